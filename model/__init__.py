@@ -1,0 +1,8 @@
+"""What is trained: specs, families, rungs, greedy decoding, AdderBoard's protocol. Needs torch alone."""
+
+from model.adderboard import Verification, verify
+from model.decode import add
+from model.rungs import RUNGS, name_of, rung
+from model.spec import Spec, make_spec
+
+__all__ = ["RUNGS", "Spec", "Verification", "add", "make_spec", "name_of", "rung", "verify"]

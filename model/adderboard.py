@@ -1,0 +1,108 @@
+"""AdderBoard's protocol: 10 edge cases and 10,000 pairs from `random.Random(2025)`, decoded greedily.
+
+Nothing here is ever used to select, stop or search; it certifies what was selected otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from model.decode import DIGITS, LARGEST, add
+from model.spec import Spec
+
+Pairs = list[tuple[int, int]]
+
+EDGE_CASES: Pairs = [
+    (0, 0),
+    (0, 1),
+    (9999999999, 0),
+    (9999999999, 1),
+    (9999999999, 9999999999),
+    (5000000000, 5000000000),
+    (1111111111, 8888888889),
+    (1234567890, 9876543210),
+    (9999999999, 9999999999),
+    (1, 9999999999),
+]
+QUALIFIED = 0.99
+# The test seeds of the 456-parameter report, section 2.1, table 3.
+EXTENDED_SEEDS = (41, 100, 200, 300, 400, 500, 999, 1234, 7777, 31415)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the protocol found. A failure is (a, b, decoded)."""
+
+    params: int
+    correct: int
+    total: int
+    failures: list[tuple[int, int, int]]
+    extended: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Right and total for each further set of problems."""
+
+    @property
+    def qualified(self) -> bool:
+        return self.correct >= QUALIFIED * self.total
+
+    @property
+    def verified(self) -> bool:
+        return self.correct == self.total
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "qualified": self.qualified, "verified": self.verified}
+
+
+def official_pairs() -> Pairs:
+    """The 10,010 official additions, in AdderBoard's order."""
+    return EDGE_CASES + uniform_pairs(2025, 10_000)
+
+
+def uniform_pairs(seed: int, count: int) -> Pairs:
+    """Pairs of integers up to ten digits, drawn a then b from Python's generator."""
+    rng = random.Random(seed)
+    return [(rng.randint(0, LARGEST), rng.randint(0, LARGEST)) for _ in range(count)]
+
+
+def carry_pairs(run: int, count: int) -> Pairs:
+    """Pairs whose longest run of carrying columns is exactly `run` (0 to 10) columns.
+
+    One column generates the carry (digits sum to 10 or more), those above it pass it on (sum 9), and
+    every other column sums to 8 or less.
+    """
+    rng = random.Random(f"carry run {run}")
+    pairs = []
+    for _ in range(count):
+        start = rng.randint(0, DIGITS - run)
+        a = b = 0
+        for column in range(DIGITS):
+            if run and column == start:
+                total = rng.randint(10, 18)
+            else:
+                total = 9 if start < column < start + run else rng.randint(0, 8)
+            digit = rng.randint(max(0, total - 9), min(9, total))
+            a, b = a + digit * 10**column, b + (total - digit) * 10**column
+        pairs.append((a, b))
+    return pairs
+
+
+def failures(spec: Spec, theta_P: Tensor, pairs: Pairs) -> list[tuple[int, int, int]]:
+    """The pairs that the model adds wrongly, each with what it decoded."""
+    sums = add(spec, theta_P, [a for a, _ in pairs], [b for _, b in pairs])
+    return [(a, b, s) for (a, b), s in zip(pairs, sums, strict=True) if s != a + b]
+
+
+def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verification:
+    """Run the protocol on one θ [P]; `extended` adds ten uniform sets and eleven carry strata."""
+    pairs = official_pairs()
+    wrong = failures(spec, theta_P, pairs)
+    sets: dict[str, tuple[int, int]] = {}
+    if extended:
+        further = {f"uniform, seed {seed}": uniform_pairs(seed, 10_000) for seed in EXTENDED_SEEDS}
+        further |= {f"longest carry run {run}": carry_pairs(run, 1_000) for run in range(DIGITS + 1)}
+        for name, extra in further.items():
+            sets[name] = (len(extra) - len(failures(spec, theta_P, extra)), len(extra))
+    return Verification(spec.params, len(pairs) - len(wrong), len(pairs), wrong, sets)

@@ -1,0 +1,58 @@
+"""Greedy decoding, outside the model: append the likeliest token, ask again.
+
+The loop knows nothing of addition; `add` only writes the prompt and reads the digits.
+
+Axes: B problem, T position, V vocabulary, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+
+DIGITS = 10
+LARGEST = 10**DIGITS - 1
+
+
+def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: int) -> Tensor:
+    """The prompt's continuation by `steps` tokens [steps, B].
+
+    next_logits: tokens so far [T, B] -> logits [V, B] of the next token.
+    """
+    tokens_TB = prompt_TB
+    for _ in range(steps):
+        likeliest_B = next_logits(tokens_TB).argmax(0).to(tokens_TB.dtype)
+        tokens_TB = torch.cat([tokens_TB, likeliest_B[None]])
+    return tokens_TB[len(prompt_TB) :]
+
+
+def columns(numbers_B: Tensor, count: int) -> list[Tensor]:
+    """The decimal digits of int64 numbers, units first: `count` tensors [B]."""
+    return [numbers_B // 10**i % 10 for i in range(count)]
+
+
+@torch.no_grad()
+def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """The sums that the model decodes for pairs of integers from 0 to 9,999,999,999.
+
+    Raises ValueError for operands that are no integers or out of range.
+    """
+    for n in (*a, *b):
+        if type(n) is not int or not 0 <= n <= LARGEST:
+            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
+    if len(a) != len(b):
+        raise ValueError(f"operands must come in pairs, got {len(a)} and {len(b)}")
+    x, y = (columns(torch.tensor(n, dtype=torch.int64), DIGITS) for n in (a, b))
+    prompt_TB = torch.stack(spec.sequence(x, y, []))
+
+    def next_logits(tokens_TB: Tensor) -> Tensor:
+        logits = spec.forward(theta_P[None], tokens_TB[None], first=len(tokens_TB) - 1)
+        return torch.stack([v[0, 0] for v in logits])
+
+    answer = greedy(next_logits, prompt_TB, DIGITS + 1)
+    powers = 10 ** torch.arange(DIGITS + 1)
+    return [int(n) for n in (answer * powers[:, None]).sum(0)]

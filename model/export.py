@@ -1,0 +1,139 @@
+"""Export: one θ as one self-contained AdderBoard submission, data plus fixed code.
+
+The fixed code is the family's file in `model/submissions`, taken as it stands; only its data block is
+replaced. Everything goes in as literals, so no text that a user or a checkpoint supplies can become code.
+
+Axes: P parameters.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import pprint
+import struct
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.fields import nearest
+from model.spec import FAMILIES, Spec
+
+BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
+LINE = 99  # characters in a line of data
+
+
+def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, provenance: dict[str, Any]) -> str:
+    """The text of submission.py for one seed's θ [P] (write it as UTF-8).
+
+    provenance: plain values (as in JSON) that say where θ comes from.
+    Raises ValueError if θ has another length or is not finite in float32, if some text is not text, or if the
+    family has no file in `model/submissions`.
+    """
+    template = _template(spec.family)
+    metadata = {
+        "name": _text("name", name),
+        "author": _text("author", author),
+        "params": spec.params,
+        "architecture": template.METADATA["architecture"],
+        "tricks": tricks(spec),
+    }
+    blocks = {
+        "SPEC": _plain("spec", spec.as_dict()),
+        "METADATA": _plain("metadata", metadata),
+        "PROVENANCE": _plain("provenance", provenance),
+        "WEIGHTS": weights(spec, theta_P),
+    }
+    data = "".join(f"{key}: dict[str, Any] = {_literal(value)}\n" for key, value in blocks.items())
+    head, rest = inspect.getsource(template).split(BEGIN)
+    return head + BEGIN + data + END + rest.split(END)[1]
+
+
+def tricks(spec: Spec) -> list[str]:
+    """The constraints that are applied, by name; a size with its value (`qk_dim=4`)."""
+    applied = [
+        (name, getattr(spec, name))
+        for name, field in spec.constraints().items()
+        if getattr(spec, name) != field.metadata["off"]
+    ]
+    return [name if value is True else f"{name}={value}" for name, value in applied]
+
+
+def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
+    """θ [P] as nested lists of floats by tensor name, with the fewest digits that give back each float32."""
+    if theta_P.shape != (spec.params,):
+        raise ValueError(f"theta must have shape ({spec.params},), got {tuple(theta_P.shape)}")
+    theta_P = theta_P.detach().to("cpu", torch.float32)
+    if not theta_P.isfinite().all():
+        bad = [n for n, t in spec.layout.split(theta_P[None]).items() if not t.isfinite().all()]
+        raise ValueError(f"theta must be finite in float32, it is not in {', '.join(bad)}")
+    return {name: _shorten(t[0].tolist()) for name, t in spec.layout.split(theta_P[None]).items()}
+
+
+def _template(family: str) -> Any:
+    """The family's submission as a module."""
+    module = f"{__package__}.submissions.{family}"
+    if importlib.util.find_spec(module) is None:
+        written = [f for f in FAMILIES if importlib.util.find_spec(f"{__package__}.submissions.{f}")]
+        raise ValueError(f"family {family!r} has no submission file; {nearest(family, written)}")
+    return importlib.import_module(module)
+
+
+def _shorten(values: Any) -> Any:
+    """Floats (nested lists) that print with at most 9 significant digits and equal theirs in float32."""
+    if isinstance(values, list):
+        return [_shorten(v) for v in values]
+    exact = struct.pack("f", values)
+    candidates = (float(f"{values:.{digits}g}") for digits in range(1, 10))
+    return next(c for c in candidates if _single(c) == exact)
+
+
+def _single(value: float) -> bytes | None:
+    """The bytes of a float in float32; None if rounding up left its range."""
+    try:
+        return struct.pack("f", value)
+    except OverflowError:
+        return None
+
+
+def _text(what: str, value: object) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{what} must be text, got {value!r}")
+    return value
+
+
+def _plain(what: str, value: object) -> dict[str, Any]:
+    """A dictionary of JSON values, rebuilt from its JSON, so that each has a literal."""
+    try:
+        plain = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} must hold only plain, finite values: {error}") from None
+    if type(plain) is not dict:
+        raise ValueError(f"{what} must be a dictionary, got {value!r}")
+    return plain
+
+
+def _literal(value: Any, indent: int = 0, used: int = 30) -> str:
+    """A value as Python source: a matrix by rows, whatever is too long for a line by entries.
+
+    indent: columns before its lines; used: columns taken on its first line.
+    """
+    line = repr(value)
+    matrix = isinstance(value, list) and any(isinstance(v, list) for v in value)
+    if used + len(line) <= LINE and not matrix and not (isinstance(value, dict) and value and not indent):
+        return line
+    inner, pad = indent + 4, " " * (indent + 4)
+    if isinstance(value, dict):
+        entries = [f"{key!r}: {_literal(v, inner, inner + len(repr(key)) + 3)}" for key, v in value.items()]
+    elif isinstance(value, list):
+        entries = [_literal(v, inner, inner + 1) for v in value]
+    elif isinstance(value, str):
+        pieces = pprint.pformat(value, width=LINE - inner).strip("()").splitlines()
+        return "(\n" + "".join(f"{pad}{p.strip()}\n" for p in pieces) + " " * indent + ")"
+    else:
+        return line
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return opening + "\n" + "".join(f"{pad}{entry},\n" for entry in entries) + " " * indent + closing

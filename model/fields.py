@@ -1,0 +1,71 @@
+"""Documented fields: what a number counts, which values it may take, and where it comes from.
+
+Specs and recipes are frozen dataclasses whose fields are made by `option`. The metadata is what the
+YAML loader, the CLI and the docs show, so that each fact about a field is written once, beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from difflib import get_close_matches
+from typing import Any
+
+LARGEST = 2**31 - 1
+
+
+def option(
+    default: Any,
+    says: str,
+    *,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    off: Any = None,
+    source: str = "",
+) -> Any:
+    """A dataclass field with its meaning.
+
+    says: one sentence; unit: what the number counts (steps, problems per seed, fraction ...);
+    low, high: inclusive bounds; off: for a constraint, the value that means "not applied";
+    source: paper and section.
+    """
+    meta = {"says": says, "unit": unit, "low": low, "high": high, "off": off, "source": source}
+    return dataclasses.field(default=default, metadata=meta)
+
+
+def check(instance: Any) -> None:
+    """Raise ValueError naming the first field of a dataclass that is out of its bounds or type."""
+    for field in dataclasses.fields(instance):
+        value, meta = getattr(instance, field.name), field.metadata
+        if "says" not in meta:
+            continue
+        kind = type(field.default)
+        if kind is float and type(value) is int:
+            object.__setattr__(instance, field.name, float(value))
+        elif type(value) is not kind:
+            raise ValueError(f"{field.name} must be {_kind(kind)}, got {value!r}")
+        if kind in (int, float) and not abs(value) <= LARGEST:  # so put, a NaN is refused too
+            raise ValueError(f"{field.name} must be finite and at most {LARGEST}, got {value!r}")
+        low, high = meta["low"], meta["high"]
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError(f"{field.name} must be {_range(low, high)}, got {value!r}")
+
+
+def _kind(kind: type) -> str:
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", tuple: "a list"}
+    return names.get(kind, kind.__name__)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"{low} or more"
+    return f"{high} or less" if low is None else f"from {low} to {high}"
+
+
+def nearest(name: object, valid: Any) -> str:
+    """A hint for an unknown name: the valid ones that are spelt most like it, or all of them."""
+    names = [str(v) for v in valid]
+    close = get_close_matches(str(name), names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(close) + "?"
+    return "valid: " + ", ".join(sorted(names))

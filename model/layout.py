@@ -1,0 +1,61 @@
+"""The layout: which slice of the flat parameter vector θ is what.
+
+The trainable parameters of one seed are one vector of exactly P numbers, P being the AdderBoard
+count. Frozen constants are not in it, and a tied tensor is a slice that the forward pass reads twice,
+so the count cannot lie.
+
+Axes: S seed, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Named slices of θ, in order."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, shapes: Shapes) -> Layout:
+        return cls(tuple(shapes), tuple(shapes.values()))
+
+    @property
+    def size(self) -> int:
+        """P, the number of trainable parameters."""
+        return sum(map(prod, self.shapes))
+
+    def budget(self) -> dict[str, int]:
+        """Parameters by component, as in the 57p paper, section 2.8."""
+        return dict(zip(self.names, map(prod, self.shapes), strict=True))
+
+    def split(self, theta_SP: Tensor) -> dict[str, Tensor]:
+        """θ [S, P] as named tensors [S, *shape] (views)."""
+        parts = theta_SP.split([prod(shape) for shape in self.shapes], dim=1)
+        return {
+            name: part.reshape(-1, *shape)
+            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+        }
+
+    def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """One seed's named tensors [*shape] as θ [P]; the inverse of `split` for one row.
+
+        Raises ValueError if a tensor is missing or its size is not its slice's.
+        """
+        parts = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            if name not in tensors or tensors[name].numel() != prod(shape):
+                found = tuple(tensors[name].shape) if name in tensors else "nothing"
+                raise ValueError(f"{name} must have shape {shape}, found {found}")
+            parts.append(tensors[name].detach().reshape(-1))
+        return torch.cat(parts)

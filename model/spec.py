@@ -1,0 +1,103 @@
+"""The spec: a family of transformers with all of its constraints and sizes. Frozen, hashable, complete.
+
+A family is one subclass of `Spec` in one file; its fields, made by `model.fields.option`, are its
+constraints and sizes. What a constraint saves is not written anywhere: it is the difference of two
+layouts.
+
+Axes: S seed, B problem, T position, A answer position, V vocabulary, P parameters.
+Problems are the innermost axis everywhere, so that every operation runs along contiguous memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from model.fields import check, nearest
+from model.layout import Layout
+
+FAMILIES: dict[str, type[Spec]] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spec(ABC):
+    """What every family offers. Instances are values: equal specs train the same model."""
+
+    family: ClassVar[str]
+    vocabulary: ClassVar[int] = 10
+    prompt: ClassVar[int] = 22
+    """Tokens before the first answer digit."""
+    answers: ClassVar[int] = 12
+    """Tokens predicted: eleven answer digits and the end of the sequence."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        FAMILIES[cls.family] = cls
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.shapes())
+
+    @property
+    def params(self) -> int:
+        """P: the AdderBoard parameter count."""
+        return self.layout.size
+
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The trainable tensors of one seed, by name."""
+
+    @abstractmethod
+    def initial(self, seed: int) -> Tensor:
+        """θ [P] at step 0, float32 on CPU, a function of the seed alone."""
+
+    @abstractmethod
+    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        """Logits for the token after each position from `first` on: V tensors [S, A, B].
+
+        tokens_STB may have S = 1, when all seeds see the same problems.
+        """
+
+    @abstractmethod
+    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
+        """The whole token sequence (prompt, answer, end) from digit columns, units first.
+
+        x, y: 10 tensors of digits; z: 11, or fewer to get the beginning of a sequence.
+        """
+
+    def as_dict(self) -> dict[str, Any]:
+        """Family and every field, as plain values."""
+        return {"family": self.family, **dataclasses.asdict(self)}
+
+    def saved_by(self, constraint: str) -> int:
+        """Parameters that a constraint takes away here: P without it less P with it."""
+        known = self.constraints()
+        if constraint not in known:
+            hint = nearest(constraint, known)
+            raise ValueError(f"unknown constraint {constraint!r} of {self.family}; {hint}")
+        off = known[constraint].metadata["off"]
+        return dataclasses.replace(self, **{constraint: off}).params - self.params
+
+    @classmethod
+    def constraints(cls) -> dict[str, dataclasses.Field[Any]]:
+        """The fields that can be switched off, by name."""
+        return {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("off") is not None}
+
+
+def make_spec(family: str, **options: Any) -> Spec:
+    """A spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
+    if family not in FAMILIES:
+        raise ValueError(f"unknown family {family!r}; {nearest(family, FAMILIES)}")
+    cls = FAMILIES[family]
+    known = [f.name for f in dataclasses.fields(cls)]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"unknown constraint {name!r} of {family}; {nearest(name, known)}")
+    return cls(**options)

@@ -1,0 +1,28 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.commands import adder_search
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Tests state what one thread computes; more threads may add in another order."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory):
+    """`adder-search run smoke` to its end, from a folder of things that must not be taken for ours.
+
+    A namespace: folder, home, what the command said, and the file that a decoy makes when it is imported.
+    """
+    folder = tmp_path_factory.mktemp("smoke")
+    marker = folder / "a-decoy-was-imported"
+    decoy = f"open({str(marker)!r}, 'w').close()\nprint('decoy')\nraise RuntimeError('decoy')\n"
+    for name in ("model/__init__.py", "search.py", "trainer/__init__.py", "studies/__init__.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(decoy)
+    said = adder_search("run", "smoke", cwd=folder)
+    return SimpleNamespace(folder=folder, home=folder / "adder-runs", said=said, marker=marker)
