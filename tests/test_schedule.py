@@ -1,0 +1,127 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from trainer import schedule
+from trainer.recipe import Recipe, Seed
+
+
+def at(function, steps, *recipes):
+    """A schedule at some steps of one recipe, or of as many recipes as there are steps."""
+    recipes = recipes or (Recipe(),)
+    recipes = recipes * len(steps) if len(recipes) == 1 else recipes
+    return function(torch.tensor(steps), schedule.hyper_of(recipes)).tolist()
+
+
+def test_learning_rate_warms_up_linearly_and_ends_at_its_floor():
+    steps = [0, 499, 999, 1_000, 59_999]
+    expected = [0.02 / 1_000, 0.01, 0.02, 0.02, 0.002]
+    assert at(schedule.learning_rate, steps) == pytest.approx(expected, rel=1e-5)
+
+
+def test_learning_rate_follows_a_cosine_between():
+    for step in (7_000, 30_500, 52_345):
+        progress = (step - 1_000) / (59_999 - 1_000)
+        expected = 0.02 * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)))
+        assert at(schedule.learning_rate, [step]) == pytest.approx([expected], rel=1e-5)
+
+
+def test_learning_rate_never_rises_after_warm_up_and_never_passes_its_floor():
+    rates = at(schedule.learning_rate, list(range(999, 70_000, 500)))
+    assert all(a >= b for a, b in pairwise(rates))
+    assert rates[-1] == pytest.approx(0.002)
+
+
+def test_learning_rate_is_constant_without_warm_up_and_fall():
+    recipe = Recipe(warmup=0, lr_floor=1.0, lr=0.5, steps=1_000)
+    assert at(schedule.learning_rate, [0, 1, 500, 999], recipe) == [0.5] * 4
+
+
+def test_a_budget_shorter_than_the_warm_up_only_warms_up():
+    recipe = Recipe(steps=500, eval_every=100)
+    assert at(schedule.learning_rate, [0, 499], recipe) == pytest.approx([2e-5, 0.01])
+
+
+def test_carry_mix_fades_linearly_between_its_endpoints():
+    steps = [0, 14_999, 15_000, 22_500, 30_000, 44_999, 45_000, 59_999]
+    expected = [0.8, 0.8, 0.8, 0.6, 0.4, 0.8 / 30_000, 0.0, 0.0]
+    assert at(schedule.carry_mix, steps) == pytest.approx(expected, rel=1e-4, abs=1e-12)
+
+
+def test_carry_mix_may_fall_at_once():
+    recipe = Recipe(fade_start=100, fade_end=100)
+    assert at(schedule.carry_mix, [99, 100, 101], recipe) == pytest.approx([0.8, 0, 0])
+
+
+def test_digits_switch_at_two_and_seven_thousand_steps():
+    steps = [0, 1_999, 2_000, 6_999, 7_000, 59_999]
+    assert at(schedule.digits, steps) == [3, 3, 6, 6, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "expected"),
+    [
+        ((), [10, 10, 10, 10]),
+        (((2, 10),), [2, 10, 10, 10]),
+        (((1, 10), (2, 10), (3, 10), (4, 10)), [1, 2, 3, 4]),
+        (((1, 0), (7, 20)), [7, 7, 10, 10]),
+    ],
+)
+def test_digits_of_other_curricula(curriculum, expected):
+    assert at(schedule.digits, [5, 15, 25, 35], Recipe(curriculum=curriculum)) == expected
+
+
+def test_each_slot_follows_its_own_recipe():
+    recipes = (
+        Recipe(lr=0.1, warmup=0, carry_mix=0.5, curriculum=()),
+        Recipe(lr=0.2, warmup=10, carry_mix=0.0, curriculum=((4, 100),)),
+        Recipe(lr=0.3, warmup=100, steps=1_000, fade_start=0, fade_end=10),
+    )
+    for function in (schedule.learning_rate, schedule.carry_mix, schedule.digits):
+        together = at(function, [5, 6, 7], *recipes)
+        assert together == [at(function, [s], r)[0] for s, r in zip([5, 6, 7], recipes, strict=True)]
+        assert len(set(together)) > 1
+
+
+def test_steps_by_slots_broadcast():
+    recipes = [Recipe(), Recipe(carry_mix=0.1, curriculum=())]
+    step_KS = torch.arange(1_990, 2_010)[:, None] + torch.tensor([0, 20_000])
+    hyper = schedule.hyper_of(recipes)
+    for function in (schedule.carry_mix, schedule.digits):
+        block = function(step_KS, hyper)
+        assert block.shape == step_KS.shape
+        assert torch.equal(block, torch.stack([function(row, hyper) for row in step_KS]))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"steps": 1_500}, "eval_every must divide steps"),
+        ({"carry_mix": 1.1}, "carry_mix must be from 0 to 1"),
+        ({"lr": math.nan}, "lr must be .*nan"),
+        ({"lr": -0.1}, "lr must be .*-0.1"),
+        ({"lr": "fast"}, "lr must be a number"),
+        ({"batch": 0}, "batch must be from 1"),
+        ({"batch": True}, "batch must be an integer"),
+        ({"fade_end": 10}, "fade_end must be fade_start or more"),
+        ({"curriculum": ((11, 5),)}, "curriculum must be pairs"),
+        ({"curriculum": ((3, 5, 6),)}, "curriculum must be pairs"),
+        ({"curriculum": ((3, 5),) * 5}, "at most 4 stages"),
+    ],
+)
+def test_a_recipe_names_the_field_that_is_wrong(options, says):
+    with pytest.raises(ValueError, match=says):
+        Recipe(**options)
+
+
+def test_a_recipe_survives_plain_values():
+    recipe = Recipe(lr=1, curriculum=[[2, 50]])
+    assert Recipe(**recipe.as_dict()) == recipe
+    assert recipe.as_dict()["curriculum"] == [[2, 50]] and recipe.lr == 1.0
+
+
+def test_a_seed_is_written_as_one_number_where_it_is_one():
+    assert Seed.of(777) == Seed(777, 777)
+    assert (str(Seed.of(777)), str(Seed(1, 2))) == ("777", "1.2")

@@ -1,0 +1,110 @@
+import contextlib
+
+import pytest
+import torch
+
+from trainer import snapshot
+
+OLD = ({"theta": torch.arange(6.0).reshape(2, 3)}, {"slot_pair": [0, None]})
+NEW = ({"theta": torch.ones(2, 3), "step": torch.tensor([7])}, {"slot_pair": [1, 2]})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deeper" / "bank.state"
+
+
+def assert_reads(path, expected):
+    tensors, meta = snapshot.read(path)
+    assert meta == expected[1] and tensors.keys() == expected[0].keys()
+    assert all(torch.equal(tensors[k], t) for k, t in expected[0].items())
+
+
+def test_what_was_written_is_read(path):
+    snapshot.write(path, *NEW)
+    assert_reads(path, NEW)
+
+
+def test_dtypes_and_views_survive(path):
+    theta = torch.arange(12.0).reshape(3, 4).t()[1:]
+    tensors = {"theta": theta, "active": torch.tensor([True, False]), "step": torch.tensor([1 << 60])}
+    snapshot.write(path, tensors, {})
+    assert_reads(path, (tensors, {}))
+    assert snapshot.read(path)[0]["active"].dtype == torch.bool
+
+
+def test_nothing_there_is_none(path):
+    assert snapshot.read(path) is None
+
+
+def test_the_newest_wins(path):
+    snapshot.write(path, *OLD)
+    snapshot.write(path, *NEW)
+    assert_reads(path, NEW)
+
+
+@pytest.mark.parametrize("keep", [0, 10, 64, 100, -1])
+def test_a_truncated_file_yields_its_predecessor(path, keep):
+    snapshot.write(path, *OLD)
+    snapshot.write(path, *NEW)
+    path.write_bytes(path.read_bytes()[:keep])
+    assert_reads(path, OLD)
+
+
+@pytest.mark.parametrize("place", [0, 70, -1])
+def test_one_flipped_bit_yields_the_predecessor(path, place):
+    snapshot.write(path, *OLD)
+    snapshot.write(path, *NEW)
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    assert_reads(path, OLD)
+
+
+def test_torn_without_predecessor_is_none(path):
+    snapshot.write(path, *OLD)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert snapshot.read(path) is None
+
+
+def test_a_crash_between_the_two_renames_loses_nothing(path):
+    snapshot.write(path, *OLD)
+    snapshot.write(path, *NEW)
+    path.unlink()
+    assert_reads(path, OLD)
+
+
+def test_a_crash_while_writing_loses_nothing(path, monkeypatch):
+    snapshot.write(path, *OLD)
+    monkeypatch.setattr(snapshot.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        snapshot.write(path, *NEW)
+    assert_reads(path, OLD)
+
+
+def test_a_good_predecessor_is_not_replaced_by_a_torn_file(path, monkeypatch):
+    """After a torn write the predecessor is the only whole state; a crash in the next write keeps it."""
+    snapshot.write(path, *OLD)
+    snapshot.write(path, *NEW)
+    path.write_bytes(b"torn")
+    real, calls = type(path).replace, []
+
+    def crash_on_second(self, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError("killed")
+        return real(self, target)
+
+    monkeypatch.setattr(type(path), "replace", crash_on_second)
+    with contextlib.suppress(OSError):
+        snapshot.write(path, *NEW)
+    assert snapshot.read(path) is not None
+
+
+def test_names_with_dots_do_not_share_a_predecessor(tmp_path):
+    first, second = tmp_path / "57p.1", tmp_path / "57p.2"
+    for path, state in ((first, OLD), (second, NEW)):
+        snapshot.write(path, *state)
+        snapshot.write(path, *state)
+    first.write_bytes(b"torn")
+    assert_reads(first, OLD)

@@ -1,0 +1,139 @@
+"""Problems: the batch at step t is a pure function of (data_seed, t).
+
+Random words come from a counter: SplitMix64's finaliser over data seed, step, problem and word
+number (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014). Nothing
+is saved, nothing restored, and a seed sees the same problems wherever and with whomever it runs.
+The constants below were fixed before any result was known.
+
+Numbers are float64: every one is an integer below 2^53, so sums and products are exact, and floors are
+taken half a unit away from the next integer; the same bits come out of every compiler and device.
+
+Axes: R rows (steps × seeds), B problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+DIGITS = 10
+
+
+def _signed(word: int) -> int:
+    """The int64 with the low 64 bits of an integer."""
+    word &= (1 << 64) - 1
+    return word - (1 << 64) if word >> 63 else word
+
+
+GOLDEN = _signed(0x9E3779B97F4A7C15)
+MIX_1 = _signed(0xBF58476D1CE4E5B9)
+MIX_2 = _signed(0x94D049BB133111EB)
+STREAM = _signed(0xD1B54A32D192ED03)  # separates steps from problems
+SELECTION_SEED = -0x5E1EC7  # the selection problems' data seed; a study's seeds are never negative
+
+
+def _shift(word: Tensor, bits: int) -> Tensor:
+    """Logical right shift of int64."""
+    return (word >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def mix(word: Tensor) -> Tensor:
+    """SplitMix64's finaliser on int64, a bijection."""
+    word = (word ^ _shift(word, 30)) * MIX_1
+    word = (word ^ _shift(word, 27)) * MIX_2
+    return word ^ _shift(word, 31)
+
+
+def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[Tensor]:
+    """`count` random int64 words [R, B] for each problem of each row."""
+    key_R = mix(mix(data_seed_R * GOLDEN + STREAM) + step_R * GOLDEN)
+    problem_B = torch.arange(batch, dtype=torch.int64, device=step_R.device)
+    counter_RB = key_R[:, None] + problem_B * _signed(count * GOLDEN)
+    return [mix(counter_RB + _signed((w + 1) * GOLDEN)) for w in range(count)]
+
+
+def _fraction(word: Tensor, low: int, bits: int) -> Tensor:
+    """`bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
+    return (_shift(word, low) & ((1 << bits) - 1)).double() * 2.0**-bits
+
+
+def _power(base: int, exponent: Tensor) -> Tensor:
+    """base^exponent as float64 for int64 exponents 0 to 15, by the exponent's bits.
+
+    Every partial product is exact, which pow() promises nowhere.
+    """
+    out = torch.ones_like(exponent, dtype=torch.float64)
+    for bit in (1, 2, 4, 8):
+        out = out * torch.where((exponent & bit) != 0, float(base**bit), 1.0)
+    return out
+
+
+def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
+    """A number whose decimal digits are uniform in 0..4, as many as `fives` = 5^n says.
+
+    The base-5 digits of t, read in base 10: t + sum of floor(t / 5^i) · 5 · 10^(i-1).
+    """
+    t = torch.floor(fraction * fives)
+    terms = [torch.floor((t + 0.5) * (1 / 5**i)) * (5.0 * 10 ** (i - 1)) for i in range(1, DIGITS)]
+    return t + sum(terms)
+
+
+def sample(
+    data_seed_R: Tensor, step_R: Tensor, digits_R: Tensor, carry_mix_R: Tensor, batch: int
+) -> tuple[Tensor, Tensor]:
+    """Training problems: both operands [R, B] as float64 integers.
+
+    digits_R: largest operand length (int64); carry_mix_R: probability of a carry problem. An ordinary
+    problem has both numbers uniform below 10^digits. A carry problem uses n columns, n uniform in
+    1..digits, and is one of four kinds, equally likely (57p paper, section 3.2, and its training code):
+    single (one column with both digits in 5..9, the others in 0..4), chain (n nines plus
+    1..10^min(n, 3)), place (exactly n digits plus one digit 1..9 at one column), boundary (10^n less
+    1..10, plus 1..20).
+    """
+    word_a, word_b, word_kind, word_extra = words(data_seed_R, step_R, batch, 4)
+    u, v = _fraction(word_a, 11, 53), _fraction(word_b, 11, 53)
+    is_carry = _fraction(word_kind, 32, 32) < carry_mix_R.double()[:, None]
+    kind = torch.where(is_carry, word_kind & 3, -1)
+    e, f, g = (_fraction(word_extra, low, 21) for low in (0, 21, 42))
+    n = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
+    column = torch.floor(f * n).to(torch.int64)
+
+    limit = _power(10, digits_R)[:, None]
+    tens, fives, place = _power(10, n), _power(5, n), _power(10, column)
+    of_kind = {
+        "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
+        "single": (_low_digits(u, fives) + 5 * place, _low_digits(v, fives) + 5 * place),
+        "chain": (tens - 1, 1 + torch.floor(v * tens.clamp(max=1000))),
+        "place": (
+            torch.floor((tens + 5) * 0.1) + torch.floor(u * (tens - torch.floor((tens + 5) * 0.1))),
+            (1 + torch.floor(g * 9)) * place,
+        ),
+        "boundary": (tens - 1 - torch.floor(g * 10), 1 + torch.floor(v * 20)),
+    }
+    (a, b), *carries = of_kind.values()
+    for number, (carry_a, carry_b) in enumerate(carries):
+        a, b = (torch.where(kind == number, c, o) for c, o in ((carry_a, a), (carry_b, b)))
+    return a, b
+
+
+def columns(number: Tensor, count: int) -> list[Tensor]:
+    """The decimal digits of float64 integers, units first: `count` tensors of the same shape."""
+    cut = [number, *(torch.floor((number + 0.5) * (1 / 10**i)) for i in range(1, count + 1))]
+    return [here - 10 * above for here, above in pairwise(cut)]
+
+
+def sequence_columns(a: Tensor, b: Tensor) -> Sequence[list[Tensor]]:
+    """Digit columns of both operands (10) and of their sum (11)."""
+    return columns(a, DIGITS), columns(b, DIGITS), columns(a + b, DIGITS + 1)
+
+
+def selection(count: int = 5_000) -> tuple[Tensor, Tensor]:
+    """The selection problems: uniform 10-digit pairs [1, count], the same for every study.
+
+    They decide which θ is kept and what has grokked; AdderBoard's official additions never do.
+    """
+    zero = torch.zeros(1, dtype=torch.int64)
+    return sample(zero + SELECTION_SEED, zero, zero + DIGITS, zero.double(), count)

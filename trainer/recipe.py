@@ -1,0 +1,93 @@
+"""The recipe: everything about training that is not architecture. And the seed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.fields import LARGEST, check, option
+
+PAPER = "57p paper, sections 3.2 to 3.5"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a seed is trained. The defaults are those of the 57p paper's training command.
+
+    Only `batch` and `eval_every` shape the compiled program; everything else is a number a seed, so
+    that seeds of different recipes share a bank.
+    """
+
+    steps: int = option(60_000, "the budget", unit="steps", low=1, source=PAPER)
+    batch: int = option(256, "problems in one step", unit="problems per seed", low=1, high=1 << 16)
+    eval_every: int = option(1_000, "distance of evaluations; divides the budget", unit="steps", low=1)
+    hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", low=0)
+    lr: float = option(0.02, "peak learning rate", unit="per step", low=0.0, source=PAPER)
+    lr_floor: float = option(
+        0.1, "learning rate at the last step, of the peak", unit="fraction", low=0, high=1
+    )
+    warmup: int = option(1_000, "linear warm-up of the learning rate", unit="steps", low=0)
+    weight_decay: float = option(0.01, "decoupled decay of every parameter", unit="per unit of lr", low=0.0)
+    wd_drop: float = option(
+        1.0, "adaptive decay: factor at each of two thresholds; 1 is off", unit="fraction", low=0, high=1
+    )
+    wd_drop_token: float = option(0.7, "token accuracy below which decay never drops", unit="fraction", low=0)
+    wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", low=0)
+    wd_drop_exact_final: float = option(0.2, "exact match of the second drop", unit="fraction", low=0)
+    clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", low=0.0)
+    beta1: float = option(0.9, "AdamW's decay of the first moment", unit="fraction", low=0, high=0.9999999)
+    beta2: float = option(0.999, "AdamW's decay of the second moment", unit="fraction", low=0, high=0.9999999)
+    epsilon: float = option(1e-8, "AdamW's denominator offset", unit="gradient", low=0.0)
+    curriculum: tuple[tuple[int, ...], ...] = option(
+        ((3, 2_000), (6, 5_000)),
+        "pairs [digits, steps]: largest operand length and for how long; then 10 digits",
+        unit="digits, steps",
+        source=PAPER,
+    )
+    carry_mix: float = option(
+        0.8, "share of carry problems before the fade", unit="fraction", low=0, high=1, source=PAPER
+    )
+    fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", low=0)
+    fade_end: int = option(45_000, "where it reaches 0", unit="steps", low=0, source=PAPER)
+
+    def __post_init__(self) -> None:
+        stages = self.curriculum
+        if isinstance(stages, list | tuple) and all(isinstance(s, list | tuple) for s in stages):
+            object.__setattr__(self, "curriculum", tuple(map(tuple, stages)))
+        check(self)
+        if self.steps % self.eval_every:
+            raise ValueError(f"eval_every must divide steps, got {self.eval_every} and {self.steps}")
+        if self.fade_end < self.fade_start:
+            raise ValueError(f"fade_end must be fade_start or more, got {self.fade_end} < {self.fade_start}")
+        for stage in self.curriculum:
+            whole = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
+            if not whole or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:
+                raise ValueError(
+                    f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage}"
+                )
+        if len(self.curriculum) > 4:
+            raise ValueError(f"curriculum must have at most 4 stages, got {len(self.curriculum)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every field, as plain values."""
+        return {
+            name: [list(stage) for stage in value] if name == "curriculum" else value
+            for name, value in dataclasses.asdict(self).items()
+        }
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Seed:
+    """One run of a configuration: where θ starts and which problems it sees."""
+
+    init_seed: int
+    data_seed: int
+
+    @classmethod
+    def of(cls, number: int) -> Seed:
+        """The usual case: one number sets both."""
+        return cls(number, number)
+
+    def __str__(self) -> str:
+        same = self.init_seed == self.data_seed
+        return str(self.init_seed) if same else f"{self.init_seed}.{self.data_seed}"

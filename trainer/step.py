@@ -1,0 +1,113 @@
+"""The programs that run in a bank: make problems, train a step, evaluate. Pure, and compiled at the edge.
+
+Axes: S slot, K step of a block, T position, B problem, A answer position, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from trainer import schedule
+from trainer.problems import sample, sequence_columns
+from trainer.schedule import Hyper
+
+State = dict[str, Tensor]
+"""A bank's slots: theta, m, v [S, P]; step, data_seed [S] (int64); wd_scale [S]; active [S] (bool)."""
+
+
+def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
+    """Whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
+    columns = spec.sequence(*sequence_columns(a, b))
+    return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
+
+
+def draw(state: State, hyper: Hyper, batch: int, block: int) -> tuple[Tensor, Tensor]:
+    """The operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
+    step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
+    digits_KS = schedule.digits(step_KS, hyper)
+    mix_KS = schedule.carry_mix(step_KS, hyper)
+    seeds_KS = state["data_seed"].expand_as(step_KS)
+    seeds_R, step_R, digits_R, mix_R = (t.reshape(-1) for t in (seeds_KS, step_KS, digits_KS, mix_KS))
+    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch)
+    return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
+
+
+def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
+    """Cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
+    largest, right = logits_V[0], logits_V[0]
+    for v, logit in enumerate(logits_V[1:], start=1):
+        largest = torch.maximum(largest, logit)
+        right = torch.where(target_SAB == v, logit, right)
+    largest = largest.detach()
+    total = torch.exp(logits_V[0] - largest)
+    for logit in logits_V[1:]:
+        total = total + torch.exp(logit - largest)
+    return torch.log(total) + largest - right
+
+
+def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
+    """Mean cross-entropy [S] over the answers and the end token, teacher-forced."""
+    logits = spec.forward(theta_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
+    return cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean((1, 2))
+
+
+def train_step(spec: Spec, state: State, hyper: Hyper, tokens_STB: Tensor) -> tuple[State, Tensor]:
+    """One step of every slot. Returns the new state and the losses [S] before it.
+
+    The loss is summed over slots, so each seed's gradient is its own; the gradient is clipped for each
+    seed. AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019).
+    """
+
+    def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
+        loss_S = loss(spec, theta_SP, tokens_STB)
+        return loss_S.sum(), loss_S
+
+    grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(state["theta"])
+    return adamw(state, hyper, grad_SP), loss_S
+
+
+def adamw(state: State, hyper: Hyper, grad_SP: Tensor) -> State:
+    """Clip each seed's gradient and take one AdamW step where the slot is active."""
+
+    def column(name: str) -> Tensor:
+        return hyper[name][:, None]
+
+    norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
+    grad_SP = grad_SP * (column("clip") / (norm_S1 + 1e-6)).clamp(max=1)
+    count_S1 = (state["step"] + 1)[:, None]
+    m = state["m"] + (grad_SP - state["m"]) * (1 - column("beta1"))
+    v = state["v"] * column("beta2") + grad_SP.square() * (1 - column("beta2"))
+    unbiased_m = m / (1 - column("beta1") ** count_S1)
+    unbiased_v = v / (1 - column("beta2") ** count_S1)
+    lr_S1 = schedule.learning_rate(state["step"], hyper)[:, None]
+    decay_S1 = lr_S1 * column("weight_decay") * state["wd_scale"][:, None]
+    theta = state["theta"] * (1 - decay_S1) - lr_S1 * unbiased_m / (unbiased_v.sqrt() + column("epsilon"))
+    active = state["active"]
+    new = {"theta": theta, "m": m, "v": v}
+    kept = {name: torch.where(active[:, None], t, state[name]) for name, t in new.items()}
+    return {**state, **kept, "step": state["step"] + active}
+
+
+@torch.no_grad()
+def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tensor]:
+    """Teacher-forced measures [S] on shared problems: exact match, token accuracy, loss.
+
+    Exact match counts problems with all eleven answer digits right; for those, greedy decoding sees
+    the same tokens and gives the same digits. The end token counts in the loss alone.
+    """
+    logits = spec.forward(theta_SP, tokens_1TB[:, :-1], first=spec.prompt - 1)
+    target_1AB = tokens_1TB[:, spec.prompt :]
+    best, choice = logits[0], torch.zeros_like(logits[0])
+    for v, logit in enumerate(logits[1:], start=1):
+        choice = torch.where(logit > best, v, choice)
+        best = torch.maximum(best, logit)
+    right_SAB = (choice == target_1AB)[:, :-1]
+    return {
+        "exact": right_SAB.all(1).float().mean(1),
+        "token": right_SAB.float().mean((1, 2)),
+        "loss": cross_entropy(logits, target_1AB).mean((1, 2)),
+    }
