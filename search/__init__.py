@@ -1,0 +1,1 @@
+"""How many are tried: study files, plans, Ray trials, Optuna, the ledger, MLflow, the command line."""

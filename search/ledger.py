@@ -1,0 +1,232 @@
+"""The ledger: what has run and what came of it. One row a (study, configuration, seed), in SQL.
+
+MLflow has no unique keys, so it cannot decide what is still to be trained; this table does. A row is
+claimed by a driver with a lease while a trial holds it, and `published` says that MLflow has it too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from search.errors import Failure, UserError
+from search.home import Home
+from search.plan import Trial
+from trainer import Outcome, Result, Seed
+
+SCHEMA = 1
+LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
+LOCK_WAIT_S = 10.0
+
+metadata = sa.MetaData()
+ROWS = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("configuration", sa.String(12), primary_key=True),
+    sa.Column("init_seed", sa.BigInteger, primary_key=True),
+    sa.Column("data_seed", sa.BigInteger, primary_key=True),
+    sa.Column("trial", sa.String(12), nullable=False, index=True),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("steps", sa.BigInteger, nullable=False, default=0),
+    sa.Column("grok_step", sa.BigInteger),
+    sa.Column("held", sa.Boolean),
+    sa.Column("best_step", sa.BigInteger),
+    sa.Column("best_exact", sa.Float),
+    sa.Column("best_token", sa.Float),
+    sa.Column("seed_steps_per_s", sa.Float),
+    sa.Column("environment", sa.JSON),
+    sa.Column("owner", sa.String(128)),
+    sa.Column("lease_until", sa.Float),
+    sa.Column("published", sa.Boolean, nullable=False, default=False),
+    sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
+)
+VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
+
+Row = dict[str, Any]
+Key = tuple[str, int, int]
+"""Configuration key, init_seed, data_seed."""
+
+
+def is_final(row: Row) -> bool:
+    """Whether a row needs no more training. Censored seeds go on when the study does."""
+    return row["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
+
+
+class Ledger:
+    """The table of one home. Every method is one transaction. Raises Failure if it stays locked."""
+
+    def __init__(self, home: Home):
+        self.path = home.records_db
+        self.owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self.engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": LOCK_WAIT_S})
+        with self._begin() as db:
+            metadata.create_all(db)
+            found = db.scalar(sa.select(VERSION.c.schema))
+            if found is None:
+                db.execute(sa.insert(VERSION).values(schema=SCHEMA))
+            elif found != SCHEMA:
+                raise UserError(f"{self.path}: written by another version (schema {found}, this is {SCHEMA})")
+
+    def rows(self, study: str | None = None) -> list[Row]:
+        """All rows, or one study's, ordered by configuration and seed."""
+        query = sa.select(ROWS).order_by(ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed)
+        if study is not None:
+            query = query.where(ROWS.c.study == study)
+        with self._begin() as db:
+            return [dict(row) for row in db.execute(query).mappings()]
+
+    def others(self, study: str) -> list[str]:
+        """Owners of live leases in a study that are not this driver."""
+        live = {r["owner"] for r in self.rows(study) if r["outcome"] == Outcome.RUNNING and _is_live(r)}
+        return sorted(live - {self.owner})
+
+    def claim(self, trial: Trial) -> None:
+        """Note that a trial trains these pairs now. Raises UserError if another driver holds one."""
+        with self._begin() as db:
+            for seed in trial.seeds:
+                self._take(db, trial, seed)
+
+    def _take(self, db: sa.Connection, trial: Trial, seed: Seed) -> None:
+        """Make a pair this driver's, unless it is final or held, or changed hands since it was read."""
+        where, mine = _where(trial, seed), self._running(trial)
+        row = db.execute(sa.select(ROWS).where(where)).mappings().first()
+        if row is None:
+            taken = db.execute(sa.insert(ROWS).prefix_with("OR IGNORE").values(**_key(trial, seed), **mine))
+        elif is_final(dict(row)):
+            raise UserError(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
+        elif _is_live(dict(row)) and row["owner"] != self.owner:
+            raise UserError(f"study {trial.study}: seed {seed} is held by {row['owner']}")
+        else:
+            as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
+            taken = db.execute(sa.update(ROWS).where(where, *as_read).values(**mine))
+        if taken.rowcount != 1:
+            raise UserError(f"study {trial.study}: seed {seed} was just taken by another driver")
+
+    def renew(self) -> None:
+        """Extend this driver's leases."""
+        mine = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
+        with self._begin() as db:
+            db.execute(sa.update(ROWS).where(mine).values(lease_until=time.time() + LEASE_S))
+
+    def record(self, trial: Trial, results: Iterable[Result], rate: float, environment: Row) -> None:
+        """Write what became of a trial's pairs; a final row is never overwritten."""
+        with self._begin() as db:
+            for result in results:
+                values = {
+                    "outcome": result.outcome.value,
+                    "reason": None,
+                    "steps": result.steps,
+                    "grok_step": result.grok_step,
+                    "held": result.held,
+                    "best_step": result.best_step,
+                    "best_exact": result.best_exact,
+                    "best_token": result.best_token,
+                    "seed_steps_per_s": rate,
+                    "environment": environment,
+                    "owner": None,
+                    "lease_until": None,
+                }
+                open_row = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
+                where = sa.and_(_where(trial, result.pair.seed), open_row)
+                db.execute(sa.update(ROWS).where(where).values(**values))
+
+    def censor(self, trials: Iterable[Trial], reason: str) -> None:
+        """Note that running pairs were ended from outside."""
+        values = {"outcome": Outcome.CENSORED, "reason": reason, "owner": None, "lease_until": None}
+        with self._begin() as db:
+            for trial in trials:
+                for seed in trial.seeds:
+                    running = sa.and_(_where(trial, seed), ROWS.c.outcome == Outcome.RUNNING)
+                    db.execute(sa.update(ROWS).where(running).values(**values))
+
+    def publish(self, trial: Trial) -> None:
+        """Note that MLflow has a trial's results."""
+        with self._begin() as db:
+            mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
+            db.execute(sa.update(ROWS).where(mine).values(published=True))
+
+    def count_verify(self, study: str, key: Key) -> bool:
+        """Count a call of `verify` for a seed. False if the ledger does not know it."""
+        configuration, init_seed, data_seed = key
+        where = sa.and_(
+            ROWS.c.study == study,
+            ROWS.c.configuration == configuration,
+            ROWS.c.init_seed == init_seed,
+            ROWS.c.data_seed == data_seed,
+        )
+        with self._begin() as db:
+            found = db.execute(sa.update(ROWS).where(where).values(verify_calls=ROWS.c.verify_calls + 1))
+            return found.rowcount > 0
+
+    def _running(self, trial: Trial) -> Row:
+        lease = {"owner": self.owner, "lease_until": time.time() + LEASE_S}
+        return {"trial": trial.key, "outcome": Outcome.RUNNING, "reason": None, "published": False, **lease}
+
+    def _begin(self) -> Any:
+        return _Transaction(self.engine, self.path)
+
+
+class _Transaction:
+    """`engine.begin()` that says in one line what is wrong with the database."""
+
+    def __init__(self, engine: sa.Engine, path: Any):
+        self.context, self.path = engine.begin(), path
+
+    def __enter__(self) -> sa.Connection:
+        try:
+            return self.context.__enter__()
+        except (OperationalError, sa.exc.DatabaseError) as error:
+            raise self._failure(error) from None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.context.__exit__(kind, error, trace)
+        if isinstance(error, sa.exc.DatabaseError) and not isinstance(error, IntegrityError):
+            raise self._failure(error) from None
+
+    def _failure(self, error: sa.exc.DatabaseError) -> Failure:
+        hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
+        return Failure(f"{self.path}: {error.orig}{hint}")
+
+
+def _key(trial: Trial, seed: Seed) -> Row:
+    return {
+        "study": trial.study,
+        "configuration": trial.configuration.key,
+        "init_seed": seed.init_seed,
+        "data_seed": seed.data_seed,
+    }
+
+
+def _where(trial: Trial, seed: Seed) -> sa.ColumnElement[bool]:
+    return sa.and_(*(ROWS.c[name] == value for name, value in _key(trial, seed).items()))
+
+
+def _is_live(row: Row) -> bool:
+    """Whether the row's lease is held by a driver that can still be there."""
+    if row["owner"] is None or row["lease_until"] is None or row["lease_until"] < time.time():
+        return False
+    host, pid, _ = row["owner"].split("/")
+    return host != socket.gethostname() or _is_alive(int(pid))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def seeds_of(rows: Sequence[Row]) -> list[Seed]:
+    return [Seed(r["init_seed"], r["data_seed"]) for r in rows]

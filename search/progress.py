@@ -1,0 +1,142 @@
+"""How far a study is: what the display shows, and a configuration's metrics by training step."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from search.plan import Configuration, Trial
+from trainer import Outcome
+
+SeedKey = tuple[int, int]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One moment of a run. Rates are seed-steps/s; times are seconds."""
+
+    running: int
+    grokked: int
+    failed: int
+    best_exact: float
+    seed_steps_per_s: float
+    seconds_left: float | None
+    compiling: bool
+    elapsed_s: float
+
+
+@dataclass
+class Curves:
+    """The evaluations of one configuration's first round, until all its seeds have passed them."""
+
+    waiting: set[SeedKey]
+    newest: dict[SeedKey, Row] = field(default_factory=dict)
+    by_step: dict[int, dict[SeedKey, Row]] = field(default_factory=lambda: defaultdict(dict))
+    given: int = 0
+    """The last step whose metrics were given out; a trial that was started again passes it again."""
+
+
+class Progress:
+    """Fed with the workers' reports; asked for snapshots and for metrics that are complete."""
+
+    def __init__(self, first_round: list[SeedKey]):
+        self.first_round = first_round
+        self.start = time.monotonic()
+        self.trials: dict[str, Row] = {}
+        self.budget: dict[str, int] = {}
+        self.curves: dict[str, Curves] = {}
+        self.ended: Counter[str] = Counter()
+        self.best_exact = 0.0
+        self.seed_steps: dict[str, int] = {}
+        self.trained_from, self.trained_to = float("inf"), 0.0
+
+    @property
+    def overall_rate(self) -> float:
+        """Seed-steps/s from the first step of the first trial to the last report of the last."""
+        span = self.trained_to - self.trained_from
+        return sum(self.seed_steps.values()) / span if span > 0 else 0.0
+
+    def started(self, trial: Trial) -> None:
+        waiting = {"outcome": Outcome.QUEUED, "step": 0, "grok_step": None}
+        self.trials[trial.key] = {
+            "phase": "starting",
+            "seeds": [waiting] * len(trial.seeds),
+            "seed_steps_per_s": 0.0,
+        }
+        self.budget[trial.key] = trial.configuration.recipe.steps
+
+    def report(self, trial: Trial, report: Row) -> list[tuple[int, dict[str, float]]]:
+        """Take a worker's report. Returns the steps whose metrics are now complete."""
+        self.trials[trial.key] = self.trials[trial.key] | report
+        seeds = report.get("seeds", [])
+        if report["phase"] == "training":
+            self.trained_to = time.monotonic()
+            self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
+            self.seed_steps[trial.key] = report["seed_steps"]
+        self.best_exact = max([self.best_exact, *(s["best_exact"] for s in seeds)])
+        return self._complete(trial.configuration, seeds) if report["phase"] == "training" else []
+
+    def finished(self, trial: Trial, outcomes: list[str]) -> None:
+        self.trials.pop(trial.key, None)
+        self.ended.update(outcomes)
+
+    def _complete(self, configuration: Configuration, seeds: list[Row]) -> list[tuple[int, dict[str, float]]]:
+        """A step's metrics are complete when every seed of the first round is past it or has ended."""
+        curves = self.curves.setdefault(configuration.key, Curves(set(self.first_round)))
+        for row in seeds:
+            key = (row["seed"][0], row["seed"][1])
+            if key in curves.waiting and row["step"]:
+                curves.newest[key] = row
+                if row["step"] > curves.given:
+                    curves.by_step[row["step"]][key] = row
+        if len(curves.newest) < len(curves.waiting):
+            return []
+        live = [r["step"] for r in curves.newest.values() if r["outcome"] == Outcome.RUNNING]
+        passed = min(live, default=max(curves.by_step, default=0))
+        ready = sorted(step for step in curves.by_step if step <= passed)
+        curves.given = max([curves.given, *ready])
+        rate = sum(t["seed_steps_per_s"] for t in self.trials.values())
+        return [(step, _metrics(step, curves, rate)) for step in ready]
+
+    def snapshot(self, queued_seed_steps: int = 0) -> Snapshot:
+        """`queued_seed_steps`: the budget of seeds that are planned and not yet started."""
+        seeds = [s for t in self.trials.values() for s in t["seeds"]]
+        states = Counter(s["outcome"] for s in seeds)
+        unended = (Outcome.QUEUED, Outcome.RUNNING)
+        left = queued_seed_steps + sum(
+            self.budget[key] - seed["step"]
+            for key, t in self.trials.items()
+            for seed in t["seeds"]
+            if seed["outcome"] in unended
+        )
+        rate = sum(t["seed_steps_per_s"] for t in self.trials.values()) or self.overall_rate
+        failed = sum(states[o] + self.ended[o] for o in (Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP))
+        return Snapshot(
+            running=states[Outcome.RUNNING],
+            grokked=sum(s["grok_step"] is not None for s in seeds) + self.ended[Outcome.GROKKED],
+            failed=failed,
+            best_exact=self.best_exact,
+            seed_steps_per_s=rate,
+            seconds_left=left / rate if rate else None,
+            compiling=any(t["phase"] in ("starting", "compiling") for t in self.trials.values()),
+            elapsed_s=time.monotonic() - self.start,
+        )
+
+
+def _metrics(step: int, curves: Curves, rate: float) -> dict[str, float]:
+    """Metrics of all seeds at a step; those that ended before it count with their last evaluation."""
+    at_step = curves.by_step.pop(step)
+    rows = [at_step.get(key, curves.newest[key]) for key in curves.waiting]
+    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
+    return {
+        "grok_rate": sum(grokked) / len(rows),
+        "best_exact": max(r["exact"] for r in rows),
+        "median_exact": median(r["exact"] for r in rows),
+        "median_token": median(r["token"] for r in rows),
+        "loss": median(r["loss"] for r in rows),
+        "seed_steps_per_s": rate,
+    }

@@ -1,0 +1,88 @@
+"""Reading what was recorded: studies, best seeds, checkpoints. Pure functions of ledger and MLflow."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+
+from model.fields import nearest
+from search.errors import UserError
+from search.ledger import Row
+from search.stats import GrokRate
+from search.tracking import KEY_TAG, PARENT_TAG, checkpoint_of, load_trials, rank
+from trainer import Outcome, Seed
+from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+
+
+def overview(rows: list[Row]) -> list[dict[str, Any]]:
+    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
+    studies: dict[str, list[Row]] = {}
+    for row in rows:
+        studies.setdefault(row["study"], []).append(row)
+    return [{"study": name, **summarise(mine)} for name, mine in studies.items()]
+
+
+def summarise(rows: list[Row]) -> dict[str, Any]:
+    """Counts and rates of some ledger rows."""
+    rate = GrokRate.of(r["outcome"] for r in rows)
+    counts = Counter(r["outcome"] for r in rows)
+    return {
+        "configurations": len({r["configuration"] for r in rows}),
+        "trials": len({r["trial"] for r in rows}),
+        "seeds": len(rows),
+        "states": {o.value: counts[o] for o in Outcome if counts[o]},
+        "grokked": rate.grokked,
+        "counted": rate.n,
+        "grok_rate": rate.rate,
+        "interval": list(rate.interval),
+        "held": sum(bool(r["held"]) for r in rows),
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "verify_calls": sum(r["verify_calls"] for r in rows),
+    }
+
+
+def pull(client: MlflowClient, study: str, seed: int | None) -> Checkpoint:
+    """The checkpoint of a study's best seed, or of a seed by number. Raises UserError if there is none."""
+    experiment = client.get_experiment_by_name(study)
+    if experiment is None:
+        names = [e.name for e in client.search_experiments() if e.name != "Default"]
+        raise UserError(f"study {study!r} has no records here; {nearest(study, names or ['none yet'])}")
+    runs = client.search_runs([experiment.experiment_id], max_results=50_000)
+    wanted = None if seed is None else Seed.of(seed)
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for run in runs:
+            if KEY_TAG not in run.data.tags or PARENT_TAG in run.data.tags:
+                continue
+            for trial, results, _ in load_trials(client, run.info.run_id, Path(folder)):
+                found += [(rank(r), trial, r) for r in results if wanted in (None, r.pair.seed)]
+    if not found:
+        what = "no finished seed" if seed is None else f"no finished seed {seed}"
+        raise UserError(f"study {study!r} has {what} yet")
+    _, trial, result = min(found, key=lambda f: (f[0], f[1].configuration.spec.params))
+    return checkpoint_of(study, trial.configuration, result)
+
+
+def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
+    """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
+    own = {JSON_FILE, THETA_FILE}
+    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):
+        raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
+    fresh = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(dir=target.parent, prefix=".checkpoint-"))
+        fresh.chmod(0o755)
+        checkpoint.save(fresh)
+        shutil.rmtree(target, ignore_errors=True)
+        fresh.replace(target)
+    except OSError as error:
+        raise UserError(f"{target}: cannot write there ({error.strerror})") from None
+    finally:
+        if fresh:
+            shutil.rmtree(fresh, ignore_errors=True)

@@ -1,0 +1,159 @@
+"""What runs inside a Ray trial: one bank, from its saved state to its last seed.
+
+The driver leaves trial.json in the trial's folder; the worker keeps the bank's state there and leaves
+theta.safetensors and curves.parquet for the driver to record.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from safetensors.torch import load_file, save_file
+
+from search.plan import Trial
+from trainer import MEASURES, Bank, Outcome, Result
+from trainer.checkpoint import code_version
+
+STATE, THETA, CURVES, RESULTS = "bank.state", "theta.safetensors", "curves.parquet", "results.json"
+ERROR = "error.txt"
+
+
+def train(config: dict[str, Any]) -> None:
+    """Ray Tune's trainable. `config["folder"]`: where the trial is described."""
+    from ray import tune  # the worker's process; `run_trial` itself needs no Ray
+
+    folder = Path(config["folder"])
+    try:
+        for progress in run_trial(folder):
+            tune.report(progress)
+    except Exception:
+        (folder / ERROR).write_text(traceback.format_exc())
+        raise
+
+
+def run_trial(folder: Path):  # type: ignore[no-untyped-def]
+    """Train a trial's bank, yielding a progress report after each evaluation; the last one is `done`."""
+    trial = Trial.read(folder)
+    torch.set_num_threads(trial.resources.cpu)
+    device = "cuda" if torch.cuda.is_available() and trial.resources.gpu != 0 else "cpu"
+    yield {"payload": json.dumps({"trial": trial.key, "phase": "compiling"})}
+    bank = Bank(
+        trial.configuration.spec,
+        trial.pairs,
+        slots=trial.resources.seeds_per_trial,
+        device=device,
+        compiled=trial.resources.compiled,
+    )
+    bank.load(folder / STATE)
+    evaluations = 0
+    while bank.advance():
+        evaluations += 1
+        if evaluations % trial.resources.save_every == 0:
+            bank.save(folder / STATE)
+        yield {"payload": json.dumps(_progress(trial, bank))}
+    write_results(folder, trial, bank, _environment(trial, device))
+    yield {"payload": json.dumps({**_progress(trial, bank), "phase": "done"})}
+
+
+def _progress(trial: Trial, bank: Bank) -> dict[str, Any]:
+    """A row a seed: its number, state, step, grok step and its newest and best measures."""
+    seeds = []
+    for n, pair in enumerate(bank.pairs):
+        result = bank.result(n)
+        last = result.curve_EM[-1].tolist() if len(result.curve_EM) else [0.0] * len(MEASURES)
+        seeds.append(
+            {
+                "seed": [pair.seed.init_seed, pair.seed.data_seed],
+                "outcome": result.outcome.value,
+                "step": result.steps,
+                "grok_step": result.grok_step,
+                "best_exact": result.best_exact,
+                **dict(zip(MEASURES, last, strict=True)),
+            }
+        )
+    return {
+        "trial": trial.key,
+        "phase": "training",
+        "seeds": seeds,
+        "seed_steps_per_s": bank.seed_steps_per_s,
+        "seed_steps": bank.seed_steps,
+        "train_s": bank.train_s,
+        "compile_s": bank.programs.compile_s,
+    }
+
+
+def _environment(trial: Trial, device: str) -> dict[str, Any]:
+    """What a θ depends on beside configuration and seed."""
+    return {
+        "code": code_version(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
+        "threads": trial.resources.cpu,
+        "slots": trial.resources.seeds_per_trial,
+        "compiled": trial.resources.compiled,
+    }
+
+
+def write_results(folder: Path, trial: Trial, bank: Bank, environment: dict[str, Any]) -> None:
+    """Every seed's best θ [N, P], its curve, and what became of it. results.json comes last."""
+    results = [bank.result(n) for n in range(len(bank.pairs))]
+    save_file({"theta": torch.stack([r.theta_P for r in results])}, folder / THETA)
+    curve_table(trial, results).to_parquet(folder / CURVES, index=False)
+    about = {
+        "environment": environment,
+        "seed_steps_per_s": bank.seed_steps_per_s,
+        "compile_s": bank.programs.compile_s,
+        "seeds": [
+            {
+                "outcome": r.outcome.value,
+                "steps": r.steps,
+                "grok_step": r.grok_step,
+                "held": r.held,
+                "best_step": r.best_step,
+                "best_exact": r.best_exact,
+                "best_token": r.best_token,
+            }
+            for r in results
+        ],
+    }
+    fresh = folder / (RESULTS + ".new")
+    fresh.write_text(json.dumps(about, indent=2))
+    fresh.replace(folder / RESULTS)
+
+
+def curve_table(trial: Trial, results: list[Result]) -> pd.DataFrame:
+    """One row an evaluation of a seed: configuration, init_seed, data_seed, step and MEASURES."""
+    tables = []
+    for r in results:
+        table = pd.DataFrame(r.curve_EM.numpy(), columns=list(MEASURES))
+        table.insert(0, "step", (table.index + 1) * trial.configuration.recipe.eval_every)
+        table.insert(0, "data_seed", r.pair.seed.data_seed)
+        table.insert(0, "init_seed", r.pair.seed.init_seed)
+        table.insert(0, "configuration", trial.configuration.key)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def read_results(folder: Path) -> tuple[Trial, list[Result], dict[str, Any]] | None:
+    """What `write_results` left, or None if the trial has not ended."""
+    if not (folder / RESULTS).exists():
+        return None
+    trial = Trial.read(folder)
+    about = json.loads((folder / RESULTS).read_text())
+    theta = load_file(folder / THETA)["theta"]
+    curves = pd.read_parquet(folder / CURVES)
+    results = []
+    for n, (pair, seed) in enumerate(zip(trial.pairs, about["seeds"], strict=True)):
+        mine = curves[(curves.init_seed == pair.seed.init_seed) & (curves.data_seed == pair.seed.data_seed)]
+        curve = torch.tensor(mine[list(MEASURES)].to_numpy(), dtype=torch.float32)
+        fields = seed | {"outcome": Outcome(seed["outcome"])}
+        results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curve, **fields))
+    return trial, results, about

@@ -1,0 +1,1 @@
+"""The studies that come with the package: YAML, one file a question."""

@@ -1,0 +1,173 @@
+"""How far a study is: complete metrics, snapshots, durations, pictures."""
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from search.display import Display, duration
+from search.plan import Configuration, Trial
+from search.plots import grokking_curves
+from search.progress import Progress
+from search.study import Resources
+from tests.golden import SPECS
+from trainer import Recipe, Seed
+
+CONFIGURATION = Configuration(SPECS["57p"], Recipe(steps=40, eval_every=10, fade_start=0, fade_end=0))
+A, B, C, D = (Seed.of(n) for n in (1, 2, 3, 4))
+
+
+def trial_of(*seeds):
+    return Trial("study", CONFIGURATION, seeds, Resources(seeds_per_trial=2))
+
+
+def row(seed, step, outcome="running", exact=0.0, grok_step=None):
+    return {
+        "seed": [seed.init_seed, seed.data_seed],
+        "outcome": outcome,
+        "step": step,
+        "grok_step": grok_step,
+        "best_exact": exact,
+        "exact": exact,
+        "token": exact,
+        "loss": 1 - exact,
+    }
+
+
+def report(*rows, rate=100.0, phase="training"):
+    steps = sum(r["step"] for r in rows)
+    speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate}
+    return {"phase": phase, "seeds": list(rows), **speed}
+
+
+def progress_of(*trials):
+    progress = Progress([(s.init_seed, s.data_seed) for t in trials for s in t.seeds])
+    for trial in trials:
+        progress.started(trial)
+    return progress
+
+
+def test_a_steps_metrics_come_when_every_seed_is_past_it():
+    first, second = trial_of(A, B), trial_of(C, D)
+    progress = progress_of(first, second)
+    assert progress.report(first, report(row(A, 10, exact=0.2), row(B, 10))) == []
+    assert progress.report(first, report(row(A, 20, exact=0.4), row(B, 20))) == []
+    assert progress.report(second, {"phase": "compiling"}) == []
+    ((step, found),) = progress.report(second, report(row(C, 10, exact=0.6), row(D, 10, exact=0.8)))
+    assert step == 10
+    assert found == pytest.approx(
+        {
+            "grok_rate": 0.0,
+            "best_exact": 0.8,
+            "median_exact": 0.4,
+            "median_token": 0.4,
+            "loss": 0.6,
+            "seed_steps_per_s": 200.0,
+        }
+    )
+    ((step, found),) = progress.report(second, report(row(C, 30), row(D, 30)))
+    assert step == 20 and found["best_exact"] == 0.4
+
+
+def test_a_seed_that_has_ended_counts_with_its_last_evaluation():
+    trial = trial_of(A, B)
+    progress = progress_of(trial)
+    grokked = row(A, 10, "grokked", 1.0, grok_step=10)
+    assert [step for step, _ in progress.report(trial, report(grokked, row(B, 10)))] == [10]
+    ((step, found),) = progress.report(trial, report(grokked, row(B, 20, exact=0.5)))
+    assert (step, found["grok_rate"], found["best_exact"], found["median_exact"]) == (20, 0.5, 1.0, 0.75)
+    both = report(grokked, row(B, 40, "failed"))
+    assert [step for step, _ in progress.report(trial, both)] == [40]
+
+
+def test_a_seed_groks_at_its_step_and_not_before():
+    first, second = trial_of(A), trial_of(B)
+    progress = progress_of(first, second)
+    progress.report(first, report(row(A, 10)))
+    progress.report(first, report(row(A, 20, "grokked", 1.0, grok_step=20)))
+    found = progress.report(second, report(row(B, 10))) + progress.report(second, report(row(B, 20)))
+    assert [(step, m["grok_rate"]) for step, m in found] == [(10, 0.0), (20, 0.5)]
+
+
+def test_a_trial_that_is_started_again_repeats_no_metrics():
+    first, second = trial_of(A), trial_of(B)
+    progress = progress_of(first, second)
+    for step in (10, 20):
+        progress.report(first, report(row(A, step)))
+        progress.report(second, report(row(B, step)))
+    progress.started(second)
+    assert progress.report(second, report(row(B, 10))) == []
+    assert progress.report(second, report(row(B, 20))) == []
+    progress.report(first, report(row(A, 30)))
+    assert [step for step, _ in progress.report(second, report(row(B, 30)))] == [30]
+
+
+def test_later_rounds_wait_for_nobody():
+    trial, later = trial_of(A, B), trial_of(C, D)
+    progress = progress_of(trial)
+    progress.started(later)
+    assert progress.report(later, report(row(C, 10), row(D, 10))) == []
+    assert len(progress.report(trial, report(row(A, 10), row(B, 10)))) == 1
+
+
+def test_a_snapshot_counts_seeds_and_time():
+    trial, other = trial_of(A, B), trial_of(C, D)
+    progress = progress_of(trial)
+    progress.started(other)
+    before = progress.snapshot()
+    assert (before.running, before.seconds_left, before.compiling) == (0, None, True)
+
+    progress.report(trial, report(row(A, 10, "grokked", 1.0, grok_step=10), row(B, 10, exact=0.3), rate=5.0))
+    progress.report(other, report(row(C, 20, "diverged"), row(D, 20), rate=5.0))
+    s = progress.snapshot(queued_seed_steps=50)
+    assert (s.running, s.grokked, s.failed, s.best_exact) == (2, 1, 1, 1.0)
+    assert (s.seed_steps_per_s, s.compiling) == (10.0, False)
+    # Left of the budget of 40 steps: 30 of B and 20 of D; A and C have ended.
+    assert s.seconds_left == pytest.approx((30 + 20 + 50) / 10.0)
+
+    progress.finished(trial, ["grokked", "failed"])
+    progress.finished(other, ["diverged", "given_up"])
+    after = progress.snapshot()
+    assert (after.running, after.grokked, after.failed, after.best_exact) == (0, 1, 3, 1.0)
+    assert (after.seconds_left, after.compiling) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0:00"),
+        (0.6, "0:01"),
+        (59.4, "0:59"),
+        (59.5, "1:00"),
+        (245, "4:05"),
+        (3723, "1:02:03"),
+        (360_000, "100:00:00"),
+    ],
+)
+def test_durations(seconds, expected):
+    assert duration(seconds) == expected
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_display_shows_a_snapshot(terminal, tmp_path):
+    trial = trial_of(A, B)
+    progress = progress_of(trial)
+    progress.report(trial, report(row(A, 10, exact=0.25), row(B, 10)))
+    file = tmp_path / "shown"
+    with file.open("w") as out, Display(Console(file=out, force_terminal=terminal, width=100)) as display:
+        assert display.due()
+        display.show(progress.snapshot())
+        assert not display.due()
+    for said in ("running", "0.2500", "seed-steps/s", "0:01"):
+        assert said in file.read_text()
+
+
+@pytest.mark.parametrize("grokked", [[], [(2, 2)], [(n, n) for n in range(1, 11)]])
+def test_curves_become_a_picture(grokked, tmp_path):
+    rows = [
+        {"init_seed": n, "data_seed": n, "step": step, "exact": step / 100, "token": 0.5, "loss": 1.0}
+        for n in range(1, 11)
+        for step in (10, 20)
+    ]
+    file = tmp_path / "curves.png"
+    grokking_curves(pd.DataFrame(rows), grokked, "a study, 57p [abc] $x$", file)
+    assert file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 5_000
