@@ -1,0 +1,103 @@
+"""The real command in processes of its own, for the tests that drive it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+COMMAND = Path(sys.executable).with_name("adder-search")
+MARK = "ADDER_SEARCH_TEST_MARK"
+OTHERS = ("ADDER_SEARCH_HOME", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PYTHONPATH", "FORCE_COLOR")
+"""Environment variables that would lead a command elsewhere."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+
+class Running:
+    """A command that has been started. All its descendants carry its mark in their environment."""
+
+    def __init__(self, *words: str, cwd: Path):
+        self.mark, self.started = uuid.uuid4().hex, time.monotonic()
+        environment = {k: v for k, v in os.environ.items() if k not in OTHERS} | {MARK: self.mark}
+        self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [str(COMMAND), *words],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.out,
+            stderr=self.err,
+            start_new_session=True,
+        )
+
+    def wait(self, timeout: float = 150) -> Said:
+        code = self.process.wait(timeout)
+        seconds = time.monotonic() - self.started
+        self.err.seek(0)
+        return Said(code, self.printed(), self.err.read(), seconds)
+
+    def printed(self) -> str:
+        """Its output until now."""
+        return os.pread(self.out.fileno(), 1 << 20, 0).decode()
+
+    def descendants(self) -> list[int]:
+        """Processes with the mark that are still there, this one left out. Needs Linux's /proc."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return [pid for pid in found if pid != self.process.pid]
+
+    def gone(self, timeout: float = 20) -> bool:
+        """Whether every descendant has ended by then."""
+        deadline = time.monotonic() + timeout
+        while self.descendants():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def end(self) -> None:
+        """Leave nothing of it behind, whatever the test did."""
+        for pid in (self.process.pid, *self.descendants()):
+            if pid != self.process.pid or self.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.wait(timeout=20)
+        self.out.close()
+        self.err.close()
+
+
+@contextlib.contextmanager
+def running(*words: str, cwd: Path) -> Iterator[Running]:
+    """A command that is ended with the block."""
+    command = Running(*words, cwd=cwd)
+    try:
+        yield command
+    finally:
+        command.end()
+
+
+def adder_search(*words: str, cwd: Path, timeout: float = 150) -> Said:
+    """Run a command to its end."""
+    with running(*words, cwd=cwd) as command:
+        return command.wait(timeout)
