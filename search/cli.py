@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +17,6 @@ from search.home import Home
 if TYPE_CHECKING:
     from search.study import Study
     from trainer.checkpoint import Checkpoint
-
-# Seed-steps/s of a core at batch 256, compiled and eager, where this home has measured nothing yet.
-GUESSED_RATE = {True: 5_000, False: 100}
 
 home_option = click.option(
     "--home",
@@ -66,11 +61,12 @@ def run(study: str, dry_run: bool, home: str | None) -> None:
 
     A study that was interrupted goes on where it was.
     """
+    from search import texts
     from search.study import load_study
 
     asked = load_study(study)
     if dry_run:
-        _print_plan(asked, Home(home))
+        click.echo(texts.plan(asked, Home(home)))
         return
     _run(asked, study, Home(home))
 
@@ -80,104 +76,39 @@ def _run(study: Study, name: str, home: Home) -> None:
     from rich.markup import escape
 
     from search import driver as engine
+    from search import texts
     from search.display import Display
     from search.ledger import Ledger
     from search.tracking import connect, tracking_uri
 
+    with _located(name):
+        engine.check_resources(study.resources)
+    uri = tracking_uri(home, study)
+    if not uri.startswith("sqlite:"):
+        connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
     ledger = Ledger(home)
     if others := ledger.others(study.name):
         raise UserError(f"study {study.name} is already being run by {', '.join(others)} (host/process)")
-    client = connect(home, tracking_uri(home, study))
+    client = connect(home, uri)
     console = Console(highlight=False)
     console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
-    try:
-        with Display(console) as display:
-            ended = engine.run(engine.Driver(study, home, ledger, client, display))
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
-    _print_summary(study, name, home, ended)
+    with _located(name), Display(console) as display:
+        ended = engine.run(engine.Driver(study, home, ledger, client, display))
+    click.echo(texts.summary(study, name, home, ended))
     if ended.interrupted:
         sys.exit(130)
     if ended.failed_trials:
         sys.exit(Failure.code)
 
 
-def _print_summary(study: Study, name: str, home: Home, ended: Any) -> None:
-    from search.ledger import Ledger
-    from search.stats import GrokRate
-    from trainer import Outcome
-
-    rows = Ledger(home).rows(study.name)
-    rate = GrokRate.of(r["outcome"] for r in rows)
-    click.echo(f"\n{study.name}: {rate}")
-    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
-    for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
-        held = "held" if row["held"] else "did not hold"
-        click.echo(f"  seed {row['init_seed']} grokked at step {row['grok_step']:,} and {held}")
-    if ended.seed_steps_per_s:
-        speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
-        click.echo(f"  {speed}; compilation {ended.compile_s:.0f} s")
-    if not (ended.trials or ended.interrupted):
-        click.echo("  every seed had ended before: nothing left to train")
-    for trial, reason in ended.failed_trials.items():
-        click.echo(f"  trial {trial} failed: {reason}", err=True)
-    if ended.unpublished:
-        click.echo(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them", err=True)
-    if ended.interrupted or ended.failed_trials:
-        click.echo(f"\nNothing is lost. To go on:\n  adder-search run {name}{_home_flag(home)}")
-        return
-    flag = _home_flag(home)
-    click.echo(f"""
-Next:
-  adder-search pull {study.name} --best -o best{flag}
-  adder-search verify best{flag}
-  adder-search export best -o submission.py
-  adder-search ui{flag}""")
-
-
-def _home_flag(home: Home) -> str:
-    """What has to be typed to reach this home from here."""
-    return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"
-
-
-def _print_plan(study: Study, home: Home) -> None:
-    from search.display import duration
-
-    rounds = list(study.rounds())
-    configurations = study.sampler.configurations if study.space else 1
-    size = study.resources.seeds_per_trial
-    seeds = len(rounds[0]) * configurations
-    trials = -(-len(rounds[0]) // size) * configurations
-    recipe = study.base_recipe()
-    rate, how = _expected_rate(study, home)
-    cores = os.cpu_count() or 1
-    side_by_side = min(trials, max(1, cores // study.resources.cpu))
-    seconds = seeds * recipe.steps / (rate * side_by_side)
-    click.echo(f"""{study.name}: {study.about}
-  model           {study.spec().family}, {study.spec().params} parameters
-  configurations  {configurations}{f", proposed by {study.sampler.name}" if study.space else ""}
-  seeds           {seeds}, {recipe.steps:,} steps each
-  trials          {trials} of up to {size} seeds, {side_by_side} side by side on {cores} cores
-  resources       cpu {study.resources.cpu}, gpu {study.resources.gpu} for each trial
-  home            {home.path}
-  estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})""")
-    if len(rounds) > 1:
-        most = sum(map(len, rounds))
-        click.echo(f"  then            until {study.until.grokked} grokked, rounds up to {most} seeds in all")
-
-
-def _expected_rate(study: Study, home: Home) -> tuple[float, str]:
-    """Seed-steps/s of one trial: the median of what this home has recorded for the study, or a guess."""
-    from statistics import median
-
-    from search.ledger import Ledger
-
-    rows = Ledger(home).rows(study.name) if home.exists() else []
-    if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
-        return median(measured), "measured here"
-    rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / study.base_recipe().batch
-    return rate, "a guess until something has run here; compilation not included"
+@contextmanager
+def _located(source: str) -> Iterator[None]:
+    """Say which study file a problem is in."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
 
 
 @main.command()
@@ -200,6 +131,7 @@ def studies(as_json: bool) -> None:
 @json_option
 def status(study: str | None, home: str | None, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
+    from search import texts
     from search.ledger import Ledger
     from search.records import overview
 
@@ -211,19 +143,7 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "studies": found, "seeds": rows if study else None}))
         return
-    if not rows:
-        click.echo(f"nothing has run yet in {place.path}")
-    for s in found:
-        states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
-        low, high = s["interval"]
-        click.echo(f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})")
-        click.echo(f"  grok rate {s['grokked']}/{s['counted']} ({low:.1%} to {high:.1%}), best exact match "
-                   f"{s['best_exact']:.4f}, verify called {s['verify_calls']} times")  # fmt: skip
-    for r in rows if study else []:
-        best = f"best exact match {r['best_exact'] or 0:.4f}"
-        grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
-        reason = f" ({r['reason']})" if r["reason"] else ""
-        click.echo(f"  seed {r['init_seed']:<8} {r['outcome']:10} step {r['steps']:<8,} {grok}{reason}")
+    click.echo(texts.status(found, rows if study else []) if rows else f"nothing has run yet in {place.path}")
 
 
 @main.command()
@@ -347,6 +267,7 @@ def _write_text(target: Path, text: str) -> None:
 @home_option
 def ui(port: int, home: str | None) -> None:
     """Open the MLflow UI on what was recorded."""
+    from search.server import serve
     from search.tracking import connect, tracking_uri
 
     place = Home(home)
@@ -363,24 +284,7 @@ def ui(port: int, home: str | None) -> None:
             click.echo(f"  {experiment.name}: http://127.0.0.1:{port}/{page}")
     command = [sys.executable, "-I", "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
     options = ["--default-artifact-root", place.artifacts.as_uri(), "--port", str(port), "--workers", "1"]
-    sys.exit(_serve([*command, *options], place.path))
-
-
-def _serve(command: list[str], folder: Path) -> int:
-    """Run a server until it ends or this process is told to; its children end with it. Its exit code."""
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # nine processes for nothing
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
-    try:
-        return server.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:  # MLflow's process does not pass signals on: its whole group is told
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                server.wait(timeout=5)
+    sys.exit(serve([*command, *options], place.path))
 
 
 if __name__ == "__main__":

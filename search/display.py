@@ -48,7 +48,8 @@ class Display:
 
 
 def _cells(s: Snapshot) -> dict[str, str]:
-    speed = "compiling" if s.compiling and not s.seed_steps_per_s else f"{s.seed_steps_per_s:,.0f}"
+    waiting = "compiling" if s.compiling else "starting"
+    speed = f"{s.seed_steps_per_s:,.0f}" if s.seed_steps_per_s else waiting
     return {
         "elapsed": duration(s.elapsed_s),
         "running": str(s.running),

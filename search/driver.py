@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
+import torch
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from ray import tune
@@ -266,6 +267,12 @@ def run(driver: Driver) -> Ended:
     finally:
         ray.shutdown()
     return driver.ended
+
+
+def check_resources(resources: Resources) -> None:
+    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
+    if not os.environ.get("RAY_ADDRESS"):
+        placement(resources, {"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()})
 
 
 def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], int]:

@@ -22,7 +22,6 @@ from trainer import Outcome, Seed
 
 DONE = "DONE"
 Done = str
-CONFIGURATION, BASE = "configuration", "base"
 
 
 class Planner:
@@ -78,10 +77,6 @@ class Planner:
     def enough(self) -> bool:
         wanted = self.study.until.grokked
         return wanted is not None and self.grokked >= wanted
-
-    def seeds_left(self) -> int:
-        """Seeds that are queued or running; rounds that may still follow are not counted."""
-        return sum(len(t.seeds) for t in (*self.queue, *self.running.values()))
 
     def rows_of(self, key: str) -> list[Row]:
         return [r for (configuration, _), r in self.outcomes.items() if configuration == key]

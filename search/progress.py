@@ -39,6 +39,11 @@ class Curves:
     given: int = 0
     """The last step whose metrics were given out; a trial that was started again passes it again."""
 
+    def take(self, step: int) -> dict[str, float]:
+        """A step's metrics; seeds that ended before it count with their last evaluation."""
+        at_step = self.by_step.pop(step)
+        return step_metrics(step, [at_step.get(key, self.newest[key]) for key in self.waiting])
+
 
 class Progress:
     """Fed with the workers' reports; asked for snapshots and for metrics that are complete."""
@@ -100,7 +105,7 @@ class Progress:
         ready = sorted(step for step in curves.by_step if step <= passed)
         curves.given = max([curves.given, *ready])
         rate = sum(t["seed_steps_per_s"] for t in self.trials.values())
-        return [(step, _metrics(step, curves, rate)) for step in ready]
+        return [(step, curves.take(step) | {"seed_steps_per_s": rate}) for step in ready]
 
     def snapshot(self, queued_seed_steps: int = 0) -> Snapshot:
         """`queued_seed_steps`: the budget of seeds that are planned and not yet started."""
@@ -127,10 +132,8 @@ class Progress:
         )
 
 
-def _metrics(step: int, curves: Curves, rate: float) -> dict[str, float]:
-    """Metrics of all seeds at a step; those that ended before it count with their last evaluation."""
-    at_step = curves.by_step.pop(step)
-    rows = [at_step.get(key, curves.newest[key]) for key in curves.waiting]
+def step_metrics(step: int, rows: list[Row]) -> dict[str, float]:
+    """A configuration's metrics at a training step. Rows: exact, token, loss and grok_step of its seeds."""
     grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
     return {
         "grok_rate": sum(grokked) / len(rows),
@@ -138,5 +141,4 @@ def _metrics(step: int, curves: Curves, rate: float) -> dict[str, float]:
         "median_exact": median(r["exact"] for r in rows),
         "median_token": median(r["token"] for r in rows),
         "loss": median(r["loss"] for r in rows),
-        "seed_steps_per_s": rate,
     }

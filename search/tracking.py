@@ -26,9 +26,10 @@ from search.home import Home
 from search.ledger import Row
 from search.plan import Configuration, Trial
 from search.plots import grokking_curves
+from search.progress import step_metrics
 from search.stats import COUNTED, GrokRate
 from search.study import Study
-from trainer import Outcome, Result
+from trainer import Outcome, Result, Seed
 from trainer.checkpoint import Checkpoint
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -150,6 +151,24 @@ class Tracker:
             self._checkpoint(run, BEST, configuration, ranked[0], Path(folder))
             for result in [r for r in ranked if r.outcome == Outcome.GROKKED][:BEST_CHILDREN]:
                 self._child(run, configuration, result, Path(folder))
+            first_round = {Seed.of(n) for n in self.study.first_seeds()}
+            self._fill_steps(run, configuration, [r for r in results if r.pair.seed in first_round])
+
+    def _fill_steps(self, run: str, configuration: Configuration, results: list[Result]) -> None:
+        """Metrics of the steps that no uninterrupted run wrote, from the recorded curves."""
+        if len(results) < len(self.study.first_seeds()):
+            return
+        written = {m.step for m in self.client.get_metric_history(run, "grok_rate")}
+        every = configuration.recipe.eval_every
+        for i in range(max(len(r.curve_EM) for r in results)):
+            step = (i + 1) * every
+            if step not in written:
+                rows = [
+                    dict(zip(worker.MEASURES, r.curve_EM[min(i, len(r.curve_EM) - 1)].tolist(), strict=True))
+                    | {"grok_step": r.grok_step}
+                    for r in results
+                ]
+                self.progress(configuration, step, step_metrics(step, rows))
 
     def _child(self, parent: str, configuration: Configuration, result: Result, folder: Path) -> None:
         """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts."""

@@ -1,9 +1,10 @@
-"""The real command in processes of its own, for the tests that drive it from outside."""
+"""The command for the tests that drive it: in this process, or the real one in processes of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from click.testing import CliRunner, Result
+
+from search.cli import main
+
 COMMAND = Path(sys.executable).with_name("adder-search")
 MARK = "ADDER_SEARCH_TEST_MARK"
 OTHERS = ("ADDER_SEARCH_HOME", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PYTHONPATH", "FORCE_COLOR")
 """Environment variables that would lead a command elsewhere."""
+
+
+def call(*words: object) -> Result:
+    """Run a command in this process; whatever it raises but an exit is raised here."""
+    result = CliRunner().invoke(main, [str(w) for w in words], catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+def fails(code: int, *words: object) -> list[str]:
+    """The error lines of a command that must fail with this code, say nothing else and write nothing."""
+    before = sorted(Path().rglob("*"))
+    result = call(*words)
+    assert sorted(Path().rglob("*")) == before
+    assert (result.exit_code, result.stdout) == (code, "")
+    lines = result.stderr.splitlines()
+    assert lines and all(line.startswith("error: ") for line in lines), lines
+    return [line.removeprefix("error: ") for line in lines]
+
+
+def fails_with_one(code: int, *words: object) -> str:
+    (line,) = fails(code, *words)
+    return line
+
+
+def says(line: str, expected: str) -> bool:
+    """Whether a line is the expected one, in which a * stands for anything."""
+    return bool(re.fullmatch(".*".join(map(re.escape, expected.split("*"))), line))
 
 
 @dataclass(frozen=True)

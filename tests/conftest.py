@@ -1,15 +1,36 @@
+"""Fixtures that several files of tests use."""
+
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.commands import adder_search
+from trainer import programs
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     """Tests state what one thread computes; more threads may add in another order."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def few_selection_problems():
+    """Evaluations of eager banks in no time."""
+    whole = programs.selection
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs, "selection", lambda: whole(200))
+        yield
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current directory and no settings from outside."""
+    for name in ("ADDER_SEARCH_HOME", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

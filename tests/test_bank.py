@@ -1,54 +1,16 @@
-"""Banks, eager and small. That compiled banks do the same is in test_compiled.py."""
+"""Banks, eager and small: company, slots, divergence, interruptions.
+
+What an evaluation decides is in test_outcomes.py; that compiled banks do the same, in test_compiled.py.
+"""
 
 import pytest
 import torch
 
 from model import rung
+from tests.banks import SMALL, assert_all_same, assert_same, finish, make, pair, results
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed, programs
 
-SPEC = rung("57p")
-CURRICULUM = ((3, 12), (6, 12))
-SMALL = {"steps": 40, "batch": 32, "eval_every": 20, "hold": 0, "curriculum": CURRICULUM, "warmup": 40}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_selection_problems():
-    whole = programs.selection
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "selection", lambda: whole(200))
-        yield
-
-
-def pair(seed, **recipe):
-    return Pair(Recipe(**{**SMALL, **recipe}), Seed.of(seed))
-
-
-def make(pairs, slots=None):
-    return Bank(SPEC, pairs, slots=slots, compiled=False)
-
-
-def finish(bank):
-    while bank.advance():
-        pass
-    return bank
-
-
-def results(bank):
-    """Results by pair, so that their places in the list do not matter."""
-    return {p: bank.result(n) for n, p in enumerate(bank.pairs)}
-
-
-def assert_same(a, b):
-    """Bit for bit: θ, curve and every fact."""
-    for fact in ("pair", "outcome", "steps", "grok_step", "held", "best_step", "best_exact", "best_token"):
-        assert getattr(a, fact) == getattr(b, fact), fact
-    assert torch.equal(a.theta_P, b.theta_P), "θ differs"
-    assert torch.equal(a.curve_EM, b.curve_EM), "curve differs"
-
-
-def assert_all_same(found, expected):
-    for p, result in found.items():
-        assert_same(result, expected[p])
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 
 def final_thetas(pairs, slots):
@@ -164,153 +126,6 @@ def test_a_diverged_seed_keeps_no_theta_that_is_not_finite():
     result = finish(make([pair(50, lr=1e9, warmup=0)])).result(0)
     assert result.outcome is Outcome.DIVERGED
     assert result.theta_P.isfinite().all()
-
-
-# What an evaluation decides
-
-
-def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, **recipe):
-    """A bank whose evaluations say what the script says, advanced to its end or the script's.
-
-    exact, token, loss: one number an evaluation, or one for all. Returns the bank and θ at every
-    evaluation, [E][S, P].
-    """
-    pairs = pairs or [pair(1, **{"steps": 60, "eval_every": 5, "batch": 2, "hold": 15, **recipe})]
-    bank, thetas = make(pairs, slots), []
-
-    def evaluate(theta_SP):
-        e = len(thetas)
-        thetas.append(theta_SP.clone())
-        here = (m[e] if isinstance(m, list) else m for m in (exact, token, loss))
-        one = torch.ones(len(theta_SP))
-        return {n: torch.as_tensor(v) * one for n, v in zip(("exact", "token", "loss"), here, strict=True)}
-
-    bank.programs.evaluate = evaluate
-    while len(thetas) < len(exact) and bank.advance():
-        pass
-    return bank, thetas
-
-
-def test_grokking_is_the_first_perfect_evaluation_and_holding_frees_the_slot():
-    bank, thetas = scripted([0.0, 0.5, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held) == (Outcome.GROKKED, 15, True)
-    assert result.steps == 30 == bank.seed_steps, "15 steps to grok and 15 to hold"
-    assert len(thetas) == 6 and bank.slot_pair == [None]
-
-
-def test_a_dip_restarts_holding_but_not_the_grok_step():
-    bank, _ = scripted([0.0, 1.0, 1.0, 0.9998, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0])
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held, result.steps) == (Outcome.GROKKED, 10, True, 60)
-
-
-def test_grokked_without_holding_runs_to_the_end_of_its_budget():
-    bank, _ = scripted([0.0, 1.0] + [0.9] * 10)
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held, result.steps) == (Outcome.GROKKED, 10, False, 60)
-    assert (result.best_step, result.best_exact) == (10, 1.0)
-
-
-def test_grokking_at_the_last_evaluation_counts():
-    bank, _ = scripted([0.0] * 11 + [1.0])
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held) == (Outcome.GROKKED, 60, False)
-
-
-def test_almost_perfect_is_not_grokked():
-    bank, _ = scripted([4_999 / 5_000] * 12)
-    assert (bank.result(0).outcome, bank.result(0).grok_step) == (Outcome.FAILED, None)
-
-
-def test_without_hold_the_first_perfect_evaluation_ends_it():
-    bank, _ = scripted([0.0, 1.0, 1.0], hold=0)
-    assert (bank.result(0).steps, bank.result(0).held) == (10, True)
-
-
-def test_a_freed_slot_takes_the_next_pair():
-    recipe = {"steps": 20, "eval_every": 5, "batch": 2, "hold": 0}
-    bank, thetas = scripted([1.0, 0.0, 1.0, 0.0], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert [bank.result(n).grok_step for n in range(2)] == [5, 10]
-    assert bank.seed_steps == 15 and not torch.equal(thetas[0], thetas[1])
-    own, _ = scripted([0.0, 1.0], pairs=[pair(2, **recipe)])
-    assert torch.equal(bank.result(1).theta_P, own.result(0).theta_P)
-
-
-def test_diverging_after_grokking_is_grokked_and_not_held():
-    """A seed has grokked if some evaluation was perfect; that it then diverged is told by `held`."""
-    bank, thetas = scripted([0.0, 1.0, 0.0], loss=[1.0, 0.1, torch.nan])
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held, result.steps) == (Outcome.GROKKED, 10, False, 15)
-    assert torch.equal(result.theta_P, thetas[1][0])
-
-
-def test_a_loss_that_is_not_finite_is_divergence():
-    bank, _ = scripted([0.0, 0.0, 0.0], loss=[1.0, torch.inf, 1.0])
-    assert (bank.result(0).outcome, bank.result(0).steps) == (Outcome.DIVERGED, 10)
-
-
-def test_the_best_theta_is_the_most_exact_and_then_the_one_of_least_loss():
-    exact = [0.0, 0.5, 0.7, 0.7, 0.7, 0.6] + [0.1] * 6
-    loss = [1.0, 0.9, 0.8, 0.5, 0.6, 0.1] + [0.01] * 6
-    bank, thetas = scripted(exact, loss=loss)
-    result = bank.result(0)
-    assert result.best_step == 20 and result.best_exact == pytest.approx(0.7)
-    assert torch.equal(result.theta_P, thetas[3][0])
-    assert result.curve_EM[:, 0].tolist() == pytest.approx(exact)
-    assert result.curve_EM[:, 2].tolist() == pytest.approx(loss)
-
-
-def test_the_curve_ends_where_the_seed_is():
-    bank, _ = scripted([0.0, 0.1])
-    result = bank.result(0)
-    assert (result.outcome, result.steps, result.curve_EM.shape) == (Outcome.RUNNING, 10, (2, 4))
-    assert result.curve_EM.isfinite().all()
-
-
-def test_a_queued_pair_has_no_curve():
-    fresh = make([pair(s) for s in range(3)], 2)
-    assert [fresh.result(n).outcome for n in range(3)] == [Outcome.RUNNING, Outcome.RUNNING, Outcome.QUEUED]
-    assert fresh.result(2).curve_EM.shape == (0, 4) and fresh.result(2).steps == 0
-
-
-def test_the_train_loss_is_the_mean_since_the_last_evaluation(monkeypatch):
-    bank = make([pair(1, steps=40, eval_every=20)])
-    step, seen = bank.programs.train_step, []
-
-    def spy(*args):
-        state, loss_S = step(*args)
-        seen.append(float(loss_S[0]))
-        return state, loss_S
-
-    bank.programs.train_step = spy
-    curve = finish(bank).result(0).curve_EM
-    assert len(seen) == 40
-    assert curve[:, 3].tolist() == pytest.approx([sum(seen[:20]) / 20, sum(seen[20:]) / 20])
-
-
-@pytest.mark.parametrize("eval_every", [1, 7, 13, 23, 50])
-def test_every_step_is_trained_whatever_the_distance_of_evaluations(eval_every):
-    bank = finish(make([pair(1, steps=eval_every * 2, eval_every=eval_every, batch=2)]))
-    assert bank.state["step"].tolist() == [eval_every * 2]
-
-
-def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():
-    exact = [0.5, 0.0, 0.02, 0.03, 0.0, 0.3, 0.0]
-    token = [0.6, 0.9, 0.90, 0.90, 0.9, 0.9, 0.9]
-    scales = []
-    for end in range(1, len(exact) + 1):
-        bank, _ = scripted(exact[:end], token=token[:end], wd_drop=0.25)
-        scales.append(float(bank.state["wd_scale"][0]))
-    assert scales == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0625, 0.0625]
-
-
-def test_decay_is_constant_by_default_and_whole_again_for_the_next_pair():
-    bank, _ = scripted([0.9] * 3)
-    assert bank.state["wd_scale"].tolist() == [1.0]
-    recipe = {"steps": 10, "eval_every": 5, "batch": 2, "wd_drop": 0.5}
-    bank, _ = scripted([0.9, 0.9, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert bank.slot_pair == [1] and bank.state["wd_scale"].tolist() == [1.0]
 
 
 # Interruptions

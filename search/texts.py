@@ -1,0 +1,111 @@
+"""What the command line says: plans, summaries, states."""
+
+from __future__ import annotations
+
+import os
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from search.display import duration
+from search.home import Home
+from search.ledger import Ledger, Row, is_final
+from search.stats import GrokRate
+from search.study import Study
+from trainer import Outcome
+
+if TYPE_CHECKING:
+    from search.driver import Ended
+
+# Seed-steps/s of a core at batch 256, compiled and eager, where this home has measured nothing yet.
+GUESSED_RATE = {True: 5_000, False: 100}
+
+
+def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
+    """What a run found, and what to type next. `name`: the study as it was asked for."""
+    rows = Ledger(home).rows(study.name)
+    lines = ["", f"{study.name}: {GrokRate.of(r['outcome'] for r in rows)}"]
+    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
+    for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
+        held = "held" if row["held"] else "did not hold"
+        lines.append(f"  seed {row['init_seed']} grokked at step {row['grok_step']:,} and {held}")
+    if ended.seed_steps_per_s:
+        speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
+        lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
+    if not (ended.trials or ended.interrupted):
+        lines.append("  every seed had ended before: nothing left to train")
+    for trial, reason in ended.failed_trials.items():
+        lines.append(f"  trial {trial} failed: {reason}")
+    if ended.unpublished:
+        lines.append(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them")
+    flag = _home_flag(home)
+    if ended.interrupted or ended.failed_trials:
+        return "\n".join([*lines, "", "Nothing is lost. To go on:", f"  adder-search run {name}{flag}"])
+    return (
+        "\n".join(lines)
+        + f"""
+
+Next:
+  adder-search pull {study.name} --best -o best{flag}
+  adder-search verify best{flag}
+  adder-search export best -o submission.py
+  adder-search ui{flag}"""
+    )
+
+
+def _home_flag(home: Home) -> str:
+    """What has to be typed to reach this home from here."""
+    return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"
+
+
+def plan(study: Study, home: Home) -> str:
+    """What a run would do, and how long that would take."""
+    rounds = list(study.rounds())
+    configurations = study.sampler.configurations if study.space else 1
+    size = study.resources.seeds_per_trial
+    seeds = len(rounds[0]) * configurations
+    trials = -(-len(rounds[0]) // size) * configurations
+    recipe = study.base_recipe()
+    rows = Ledger(home).rows(study.name) if home.exists() else []
+    rate, how = _expected_rate(study, rows)
+    cores = os.cpu_count() or 1
+    side_by_side = min(trials, max(1, cores // study.resources.cpu))
+    seconds = seeds * recipe.steps / (rate * side_by_side)
+    text = f"""{study.name}: {study.about}
+  model           {study.spec().family}, {study.spec().params} parameters
+  configurations  {configurations}{f", proposed by {study.sampler.name}" if study.space else ""}
+  seeds           {seeds}, {recipe.steps:,} steps each
+  trials          {trials} of up to {size} seeds, {side_by_side} side by side on {cores} cores
+  resources       cpu {study.resources.cpu}, gpu {study.resources.gpu} for each trial
+  home            {home.path}
+  estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
+    if len(rounds) > 1:
+        most = sum(map(len, rounds))
+        text += f"\n  then            until {study.until.grokked} grokked, rounds up to {most} seeds in all"
+    if ended := sum(map(is_final, rows)):
+        text += f"\n  recorded        {ended} seeds; those of this plan are not trained again"
+    return text
+
+
+def _expected_rate(study: Study, rows: list[Row]) -> tuple[float, str]:
+    """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
+    if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
+        return median(measured), "measured here"
+    rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / study.base_recipe().batch
+    return rate, "a guess until something has run here; compilation not included"
+
+
+def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
+    """Studies as `records.overview` has them, then ledger rows one by one."""
+    lines = []
+    for s in studies:
+        states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
+        low, high = s["interval"]
+        rate = f"grok rate {s['grokked']}/{s['counted']} ({low:.1%} to {high:.1%})"
+        best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
+        lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
+    for r in rows:
+        best = f"best exact match {r['best_exact'] or 0:.4f}"
+        grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
+        reason = f" ({r['reason']})" if r["reason"] else ""
+        lines.append(f"  seed {r['init_seed']:<8} {r['outcome']:10} step {r['steps']:<8,} {grok}{reason}")
+    return "\n".join(lines)

@@ -1,0 +1,185 @@
+"""Study files with something wrong, and what must be said of each."""
+
+GOOD = "name: x\nmodel: 57p\nseeds: [1]\n"
+TOO_MANY = "{first: 2147483640, count: 4}\nuntil: {grokked: 1, max_seeds: 64}"
+# YAML -> the whole error, line by line, without its source. Most are GOOD and one line more.
+BAD = {
+    # Keys that are misspelt, missing or given twice
+    "nmae: x\nmodel: 57p\nseeds: [1]": ["name: missing", "nmae: unknown key; did you mean name?"],
+    "{}": ["name: missing", "model: missing", "seeds: missing"],
+    GOOD + "recipes: {}": ["recipes: unknown key; did you mean recipe or resources?"],
+    GOOD + "recipe: {step: 1}": ["recipe.step: unknown key; did you mean steps?"],
+    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; valid: batch, beta1, *"],
+    GOOD + "until: {groked: 1}": ["until.groked: unknown key; did you mean grokked?"],
+    GOOD + "resources: {cpus: 1}": ["resources.cpus: unknown key; did you mean cpu or gpu?"],
+    GOOD + "sampler: {nam: tpe}": ["sampler.nam: unknown key; did you mean name?"],
+    GOOD + "space: {recipe.lr: {flaot: [0.1, 0.2]}}": [
+        "space.recipe.lr.flaot: unknown key; did you mean float or log?"
+    ],
+    GOOD + "name: y": ["line 4, column 1: not valid YAML (key given twice: name)"],
+    GOOD + "recipe: {lr: 1, lr: 2}": ["line 4, column 17: not valid YAML (key given twice: lr)"],
+    GOOD + "recipe: {3: 1}": ["recipe.3: must be a string, got 3"],
+    GOOD + "1: 2": ["1: keys should be strings, got 1"],
+    GOOD + "? {a: 1}\n: 3": ["line 4, column 3: not valid YAML (found unhashable key)"],
+    GOOD + "'[key]': 1": ["[key]: unknown key; valid: about, *"],
+    GOOD + "resources: {'[a]': 1}": ["resources.[a]: unknown key; valid: *"],
+    # The model
+    "name: x\nmodel: 58p\nseeds: [1]": ["model: unknown rung '58p'; did you mean 57p?"],
+    "name: x\nmodel: 57\nseeds: [1]": ["model: must be a string or a mapping, got 57"],
+    "name: x\nmodel: {}\nseeds: [1]": ["model: give a rung or a family; keys found: none"],
+    "name: x\nmodel: {qk_dim: 4}\nseeds: [1]": ["model: give a rung or a family; keys found: qk_dim"],
+    "name: x\nmodel: {rung: [57p]}\nseeds: [1]": ["model.rung: must be a string, got ['57p']"],
+    "name: x\nmodel: {family: [a]}\nseeds: [1]": ["model.family: must be a string, got ['a']"],
+    "name: x\nmodel: {family: splitsubspace}\nseeds: [1]": [
+        "model: unknown family 'splitsubspace'; did you mean split_subspace?"
+    ],
+    "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": [
+        "model: unknown constraint 'qkdim' of split_subspace; did you mean qk_dim?"
+    ],
+    "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": ["model.qk_dim: must be from 2 to 16, got 1"],
+    "name: x\nmodel: {rung: 57p, qk_dim: true}\nseeds: [1]": ["model.qk_dim: must be an integer, got True"],
+    "name: x\nmodel: {rung: 57p, qk_dim: '4'}\nseeds: [1]": ["model.qk_dim: must be an integer, got '4'"],
+    "name: x\nmodel: {rung: 57p, tie_vo: 1}\nseeds: [1]": ["model.tie_vo: must be true or false, got 1"],
+    "name: x\nmodel: {1: 2}\nseeds: [1]": ["model.1: must be a string, got 1"],
+    # The recipe
+    GOOD + "recipe: {lr: -1}": ["recipe.lr: must be 0.0 or more, got -1"],
+    GOOD + "recipe: {lr: .nan}": ["recipe.lr: must be finite and at most 2147483647, got nan"],
+    GOOD + "recipe: {lr: .inf}": ["recipe.lr: must be finite and at most 2147483647, got inf"],
+    GOOD + "recipe: {lr: fast}": ["recipe.lr: must be a number, got 'fast'"],
+    GOOD + "recipe: {lr: true}": ["recipe.lr: must be a number, got True"],
+    GOOD + "recipe: {steps: true}": ["recipe.steps: must be an integer, got True"],
+    GOOD + "recipe: {steps: 1.5}": ["recipe.steps: must be an integer, got 1.5"],
+    GOOD + "recipe: {steps: '60'}": ["recipe.steps: must be an integer, got '60'"],
+    GOOD + "recipe: {steps: null}": ["recipe.steps: must be an integer, got None"],
+    GOOD + "recipe: {steps: 0}": ["recipe.steps: must be 1 or more, got 0"],
+    GOOD + "recipe: {steps: 10000000000}": [
+        "recipe.steps: must be finite and at most 2147483647, got 10000000000"
+    ],
+    GOOD + "recipe: {batch: 70000}": ["recipe.batch: must be from 1 to 65536, got 70000"],
+    GOOD + "recipe: {carry_mix: 1.1}": ["recipe.carry_mix: must be from 0 to 1, got 1.1"],
+    GOOD + "recipe: {curriculum: 3}": ["recipe.curriculum: must be a list, got 3"],
+    GOOD + "recipe: {curriculum: [[11, 3]]}": [
+        "recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (11, 3)"
+    ],
+    GOOD + "recipe: {curriculum: [[3, 10000000000]]}": [
+        "recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3, 10000000000)"
+    ],
+    GOOD + "recipe: {fade_start: 10, fade_end: 5}": [
+        "recipe.fade_end: must be fade_start or more, got 5 < 10"
+    ],
+    GOOD + "recipe: {steps: 100, eval_every: 30}": [
+        "recipe: eval_every must divide steps, got 30 and 100"
+    ],
+    GOOD + "recipe: [1]": ["recipe: must be a mapping, got [1]"],
+    # Seeds and when they end
+    "name: x\nmodel: 57p\nseeds: []": ["seeds: give at least one seed"],
+    "name: x\nmodel: 57p\nseeds: [4, 5, 4]": ["seeds: a seed is listed twice"],
+    "name: x\nmodel: 57p\nseeds: 777": ["seeds: must be a mapping or a list, got 777"],
+    "name: x\nmodel: 57p\nseeds: [a]": ["seeds.0: must be an integer, got 'a'"],
+    "name: x\nmodel: 57p\nseeds: [1, true]": ["seeds.1: must be an integer, got True"],
+    "name: x\nmodel: 57p\nseeds: [1.0]": ["seeds.0: must be an integer, got 1.0"],
+    "name: x\nmodel: 57p\nseeds: [-1]": ["seeds.0: must be greater than or equal to 0, got -1"],
+    "name: x\nmodel: 57p\nseeds: [2147483648]": [
+        "seeds.0: must be less than or equal to 2147483647, got 2147483648"
+    ],
+    "name: x\nmodel: 57p\nseeds: {first: 1}": ["seeds.count: missing"],
+    "name: x\nmodel: 57p\nseeds: {frist: 1, count: 3}": [
+        "seeds.first: missing",
+        "seeds.frist: unknown key; did you mean first?",
+    ],
+    "name: x\nmodel: 57p\nseeds: {first: 1, count: 0}": [
+        "seeds.count: must be greater than or equal to 1, got 0"
+    ],
+    "name: x\nmodel: 57p\nseeds: {first: 2147483640, count: 9}": ["seeds: seeds go up to 2147483647"],
+    f"name: x\nmodel: 57p\nseeds: {TOO_MANY}": [
+        "until.max_seeds: the last round would pass the largest seed, 2147483647"
+    ],
+    GOOD + "until: {grokked: 0}": ["until.grokked: must be greater than or equal to 1, got 0"],
+    GOOD + "until: {max_seeds: 4}": ["until: max_seeds needs grokked: how many grokked seeds to go on for"],
+    "name: x\nmodel: 57p\nseeds: [1, 2]\nuntil: {grokked: 1, max_seeds: 1}": [
+        "until.max_seeds: must be at least the number of seeds (2), got 1"
+    ],
+    GOOD + "until: 3": ["until: must be a mapping, got 3"],
+    # Resources and sampler
+    GOOD + "resources: {cpu: 0}": ["resources.cpu: must be greater than or equal to 1, got 0"],
+    GOOD + "resources: {cpu: true}": ["resources.cpu: must be an integer, got True"],
+    GOOD + "resources: {gpu: -1}": [
+        "resources.gpu: must be from 0 to 1, or a whole number, or auto, got -1.0"
+    ],
+    GOOD + "resources: {gpu: 1.5}": [
+        "resources.gpu: must be from 0 to 1, or a whole number, or auto, got 1.5"
+    ],
+    GOOD + "resources: {gpu: .nan}": ["resources.gpu: must be a finite number, got nan"],
+    GOOD + "resources: {gpu: all}": ["resources.gpu: must be a number or 'auto', got 'all'"],
+    GOOD + "resources: {gpu: true}": ["resources.gpu: must be a number or 'auto', got True"],
+    GOOD + "resources: {seeds_per_trial: 70000}": [
+        "resources.seeds_per_trial: must be less than or equal to 65536, got 70000"
+    ],
+    GOOD + "resources: {compiled: 'yes'}": ["resources.compiled: must be true or false, got 'yes'"],
+    GOOD + "sampler: {name: tpee}": ["sampler.name: must be 'tpe' or 'random', got 'tpee'"],
+    GOOD + "sampler: {seed: 10000000000}": [
+        "sampler.seed: must be less than or equal to 2147483647, got 10000000000"
+    ],
+    # The search space
+    GOOD + "space: {recipe.warmupp: {int: [1, 2]}}": [
+        "space.recipe.warmupp: unknown field; did you mean recipe.warmup*"
+    ],
+    GOOD + "space: {lr: {float: [0.1, 0.2]}}": ["space.lr: unknown field; valid: model.circular, *"],
+    GOOD + "space: {model.family: {choice: [a]}}": ["space.model.family: unknown field; did you mean *"],
+    GOOD + "space: {recipe.lr: 3}": ["space.recipe.lr: must be a mapping, got 3"],
+    GOOD + "space: {recipe.lr: {}}": ["space.recipe.lr: give exactly one of float, int, choice"],
+    GOOD + "space: {recipe.lr: {float: [0, 0.1], int: [1, 2]}}": [
+        "space.recipe.lr: give exactly one of float, int, choice"
+    ],
+    GOOD + "space: {recipe.lr: {float: [0.2, 0.1]}}": [
+        "space.recipe.lr: the first bound must be below the second, got [0.2, 0.1]"
+    ],
+    GOOD + "space: {recipe.lr: {float: [0.1]}}": ["space.recipe.lr.float.1: missing"],
+    GOOD + "space: {recipe.lr: {float: [0.1, .inf]}}": [
+        "space.recipe.lr.float.1: must be a finite number, got inf"
+    ],
+    GOOD + "space: {recipe.lr: {float: [0, 0.1], log: true}}": ["space.recipe.lr: log needs bounds above 0"],
+    GOOD + "space: {model.qk_dim: {int: [2, 8], step: 2, log: true}}": [
+        "space.model.qk_dim: log goes with float or int, and not with step"
+    ],
+    GOOD + "space: {recipe.lr: {float: [0.1, 0.2], step: 2}}": ["space.recipe.lr: step goes with int"],
+    GOOD + "space: {recipe.lr: {float: [-1, 0.1]}}": ["space.recipe.lr: must be 0.0 or more, got -1.0"],
+    GOOD + "space: {recipe.lr: {choice: [a]}}": ["space.recipe.lr: must be a number, got 'a'"],
+    GOOD + "space: {recipe.steps: {float: [1, 2]}}": ["space.recipe.steps: must be an integer, got 1.0"],
+    GOOD + "space: {recipe.steps: {int: [0.5, 2]}}": [
+        "space.recipe.steps.int.0: must be an integer, got 0.5"
+    ],
+    GOOD + "space: {model.qk_dim: {int: [2, 20]}}": ["space.model.qk_dim: must be from 2 to 16, got 20"],
+    # Names and texts
+    "name: ../../x\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got '../../x'"],
+    "name: ..\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got '..'"],
+    "name: a/b\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got 'a/b'"],
+    "name: ''\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got ''"],
+    'name: "x\\n"\nmodel: 57p\nseeds: [1]': ["name: must match pattern *, got 'x\\n'"],
+    f"name: {'a' * 65}\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got 'aaa*"],
+    "name: 57\nmodel: 57p\nseeds: [1]": ["name: must be a string, got 57"],
+    "name: Default\nmodel: 57p\nseeds: [1]": [
+        "name: Default is MLflow's own experiment, choose another name"
+    ],
+    GOOD + 'about: "a\\nb"': ["about: must be one line of printable text"],
+    GOOD + 'about: "\\e[31m"': ["about: must be one line of printable text"],
+    GOOD + 'recipe: {"a\\nb": 1}': ["recipe.a\\nb: unknown key; *"],
+    GOOD + "tracking_uri: 3": ["tracking_uri: must be a string, got 3"],
+    # YAML itself
+    "": ["must be a mapping with name, model and seeds"],
+    "- a": ["must be a mapping with name, model and seeds"],
+    "777": ["must be a mapping with name, model and seeds"],
+    "a: [1": ["line 1, column 6: not valid YAML (expected ',' or ']', but got '<stream end>')"],
+    "a: b: c": ["line 1, column 5: not valid YAML (mapping values are not allowed here)"],
+    "a: 1\n\tb: 1": ["line 2, column 1: not valid YAML (found character '\\t' that cannot start any token)"],
+    "a: 1\n--- b": ["line 2, column 1: not valid YAML (but found another document)"],
+    "a: \0": ["not valid YAML (special characters are not allowed)"],
+    "a: !!int b": ["line 1, column 4: not valid YAML (no int: b)"],
+    "a: !!bool b": ["line 1, column 4: not valid YAML (no bool: b)"],
+    "a: !!timestamp b": ["line 1, column 4: not valid YAML (no timestamp: b)"],
+    "a: 2020-99-99": ["line 1, column 4: not valid YAML (no timestamp: 2020-99-99)"],
+    f"a: {'9' * 5000}": ["line 1, column 4: not valid YAML (no int: 999*)"],
+    "a: &b [1]\nc: *b": ["line 2, column 4: not valid YAML (aliases are not used in study files)"],
+    "a: &b [*b]": ["line 1, column 8: not valid YAML (aliases are not used in study files)"],
+    "[" * 5_000: ["not valid YAML (nested too deeply)"],
+}  # fmt: skip

@@ -1,0 +1,42 @@
+"""Eager banks that are small enough for tests, and what two of them must have in common."""
+
+import torch
+
+from model import rung
+from trainer import Bank, Pair, Recipe, Seed
+
+SPEC = rung("57p")
+CURRICULUM = ((3, 12), (6, 12))
+SMALL = {"steps": 40, "batch": 32, "eval_every": 20, "hold": 0, "curriculum": CURRICULUM, "warmup": 40}
+
+
+def pair(seed, **recipe):
+    return Pair(Recipe(**{**SMALL, **recipe}), Seed.of(seed))
+
+
+def make(pairs, slots=None):
+    return Bank(SPEC, pairs, slots=slots, compiled=False)
+
+
+def finish(bank):
+    while bank.advance():
+        pass
+    return bank
+
+
+def results(bank):
+    """Results by pair, so that their places in the list do not matter."""
+    return {p: bank.result(n) for n, p in enumerate(bank.pairs)}
+
+
+def assert_same(a, b):
+    """Bit for bit: θ, curve and every fact."""
+    for fact in ("pair", "outcome", "steps", "grok_step", "held", "best_step", "best_exact", "best_token"):
+        assert getattr(a, fact) == getattr(b, fact), fact
+    assert torch.equal(a.theta_P, b.theta_P), "θ differs"
+    assert torch.equal(a.curve_EM, b.curve_EM), "curve differs"
+
+
+def assert_all_same(found, expected):
+    for p, result in found.items():
+        assert_same(result, expected[p])
