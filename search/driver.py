@@ -33,6 +33,7 @@ from search.planner import DONE, Planner
 from search.progress import Progress
 from search.study import Resources, Study
 from search.tracking import Tracker
+from trainer.programs import missing_for_compilation
 
 RENEW_S = 20.0
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
@@ -271,8 +272,14 @@ def run(driver: Driver) -> Ended:
 
 def check_resources(resources: Resources) -> None:
     """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
-    if not os.environ.get("RAY_ADDRESS"):
-        placement(resources, {"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()})
+    if os.environ.get("RAY_ADDRESS"):
+        return
+    placement(resources, {"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()})
+    if resources.compiled and (missing := missing_for_compilation()):
+        raise UserError(
+            f"resources.compiled: compiling needs {missing}, which is not here; "
+            "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
+        )
 
 
 def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], int]:

@@ -45,6 +45,19 @@ def test_a_study_that_is_not_there() -> None:
     assert "latin.yaml: cannot be read" in fails_with_one(2, "run", "latin.yaml")
 
 
+def test_too_many_gpus_are_refused_before_anything_is_written() -> None:
+    Path("some.yaml").write_text(GOOD + "resources: {gpu: 99}\n")
+    said = fails_with_one(2, "run", "some.yaml")
+    assert said.startswith("some.yaml: resources.gpu: a trial asks for 99, there are "), said
+
+
+def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    Path("some.yaml").write_text(GOOD)
+    said = fails_with_one(2, "run", "some.yaml")
+    assert said.startswith("some.yaml: resources.compiled: compiling needs a C++ compiler (no-such-compiler)")
+
+
 def test_a_dry_run_prints_the_plan_and_writes_nothing() -> None:
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr

@@ -6,8 +6,12 @@ import torch
 from model import rung
 from tests.golden import golden_theta
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.programs import missing_for_compilation
 
-pytestmark = pytest.mark.compiled
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"),
+]
 SPEC, SLOTS = rung("57p"), 8
 RECIPE = Recipe(steps=40, batch=256, eval_every=20, warmup=20, curriculum=((3, 15),))
 

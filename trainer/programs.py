@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sysconfig
 import time
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +32,15 @@ BLOCK = 20  # steps whose problems are made at once: 11 MB for 16 seeds of 57p
 def block_of(eval_every: int) -> int:
     """The largest block of steps, at most BLOCK, that divides the distance of evaluations."""
     return next(k for k in range(min(BLOCK, eval_every), 0, -1) if eval_every % k == 0)
+
+
+def missing_for_compilation() -> str | None:
+    """What torch.compile lacks on this machine to build CPU programs, or None."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        return f"a C++ compiler ({compiler})"
+    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    return None if headers.exists() else f"Python's headers ({headers})"
 
 
 class Programs:
