@@ -1,7 +1,7 @@
 """Documented fields: what a number counts, which values it may take, and where it comes from.
 
-Specs and recipes are frozen dataclasses whose fields are made by `option`. The metadata is what the
-YAML loader, the CLI and the docs show, so that each fact about a field is written once, beside it.
+Specs and recipes are frozen dataclasses whose fields are made by `option`, so that each fact about a field
+is written once, beside it: bounds are checked from there, and the rest is there to be read and shown.
 """
 
 from __future__ import annotations

@@ -31,8 +31,6 @@ class Spec(ABC):
     vocabulary: ClassVar[int] = 10
     prompt: ClassVar[int] = 22
     """Tokens before the first answer digit."""
-    answers: ClassVar[int] = 12
-    """Tokens predicted: eleven answer digits and the end of the sequence."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

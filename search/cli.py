@@ -66,7 +66,8 @@ def run(study: str, dry_run: bool, home: str | None) -> None:
 
     asked = load_study(study)
     if dry_run:
-        click.echo(texts.plan(asked, Home(home)))
+        with _located(study):
+            click.echo(texts.plan(asked, Home(home)))
         return
     _run(asked, study, Home(home))
 
@@ -79,18 +80,20 @@ def _run(study: Study, name: str, home: Home) -> None:
     from search import texts
     from search.display import Display
     from search.ledger import Ledger
-    from search.tracking import connect, tracking_uri
+    from search.plan import check_resources
+    from search.tracking import connect, is_local, tracking_uri
 
     with _located(name):
-        engine.check_resources(study.resources)
-    uri = tracking_uri(home, study)
-    if not uri.startswith("sqlite:"):
+        check_resources(study.resources)
+    uri = tracking_uri(home, study.tracking_uri)
+    if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
     ledger = Ledger(home)
     if others := ledger.others(study.name):
         raise UserError(f"study {study.name} is already being run by {', '.join(others)} (host/process)")
     client = connect(home, uri)
+    ledger.begin(study.name, study.tracking_uri)
     console = Console(highlight=False)
     console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
     with _located(name), Display(console) as display:
@@ -131,6 +134,7 @@ def studies(as_json: bool) -> None:
 @json_option
 def status(study: str | None, home: str | None, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
+    from model.fields import nearest
     from search import texts
     from search.ledger import Ledger
     from search.records import overview
@@ -138,7 +142,9 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
     place = Home(home)
     rows = Ledger(place).rows(study) if place.exists() else []
     if study is not None and not rows:
-        raise UserError(f"study {study!r} has no records in {place.path}")
+        known = sorted({r["study"] for r in Ledger(place).rows()}) if place.exists() else []
+        hint = f"; {nearest(study, known)}" if known else ""
+        raise UserError(f"study {study!r} has no records in {place.path}{hint}")
     found = overview(rows)
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "studies": found, "seeds": rows if study else None}))
@@ -154,16 +160,17 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 @home_option
 def pull(study: str, best: bool, seed: int | None, target: Path | None, home: str | None) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
+    from search.ledger import Ledger
     from search.records import pull as fetch
     from search.records import save_checkpoint
-    from search.tracking import connect, tracking_uri
+    from search.tracking import connect, is_local, tracking_uri
     from trainer import Outcome
 
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     place = Home(home)
-    uri = tracking_uri(place)
-    if uri.startswith("sqlite:") and not place.mlflow_db.exists():
+    uri = tracking_uri(place, Ledger(place).tracking_uri(study) if place.exists() else None)
+    if is_local(uri) and not place.exists():
         raise UserError(f"nothing has run yet in {place.path}")
     checkpoint = fetch(connect(place, uri), study, seed)
     number = checkpoint.seed["init_seed"]
@@ -190,8 +197,8 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
     from model import verify as run_protocol
 
     loaded = _load(checkpoint)
-    _count_verify(loaded, Home(home))
     found = run_protocol(loaded.spec, loaded.theta_P, extended=extended)
+    _record_verification(loaded, Home(home), found.correct)
     if as_json:
         click.echo(json.dumps(found.as_dict()))
     else:
@@ -219,14 +226,19 @@ def _load(path: Path) -> Checkpoint:
         raise UserError(str(error)) from None
 
 
-def _count_verify(checkpoint: Checkpoint, home: Home) -> None:
-    """Record the call with the seed, where this home knows it."""
+def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
+    """Count the call with the seed and keep its result, where this home knows the seed."""
     from search.ledger import Ledger
+    from search.study import LARGEST_SEED
 
-    where = checkpoint.provenance
-    if home.exists() and {"study", "configuration"} <= where.keys():
-        key = (where["configuration"], checkpoint.seed["init_seed"], checkpoint.seed["data_seed"])
-        Ledger(home).count_verify(where["study"], key)
+    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
+    first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))
+    possible = all(0 <= n <= LARGEST_SEED for n in (first, data))
+    if home.exists() and isinstance(study, str) and isinstance(configuration, str) and possible:
+        try:
+            Ledger(home).record_verification(study, (configuration, first, data), correct)
+        except (UserError, Failure) as error:
+            click.echo(f"this call could not be recorded: {error}", err=True)
 
 
 @main.command()
@@ -268,11 +280,11 @@ def _write_text(target: Path, text: str) -> None:
 def ui(port: int, home: str | None) -> None:
     """Open the MLflow UI on what was recorded."""
     from search.server import serve
-    from search.tracking import connect, tracking_uri
+    from search.tracking import connect, is_local, tracking_uri
 
     place = Home(home)
     uri = tracking_uri(place)
-    if not uri.startswith("sqlite:"):
+    if not is_local(uri):
         click.echo(f"the records are on the MLflow server {uri}")
         return
     if not place.mlflow_db.exists():

@@ -17,23 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-import torch
 from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
 from ray import tune
 from ray.tune.search import Searcher
 
 from search import worker
 from search.display import Display
-from search.errors import UserError
 from search.home import Home
 from search.ledger import Ledger, is_final
-from search.plan import Configuration, Trial
+from search.plan import Configuration, Trial, placement
 from search.planner import DONE, Planner
 from search.progress import Progress
-from search.study import Resources, Study
+from search.study import Study
 from search.tracking import Tracker
-from trainer.programs import missing_for_compilation
 
 RENEW_S = 20.0
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
@@ -56,7 +52,7 @@ class Ended:
     trials: int = 0
     """Trials that were started."""
     failed_trials: dict[str, str] = field(default_factory=dict)
-    """The last line of each failed trial's error, by trial key."""
+    """What each failed trial's error says and where it is, by trial key."""
     unpublished: int = 0
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
@@ -112,9 +108,9 @@ class Driver:
         """A trial has ended: by itself, with its results in its folder, or with an error."""
         if failed:
             error = self.home.trial(self.study.name, trial.key) / worker.ERROR
-            lines = error.read_text().strip().splitlines() if error.exists() else ["its process died"]
-            self.ended.failed_trials[trial.key] = lines[-1]
-            self.ledger.censor([trial], lines[-1])
+            reason = error.read_text().partition("\n")[0] if error.exists() else "its process died"
+            self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
+            self.ledger.censor([trial], reason)
         else:
             self.record(trial)
         rows = [r for r in self.ledger.rows(self.study.name) if r["trial"] == trial.key]
@@ -174,7 +170,7 @@ class Driver:
         """Tracking must not stop training: what MLflow did not take is published by the next run."""
         try:
             call(*args)
-        except MlflowException as error:
+        except Exception as error:  # a server, a disk, an object store: anything may be behind it
             logging.getLogger(__name__).warning("MLflow: %s", error)
             return False
         return True
@@ -268,26 +264,3 @@ def run(driver: Driver) -> Ended:
     finally:
         ray.shutdown()
     return driver.ended
-
-
-def check_resources(resources: Resources) -> None:
-    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
-    if os.environ.get("RAY_ADDRESS"):
-        return
-    placement(resources, {"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()})
-    if resources.compiled and (missing := missing_for_compilation()):
-        raise UserError(
-            f"resources.compiled: compiling needs {missing}, which is not here; "
-            "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
-        )
-
-
-def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], int]:
-    """What Ray reserves for a trial, and how many trials fit. Raises UserError if none does."""
-    gpus = available.get("GPU", 0)
-    gpu = float(gpus > 0) if resources.gpu == "auto" else float(resources.gpu)
-    for name, wanted, there in (("cpu", resources.cpu, available.get("CPU", 0)), ("gpu", gpu, gpus)):
-        if wanted > there:
-            raise UserError(f"resources.{name}: a trial asks for {wanted:g}, there are {there:g}")
-    fits = available.get("CPU", 0) // resources.cpu
-    return {"cpu": resources.cpu, "gpu": gpu}, int(min(fits, gpus // gpu) if gpu else fits)

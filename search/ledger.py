@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -48,6 +48,13 @@ ROWS = sa.Table(
     sa.Column("lease_until", sa.Float),
     sa.Column("published", sa.Boolean, nullable=False, default=False),
     sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
+    sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
+)
+STUDIES = sa.Table(
+    "ledger_studies",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("tracking_uri", sa.Text),
 )
 VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
@@ -100,15 +107,18 @@ class Ledger:
         where, mine = _where(trial, seed), self._running(trial)
         row = db.execute(sa.select(ROWS).where(where)).mappings().first()
         if row is None:
-            taken = db.execute(sa.insert(ROWS).prefix_with("OR IGNORE").values(**_key(trial, seed), **mine))
+            try:
+                taken = db.execute(sa.insert(ROWS).values(**_key(trial, seed), **mine)).rowcount
+            except IntegrityError:
+                taken = 0
         elif is_final(dict(row)):
             raise UserError(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
         elif _is_live(dict(row)) and row["owner"] != self.owner:
             raise UserError(f"study {trial.study}: seed {seed} is held by {row['owner']}")
         else:
             as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-            taken = db.execute(sa.update(ROWS).where(where, *as_read).values(**mine))
-        if taken.rowcount != 1:
+            taken = db.execute(sa.update(ROWS).where(where, *as_read).values(**mine)).rowcount
+        if taken != 1:
             raise UserError(f"study {trial.study}: seed {seed} was just taken by another driver")
 
     def renew(self) -> None:
@@ -154,8 +164,19 @@ class Ledger:
             mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
             db.execute(sa.update(ROWS).where(mine).values(published=True))
 
-    def count_verify(self, study: str, key: Key) -> bool:
-        """Count a call of `verify` for a seed. False if the ledger does not know it."""
+    def begin(self, study: str, tracking_uri: str | None) -> None:
+        """Remember where a study's own file has it tracked."""
+        with self._begin() as db:
+            db.execute(sa.delete(STUDIES).where(STUDIES.c.study == study))
+            db.execute(sa.insert(STUDIES).values(study=study, tracking_uri=tracking_uri))
+
+    def tracking_uri(self, study: str) -> str | None:
+        """What `begin` was told of a study."""
+        with self._begin() as db:
+            return db.scalar(sa.select(STUDIES.c.tracking_uri).where(STUDIES.c.study == study))
+
+    def record_verification(self, study: str, key: Key, correct: int) -> bool:
+        """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
         configuration, init_seed, data_seed = key
         where = sa.and_(
             ROWS.c.study == study,
@@ -164,7 +185,8 @@ class Ledger:
             ROWS.c.data_seed == data_seed,
         )
         with self._begin() as db:
-            found = db.execute(sa.update(ROWS).where(where).values(verify_calls=ROWS.c.verify_calls + 1))
+            values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
+            found = db.execute(sa.update(ROWS).where(where).values(**values))
             return found.rowcount > 0
 
     def _running(self, trial: Trial) -> Row:
@@ -226,7 +248,3 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def seeds_of(rows: Sequence[Row]) -> list[Seed]:
-    return [Seed(r["init_seed"], r["data_seed"]) for r in rows]

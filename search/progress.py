@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -134,11 +135,12 @@ class Progress:
 
 def step_metrics(step: int, rows: list[Row]) -> dict[str, float]:
     """A configuration's metrics at a training step. Rows: exact, token, loss and grok_step of its seeds."""
+    finite = [r for r in rows if math.isfinite(r["loss"])] or rows  # a diverged seed has no median
     grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
     return {
         "grok_rate": sum(grokked) / len(rows),
-        "best_exact": max(r["exact"] for r in rows),
-        "median_exact": median(r["exact"] for r in rows),
-        "median_token": median(r["token"] for r in rows),
-        "loss": median(r["loss"] for r in rows),
+        "best_exact": max(r["exact"] for r in finite),
+        "median_exact": median(r["exact"] for r in finite),
+        "median_token": median(r["token"] for r in finite),
+        "loss": median(r["loss"] for r in finite),
     }

@@ -14,7 +14,7 @@ from model.fields import nearest
 from search.errors import UserError
 from search.ledger import Row
 from search.stats import GrokRate
-from search.tracking import KEY_TAG, PARENT_TAG, checkpoint_of, load_trials, rank
+from search.tracking import KEY_TAG, PARENT_TAG, RecordedSeed, answered, load_seeds, rank
 from trainer import Outcome, Seed
 from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
@@ -48,24 +48,27 @@ def summarise(rows: list[Row]) -> dict[str, Any]:
 
 def pull(client: MlflowClient, study: str, seed: int | None) -> Checkpoint:
     """The checkpoint of a study's best seed, or of a seed by number. Raises UserError if there is none."""
+    with answered(study):
+        found = _recorded(client, study)
+    wanted = [s for s in found if seed is None or s.result.pair.seed == Seed.of(seed)]
+    if not wanted:
+        what = "no finished seed" if seed is None else f"no finished seed {seed}"
+        raise UserError(f"study {study!r} has {what} yet")
+    return min(wanted, key=lambda s: (rank(s.result), s.configuration.spec.params)).checkpoint(study)
+
+
+def _recorded(client: MlflowClient, study: str) -> list[RecordedSeed]:
+    """Every finished seed of a study."""
     experiment = client.get_experiment_by_name(study)
     if experiment is None:
         names = [e.name for e in client.search_experiments() if e.name != "Default"]
         raise UserError(f"study {study!r} has no records here; {nearest(study, names or ['none yet'])}")
-    runs = client.search_runs([experiment.experiment_id], max_results=50_000)
-    wanted = None if seed is None else Seed.of(seed)
-    found = []
+    found: list[RecordedSeed] = []
     with tempfile.TemporaryDirectory() as folder:
-        for run in runs:
-            if KEY_TAG not in run.data.tags or PARENT_TAG in run.data.tags:
-                continue
-            for trial, results, _ in load_trials(client, run.info.run_id, Path(folder)):
-                found += [(rank(r), trial, r) for r in results if wanted in (None, r.pair.seed)]
-    if not found:
-        what = "no finished seed" if seed is None else f"no finished seed {seed}"
-        raise UserError(f"study {study!r} has {what} yet")
-    _, trial, result = min(found, key=lambda f: (f[0], f[1].configuration.spec.params))
-    return checkpoint_of(study, trial.configuration, result)
+        for run in client.search_runs([experiment.experiment_id], max_results=50_000):
+            if KEY_TAG in run.data.tags and PARENT_TAG not in run.data.tags:
+                found += load_seeds(client, run.info.run_id, Path(folder))
+    return found
 
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from search.display import duration
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
+from search.plan import check_resources, here, placement
 from search.stats import GrokRate
 from search.study import Study
 from trainer import Outcome
@@ -16,6 +17,7 @@ from trainer import Outcome
 if TYPE_CHECKING:
     from search.driver import Ended
 
+GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 # Seed-steps/s of a core at batch 256, compiled and eager, where this home has measured nothing yet.
 GUESSED_RATE = {True: 5_000, False: 100}
 
@@ -23,7 +25,9 @@ GUESSED_RATE = {True: 5_000, False: 100}
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
     rows = Ledger(home).rows(study.name)
-    lines = ["", f"{study.name}: {GrokRate.of(r['outcome'] for r in rows)}"]
+    lines = ["", *_rates(study.name, rows)]
+    if study.until.grokked:
+        lines.append("  (it stops at a success, so its rate is biased upwards)")
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
         held = "held" if row["held"] else "did not hold"
@@ -39,7 +43,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
         lines.append(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them")
     flag = _home_flag(home)
     if ended.interrupted or ended.failed_trials:
-        return "\n".join([*lines, "", "Nothing is lost. To go on:", f"  adder-search run {name}{flag}"])
+        return "\n".join([*lines, "", GO_ON, f"  adder-search run {name}{flag}"])
     return (
         "\n".join(lines)
         + f"""
@@ -52,37 +56,50 @@ Next:
     )
 
 
+def _rates(name: str, rows: list[Row]) -> list[str]:
+    """The study's grok rate; of several configurations the best five, each apart."""
+    by_key: dict[str, list[str]] = {}
+    for row in rows:
+        by_key.setdefault(row["configuration"], []).append(row["outcome"])
+    rates = {key: GrokRate.of(outcomes) for key, outcomes in by_key.items()}
+    if len(rates) <= 1:
+        return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}"]
+    best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
+    shown = [f"  configuration {key}: {rate}" for key, rate in best]
+    return [f"{name}: {len(rates)} configurations; by grok rate", *shown]
+
+
 def _home_flag(home: Home) -> str:
     """What has to be typed to reach this home from here."""
     return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"
 
 
 def plan(study: Study, home: Home) -> str:
-    """What a run would do, and how long that would take."""
+    """What a run would do, and how long that would take. Raises UserError if it cannot run here."""
+    check_resources(study.resources)
     rounds = list(study.rounds())
     configurations = study.sampler.configurations if study.space else 1
-    size = study.resources.seeds_per_trial
-    seeds = len(rounds[0]) * configurations
-    trials = -(-len(rounds[0]) // size) * configurations
-    recipe = study.base_recipe()
     rows = Ledger(home).rows(study.name) if home.exists() else []
+    ended = sum(map(is_final, rows))
+    seeds = len(rounds[0]) * configurations
+    left = max(0, seeds - ended)
+    size, steps = study.resources.seeds_per_trial, study.base_recipe().steps
+    trials = -(-left // size)
+    share, concurrent = placement(study.resources, here())
     rate, how = _expected_rate(study, rows)
-    cores = os.cpu_count() or 1
-    side_by_side = min(trials, max(1, cores // study.resources.cpu))
-    seconds = seeds * recipe.steps / (rate * side_by_side)
+    seconds = left * steps / (rate * max(1, min(trials, concurrent)))
+    proposed = f", proposed by {study.sampler.name}" if study.space else ""
     text = f"""{study.name}: {study.about}
   model           {study.spec().family}, {study.spec().params} parameters
-  configurations  {configurations}{f", proposed by {study.sampler.name}" if study.space else ""}
-  seeds           {seeds}, {recipe.steps:,} steps each
-  trials          {trials} of up to {size} seeds, {side_by_side} side by side on {cores} cores
-  resources       cpu {study.resources.cpu}, gpu {study.resources.gpu} for each trial
+  configurations  {configurations}{proposed}
+  seeds           {seeds}, {steps:,} steps each; {ended} recorded, {left} to train
+  trials          {trials} of up to {size} seeds, up to {concurrent} side by side
+  resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
     if len(rounds) > 1:
         most = sum(map(len, rounds))
         text += f"\n  then            until {study.until.grokked} grokked, rounds up to {most} seeds in all"
-    if ended := sum(map(is_final, rows)):
-        text += f"\n  recorded        {ended} seeds; those of this plan are not trained again"
     return text
 
 
@@ -107,5 +124,8 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         best = f"best exact match {r['best_exact'] or 0:.4f}"
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
         reason = f" ({r['reason']})" if r["reason"] else ""
-        lines.append(f"  seed {r['init_seed']:<8} {r['outcome']:10} step {r['steps']:<8,} {grok}{reason}")
+        certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
+        lines.append(
+            f"  seed {r['init_seed']:<8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}"
+        )
     return "\n".join(lines)

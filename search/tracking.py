@@ -13,6 +13,9 @@ import re
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from search import worker
-from search.errors import Failure
+from search.errors import Failure, UserError
 from search.home import Home
 from search.ledger import Row
 from search.plan import Configuration, Trial
@@ -36,12 +39,17 @@ KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.par
 BEST_CHILDREN = 3
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG = "curves.png"
+FINISHED = "FINISHED"
 
 
-def tracking_uri(home: Home, study: Study | None = None) -> str:
-    """The study's server, else the environment's, else the home's SQLite file."""
-    chosen = (study and study.tracking_uri) or os.environ.get("MLFLOW_TRACKING_URI")
-    return chosen or f"sqlite:///{home.mlflow_db}"
+def tracking_uri(home: Home, own: str | None = None) -> str:
+    """The study's own store, else the environment's, else the home's SQLite file."""
+    return own or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home.mlflow_db}"
+
+
+def is_local(uri: str) -> bool:
+    """Whether a store is a file and no server."""
+    return uri.startswith("sqlite:")
 
 
 def connect(home: Home, uri: str) -> MlflowClient:
@@ -51,13 +59,22 @@ def connect(home: Home, uri: str) -> MlflowClient:
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.ERROR)
-    try:
+    with answered(uri):
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
-    except Exception as error:  # whatever the store raises, the user gets one line
-        line = f"MLflow store {uri}: {_one_line(error)}"
-        raise Failure(re.sub("//[^/@ ]*@", "//", line)) from None  # no password in a log
     return client
+
+
+@contextmanager
+def answered(what: str) -> Iterator[None]:
+    """Whatever a store raises, the user gets one line, and no password in it."""
+    try:
+        yield
+    except (Failure, UserError):
+        raise
+    except Exception as error:
+        line = f"MLflow store {what}: {_one_line(error)}"
+        raise Failure(re.sub("//[^/@ ]*@", "//", line)) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -71,12 +88,16 @@ class Tracker:
     def __init__(self, client: MlflowClient, home: Home, study: Study):
         self.client, self.home, self.study = client, home, study
         self.runs: dict[str, str] = {}
-        found = client.get_experiment_by_name(study.name)
-        self.experiment = found.experiment_id if found else self._create()
+        self.steps: dict[str, set[int]] = {}
+        with answered(study.name):
+            found = client.get_experiment_by_name(study.name)
+            if found and found.lifecycle_stage != "active":
+                raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
+            self.experiment = found.experiment_id if found else self._create()
 
     def _create(self) -> str:
         tags = {"mlflow.note.content": self.study.about} if self.study.about else {}
-        local = tracking_uri(self.home, self.study).startswith("sqlite:")
+        local = is_local(tracking_uri(self.home, self.study.tracking_uri))
         location = (self.home.artifacts / self.study.name).as_uri() if local else None
         return self.client.create_experiment(self.study.name, artifact_location=location, tags=tags)
 
@@ -84,7 +105,11 @@ class Tracker:
         """The configuration's run, found by its key or made with all its parameters."""
         if configuration.key not in self.runs:
             found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
-            self.runs[configuration.key] = found or self._new_run(configuration)
+            run = found or self._new_run(configuration)
+            params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in
+                      configuration.as_params().items()]  # fmt: skip
+            self.client.log_batch(run, params=params)  # equal values may be written again
+            self.runs[configuration.key] = run
         return self.runs[configuration.key]
 
     def _find(self, condition: str, parent: str | None) -> str | None:
@@ -97,16 +122,17 @@ class Tracker:
     def _new_run(self, configuration: Configuration) -> str:
         tags = {KEY_TAG: configuration.key}
         run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
-        params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in
-                  configuration.as_params().items()]  # fmt: skip
-        self.client.log_batch(run.info.run_id, params=params)
-        return run.info.run_id
+        return str(run.info.run_id)
 
     def progress(self, configuration: Configuration, step: int, values: dict[str, float]) -> None:
-        """Metrics of a configuration at a training step."""
-        now = int(time.time() * 1000)
-        metrics = [Metric(name, value, now, step) for name, value in values.items()]
-        self.client.log_batch(self.run_of(configuration), metrics=metrics)
+        """Metrics of a configuration at a training step, once: MLflow keeps every value of a step."""
+        run = self.run_of(configuration)
+        if run not in self.steps:
+            self.steps[run] = {m.step for m in self.client.get_metric_history(run, "grok_rate")}
+        if step not in self.steps[run]:
+            now = int(time.time() * 1000)
+            self.client.log_batch(run, metrics=[Metric(k, v, now, step) for k, v in values.items()])
+            self.steps[run].add(step)
 
     def trial(self, trial: Trial, folder: Path) -> None:
         """A finished trial's θ's, curves and results, as artifacts of its configuration's run."""
@@ -125,7 +151,6 @@ class Tracker:
             "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
             "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
             "held": sum(bool(r["held"]) for r in rows),
-            "verify_calls": sum(r["verify_calls"] for r in rows),
             **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
         }  # fmt: skip
         if grok_steps:
@@ -136,80 +161,81 @@ class Tracker:
         self._best(run, configuration)
 
     def _best(self, run: str, configuration: Configuration) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            found = load_trials(self.client, run, Path(folder))
-            results = [r for _, trial_results, _ in found for r in trial_results]
-            if not results:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            seeds = sorted(load_seeds(self.client, run, folder), key=lambda s: rank(s.result))
+            if not seeds:
                 return
-            curves = pd.concat([worker.curve_table(t, r) for t, r, _ in found], ignore_index=True)
-            picture = Path(folder) / CURVES_PNG
-            grokked = [r for r in results if r.outcome == Outcome.GROKKED]
-            seeds = [(r.pair.seed.init_seed, r.pair.seed.data_seed) for r in grokked]
-            grokking_curves(curves, seeds, f"study {self.study.name}, {configuration.title}", picture)
-            self.client.log_artifact(run, str(picture))
-            ranked = sorted(results, key=rank)
-            self._checkpoint(run, BEST, configuration, ranked[0], Path(folder))
-            for result in [r for r in ranked if r.outcome == Outcome.GROKKED][:BEST_CHILDREN]:
-                self._child(run, configuration, result, Path(folder))
+            grokked = [s for s in seeds if s.result.outcome == Outcome.GROKKED]
+            self._picture(run, configuration, seeds, grokked, folder / CURVES_PNG)
+            self._checkpoint(run, BEST, seeds[0], folder)
+            for seed in grokked[:BEST_CHILDREN]:
+                self._child(run, seed, folder)
             first_round = {Seed.of(n) for n in self.study.first_seeds()}
-            self._fill_steps(run, configuration, [r for r in results if r.pair.seed in first_round])
+            self._fill_steps(configuration, [s.result for s in seeds if s.result.pair.seed in first_round])
 
-    def _fill_steps(self, run: str, configuration: Configuration, results: list[Result]) -> None:
-        """Metrics of the steps that no uninterrupted run wrote, from the recorded curves."""
+    def _picture(
+        self,
+        run: str,
+        configuration: Configuration,
+        seeds: list[RecordedSeed],
+        grokked: list[RecordedSeed],
+        path: Path,
+    ) -> None:
+        curves = worker.curve_table(configuration, [s.result for s in seeds])
+        winners = [(s.result.pair.seed.init_seed, s.result.pair.seed.data_seed) for s in grokked]
+        grokking_curves(curves, winners, f"study {self.study.name}, {configuration.title}", path)
+        self.client.log_artifact(run, str(path))
+
+    def _fill_steps(self, configuration: Configuration, results: list[Result]) -> None:
+        """Metrics of the steps that an interruption left out, from the recorded curves."""
         if len(results) < len(self.study.first_seeds()):
             return
-        written = {m.step for m in self.client.get_metric_history(run, "grok_rate")}
-        every = configuration.recipe.eval_every
         for i in range(max(len(r.curve_EM) for r in results)):
-            step = (i + 1) * every
-            if step not in written:
-                rows = [
-                    dict(zip(worker.MEASURES, r.curve_EM[min(i, len(r.curve_EM) - 1)].tolist(), strict=True))
-                    | {"grok_step": r.grok_step}
-                    for r in results
-                ]
-                self.progress(configuration, step, step_metrics(step, rows))
+            rows = [
+                dict(zip(worker.MEASURES, r.curve_EM[min(i, len(r.curve_EM) - 1)].tolist(), strict=True))
+                | {"grok_step": r.grok_step}
+                for r in results
+            ]
+            step = (i + 1) * configuration.recipe.eval_every
+            self.progress(configuration, step, step_metrics(step, rows))
 
-    def _child(self, parent: str, configuration: Configuration, result: Result, folder: Path) -> None:
+    def _child(self, parent: str, seed: RecordedSeed, folder: Path) -> None:
         """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts."""
-        seed = str(result.pair.seed)
-        if self._find(f"tags.`{SEED_TAG}` = '{seed}'", parent):
+        result, name = seed.result, str(seed.result.pair.seed)
+        run = self._find(f"tags.`{SEED_TAG}` = '{name}'", parent)
+        if run and self.client.get_run(run).info.status == FINISHED:
             return
-        tags = {PARENT_TAG: parent, SEED_TAG: seed}
-        run = self.client.create_run(self.experiment, tags=tags, run_name=f"seed {seed}").info.run_id
-        now, every = int(time.time() * 1000), configuration.recipe.eval_every
+        tags = {PARENT_TAG: parent, SEED_TAG: name}
+        run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
+        now, every = int(time.time() * 1000), seed.configuration.recipe.eval_every
         points = [
-            Metric(name, value, now, (i + 1) * every)
+            Metric(measure, value, now, (i + 1) * every)
             for i, row in enumerate(result.curve_EM.tolist())
-            for name, value in zip(worker.MEASURES, row, strict=True)
+            for measure, value in zip(worker.MEASURES, row, strict=True)
         ]
         for start in range(0, len(points), 1_000):  # MLflow's limit for one call
             self.client.log_batch(run, metrics=points[start : start + 1_000])
-        params = {"seed": seed, "grok_step": result.grok_step, "held": result.held,
-                  "params": configuration.spec.params}  # fmt: skip
+        params = {"seed": name, "grok_step": result.grok_step, "held": result.held,
+                  "params": seed.configuration.spec.params}  # fmt: skip
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
-        self._checkpoint(run, CHECKPOINT, configuration, result, folder)
+        self._checkpoint(run, CHECKPOINT, seed, folder)
         self.client.set_terminated(run)
 
-    def _checkpoint(
-        self, run: str, name: str, configuration: Configuration, result: Result, folder: Path
-    ) -> None:
+    def _checkpoint(self, run: str, name: str, seed: RecordedSeed, folder: Path) -> None:
         target = folder / name
-        checkpoint_of(self.study.name, configuration, result).save(target)
+        seed.checkpoint(self.study.name).save(target)
         self.client.log_artifacts(run, str(target), name)
 
-    def end(self, configuration: Configuration, status: str = "FINISHED") -> None:
+    def end(self, configuration: Configuration, status: str = FINISHED) -> None:
         self.client.set_terminated(self.run_of(configuration), status=status)
 
     def has_ended(self, configuration: Configuration) -> bool:
         """Whether the configuration's run was concluded."""
-        return self.client.get_run(self.run_of(configuration)).info.status == "FINISHED"
+        return self.client.get_run(self.run_of(configuration)).info.status == FINISHED
 
     def reopen(self, configuration: Configuration) -> None:
         self.client.update_run(self.run_of(configuration), status="RUNNING")
-
-    def note(self, key: str, value: str) -> None:
-        self.client.set_experiment_tag(self.experiment, key, value)
 
 
 def rank(result: Result) -> tuple[Any, ...]:
@@ -218,34 +244,46 @@ def rank(result: Result) -> tuple[Any, ...]:
     return (not grokked, not result.held, result.grok_step or 0, -result.best_exact, -result.best_token)
 
 
-def checkpoint_of(study: str, configuration: Configuration, result: Result) -> Checkpoint:
-    """A seed's best θ with its papers. Provenance: from scratch, one uninterrupted recipe."""
-    seed = result.pair.seed
-    return Checkpoint(
-        spec=configuration.spec,
-        theta_P=result.theta_P,
-        recipe=configuration.recipe.as_dict(),
-        seed={"init_seed": seed.init_seed, "data_seed": seed.data_seed},
-        step=result.best_step,
-        metrics={
-            "outcome": result.outcome.value,
-            "grok_step": result.grok_step,
-            "held": result.held,
-            "best_exact": result.best_exact,
-            "best_token": result.best_token,
-        },
-        provenance={"trained": "from scratch", "study": study, "configuration": configuration.key},
-    )
+@dataclass(frozen=True)
+class RecordedSeed:
+    """One seed as MLflow has it."""
+
+    configuration: Configuration
+    result: Result
+    environment: dict[str, Any]
+
+    def checkpoint(self, study: str) -> Checkpoint:
+        """Its best θ with its papers: from scratch, with one recipe, by the code that trained it."""
+        result, seed = self.result, self.result.pair.seed
+        return Checkpoint(
+            spec=self.configuration.spec,
+            theta_P=result.theta_P,
+            recipe=self.configuration.recipe.as_dict(),
+            seed={"init_seed": seed.init_seed, "data_seed": seed.data_seed},
+            step=result.best_step,
+            metrics={
+                "outcome": result.outcome.value,
+                "grok_step": result.grok_step,
+                "held": result.held,
+                "best_exact": result.best_exact,
+                "best_token": result.best_token,
+            },
+            provenance={
+                "trained": "from scratch",
+                "study": study,
+                "configuration": self.configuration.key,
+                "environment": self.environment,
+            },
+            code=self.environment["code"],
+        )
 
 
-def load_trials(
-    client: MlflowClient, run: str, folder: Path
-) -> list[tuple[Trial, list[Result], dict[str, Any]]]:
-    """Every recorded trial of a configuration's run, read back from its artifacts."""
+def load_seeds(client: MlflowClient, run: str, folder: Path) -> list[RecordedSeed]:
+    """Every recorded seed of a configuration's run, read back from its artifacts."""
     found = []
     for item in client.list_artifacts(run, TRIALS):
-        local = client.download_artifacts(run, item.path, str(folder))
-        results = worker.read_results(Path(local))
-        if results is not None:
-            found.append(results)
+        recorded = worker.read_results(Path(client.download_artifacts(run, item.path, str(folder))))
+        if recorded is not None:
+            trial, results, about = recorded
+            found += [RecordedSeed(trial.configuration, r, about["environment"]) for r in results]
     return found

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file, save_file
 
-from search.plan import Trial
+from search.plan import Configuration, Trial
 from trainer import MEASURES, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 
@@ -32,8 +32,9 @@ def train(config: dict[str, Any]) -> None:
     try:
         for progress in run_trial(folder):
             tune.report(progress)
-    except Exception:
-        (folder / ERROR).write_text(traceback.format_exc())
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        (folder / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")
         raise
 
 
@@ -106,13 +107,16 @@ def write_results(folder: Path, trial: Trial, bank: Bank, environment: dict[str,
     """Every seed's best θ [N, P], its curve, and what became of it. results.json comes last."""
     results = [bank.result(n) for n in range(len(bank.pairs))]
     save_file({"theta": torch.stack([r.theta_P for r in results])}, folder / THETA)
-    curve_table(trial, results).to_parquet(folder / CURVES, index=False)
+    curve_table(trial.configuration, results).to_parquet(folder / CURVES, index=False)
     about = {
         "environment": environment,
         "seed_steps_per_s": bank.seed_steps_per_s,
         "compile_s": bank.programs.compile_s,
         "seeds": [
             {
+                "configuration": trial.configuration.key,
+                "init_seed": r.pair.seed.init_seed,
+                "data_seed": r.pair.seed.data_seed,
                 "outcome": r.outcome.value,
                 "steps": r.steps,
                 "grok_step": r.grok_step,
@@ -129,15 +133,15 @@ def write_results(folder: Path, trial: Trial, bank: Bank, environment: dict[str,
     fresh.replace(folder / RESULTS)
 
 
-def curve_table(trial: Trial, results: list[Result]) -> pd.DataFrame:
+def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
     """One row an evaluation of a seed: configuration, init_seed, data_seed, step and MEASURES."""
     tables = []
     for r in results:
         table = pd.DataFrame(r.curve_EM.numpy(), columns=list(MEASURES))
-        table.insert(0, "step", (table.index + 1) * trial.configuration.recipe.eval_every)
+        table.insert(0, "step", (table.index + 1) * configuration.recipe.eval_every)
         table.insert(0, "data_seed", r.pair.seed.data_seed)
         table.insert(0, "init_seed", r.pair.seed.init_seed)
-        table.insert(0, "configuration", trial.configuration.key)
+        table.insert(0, "configuration", configuration.key)
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
@@ -152,7 +156,8 @@ def read_results(folder: Path) -> tuple[Trial, list[Result], dict[str, Any]] | N
     curves = pd.read_parquet(folder / CURVES)
     results = []
     for n, (pair, seed) in enumerate(zip(trial.pairs, about["seeds"], strict=True)):
-        mine = curves[(curves.init_seed == pair.seed.init_seed) & (curves.data_seed == pair.seed.data_seed)]
+        who = {name: seed.pop(name) for name in ("configuration", "init_seed", "data_seed")}
+        mine = curves[(curves[list(who)] == pd.Series(who)).all(axis=1)]
         curve = torch.tensor(mine[list(MEASURES)].to_numpy(), dtype=torch.float32)
         fields = seed | {"outcome": Outcome(seed["outcome"])}
         results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curve, **fields))

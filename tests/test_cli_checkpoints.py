@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 
 from model import RUNGS, verify
 from search.errors import UserError
+from search.home import Home
+from search.ledger import Ledger
 from search.records import save_checkpoint
 from tests.commands import call, fails_with_one, says
 from tests.golden import FOLDER
@@ -256,3 +258,23 @@ def test_a_trained_adder_is_exported(adder: Path) -> None:
     model, metadata = scope["build_model"]()
     assert metadata["params"] == 57 and "777" in metadata["name"]
     assert scope["add"](model, 9_999_999_999, 1) == 10**10
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": {}},
+        {"seed": {"init_seed": 10**30, "data_seed": 3}},
+        {"seed": {"init_seed": -1, "data_seed": 3}},
+        {"provenance": {"study": ["x"], "configuration": {}}},
+        {"provenance": {}},
+    ],
+    ids=str,
+)
+def test_papers_that_no_ledger_knows_are_no_obstacle(checkpoint: Path, changes: dict[str, Any]) -> None:
+    home = Home("home")
+    home.create()
+    Ledger(home)
+    change(checkpoint, **changes)
+    result = call("verify", checkpoint, "--home", "home")
+    assert result.exit_code == 1 and "/10010 NOT QUALIFIED" in result.stdout and not result.stderr

@@ -373,3 +373,5 @@ def test_interrupted_and_killed_a_study_ends_as_if_nothing_had_happened(elsewher
     assert run.info.status == "FINISHED"
     assert run.data.metrics["final.failed"] == 4
     assert run.data.metrics["final.censored"] == 0
+    steps = [m.step for m in client_of(home).get_metric_history(run.info.run_id, "median_token")]
+    assert sorted(steps) == list(range(20, 401, 20)), "each step once, however often it was interrupted"

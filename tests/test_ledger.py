@@ -14,7 +14,7 @@ from model import RUNGS
 from search import ledger as ledger_module
 from search.errors import UserError
 from search.home import Home
-from search.ledger import LEASE_S, ROWS, Ledger, is_final, seeds_of
+from search.ledger import LEASE_S, ROWS, Ledger, is_final
 from search.plan import Configuration, Trial
 from search.study import Resources
 from trainer import Outcome, Pair, Recipe, Result, Seed
@@ -64,7 +64,7 @@ def test_a_claim_is_a_lease(ledger):
     trial = trial_of(*SEEDS)
     ledger.claim(trial)
     rows = ledger.rows("study")
-    assert seeds_of(rows) == list(SEEDS)
+    assert [Seed(r["init_seed"], r["data_seed"]) for r in rows] == list(SEEDS)
     assert {(r["trial"], r["outcome"], r["owner"]) for r in rows} == {(trial.key, "running", ledger.owner)}
     assert all(0 < r["lease_until"] - time.time() <= LEASE_S for r in rows)
     assert not any(map(is_final, rows)) and not any(r["published"] for r in rows)
@@ -218,10 +218,17 @@ def test_only_known_pairs_are_recorded(ledger):
 def test_calls_of_verify_are_counted(ledger):
     ledger.claim(trial_of(SEEDS[0]))
     key = (CONFIGURATION.key, 1, 1)
-    assert ledger.count_verify("study", key) and ledger.count_verify("study", key)
-    assert not ledger.count_verify("another", key)
-    assert not ledger.count_verify("study", (CONFIGURATION.key, 1, 2))
-    only(ledger, verify_calls=2)
+    assert ledger.record_verification("study", key, 9) and ledger.record_verification("study", key, 10_010)
+    assert not ledger.record_verification("another", key, 0)
+    assert not ledger.record_verification("study", (CONFIGURATION.key, 1, 2), 0)
+    only(ledger, verify_calls=2, verified=10_010)
+
+
+def test_a_study_remembers_its_own_tracking_server(ledger):
+    assert ledger.tracking_uri("study") is None
+    ledger.begin("study", "http://one")
+    ledger.begin("study", "http://two")
+    assert ledger.tracking_uri("study") == "http://two" and ledger.tracking_uri("other") is None
 
 
 def test_a_ledger_is_opened_again(ledger, home):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import sysconfig
 import time
@@ -37,7 +38,7 @@ def block_of(eval_every: int) -> int:
 def missing_for_compilation() -> str | None:
     """What torch.compile lacks on this machine to build CPU programs, or None."""
     compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
+    if shutil.which(shlex.split(compiler)[0]) is None:
         return f"a C++ compiler ({compiler})"
     headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
     return None if headers.exists() else f"Python's headers ({headers})"

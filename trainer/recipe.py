@@ -31,9 +31,9 @@ class Recipe:
     wd_drop: float = option(
         1.0, "adaptive decay: factor at each of two thresholds; 1 is off", unit="fraction", low=0, high=1
     )
-    wd_drop_token: float = option(0.7, "token accuracy below which decay never drops", unit="fraction", low=0)
-    wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", low=0)
-    wd_drop_exact_final: float = option(0.2, "exact match of the second drop", unit="fraction", low=0)
+    wd_drop_token: float = option(0.7, "token accuracy that a drop needs", unit="fraction", low=0, high=1)
+    wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", low=0, high=1)
+    wd_drop_exact_final: float = option(0.2, "exact match of the second drop", unit="fraction", low=0, high=1)
     clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", low=0.0)
     beta1: float = option(0.9, "AdamW's decay of the first moment", unit="fraction", low=0, high=0.9999999)
     beta2: float = option(0.999, "AdamW's decay of the second moment", unit="fraction", low=0, high=0.9999999)
