@@ -22,7 +22,11 @@ def grokking_curves(curves: pd.DataFrame, grokked: list[tuple[int, int]], title:
     winners = {seed: COLOURS[i % len(COLOURS)] for i, seed in enumerate(sorted(grokked))}
     for seed, curve in curves.groupby(["init_seed", "data_seed"]):
         won = seed in winners
-        style = {"color": winners[seed], "lw": 1.9, "zorder": 3} if won else {"color": GREY, "lw": 0.9}
+        style = (
+            {"color": winners[seed], "lw": 1.9, "zorder": 3}
+            if won
+            else {"color": GREY, "lw": 0.8, "alpha": 0.8}
+        )
         label = f"seed {seed[0]}" if won and len(winners) <= 8 else None
         for axis, measure in zip(axes, ("exact", "token"), strict=True):
             axis.plot(curve["step"], curve[measure], label=label, **style)
@@ -35,5 +39,5 @@ def grokking_curves(curves: pd.DataFrame, grokked: list[tuple[int, int]], title:
     axes[1].set_xlabel("training step")
     axes[1].xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     if winners and len(winners) <= 8:
-        axes[0].legend(loc="upper left", frameon=False)
+        axes[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     figure.savefig(path, dpi=110)
