@@ -27,6 +27,11 @@ class Home:
         return self.path / "optuna.db"
 
     @property
+    def records_url(self) -> str:
+        """Where SQLAlchemy and Optuna find them."""
+        return f"sqlite:///{self.records_db}"
+
+    @property
     def artifacts(self) -> Path:
         return self.path / "artifacts"
 

@@ -74,7 +74,7 @@ class Ledger:
     def __init__(self, home: Home):
         self.path = home.records_db
         self.owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self.engine = sa.create_engine(f"sqlite:///{self.path}", connect_args={"timeout": LOCK_WAIT_S})
+        self.engine = sa.create_engine(home.records_url, connect_args={"timeout": LOCK_WAIT_S})
         with self._begin() as db:
             metadata.create_all(db)
             found = db.scalar(sa.select(VERSION.c.schema))

@@ -121,7 +121,7 @@ class Proposals:
         }
         self.study = study
         self.optuna = optuna.create_study(
-            storage=f"sqlite:///{home.records_db}",
+            storage=home.records_url,
             study_name=study.name,
             direction="maximize",
             load_if_exists=True,
