@@ -66,8 +66,9 @@ class Planner:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left, as far as can be told without asking for a proposal."""
-        return not (self.queue or self.running or self.proposals)
+        """Whether nothing is left to train."""
+        asking = self.proposals is not None and not (self.proposals.exhausted or self.enough)
+        return not (self.queue or self.running or asking)
 
     @property
     def grokked(self) -> int:
@@ -134,6 +135,11 @@ class Proposals:
         self.orphans = deque(running)
         self.numbers: dict[str, list[int]] = {}
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether no proposal is left to be made or taken up again."""
+        return not self.orphans and len(self.optuna.trials) >= self.study.sampler.configurations
+
     def ask(self) -> Configuration | None:
         """The next proposal, or None when the study's number of configurations is reached."""
         while (drawn := self._draw()) is not None:
@@ -152,7 +158,7 @@ class Proposals:
         if self.orphans:
             orphan = self.orphans.popleft()
             return orphan.number, orphan.params
-        if len(self.optuna.trials) >= self.study.sampler.configurations:
+        if self.exhausted:
             return None
         trial = self.optuna.ask()
         try:

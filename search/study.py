@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from importlib.resources import files
+from itertools import islice, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from trainer import Recipe, Seed
 
 LARGEST_SEED = 2**31 - 1
 LARGEST_FILE = 1 << 20  # bytes
+MOST_TRIED = 1_000  # combinations of the other fields' end points
 LONGEST_LINE = 1_000  # characters of an error
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
@@ -71,6 +73,10 @@ class Distribution(Strict):
         if self.step is not None and self.int_ is None:
             raise ValueError("step goes with int")
         return self
+
+    def ends(self) -> Sequence[Any]:
+        """The values of a choice, or the two bounds."""
+        return self.choice or self.float_ or self.int_ or ()
 
 
 class Sampler(Strict):
@@ -148,8 +154,10 @@ class Study(Strict):
     def _meaningful(self) -> Study:
         self.spec()
         self.base_recipe()
+        for path in self.space:
+            self._check_path(path)
         for path, distribution in self.space.items():
-            self._check_path(path, distribution)
+            self._check_values(path, distribution)
         limit, count = self.until.max_seeds, len(self.first_seeds())
         if limit is not None and limit < count:
             raise _at("until.max_seeds", f"must be at least the number of seeds ({count}), got {limit}")
@@ -159,7 +167,7 @@ class Study(Strict):
             raise _at("until.max_seeds", f"the last round would pass the largest seed, {LARGEST_SEED}")
         return self
 
-    def _check_path(self, path: str, distribution: Distribution) -> None:
+    def _check_path(self, path: str) -> None:
         part, _, name = path.partition(".")
         known = {
             "recipe": [f.name for f in dataclasses.fields(Recipe)],
@@ -168,11 +176,20 @@ class Study(Strict):
         valid = [f"{p}.{n}" for p, names in known.items() for n in names]
         if name not in known.get(part, ()):
             raise _at(f"space.{path}", f"unknown field; {nearest(path, valid)}")
-        for value in (distribution.choice or distribution.float_ or distribution.int_) or ():
-            try:
-                self.configuration({path: value})
-            except ValueError as error:
-                raise _at(f"space.{path}", str(error).removeprefix(f"{path}: ")) from None
+
+    def _check_values(self, path: str, distribution: Distribution) -> None:
+        """Refuse a value or end point that no values of the other searched fields make possible."""
+        others = {p: d.ends() for p, d in self.space.items() if p != path}
+        for value in distribution.ends():
+            problem = None
+            for rest in islice(product(*others.values()), MOST_TRIED):
+                try:
+                    self.configuration({**dict(zip(others, rest, strict=True)), path: value})
+                    break
+                except ValueError as error:
+                    problem = problem or error
+            else:
+                raise _at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
 
     def spec(self, **changes: Any) -> Spec:
         """The study's spec, with some fields changed. Raises ValueError at its key path."""

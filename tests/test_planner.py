@@ -223,7 +223,7 @@ def test_a_proposal_that_was_never_whole_is_dropped(home):
 
 def test_a_finished_search_is_done(home):
     finish(planner_of(SEARCH, home))
-    assert planner_of(SEARCH, home).next() == DONE
+    assert planner_of(SEARCH, home).is_done and planner_of(SEARCH, home).next() == DONE
     more = SEARCH.replace("configurations: 4", "configurations: 5")
     assert len(finish(planner_of(more, home))[1]) == 1
 

@@ -229,3 +229,11 @@ def test_the_sections_that_unknown_keys_are_compared_with_are_all_there() -> Non
     for section, cls in nested.items():
         known = study_module._siblings([section, "nothing"])
         assert known == [f.alias or name for name, f in cls.model_fields.items()]
+
+
+def test_bounds_that_only_go_together_are_no_error():
+    space = "space: {recipe.fade_start: {int: [0, 50000]}, recipe.fade_end: {int: [20000, 60000]}}"
+    assert len(parse_study(GOOD + space, "some.yaml").space) == 2
+    never = "space: {recipe.fade_start: {int: [0, 70000]}, recipe.fade_end: {int: [20000, 60000]}}"
+    with pytest.raises(UserError, match=r"space\.recipe\.fade_start: .*70000"):
+        parse_study(GOOD + never, "some.yaml")
