@@ -29,7 +29,7 @@ from search.plan import Configuration, Trial, placement
 from search.planner import DONE, Planner
 from search.progress import Progress
 from search.study import Study
-from search.tracking import Tracker
+from search.tracking import FINISHED, Tracker
 
 RENEW_S = 20.0
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
@@ -129,7 +129,7 @@ class Driver:
             self.ledger.publish(trial)
             shutil.rmtree(folder, ignore_errors=True)
 
-    def conclude(self, configuration: Configuration, status: str = "FINISHED") -> None:
+    def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Write a configuration's summary, picture, best checkpoint and child runs."""
         rows = [r for r in self.ledger.rows(self.study.name) if r["configuration"] == configuration.key]
         if self._tell_mlflow(self.tracker.summary, configuration, rows):

@@ -177,16 +177,9 @@ class Ledger:
 
     def record_verification(self, study: str, key: Key, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
-        configuration, init_seed, data_seed = key
-        where = sa.and_(
-            ROWS.c.study == study,
-            ROWS.c.configuration == configuration,
-            ROWS.c.init_seed == init_seed,
-            ROWS.c.data_seed == data_seed,
-        )
+        values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
         with self._begin() as db:
-            values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
-            found = db.execute(sa.update(ROWS).where(where).values(**values))
+            found = db.execute(sa.update(ROWS).where(_is(_named(study, key))).values(**values))
             return found.rowcount > 0
 
     def _running(self, trial: Trial) -> Row:
@@ -219,17 +212,21 @@ class _Transaction:
         return Failure(f"{self.path}: {error.orig}{hint}")
 
 
+def _named(study: str, key: Key) -> Row:
+    """The columns that name a row."""
+    return dict(zip(("study", "configuration", "init_seed", "data_seed"), (study, *key), strict=True))
+
+
 def _key(trial: Trial, seed: Seed) -> Row:
-    return {
-        "study": trial.study,
-        "configuration": trial.configuration.key,
-        "init_seed": seed.init_seed,
-        "data_seed": seed.data_seed,
-    }
+    return _named(trial.study, (trial.configuration.key, seed.init_seed, seed.data_seed))
+
+
+def _is(named: Row) -> sa.ColumnElement[bool]:
+    return sa.and_(*(ROWS.c[name] == value for name, value in named.items()))
 
 
 def _where(trial: Trial, seed: Seed) -> sa.ColumnElement[bool]:
-    return sa.and_(*(ROWS.c[name] == value for name, value in _key(trial, seed).items()))
+    return _is(_key(trial, seed))
 
 
 def _is_live(row: Row) -> bool:

@@ -20,6 +20,8 @@ from search.study import Resources
 from trainer import Pair, Recipe, Seed
 from trainer.programs import missing_for_compilation
 
+TRIAL_FILE = "trial.json"
+
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
@@ -87,11 +89,11 @@ class Trial:
             "pairs": [[key, s.init_seed, s.data_seed] for s in self.seeds],
             "resources": self.resources.model_dump(),
         }
-        (folder / "trial.json").write_text(json.dumps(about, indent=2))
+        (folder / TRIAL_FILE).write_text(json.dumps(about, indent=2))
 
     @classmethod
     def read(cls, folder: Path) -> Trial:
-        about = json.loads((folder / "trial.json").read_text())
+        about = json.loads((folder / TRIAL_FILE).read_text())
         (recipe,) = about["recipes"].values()  # several configurations of one spec may share a trial one day
         configuration = Configuration(make_spec(**about["spec"]), Recipe(**recipe))
         seeds = tuple(Seed(*numbers) for _, *numbers in about["pairs"])

@@ -28,18 +28,20 @@ def overview(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def summarise(rows: list[Row]) -> dict[str, Any]:
-    """Counts and rates of some ledger rows."""
+    """Counts of some ledger rows, and the grok rate where they are one configuration's: to pool the rates of
+    several, chosen by what came before, means nothing."""
     rate = GrokRate.of(r["outcome"] for r in rows)
     counts = Counter(r["outcome"] for r in rows)
+    configurations = len({r["configuration"] for r in rows})
     return {
-        "configurations": len({r["configuration"] for r in rows}),
+        "configurations": configurations,
         "trials": len({r["trial"] for r in rows}),
         "seeds": len(rows),
         "states": {o.value: counts[o] for o in Outcome if counts[o]},
         "grokked": rate.grokked,
         "counted": rate.n,
-        "grok_rate": rate.rate,
-        "interval": list(rate.interval),
+        "grok_rate": rate.rate if configurations == 1 else None,
+        "interval": list(rate.interval) if configurations == 1 else None,
         "held": sum(bool(r["held"]) for r in rows),
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),

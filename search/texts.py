@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from search.display import duration
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
-from search.plan import check_resources, here, placement
+from search.plan import Configuration, check_resources, here, placement
 from search.stats import GrokRate
 from search.study import Study
-from trainer import Outcome
+from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
     from search.driver import Ended
@@ -80,7 +80,7 @@ def plan(study: Study, home: Home) -> str:
     rounds = list(study.rounds())
     configurations = study.sampler.configurations if study.space else 1
     rows = Ledger(home).rows(study.name) if home.exists() else []
-    ended = sum(map(is_final, rows))
+    ended = _ended(study, rounds[0], rows)
     seeds = len(rounds[0]) * configurations
     left = max(0, seeds - ended)
     size, steps = study.resources.seeds_per_trial, study.base_recipe().steps
@@ -103,6 +103,16 @@ def plan(study: Study, home: Home) -> str:
     return text
 
 
+def _ended(study: Study, seeds: list[Seed], rows: list[Row]) -> int:
+    """How many of the plan's seeds are recorded. What a search will propose nobody knows: all of its rows."""
+    final = [r for r in rows if is_final(r)]
+    if study.space:
+        return len(final)
+    key = Configuration(study.spec(), study.base_recipe()).key
+    recorded = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])) for r in final}
+    return sum((key, seed) in recorded for seed in seeds)
+
+
 def _expected_rate(study: Study, rows: list[Row]) -> tuple[float, str]:
     """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
@@ -116,8 +126,12 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
     lines = []
     for s in studies:
         states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
-        low, high = s["interval"]
-        rate = f"grok rate {s['grokked']}/{s['counted']} ({low:.1%} to {high:.1%})"
+        rate = f"grok rate {s['grokked']}/{s['counted']}"
+        if s["interval"]:
+            low, high = s["interval"]
+            rate += f" ({low:.1%} to {high:.1%})"
+        else:
+            rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
     for r in rows:

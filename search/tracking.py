@@ -27,7 +27,7 @@ from search import worker
 from search.errors import Failure, UserError
 from search.home import Home
 from search.ledger import Row
-from search.plan import Configuration, Trial
+from search.plan import TRIAL_FILE, Configuration, Trial
 from search.plots import grokking_curves
 from search.progress import step_metrics
 from search.stats import COUNTED, GrokRate
@@ -137,7 +137,7 @@ class Tracker:
     def trial(self, trial: Trial, folder: Path) -> None:
         """A finished trial's θ's, curves and results, as artifacts of its configuration's run."""
         run = self.run_of(trial.configuration)
-        for name in (worker.RESULTS, worker.THETA, worker.CURVES, "trial.json"):
+        for name in (worker.RESULTS, worker.THETA, worker.CURVES, TRIAL_FILE):
             self.client.log_artifact(run, str(folder / name), f"{TRIALS}/{trial.key}")
 
     def summary(self, configuration: Configuration, rows: list[Row]) -> None:

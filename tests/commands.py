@@ -63,6 +63,16 @@ class Said:
     seconds: float
 
 
+RAY_AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
+
+
+def _title(pid: int) -> bytes:
+    """What a process calls itself, or nothing if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 class Running:
     """A command that has been started. All its descendants carry its mark in their environment."""
 
@@ -100,10 +110,14 @@ class Running:
                     found.append(int(entry.name))
         return [pid for pid in found if pid != self.process.pid]
 
-    def gone(self, timeout: float = 20) -> bool:
-        """Whether every descendant has ended by then."""
+    def workers(self) -> list[int]:
+        """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""
+        return [pid for pid in self.descendants() if not _title(pid).startswith(RAY_AGENTS)]
+
+    def gone(self, timeout: float = 20, killed: bool = False) -> bool:
+        """Whether every descendant has ended by then; of a killed command, every one that does its work."""
         deadline = time.monotonic() + timeout
-        while self.descendants():
+        while self.workers() if killed else self.descendants():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.2)

@@ -358,7 +358,7 @@ def test_interrupted_and_killed_a_study_ends_as_if_nothing_had_happened(elsewher
         wait_for_progress(command, home)
         os.kill(command.process.pid, signal.SIGKILL)
         assert command.wait(20).code == -signal.SIGKILL
-        assert command.gone(), command.descendants()
+        assert command.gone(killed=True), command.workers()
     assert "running" in {r["outcome"] for r in ledger(home, "small")}
 
     said = adder_search(*words, cwd=tmp_path)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
+from search import texts
 from search.errors import UserError
 from search.home import Home
 from search.planner import DONE, Planner, Proposals, objective
@@ -314,3 +315,13 @@ def test_configurations_have_stable_keys(home):
     (same, *_), _ = drain(planner_of(SWEEP, home))
     assert one.key == same.key and one.configuration.key == same.configuration.key
     assert one.seeds == (Seed.of(1), Seed.of(2))
+
+
+def test_a_plan_subtracts_only_its_own_seeds(home):
+    study = parse_study(SWEEP, "sweep.yaml")
+    finish(planner := planner_of(SWEEP, home))
+    rows = [r for key in planner.rounds for r in planner.rows_of(key)]
+    (seeds,) = study.rounds()
+    assert texts._ended(study, seeds, rows) == len(rows) == 5
+    edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
+    assert texts._ended(edited, seeds, rows) == 0

@@ -185,8 +185,9 @@ class Bank:
         for s, n in enumerate(self.slot_pair):
             if n is None:
                 continue
-            self._record(s, n, steps[s], measured_SM[s], finite_S[s])
-            outcome = self._verdict(n, steps[s], finite_S[s])
+            finite = bool(finite_S[s])
+            self._record(s, n, steps[s], measured_SM[s], finite)
+            outcome = self._verdict(n, steps[s], finite)
             if outcome is not None:
                 self.records["outcome"][n] = OUTCOMES.index(outcome)
                 self.slot_pair[s] = None
