@@ -1,10 +1,11 @@
-# make demo: from nothing to a verified adder.   make test: every test, the linter, the type checker.
+# make demo: from nothing to a verified adder.   make test: the tests, the linter, the type checker.
+# make test-full: the tests and those that take minutes.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-full lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -14,6 +15,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
+	$(MAKE) lint
+
+test-full: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m ""
 	$(MAKE) lint
 
 lint: $(VENV)/.installed-test

@@ -53,6 +53,7 @@ def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list
         logits = spec.forward(theta_P[None], tokens_TB[None], first=len(tokens_TB) - 1)
         return torch.stack([v[0, 0] for v in logits])
 
-    answer = greedy(next_logits, prompt_TB, DIGITS + 1)
-    powers = 10 ** torch.arange(DIGITS + 1)
-    return [int(n) for n in (answer * powers[:, None]).sum(0)]
+    answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
+    is_answer_AB = (answer_AB < 10).cumprod(0)  # it ends at the first token that is no digit
+    powers = 10 ** torch.arange(spec.decoded)
+    return [int(n) for n in (answer_AB * is_answer_AB * powers[:, None]).sum(0)]

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.fields import nearest
+from model.fields import nearest, spelt
 from model.spec import FAMILIES, Spec
 
 BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
@@ -38,7 +38,7 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
         "name": _text("name", name),
         "author": _text("author", author),
         "params": spec.params,
-        "architecture": template.METADATA["architecture"],
+        "architecture": template.architecture(spec.as_dict()),
         "tricks": tricks(spec),
     }
     blocks = {
@@ -54,12 +54,7 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
 
 def tricks(spec: Spec) -> list[str]:
     """The constraints that are applied, by name; a size with its value (`qk_dim=4`)."""
-    applied = [
-        (name, getattr(spec, name))
-        for name, field in spec.constraints().items()
-        if getattr(spec, name) != field.metadata["off"]
-    ]
-    return [name if value is True else f"{name}={value}" for name, value in applied]
+    return [spelt(name, value) for name, value in spec.applied().items()]
 
 
 def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:

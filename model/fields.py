@@ -7,6 +7,7 @@ is written once, beside it: bounds are checked from there, and the rest is there
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,15 +22,20 @@ def option(
     low: float | None = None,
     high: float | None = None,
     off: Any = None,
+    values: Sequence[Any] = (),
+    needs: Mapping[str, Any] | None = None,
+    excludes: Sequence[str] = (),
     source: str = "",
 ) -> Any:
     """A dataclass field with its meaning.
 
     says: one sentence; unit: what the number counts (steps, problems per seed, fraction ...);
-    low, high: inclusive bounds; off: for a constraint, the value that means "not applied";
-    source: paper and section.
+    low, high: inclusive bounds; values: the only ones there are; off: for a constraint, the value that means
+    "not applied"; needs: what other fields must be where it is applied; excludes: constraints that cannot be
+    applied with it; source: paper and section.
     """
-    meta = {"says": says, "unit": unit, "low": low, "high": high, "off": off, "source": source}
+    meta = {"says": says, "unit": unit, "low": low, "high": high, "off": off, "values": tuple(values)}
+    meta |= {"needs": dict(needs or {}), "excludes": tuple(excludes), "source": source}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -49,11 +55,38 @@ def check(instance: Any) -> None:
         low, high = meta["low"], meta["high"]
         if (low is not None and value < low) or (high is not None and value > high):
             raise ValueError(f"{field.name} must be {_range(low, high)}, got {value!r}")
+        if meta["values"] and value not in meta["values"]:
+            raise ValueError(f"{field.name} must be {_either(meta['values'])}, got {value!r}")
+
+
+def check_combination(instance: Any) -> None:
+    """Raise ValueError naming the first two fields of a dataclass that do not go together."""
+    for field in dataclasses.fields(instance):
+        meta, value = field.metadata, getattr(instance, field.name)
+        if meta.get("off") is None or value == meta["off"]:
+            continue
+        for other, wanted in meta["needs"].items():
+            if getattr(instance, other) != wanted:
+                raise ValueError(f"{spelt(field.name, value)} needs {spelt(other, wanted)}")
+        for other in meta["excludes"]:
+            found = getattr(instance, other)
+            if found != instance.__dataclass_fields__[other].metadata["off"]:
+                raise ValueError(f"{spelt(field.name, value)} excludes {spelt(other, found)}")
+
+
+def spelt(name: str, value: Any) -> str:
+    """A constraint as one writes it: `tie_vo`, or a size with its value, `qk_dim=4`."""
+    return name if value is True else f"{name}={value}"
 
 
 def _kind(kind: type) -> str:
     names = {int: "an integer", float: "a number", bool: "true or false", str: "a string", tuple: "a list"}
     return names.get(kind, kind.__name__)
+
+
+def _either(values: Sequence[Any]) -> str:
+    *others, last = map(str, values)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -3,18 +3,69 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from model.fields import nearest
+from model.low_rank import LowRank
 from model.spec import Spec
 from model.split_subspace import SplitSubspace
 
-_74p = SplitSubspace(circular=True, shared_norm=True, rank1_out=True, tie_vo=True)
+# Where a learned spiral starts in the code that trained the rungs above 74p.
+_242p = SplitSubspace(spiral_amp=1.0, spiral_slope=1 / 9)
+_226p = replace(_242p, spiral=True)
+_214p = replace(_226p, rank2_out=True)
+_203p = replace(_214p, linear_correction=True, frozen_eos=True)
+_187p = replace(_203p, tie_qk=True)
+_170p = replace(_187p, tok_dim=2, pos_dim=4)
+_141p = replace(_170p, pos_dim=3, heads=1)
+_133p = replace(_141p, vocabulary=10)
+_100p = replace(_133p, arc=True, rank2_out=False, rank1_out=True, no_ffn_bias=True)
+_90p = replace(_100p, shared_norm=True)
+_80p = replace(_90p, tie_vo=True)
+_78p = replace(_80p, linear_correction=False, plain_spiral=True)
+_75p = replace(_78p, frozen_plus=True)
+_74p = replace(_75p, circular=True, spiral_amp=3.5, spiral_slope=0.15)
 _67p = replace(_74p, frozen_spiral=True, qk_dim=4)
+_57p = replace(_67p, tie_fc2_head=True)
+_54p = replace(_57p, no_eos=True)
+_47p = replace(_54p, direct_forms=True)
+
+_777p = LowRank(positions=35)
+_763p = LowRank()
+_582p = replace(_763p, pos_rank=3, qkv_rank=3, out_rank=3)
+_512p = replace(_582p, ffn_rank=3)
+_491p = replace(_512p, rms_norm=True)
+_456p = replace(_491p, out_rank=2, tie_qkv="shareA_tieKV")
+_311p = replace(_456p, width=4, ffn=8, out_rank=3)
 
 RUNGS: dict[str, Spec] = {
+    "242p": _242p,
+    "226p": _226p,
+    "214p": _214p,
+    "203p": _203p,
+    "187p": _187p,
+    "170p": _170p,
+    "141p": _141p,
+    "133p": _133p,
+    "100p": _100p,
+    "90p": _90p,
+    "80p": _80p,
+    "78p": _78p,
+    "75p": _75p,
     "74p": _74p,
     "67p": _67p,
-    "57p": replace(_67p, tie_fc2_head=True),
+    "57p": _57p,
+    "54p": _54p,
+    "47p": _47p,
+    "46p": replace(_47p, unit_out=True),
+    "777p": _777p,
+    "763p": _763p,
+    "582p": _582p,
+    "512p": _512p,
+    "491p": _491p,
+    "456p": _456p,
+    "311p": _311p,
+    "262p": replace(_311p, ffn=6, pos_rank=2),
 }
 
 
@@ -25,6 +76,9 @@ def rung(name: str) -> Spec:
     return RUNGS[name]
 
 
+@cache
 def name_of(spec: Spec) -> str:
     """The rung's name, or family and parameter count where the spec has none."""
-    return next((n for n, s in RUNGS.items() if s == spec), f"{spec.family} {spec.params}p")
+    return next(
+        (n for n, s in RUNGS.items() if s.trained() == spec.trained()), f"{spec.family} {spec.params}p"
+    )

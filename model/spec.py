@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from model.fields import check, nearest
+from model.fields import check, check_combination, nearest
+from model.fold import Fold
 from model.layout import Layout
 
 FAMILIES: dict[str, type[Spec]] = {}
@@ -28,7 +29,10 @@ class Spec(ABC):
     """What every family offers. Instances are values: equal specs train the same model."""
 
     family: ClassVar[str]
-    vocabulary: ClassVar[int] = 10
+    about: ClassVar[str]
+    """The family in one sentence."""
+    roles: ClassVar[dict[str, str]]
+    """What each slice of θ that some spec of the family has is for."""
     prompt: ClassVar[int] = 22
     """Tokens before the first answer digit."""
 
@@ -38,6 +42,17 @@ class Spec(ABC):
 
     def __post_init__(self) -> None:
         check(self)
+        check_combination(self)
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """Tokens in the table; 0 to 9 are the digits."""
+
+    @property
+    @abstractmethod
+    def decoded(self) -> int:
+        """How many tokens greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -70,18 +85,40 @@ class Spec(ABC):
         x, y: 10 tensors of digits; z: 11, or fewer to get the beginning of a sequence.
         """
 
+    def folds(self) -> list[Fold]:
+        """The exact rewritings to smaller specs that the family knows for this one."""
+        return []
+
+    def trained(self) -> Spec:
+        """This spec without what only its initial values depend on: equal ones read θ in the same way."""
+        return self
+
     def as_dict(self) -> dict[str, Any]:
         """Family and every field, as plain values."""
         return {"family": self.family, **dataclasses.asdict(self)}
 
-    def saved_by(self, constraint: str) -> int:
-        """Parameters that a constraint takes away here: P without it less P with it."""
+    def applied(self) -> dict[str, Any]:
+        """The constraints that are applied here, by name, with their values."""
+        found = {name: getattr(self, name) for name in self.constraints()}
+        return {name: v for name, v in found.items() if v != self.constraints()[name].metadata["off"]}
+
+    def without(self, constraint: str) -> Spec:
+        """The spec that lacks a constraint, and with it those that need it.
+
+        Raises ValueError for an unknown constraint, with the nearest ones.
+        """
         known = self.constraints()
         if constraint not in known:
             hint = nearest(constraint, known)
             raise ValueError(f"unknown constraint {constraint!r} of {self.family}; {hint}")
-        off = known[constraint].metadata["off"]
-        return dataclasses.replace(self, **{constraint: off}).params - self.params
+        gone = [constraint]
+        for name in gone:  # grows while it is walked
+            gone += [n for n in self.applied() if name in known[n].metadata["needs"] and n not in gone]
+        return dataclasses.replace(self, **{n: known[n].metadata["off"] for n in gone})
+
+    def saved_by(self, constraint: str) -> int:
+        """Parameters that a constraint takes away here: P of `without` it less P with it."""
+        return self.without(constraint).params - self.params
 
     @classmethod
     def constraints(cls) -> dict[str, dataclasses.Field[Any]]:

@@ -1,229 +1,354 @@
 """The split_subspace family: MicroAdder's decoder, where positions route and tokens carry content.
 
-One pre-norm block over a residual of 2 token dimensions and 3 position dimensions. Queries and keys
-read positions, values read tokens; Q and K share one projection and differ by a rotation; logits are
-dot products with the token table. Facts from "Training a Transformer for Perfect 10-Digit Addition"
-(the 57p paper, sections 2.1 to 2.8) and "Reflection: 75 Parameters From Scratch".
+One pre-norm block over a residual of token dimensions and position dimensions. Queries and keys read
+positions, values read tokens; logits are dot products with the token table. Without any constraint it is
+JackCai's 242-parameter model. Facts from "Training a Transformer for Perfect 10-Digit Addition" (the 57p
+paper), "Reflection: 75 Parameters From Scratch" and the training code of both.
+
+The forward pass is in model/split_forward.py.
 
 Axes: S seed, B problem, T position, A answer position, V vocabulary, P parameters.
-The feature axes are 2 to 5 long, so they are Python lists and not tensor axes: the compiler then sees
-one flat pointwise program along problems. Parameters are scalars of shape [S, 1, 1].
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn import init
 
+from model import split_folds, split_forward
 from model.fields import option
+from model.fold import Fold
 from model.spec import Spec
 
-TOK, POS, FFN, DIGITS = 2, 3, 2, 10
-WIDTH = TOK + POS
-EPS = 1e-5
-# Initial values, close to the trained geometry: A, start, stride and amp, phase, slope, offset.
+FFN, DIGITS = 2, 10
+# Initial values, close to the trained geometry: A, start, stride (field: arc).
 ARC = (2.5, -1.2, 0.29)
-SPIRAL = (3.5, 0.0, 0.15, 0.0)
+PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitSubspace(Spec):
-    """34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS; every delimiter is token 0."""
+    """34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS.
+
+    The delimiters are tokens 10, 11 and 12 of a vocabulary of 14 (13 is padding), or token 0 of one of 10.
+    """
 
     family: ClassVar[str] = "split_subspace"
+    about: ClassVar[str] = "MicroAdder's decoder: positions route, tokens carry content"
+    roles: ClassVar[dict[str, str]] = {
+        "tokens": "token table", "arc": "digits on an arc: radii, start, stride",
+        "digits": "digit positions, shared by X, Y and Z", "spiral": "amplitude, phase, slope, offset",
+        "correction": "scales of digit positions", "z_hi": "position of Z10", "equals": "position of EQUALS",
+        "plus": "position of PLUS", "eos": "position of EOS", "phase": "angle between queries and keys",
+        "q_proj": "positions to queries (and keys where tied)", "k_proj": "positions to keys",
+        "v_proj": "tokens to values", "form": "attention scores as a form of two positions",
+        "out": "attention output", "out_A": "attention output, column", "out_B": "attention output, row",
+        "fc1": "FFN, first layer", "fc1_bias": "its bias", "fc2": "FFN, second layer", "fc2_bias": "its bias",
+        "head": "residual to token space (values and fc2 too where tied)", "norm": "RMSNorm weights",
+    }  # fmt: skip
 
+    # Sizes
+    tok_dim: int = option(3, "width of the token subspace", unit="dimensions", low=2, high=8)
+    pos_dim: int = option(3, "width of the position subspace", unit="dimensions", low=3, high=8)
+    heads: int = option(2, "attention heads; divides the width", unit="heads", low=1, high=4)
+    spiral_amp: float = option(
+        3.5, "radius of the spiral at step 0, and where it is frozen", unit="residual", source=f"{PAPER} 2.2"
+    )
+    spiral_slope: float = option(
+        0.15, "rise of the spiral for each digit at step 0, and where it is frozen", unit="residual",
+        source=f"{PAPER} 2.2",
+    )  # fmt: skip
+    equals_index: float = option(
+        9.5, "where EQUALS sits on the ring, if it does", unit="digits", source="57p training code"
+    )
+
+    # Constraints
+    vocabulary: int = option(
+        14, "tokens in the table; with 10, delimiters are the digit 0 and only their position tells", off=14,
+        unit="tokens", values=(10, 14), source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    arc: bool = option(
+        False, "digits lie on an elliptical arc: two radii, a start and a stride", off=False,
+        needs={"tok_dim": 2, "vocabulary": 10}, source=f"{PAPER} 4.1",
+    )  # fmt: skip
     circular: bool = option(
-        False,
-        "digits lie on a circle: one radius for both axes of the arc",
-        off=False,
-        source="57p paper 2.1",
+        False, "the digits' arc is a circle's: one radius for both axes", off=False, needs={"arc": True},
+        source=f"{PAPER} 2.1",
+    )  # fmt: skip
+    spiral: bool = option(
+        False, "digit positions lie on a spiral, each with a learned scale", off=False, source=f"{PAPER} 2.2"
     )
+    linear_correction: bool = option(
+        False, "the scales of the spiral's positions are linear in the digit", off=False,
+        needs={"spiral": True}, excludes=("plain_spiral",), source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    plain_spiral: bool = option(
+        False, "the spiral's positions have no scales", off=False, needs={"spiral": True},
+        source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    flat_spiral: bool = option(
+        False, "the spiral does not rise (slope 0)", off=False, needs={"spiral": True},
+        source=f"{REFLECTION} 7.2",
+    )  # fmt: skip
     frozen_spiral: bool = option(
-        False, "digit positions are a fixed spiral with nothing to learn", off=False, source="57p paper 2.2"
-    )
+        False, "the spiral is fixed and nothing of it is learned", off=False, needs={"plain_spiral": True},
+        source=f"{PAPER} 2.2",
+    )  # fmt: skip
+    frozen_eos: bool = option(False, "EOS has position zero", off=False, source=f"{PAPER} 4.1")
+    frozen_plus: bool = option(False, "PLUS has position zero", off=False, source=f"{PAPER} 4.1")
+    equals_on_ring: bool = option(
+        False, "EQUALS sits on the digits' spiral, at a fixed index", off=False, needs={"spiral": True},
+        source="57p training code",
+    )  # fmt: skip
+    frozen_z_hi: bool = option(False, "Z10 has position zero", off=False, source=f"{REFLECTION} 5")
+    no_eos: bool = option(
+        False, "nothing is asked after the last digit: no EOS target, and no z_hi, which only it reads",
+        off=False, needs={"vocabulary": 10, "frozen_eos": True}, excludes=("frozen_z_hi",), source=OURS,
+    )  # fmt: skip
+    tie_qk: bool = option(
+        False, "keys and queries share a projection; queries are turned by one angle a head", off=False,
+        source=f"{PAPER} 2.3",
+    )  # fmt: skip
     qk_dim: int = option(
-        5, "width of the query/key space", unit="dimensions", low=2, high=16, off=5, source="57p paper 2.3"
-    )
+        0, "width of a head's queries and keys; 0: as its values", unit="dimensions", high=16, low=0, off=0,
+        source=f"{PAPER} 2.3",
+    )  # fmt: skip
+    toeplitz_q: bool = option(
+        False, "the query projection of a head has constant diagonals", off=False,
+        needs={"tie_qk": True}, excludes=("circulant_q",), source=f"{PAPER} 7.2",
+    )  # fmt: skip
+    circulant_q: bool = option(
+        False, "the query projection of a head has constant diagonals that wrap around", off=False,
+        needs={"tie_qk": True}, source=f"{PAPER} 7.2",
+    )  # fmt: skip
+    direct_forms: bool = option(
+        False, "attention scores are a free form of two positions, and the output reads tokens directly",
+        off=False, excludes=("toeplitz_q", "circulant_q"), source=OURS,
+    )  # fmt: skip
     tie_vo: bool = option(
-        False, "values are read through the output head (V = headᵀ)", off=False, source="57p paper 2.4"
+        False, "values are read through the output head (V = headᵀ)", off=False, source=f"{PAPER} 2.4"
     )
-    tie_fc2_head: bool = option(
-        False, "the FFN writes through the output head (fc2 = headᵀ)", off=False, source="57p paper 2.4"
+    rank2_out: bool = option(
+        False, "the attention output has rank 2", off=False, excludes=("rank1_out",), source=f"{PAPER} 4.1"
     )
     rank1_out: bool = option(
-        False, "the attention output is a product of a column and a row", off=False, source="57p paper 2.5"
+        False, "the attention output is a product of a column and a row", off=False, source=f"{PAPER} 2.5"
     )
+    unit_out: bool = option(
+        False, "the first entry of the output's row is 1", off=False, needs={"rank1_out": True},
+        excludes=("onehot_out",), source=OURS,
+    )  # fmt: skip
+    token_out: bool = option(
+        False, "the attention output writes to the token dimensions alone", off=False,
+        needs={"rank1_out": True}, excludes=("onehot_out",), source=f"{REFLECTION} 7.4",
+    )  # fmt: skip
+    onehot_out: bool = option(
+        False, "the attention output is added to the second token dimension as it is", off=False,
+        needs={"rank1_out": True}, source=f"{REFLECTION} 7.4",
+    )  # fmt: skip
     shared_norm: bool = option(
-        False, "one weight vector serves all three norms", off=False, source="57p paper 2.6"
+        False, "one weight vector serves all three norms", off=False, source=f"{PAPER} 2.6"
     )
+    structured_norm3: bool = option(
+        False, "norm weights are b, but b + c in the second dimension and b + d in the last", off=False,
+        needs={"shared_norm": True}, excludes=("structured_norm2", "parameterless_norm"),
+        source=f"{REFLECTION} 7.6",
+    )  # fmt: skip
+    structured_norm2: bool = option(
+        False, "norm weights are b, but b + d in the last dimension", off=False,
+        needs={"shared_norm": True}, excludes=("parameterless_norm",), source=f"{REFLECTION} 7.6",
+    )  # fmt: skip
+    parameterless_norm: bool = option(
+        False, "norms have no weights", off=False, needs={"shared_norm": True}, source=f"{REFLECTION} 6"
+    )
+    no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
+    tie_fc2_head: bool = option(
+        False, "the FFN writes through the output head (fc2 = headᵀ)", off=False, needs={"tok_dim": FFN},
+        source=f"{PAPER} 2.4",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % self.heads:
+            raise ValueError(f"heads must divide the width, got heads={self.heads} and width {self.width}")
+        if self.tie_qk and self.qk_dim == 1:
+            raise ValueError("tie_qk excludes qk_dim=1: there is no pair of dimensions to turn")
+        if self.qk_dim == self.head_dim:  # one spelling of one model
+            object.__setattr__(self, "qk_dim", 0)
+
+    @property
+    def width(self) -> int:
+        """Dimensions of the residual."""
+        return self.tok_dim + self.pos_dim
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head's values."""
+        return self.width // self.heads
+
+    @property
+    def query_dim(self) -> int:
+        """Width of one head's queries and keys."""
+        return self.qk_dim or self.head_dim
+
+    @property
+    def out_rank(self) -> int:
+        """Rank of the attention output; 0: full."""
+        return 1 if self.rank1_out else 2 if self.rank2_out else 0
+
+    @property
+    def decoded(self) -> int:
+        """A vocabulary of 14 has a token that ends the answer, and is asked for it."""
+        return 12 if self.vocabulary == 14 else 11
+
+    def trained(self) -> SplitSubspace:
+        unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
+        unread += [] if self.equals_on_ring else ["equals_index"]
+        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
+        return dataclasses.replace(self, **defaults)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        shapes: dict[str, tuple[int, ...]] = {"arc": (3 if self.circular else 4,)}
-        if not self.frozen_spiral:
-            shapes["spiral"] = (4,)
-        shapes |= {"z_hi": (POS,), "equals": (POS,), "phase": (1,), "q_proj": (self.qk_dim, POS)}
-        if not self.tie_vo:
-            shapes["v_proj"] = (WIDTH, TOK)
-        shapes |= {"out_A": (WIDTH, 1), "out_B": (1, WIDTH)} if self.rank1_out else {"out": (WIDTH, WIDTH)}
-        shapes["fc1"] = (FFN, WIDTH)
+        shapes = self._embedding_shapes() | self._attention_shapes()
+        shapes["fc1"] = (FFN, self.width)
+        if not self.no_ffn_bias:
+            shapes["fc1_bias"] = (FFN,)
         if not self.tie_fc2_head:
-            shapes["fc2"] = (WIDTH, FFN)
-        shapes["head"] = (TOK, WIDTH)
-        return shapes | {"norm": (1 if self.shared_norm else 3, WIDTH)}
+            shapes["fc2"] = (self.width, FFN)
+        if not self.no_ffn_bias:
+            shapes["fc2_bias"] = (self.width,)
+        shapes["head"] = (self.tok_dim, self.width)
+        structured = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
+        if structured:
+            shapes["norm"] = (structured,)
+        elif not self.parameterless_norm:
+            shapes["norm"] = (1 if self.shared_norm else 3, self.width)
+        return shapes
+
+    def _embedding_shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes: dict[str, tuple[int, ...]] = {"tokens": (self.vocabulary, self.tok_dim)}
+        if self.arc:
+            shapes = {"arc": (3 if self.circular else 4,)}
+        if not self.spiral:
+            shapes["digits"] = (DIGITS, self.pos_dim)
+        elif not self.frozen_spiral:
+            shapes["spiral"] = (3 if self.flat_spiral else 4,)
+        if self.spiral and not self.plain_spiral:
+            shapes["correction"] = (2 if self.linear_correction else DIGITS,)
+        learned = {
+            "z_hi": not (self.no_eos or self.frozen_z_hi),
+            "equals": not self.equals_on_ring,
+            "plus": not self.frozen_plus,
+            "eos": not self.frozen_eos,
+        }
+        return shapes | {name: (self.pos_dim,) for name, is_learned in learned.items() if is_learned}
+
+    def _attention_shapes(self) -> dict[str, tuple[int, ...]]:
+        h, q, width, rank = self.heads, self.query_dim, self.width, self.out_rank
+        reads = h * self.tok_dim if self.direct_forms else width
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self.direct_forms:
+            shapes["form"] = (h * self.pos_dim, self.pos_dim)
+        else:
+            projection = (h * q, self.pos_dim)
+            if self.tie_qk:
+                shapes["phase"] = (h,)
+            if self.toeplitz_q:
+                projection = (h, q + self.pos_dim - 1)
+            elif self.circulant_q:
+                projection = (h, max(q, self.pos_dim))
+            shapes["q_proj"] = projection
+            if not self.tie_qk:
+                shapes["k_proj"] = projection
+            if not self.tie_vo:
+                shapes["v_proj"] = (width, self.tok_dim)
+        if not rank:
+            return shapes | {"out": (width, reads)}
+        shapes["out_A"] = (reads, rank)
+        written = 0 if self.onehot_out else (self.tok_dim if self.token_out else width) - self.unit_out
+        return shapes | ({"out_B": (rank, written)} if written else {})
 
     def initial(self, seed: int) -> Tensor:
         """The published draws in the published order, from torch's CPU generator.
 
         Modules draw their default initialisation when they are made; the Xavier draws that follow
-        overwrite it, but the generator has moved on, so the first draws must be made all the same.
+        overwrite it, but the generator has moved on, so the first draws must be made all the same. What a
+        constraint of ours leaves out is drawn too: all that remains starts as it would have.
         """
-        gen = torch.Generator().manual_seed(seed)
-        drawn = {name: torch.empty(shape) for name, shape in self.shapes().items() if len(shape) == 2}
-        made = [n for n in ("q_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in drawn]
-        for name in made:
-            init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
-        special = {name: torch.empty(POS).normal_(0, 0.02, generator=gen) for name in ("z_hi", "equals")}
-        for name in made:
-            if name != "out_A":
-                init.xavier_uniform_(drawn[name], generator=gen)
-        arc = ARC if self.circular else (ARC[0], *ARC)
-        fixed = {"arc": torch.tensor(arc), "spiral": torch.tensor(SPIRAL), "phase": torch.zeros(1)}
-        silent = {"out_B": torch.zeros(1, WIDTH), "norm": torch.ones_like(drawn["norm"])}
-        return self.layout.join(drawn | special | fixed | silent)
+        drawn = _draws(self, torch.Generator().manual_seed(seed))
+        spiral = split_forward.spiral_start(self)
+        fixed = {
+            "arc": torch.tensor(ARC if self.circular else (ARC[0], *ARC)),
+            "tokens": _first_table(self.vocabulary, self.tok_dim),
+            "spiral": torch.tensor(spiral[:2] + spiral[2 + self.flat_spiral :]),
+            "correction": torch.zeros(self.shapes().get("correction", (0,))),
+            "phase": torch.zeros(self.heads),
+            "fc1_bias": torch.zeros(FFN),
+            "fc2_bias": torch.zeros(self.width),
+            "norm": torch.ones(self.shapes().get("norm", (0,))),
+        }
+        if self.structured_norm3 or self.structured_norm2:
+            fixed["norm"][1:] = 0
+        return self.layout.join(_silenced(self, drawn | fixed))
 
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        delimiter = torch.zeros_like(x[0])
-        end = [delimiter] if len(z) == DIGITS + 1 else []
-        return [*x, delimiter, *y, delimiter, *z, *end]
+        plus, equals, eos = (
+            torch.full_like(x[0], 0 if self.vocabulary == DIGITS else DIGITS + i) for i in range(3)
+        )
+        end = [eos] if len(z) == DIGITS + 1 and not self.no_eos else []
+        return [*x, plus, *y, equals, *z, *end]
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        p = {name: _scalars(t) for name, t in self.layout.split(theta_SP).items()}
-        norm = p["norm"] * 3 if self.shared_norm else p["norm"]
-        length = tokens_STB.shape[1]
-        table = _token_table(p["arc"])
-        pos = [c[:, :length] for c in self._positions(p, theta_SP)]
-        attended = self._attend(p, norm[0], table, pos, tokens_STB, first)
+        return split_forward.forward(self, theta_SP, tokens_STB, first)
 
-        write = _columns(p["out_B"]) if self.rank1_out else _product(p["out"], self._values(p))
-        queries = tokens_STB[:, first:]
-        stream = [_lookup(axis, queries) for axis in table] + [c[:, first:] for c in pos]
-        stream = [h + _dot(w, attended) for h, w in zip(stream, write, strict=True)]
-
-        hidden = [F.gelu(_dot(row, _rmsnorm(stream, norm[1]))) for row in p["fc1"]]
-        fc2 = _columns(p["head"]) if self.tie_fc2_head else p["fc2"]
-        stream = [h + _dot(w, hidden) for h, w in zip(stream, fc2, strict=True)]
-
-        out = [_dot(row, _rmsnorm(stream, norm[2])) for row in p["head"]]
-        return [_dot([axis[v] for axis in table], out) for v in range(self.vocabulary)]
-
-    def _attend(self, p, norm, table, pos, tokens_STB, first):  # type: ignore[no-untyped-def]
-        """The attention output before it is written to the residual: channels [S, A, B].
-
-        V and the output projection are linear, so they are multiplied before anything is attended to:
-        one channel for the rank-1 output, TOK for the full one. RMSNorm scales a position by a number
-        that depends on the token's length alone; on a circle all tokens are equally long, the problem
-        axis of the scores keeps size 1, and broadcasting does the rest (57p paper 2.1).
-        """
-        lengths = [_dot([axis[v] for axis in table], [axis[v] for axis in table]) for v in range(DIGITS)]
-        if self.circular:
-            lengths = [p["arc"][0] * p["arc"][0]]
-        pos_length = _dot(pos, pos)
-        scale = _lookup([torch.rsqrt((n + pos_length) / WIDTH + EPS) for n in lengths], tokens_STB)
-
-        weighted = [c * w for c, w in zip(pos, norm[TOK:], strict=True)]
-        keys = [_dot(row, weighted) for row in p["q_proj"]]
-        queries = _rotate([k[:, first:] for k in keys], p["phase"][0])
-        form_SAT1 = _dot(queries, [k.transpose(1, 2) for k in keys])[..., None]
-        scores = form_SAT1 * scale[:, first:, None] * scale[:, None] / math.sqrt(self.qk_dim)
-        length = tokens_STB.shape[1]
-        future = torch.ones(length - first, length, dtype=torch.bool, device=scores.device).triu(first + 1)
-        attention = torch.softmax(scores.masked_fill(future[..., None], -torch.inf), dim=2)
-
-        read = _product(_columns(p["out_A"]), self._values(p)) if self.rank1_out else _identity(norm[0])
-        read = [[r * w for r, w in zip(row, norm, strict=False)] for row in read]
-        values = [[_dot(row, [axis[v] for axis in table]) for v in range(DIGITS)] for row in read]
-        return [(attention * (_lookup(v, tokens_STB) * scale)[:, None]).sum(2) for v in values]
-
-    def _values(self, p):  # type: ignore[no-untyped-def]
-        """The value projection [WIDTH][TOK]."""
-        return _columns(p["head"]) if self.tie_vo else p["v_proj"]
-
-    def _positions(self, p, theta_SP: Tensor) -> list[Tensor]:  # type: ignore[no-untyped-def]
-        """Position vectors, POS tensors [S, 34, 1]: X, Y and Z share the digits' spiral; Z10 is z_hi."""
-        index = torch.arange(DIGITS, dtype=theta_SP.dtype, device=theta_SP.device)[None, :, None]
-        amp, phase, slope, offset = SPIRAL if self.frozen_spiral else p["spiral"]
-        angle = 2 * math.pi * index / DIGITS + phase
-        one_S11 = torch.ones_like(theta_SP[:, :1, None])
-        digits = [amp * torch.cos(angle), amp * torch.sin(angle), slope * index + offset]
-        zero = torch.zeros_like(one_S11)
-        return [
-            torch.cat([d, zero, d, equals, d, z_hi, zero], dim=1)
-            for d, equals, z_hi in zip([d * one_S11 for d in digits], p["equals"], p["z_hi"], strict=True)
-        ]
+    def folds(self) -> list[Fold]:
+        return split_folds.folds(self)
 
 
-def _scalars(t_S: Tensor):  # type: ignore[no-untyped-def]
-    """A parameter tensor [S, *shape] as nested lists of scalars [S, 1, 1]."""
-    if t_S.dim() == 1:
-        return t_S[:, None, None]
-    return [_scalars(part) for part in t_S.unbind(1)]
+def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
+    """Every random tensor, in the order in which the training code makes them."""
+    full = dataclasses.replace(spec, direct_forms=False, unit_out=False, token_out=False, onehot_out=False)
+    shapes = full.shapes()
+    made = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
+    drawn: dict[str, Tensor] = {name: torch.empty(shapes[name]) for name in made}
+    for name in made:
+        init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
+    for place in ("digits", "z_hi", "equals", "plus", "eos"):
+        shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
+        if place in shapes or place == "z_hi":
+            drawn[place] = torch.empty(shape).normal_(0, 0.02, generator=gen)
+    for name in made:
+        if name != "out_A":
+            init.xavier_uniform_(drawn[name], generator=gen)
+    if spec.out_rank:
+        drawn["out_B"] = torch.zeros(spec.out_rank, spec.width)  # attention is silent at step 0
+    return drawn
 
 
-def _token_table(arc: Sequence[Tensor]) -> list[list[Tensor]]:
-    """The digits on an arc, [TOK][V]; A serves both axes where the arc has three numbers."""
-    radius, start, stride = [arc[0], arc[-3]], arc[-2], arc[-1]
-    angles = [start + v * stride for v in range(DIGITS)]
-    return [[radius[0] * torch.cos(a) for a in angles], [radius[1] * torch.sin(a) for a in angles]]
+def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The first tensors of a spec whose output or scores have another form than the ones drawn."""
+    if spec.direct_forms:
+        drawn_for = dataclasses.replace(spec, direct_forms=False)
+        exact = split_folds.direct(drawn_for, {name: t.double() for name, t in tensors.items()})
+        tensors = {name: t.float() for name, t in exact.items()}
+    if spec.unit_out or spec.onehot_out:  # the row is not zero, so the column has to be
+        tensors["out_A"] = torch.zeros_like(tensors["out_A"])
+    if spec.rank1_out:
+        end = spec.tok_dim if spec.token_out else spec.width
+        tensors["out_B"] = tensors["out_B"][:, int(spec.unit_out) : end]
+    return tensors
 
 
-def _lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
-    """entries[token]: selects instead of gathers, so that it vectorises along problems.
-
-    A single entry stands for all tokens and keeps the problem axis at size 1.
-    """
-    out = entries[0]
-    for v, entry in enumerate(entries[1:], start=1):
-        out = torch.where(tokens_STB == v, entry, out)
-    return out
-
-
-def _dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    total = a[0] * b[0]
-    for x, y in zip(a[1:], b[1:], strict=True):
-        total = total + x * y
-    return total
-
-
-def _columns(matrix: list[list[Tensor]]) -> list[list[Tensor]]:
-    return [list(column) for column in zip(*matrix, strict=True)]
-
-
-def _product(a: list[list[Tensor]], b: list[list[Tensor]]) -> list[list[Tensor]]:
-    return [[_dot(row, column) for column in _columns(b)] for row in a]
-
-
-def _identity(like: Tensor) -> list[list[Tensor]]:
-    one, zero = torch.ones_like(like), torch.zeros_like(like)
-    return [[one if i == j else zero for j in range(TOK)] for i in range(TOK)]
-
-
-def _rmsnorm(stream: list[Tensor], weight: list[Tensor]) -> list[Tensor]:
-    """x / sqrt(mean(x²) + 1e-5) · w over the feature list (57p paper 2.6)."""
-    scale = torch.rsqrt(_dot(stream, stream) / WIDTH + EPS)
-    return [h * scale * w for h, w in zip(stream, weight, strict=True)]
-
-
-def _rotate(q: list[Tensor], angle: Tensor) -> list[Tensor]:
-    """Rotate the pairs (0,1), (2,3) ... by one angle; an odd last entry stays (57p paper 2.3)."""
-    cos, sin = torch.cos(angle), torch.sin(angle)
-    turned = [
-        part for a, b in zip(q[::2], q[1::2], strict=False) for part in (a * cos - b * sin, a * sin + b * cos)
-    ]
-    return turned + q[len(turned) :]
+def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
+    """Digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
+    digit = torch.arange(DIGITS)
+    turn = 2 * math.pi * digit / DIGITS
+    spiral = torch.stack([torch.cos(turn), torch.sin(turn), digit / 9], dim=1)
+    special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])
+    table = torch.zeros(14, max(tok_dim, 3))
+    table[:, :3] = torch.cat([spiral, special])
+    return table[:vocabulary, :tok_dim]

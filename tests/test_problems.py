@@ -3,7 +3,8 @@ import re
 import pytest
 import torch
 
-from model import adderboard, make_spec
+from model import RUNGS, adderboard
+from tests.specs import FIVE_WIDE
 from trainer import problems, step
 from trainer.recipe import Recipe
 from trainer.schedule import hyper_of
@@ -55,7 +56,8 @@ def carries(digits, kind, batch=20_000):
 
 
 def state_of(data_seeds, steps):
-    return {"data_seed": torch.tensor(data_seeds), "step": torch.tensor(steps)}
+    rows = {"data_seed": torch.tensor(data_seeds), "step": torch.tensor(steps)}
+    return rows | {"mix_scale": torch.ones(len(steps))}
 
 
 def chi_square(values, bins):
@@ -240,11 +242,20 @@ def test_digit_columns_agree_with_integers():
     assert got[2] == [[(x + y) // 10**i % 10 for i in range(11)] for x, y in pairs]
 
 
-def test_sequences_are_written_units_first_with_delimiters():
+@pytest.mark.parametrize(
+    ("spec", "plus", "equals", "end"),
+    [
+        (FIVE_WIDE, [0], [0], [0]),
+        (RUNGS["54p"], [0], [0], []),
+        (RUNGS["242p"], [10], [11], [12]),
+        (RUNGS["141p"], [10], [11], [12]),
+    ],
+)
+def test_sequences_are_written_units_first_with_delimiters(spec, plus, equals, end):
     a, b = (torch.tensor([n], dtype=torch.float64) for n in (1234567890, 9876543219))
-    tokens = step.tokens_of(make_spec("split_subspace"), a, b)
-    x, y, z = "0987654321", "9123456789", f"{1234567890 + 9876543219:011d}"[::-1]
-    assert "".join(str(t) for t in tokens[:, 0].tolist()) == f"{x}0{y}0{z}0"
+    tokens = step.tokens_of(spec, a, b)
+    x, y, z = (list(map(int, n)) for n in ("0987654321", "9123456789", "90111111111"))
+    assert tokens[:, 0].tolist() == [*x, *plus, *y, *equals, *z, *end]
     assert tokens.dtype == torch.int32
 
 
@@ -295,3 +306,33 @@ def test_powers_are_exact():
     exponent = torch.arange(16)
     for base in (5, 10):
         assert problems._power(base, exponent).long().tolist() == [base**e for e in range(16)]
+
+
+def lengths_of(mixed, count=40_000, digits=10):
+    """How many digits the longer operand has, in one row without carry problems."""
+    row = [torch.tensor([v]) for v in (5, 0, digits)]
+    a, b = problems.sample(*row, torch.zeros(1), count, torch.tensor([mixed]))
+    return torch.tensor([len(str(max(x, y))) for x, y in pairs_of(a[0].long(), b[0].long())])
+
+
+def test_mixed_lengths_draw_a_length_for_each_problem():
+    mixed = lengths_of(1.0)
+    share = torch.bincount(mixed, minlength=11)[1:].double() / len(mixed)
+    # The longer of two uniform numbers below 10^n has n digits in 99 of 100 cases.
+    assert share.tolist() == pytest.approx([0.1] * 10, abs=0.012)
+    three = lengths_of(1.0, digits=3)
+    assert int(three.max()) == 3 and float((three == 1).double().mean()) == pytest.approx(1 / 3, abs=0.02)
+    half = lengths_of(0.5)
+    assert float((half >= 9).double().mean()) == pytest.approx(0.5 + 0.5 * 0.2, abs=0.02)
+
+
+def test_without_mixed_lengths_the_stream_is_what_it_was():
+    row = [torch.tensor([v]) for v in (5, 0, 10)]
+    plain = problems.sample(*row, torch.tensor([0.5]), 1_000)
+    zero = problems.sample(*row, torch.tensor([0.5]), 1_000, torch.zeros(1))
+    assert all(torch.equal(x, y) for x, y in zip(plain, zero, strict=True))
+    # Carry problems stay the same whatever the share of mixed lengths.
+    carry = problems.sample(*row, torch.ones(1), 1_000, torch.ones(1))
+    assert all(
+        torch.equal(x, y) for x, y in zip(carry, problems.sample(*row, torch.ones(1), 1_000), strict=True)
+    )

@@ -24,6 +24,7 @@ def state_of(theta_SP):
         "step": torch.zeros(slots, dtype=torch.int64),
         "data_seed": torch.arange(slots),
         "wd_scale": torch.ones(slots, dtype=theta_SP.dtype),
+        "mix_scale": torch.ones(slots),
         "active": torch.ones(slots, dtype=torch.bool),
     }
 

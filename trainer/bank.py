@@ -169,7 +169,8 @@ class Bank:
             self.records["outcome"][n] = OUTCOMES.index(Outcome.RUNNING)
             state["theta"][s] = self.spec.initial(seed.init_seed).to(self.device)
             state["m"][s], state["v"][s], state["step"][s] = 0, 0, 0
-            state["data_seed"][s], state["wd_scale"][s] = seed.data_seed, 1
+            state["data_seed"][s] = seed.data_seed
+            state["wd_scale"][s], state["mix_scale"][s] = 1, 1
         state["active"] = torch.tensor([n is not None for n in self.slot_pair], device=self.device)
         self.state = state
         self._set_hyper()
@@ -191,7 +192,7 @@ class Bank:
             if outcome is not None:
                 self.records["outcome"][n] = OUTCOMES.index(outcome)
                 self.slot_pair[s] = None
-            self._adapt_decay(s, n, measured_SM[s])
+            self._adapt(s, n, measured_SM[s])
 
     def _record(self, s: int, n: int, step: int, measures_M: Tensor, finite: bool) -> None:
         r = self.records
@@ -226,10 +227,15 @@ class Bank:
             return None
         return Outcome.GROKKED if int(r["grok_step"][n]) >= 0 else Outcome.FAILED
 
-    def _adapt_decay(self, s: int, n: int, measures_M: Tensor) -> None:
-        """Weight decay drops for good when exact match passes each of two thresholds (Reflection 5)."""
+    def _adapt(self, s: int, n: int, measures_M: Tensor) -> None:
+        """What follows the measures. The carry problems' share falls while token accuracy is high (57p paper
+        3.2); weight decay drops for good when exact match passes each of two thresholds (Reflection 5).
+        """
         recipe = self.pairs[n].recipe
         exact, token = float(measures_M[0]), float(measures_M[1])
+        if recipe.fade_token < 1:
+            left = (recipe.fade_token_end - token) / max(recipe.fade_token_end - recipe.fade_token, 1e-9)
+            self.state["mix_scale"][s] = min(max(left, 0.0), 1.0)
         if token < recipe.wd_drop_token:
             return
         drops = (exact > recipe.wd_drop_exact) + (exact > recipe.wd_drop_exact_final)
@@ -241,7 +247,7 @@ def _empty(spec: Spec, pairs: list[Pair], slots: int, device: str) -> tuple[Stat
     evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
     state = {name: torch.zeros(slots, params, device=device) for name in ("theta", "m", "v")}
     state |= {name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "data_seed")}
-    state["wd_scale"] = torch.ones(slots, device=device)
+    state |= {name: torch.ones(slots, device=device) for name in ("wd_scale", "mix_scale")}
     state["active"] = torch.zeros(slots, dtype=torch.bool, device=device)
     records = {
         "outcome": torch.zeros(count, dtype=torch.int8),

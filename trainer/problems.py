@@ -82,12 +82,18 @@ def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
 
 
 def sample(
-    data_seed_R: Tensor, step_R: Tensor, digits_R: Tensor, carry_mix_R: Tensor, batch: int
+    data_seed_R: Tensor,
+    step_R: Tensor,
+    digits_R: Tensor,
+    carry_mix_R: Tensor,
+    batch: int,
+    mixed_lengths_R: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Training problems: both operands [R, B] as float64 integers.
 
     digits_R: largest operand length (int64); carry_mix_R: probability of a carry problem. An ordinary
-    problem has both numbers uniform below 10^digits. A carry problem uses n columns, n uniform in
+    problem has both numbers uniform below 10^digits; with probability mixed_lengths (none: 0), below 10^n,
+    n uniform in 1..digits (456p report, training code). A carry problem uses n columns, n uniform in
     1..digits, and is one of four kinds, equally likely (57p paper, section 3.2, and its training code):
     single (one column with both digits in 5..9, the others in 0..4), chain (n nines plus
     1..10^min(n, 3)), place (exactly n digits plus one digit 1..9 at one column), boundary (10^n less
@@ -103,6 +109,8 @@ def sample(
 
     limit = _power(10, digits_R)[:, None]
     tens, fives, place = _power(10, n), _power(5, n), _power(10, column)
+    if mixed_lengths_R is not None:
+        limit = torch.where(_fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None], tens, limit)
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
         "single": (_low_digits(u, fives) + 5 * place, _low_digits(v, fives) + 5 * place),

@@ -44,11 +44,21 @@ class Recipe:
         unit="digits, steps",
         source=PAPER,
     )
+    mixed_lengths: float = option(
+        0.0,
+        "share of ordinary problems whose length is drawn too, uniformly up to the curriculum's",
+        unit="fraction", low=0, high=1, source="456p report, training code",
+    )  # fmt: skip
     carry_mix: float = option(
         0.8, "share of carry problems before the fade", unit="fraction", low=0, high=1, source=PAPER
     )
     fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", low=0)
     fade_end: int = option(45_000, "where it reaches 0", unit="steps", low=0, source=PAPER)
+    fade_token: float = option(
+        1.0, "token accuracy above which the share falls linearly; 1 is off", unit="fraction", low=0, high=1,
+        source="57p paper, section 3.2",
+    )  # fmt: skip
+    fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", low=0, high=1)
 
     def __post_init__(self) -> None:
         stages = self.curriculum
@@ -59,6 +69,9 @@ class Recipe:
             raise ValueError(f"eval_every must divide steps, got {self.eval_every} and {self.steps}")
         if self.fade_end < self.fade_start:
             raise ValueError(f"fade_end must be fade_start or more, got {self.fade_end} < {self.fade_start}")
+        if self.fade_token_end < self.fade_token:
+            ends = f"{self.fade_token_end} < {self.fade_token}"
+            raise ValueError(f"fade_token_end must be fade_token or more, got {ends}")
         for stage in self.curriculum:
             whole = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
             if not whole or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:

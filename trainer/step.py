@@ -12,11 +12,12 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer import schedule
-from trainer.problems import sample, sequence_columns
+from trainer.problems import DIGITS, sample, sequence_columns
 from trainer.schedule import Hyper
 
 State = dict[str, Tensor]
-"""A bank's slots: theta, m, v [S, P]; step, data_seed [S] (int64); wd_scale [S]; active [S] (bool)."""
+"""A bank's slots: theta, m, v [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S]
+(bool)."""
 
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
@@ -29,10 +30,11 @@ def draw(state: State, hyper: Hyper, batch: int, block: int) -> tuple[Tensor, Te
     """The operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
     step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
     digits_KS = schedule.digits(step_KS, hyper)
-    mix_KS = schedule.carry_mix(step_KS, hyper)
-    seeds_KS = state["data_seed"].expand_as(step_KS)
-    seeds_R, step_R, digits_R, mix_R = (t.reshape(-1) for t in (seeds_KS, step_KS, digits_KS, mix_KS))
-    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch)
+    mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
+    seeds_KS, mixed_KS = (t.expand_as(step_KS) for t in (state["data_seed"], hyper["mixed_lengths"]))
+    rows = (t.reshape(-1) for t in (seeds_KS, step_KS, digits_KS, mix_KS, mixed_KS))
+    seeds_R, step_R, digits_R, mix_R, mixed_R = rows
+    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 
@@ -50,7 +52,7 @@ def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
 
 
 def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
-    """Mean cross-entropy [S] over the answers and the end token, teacher-forced."""
+    """Mean cross-entropy [S] over the answer and the end token, where the spec has one; teacher-forced."""
     logits = spec.forward(theta_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
     return cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean((1, 2))
 
@@ -105,7 +107,7 @@ def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tens
     for v, logit in enumerate(logits[1:], start=1):
         choice = torch.where(logit > best, v, choice)
         best = torch.maximum(best, logit)
-    right_SAB = (choice == target_1AB)[:, :-1]
+    right_SAB = (choice == target_1AB)[:, : DIGITS + 1]
     return {
         "exact": right_SAB.all(1).float().mean(1),
         "token": right_SAB.float().mean((1, 2)),

@@ -1,19 +1,22 @@
 """A transformer that adds two 10-digit numbers: an AdderBoard submission in one file, torch only.
 
-The data block says what this model is and what it learnt. The code below it is the same for every model
-of the split_subspace family: one pre-norm decoder block over a residual of 2 token dimensions (what digit)
-and 3 position dimensions (which column). Queries and keys read positions, values read tokens, queries are
-keys turned by an angle, and logits are dot products with the digit table.
+The data block says what this model is and what it learnt. The code below it is the same for every model of
+the split_subspace family: one pre-norm decoder block over a residual of token dimensions (what digit) and
+position dimensions (which column). Queries and keys read positions, values read tokens, and logits are dot
+products with the token table. What may be left out, shared or given a form of its own is in SPEC.
 
-Sequence, 34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS; every delimiter is token 0.
+Sequence, 34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS. With a vocabulary of 14, PLUS, EQUALS
+and EOS are tokens 10, 11 and 12; with one of 10 they are token 0.
 
-Axes: B problem, T position, D width (token dimensions, then position dimensions), V vocabulary,
-K token dimensions, C position dimensions, Q query/key dimensions. A matrix maps its second axis to its first.
+Axes: B problem, T position, D width (token dimensions, then position dimensions), V vocabulary, H head,
+K token dimensions, C position dimensions, F hidden units; of all heads together, Q query/key dimensions and
+E value dimensions. A matrix maps its second axis to its first.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -21,24 +24,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 # ---- data ----
-SPEC: dict[str, Any] = {
-    "family": "split_subspace",
-    "circular": False,
-    "frozen_spiral": False,
-    "qk_dim": 5,
-    "tie_vo": False,
-    "tie_fc2_head": False,
-    "rank1_out": False,
-    "shared_norm": False,
-}
+SPEC: dict[str, Any] = {"family": "split_subspace"}
 METADATA: dict[str, Any] = {
     "name": "split_subspace",
     "author": "",
     "params": 0,
-    "architecture": (
-        "1-layer pre-norm decoder, width 5 (2 token, 3 position), 1 attention head that routes by position"
-        " and carries tokens, FFN 2 (GELU), tied digit table, vocabulary 10"
-    ),
+    "architecture": "",
     "tricks": [],
 }
 PROVENANCE: dict[str, Any] = {}
@@ -47,11 +38,7 @@ WEIGHTS: dict[str, Any] = {}
 
 DIGITS = 10
 LARGEST = 10**DIGITS - 1
-TOK, POS = 2, 3
-WIDTH = TOK + POS
 EPS = 1e-5
-SPIRAL = (3.5, 0.0, 0.15, 0.0)
-"""Amplitude, phase (radians), slope and offset of a spiral that is not learnt."""
 
 
 class Adder(nn.Module):
@@ -60,54 +47,122 @@ class Adder(nn.Module):
     def __init__(self, spec: dict[str, Any], weights: dict[str, Any]) -> None:
         super().__init__()
         self.spec = spec
+        self.width = spec["tok_dim"] + spec["pos_dim"]
         tensors = {name: torch.tensor(values, dtype=torch.float32) for name, values in weights.items()}
         self.weights = nn.ParameterDict({name: nn.Parameter(t) for name, t in tensors.items()})
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         w, (batch, length) = self.weights, tokens_BT.shape
-        # One shared norm vector [1, D] or three of them [3, D].
-        norm_attention, norm_ffn, norm_final = w["norm"].expand(3, WIDTH)
+        norm_attention, norm_ffn, norm_final = self.norms()
         fc2_DF = w["head"].T if self.spec["tie_fc2_head"] else w["fc2"]
-        table_VK = self.digit_table()
-        positions_BTC = self.positions()[:length].expand(batch, length, POS)
+        table_VK = self.token_table()
+        positions_BTC = self.positions()[:length].expand(batch, -1, -1)
 
         h_BTD = torch.cat([table_VK[tokens_BT], positions_BTC], dim=-1)
         h_BTD = h_BTD + self.attention(rms_norm(h_BTD, norm_attention))
-        h_BTD = h_BTD + F.gelu(rms_norm(h_BTD, norm_ffn) @ w["fc1"].T) @ fc2_DF.T
-        logits_BTV: Tensor = rms_norm(h_BTD, norm_final) @ w["head"].T @ table_VK.T
-        return logits_BTV
+        hidden_BTF = F.gelu(F.linear(rms_norm(h_BTD, norm_ffn), w["fc1"], w.get("fc1_bias")))
+        h_BTD = h_BTD + F.linear(hidden_BTF, fc2_DF, w.get("fc2_bias"))
+        return F.linear(F.linear(rms_norm(h_BTD, norm_final), w["head"]), table_VK)
 
     def attention(self, h_BTD: Tensor) -> Tensor:
-        """Causal self-attention with one head, [B, T, D] -> [B, T, D]."""
-        w, length = self.weights, h_BTD.shape[1]
-        value_DK = w["head"].T if self.spec["tie_vo"] else w["v_proj"]
-        out_DD = (w["out_A"] @ w["out_B"]).T if self.spec["rank1_out"] else w["out"]
-        tokens_BTK, positions_BTC = h_BTD[..., :TOK], h_BTD[..., TOK:]
+        """Causal self-attention, [B, T, D] -> [B, T, D]: positions say where to look, tokens what is seen."""
+        spec, w, heads = self.spec, self.weights, self.spec["heads"]
+        tokens_BTK, positions_BTC = h_BTD.split([spec["tok_dim"], spec["pos_dim"]], dim=-1)
+        if spec["direct_forms"]:  # of two positions p, p' the score is pᵀ · form · p'
+            queries = by_head(positions_BTC.repeat(1, 1, heads), heads)
+            keys = by_head(positions_BTC @ w["form"].T, heads)
+            values = by_head(tokens_BTK.repeat(1, 1, heads), heads)
+            scale = 1.0
+        else:
+            value_EK = w["head"].T if spec["tie_vo"] else w["v_proj"]
+            queries = by_head(positions_BTC @ self.projection("q_proj").T, heads)
+            if spec["tie_qk"]:
+                keys, queries = queries, rotate(queries, w["phase"][:, None, None])
+            else:
+                keys = by_head(positions_BTC @ self.projection("k_proj").T, heads)
+            values = by_head(tokens_BTK @ value_EK.T, heads)
+            scale = 1 / math.sqrt(keys.shape[-1])
+        seen_BHTE = F.scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=scale)
+        return F.linear(seen_BHTE.transpose(1, 2).flatten(2), self.output())
 
-        keys_BTQ = positions_BTC @ w["q_proj"].T
-        queries_BTQ = rotate(keys_BTQ, w["phase"])
-        scores_BTT = queries_BTQ @ keys_BTQ.mT / math.sqrt(self.spec["qk_dim"])
-        future_TT = torch.ones(length, length, dtype=torch.bool, device=h_BTD.device).triu(1)
-        attention_BTT = scores_BTT.masked_fill(future_TT, -math.inf).softmax(dim=-1)
-        attended_BTD: Tensor = attention_BTT @ (tokens_BTK @ value_DK.T) @ out_DD.T
-        return attended_BTD
+    def projection(self, name: str) -> Tensor:
+        """The query or key projection [Q, C]; where diagonals are constant, columns are shifted entries."""
+        spec, entries, columns = self.spec, self.weights[name], self.spec["pos_dim"]
+        rows = spec["qk_dim"] or self.width // spec["heads"]
+        if spec["toeplitz_q"]:  # a diagonal an entry, from the top right to the bottom left
+            shifted = [entries.narrow(1, columns - 1 - j, rows) for j in range(columns)]
+        elif spec["circulant_q"]:  # the first column, as long as the longer side
+            shifted = [entries.roll(j, dims=1)[:, :rows] for j in range(columns)]
+        else:
+            return entries
+        return torch.stack(shifted, dim=-1).flatten(0, 1)
 
-    def digit_table(self) -> Tensor:
-        """The ten digits on an arc [V, K]: of a circle (one radius) or of an ellipse (two)."""
-        arc = self.weights["arc"]
-        radius_K, start, stride = arc[:-2].expand(TOK), arc[-2], arc[-1]
-        angle_V = start + stride * torch.arange(DIGITS, device=arc.device)
-        return torch.stack([radius_K[0] * angle_V.cos(), radius_K[1] * angle_V.sin()], dim=-1)
+    def output(self) -> Tensor:
+        """The attention output [D, E]: a matrix, or a product A · B of rank 1 or 2."""
+        spec, w = self.spec, self.weights
+        if not (spec["rank1_out"] or spec["rank2_out"]):
+            return w["out"]
+        if spec["onehot_out"]:
+            row_RD = torch.eye(self.width).to(w["head"])[1:2]
+        else:
+            row_RD = F.pad(w["out_B"], (1, 0), value=1.0) if spec["unit_out"] else w["out_B"]
+            row_RD = F.pad(row_RD, (0, self.width - row_RD.shape[1]))  # no more than tokens, with token_out
+        return (w["out_A"] @ row_RD).T
+
+    def norms(self) -> Tensor:
+        """The weights of the norms before attention, before the FFN and at the end [3, D]."""
+        spec, width = self.spec, self.width
+        if spec["parameterless_norm"]:
+            return torch.ones(3, width).to(self.weights["head"])
+        norm = self.weights["norm"]
+        if spec["structured_norm3"]:  # b, but b + c in the second dimension and b + d in the last
+            norm = norm[0] + F.pad(norm[1:2], (1, width - 2)) + F.pad(norm[2:], (width - 1, 0))
+        elif spec["structured_norm2"]:  # b, but b + d in the last dimension
+            norm = norm[0] + F.pad(norm[1:], (width - 1, 0))
+        return norm.expand(3, width)
+
+    def token_table(self) -> Tensor:
+        """The tokens [V, K]: learnt, or digits on an arc, of a circle (one radius) or an ellipse (two)."""
+        if not self.spec["arc"]:
+            return self.weights["tokens"]
+        *radii, start, stride = self.weights["arc"]
+        angle_V = start + stride * torch.arange(DIGITS, device=start.device)
+        return torch.stack([radii[0] * angle_V.cos(), radii[-1] * angle_V.sin()], dim=-1)
 
     def positions(self) -> Tensor:
-        """Position vectors [34, C]: X, Y and Z share the digits' spiral; Z10 and EQUALS have their own."""
-        w, index = self.weights, torch.arange(DIGITS, device=self.weights["z_hi"].device)
-        amp, phase, slope, offset = SPIRAL if self.spec["frozen_spiral"] else w["spiral"]
-        angle = 2 * math.pi * index / DIGITS + phase
-        digits = torch.stack([amp * angle.cos(), amp * angle.sin(), slope * index + offset], dim=-1)
-        nothing = torch.zeros(1, POS, device=index.device)
-        equals, z_hi = w["equals"][None], w["z_hi"][None]
-        return torch.cat([digits, nothing, digits, equals, digits, z_hi, nothing])
+        """Position vectors [34, C]: X, Y and Z share ten; Z10, PLUS, EQUALS and EOS may have their own."""
+        spec, w = self.spec, self.weights
+        index_N = torch.arange(DIGITS).to(w["head"])
+        digits_NC = self.spiral(index_N) if spec["spiral"] else w["digits"]
+        if spec["linear_correction"]:
+            slope, intercept = w["correction"]
+            digits_NC = digits_NC * (1 + intercept + slope * index_N)[:, None]
+        elif "correction" in w:
+            digits_NC = digits_NC * (1 + w["correction"])[:, None]
+        nowhere = torch.zeros(spec["pos_dim"]).to(index_N)
+        plus, equals, z_hi, eos = (w.get(name, nowhere)[None] for name in ("plus", "equals", "z_hi", "eos"))
+        if spec["equals_on_ring"]:
+            equals = self.spiral(torch.tensor([spec["equals_index"]]).to(index_N))
+        return torch.cat([digits_NC, plus, digits_NC, equals, digits_NC, z_hi, eos])
+
+    def spiral(self, index_N: Tensor) -> Tensor:
+        """Points [N, C] on a spiral of ten digits a turn; from the fourth on, coordinates are 0."""
+        spec = self.spec
+        if spec["frozen_spiral"]:
+            amp, phase, slope, offset = spec["spiral_amp"], 0.0, spec["spiral_slope"], 0.0
+        elif spec["flat_spiral"]:
+            amp, phase, offset = self.weights["spiral"]
+        else:
+            amp, phase, slope, offset = self.weights["spiral"]
+        angle_N = 2 * math.pi * index_N / DIGITS + phase
+        height_N = offset + (0 if spec["flat_spiral"] else slope) * index_N
+        points = torch.stack([amp * angle_N.cos(), amp * angle_N.sin(), height_N], dim=-1)
+        return F.pad(points, (0, spec["pos_dim"] - 3))
+
+
+def by_head(x_BTN: Tensor, heads: int) -> Tensor:
+    """[B, T, H · n] -> [B, H, T, n]."""
+    return x_BTN.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -116,12 +171,25 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, angle: Tensor) -> Tensor:
-    """Turn the pairs (0,1), (2,3) ... of the last axis by one angle (radians); an odd last entry stays."""
+    """Turn the pairs (0,1), (2,3) ... of the last axis by an angle (radians); an odd last entry stays."""
     pairs = x.shape[-1] // 2 * 2
     a, b = x[..., 0:pairs:2], x[..., 1:pairs:2]
     cos, sin = angle.cos(), angle.sin()
     turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)
     return torch.cat([turned.flatten(-2), x[..., pairs:]], dim=-1)
+
+
+def architecture(spec: dict[str, Any]) -> str:
+    """What a model is, in one sentence."""
+    tok, pos, heads = spec["tok_dim"], spec["pos_dim"], spec["heads"]
+    routes = f"queries and keys of {spec['qk_dim'] or (tok + pos) // heads} dimensions from positions"
+    routes = "scores are a bilinear form of positions" if spec["direct_forms"] else routes
+    table = "circular arc" if spec["circular"] else "elliptical arc" if spec["arc"] else "learned"
+    return (
+        f"1-layer pre-norm decoder, width {tok + pos} ({tok} token, {pos} position), {heads} attention"
+        f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN 2 (GELU), vocabulary"
+        f" {spec['vocabulary']}, tied token table ({table})"
+    )
 
 
 def build_model() -> tuple[Adder, dict[str, Any]]:
@@ -146,5 +214,7 @@ def add(model: nn.Module, a: int, b: int) -> int:
         if type(n) is not int or not 0 <= n <= LARGEST:
             raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
     x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
-    answer = generate(model, [*x, 0, *y, 0], DIGITS + 1)
+    # Only a vocabulary of 14 has tokens that are no digit: the first one ends the answer.
+    plus, equals, steps = (10, 11, 12) if SPEC["vocabulary"] == 14 else (0, 0, 11)
+    answer = takewhile(range(DIGITS).__contains__, generate(model, [*x, plus, *y, equals], steps))
     return sum(digit * 10**i for i, digit in enumerate(answer))

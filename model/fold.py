@@ -1,0 +1,60 @@
+"""Folds: a trained θ rewritten exactly into a form with fewer numbers. Nothing is trained again.
+
+A family says which folds it knows, as functions of the spec (`Spec.folds`); whoever adds a constraint adds
+the rewriting that leads to it. The arithmetic is done in float64 and rounded once.
+
+Axes: P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from model.spec import Spec
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One exact rewriting: what it does, the spec it leads to, and how the tensors change.
+
+    `rewrite` takes the named tensors of one seed (float64) and returns those of `to`; it may return more. It
+    returns None where this θ cannot be rewritten (a division by zero).
+    """
+
+    says: str
+    to: Spec
+    rewrite: Callable[[Tensors], Tensors | None]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A θ [P] in its smallest form, and the steps that led there."""
+
+    spec: Spec
+    theta_P: Tensor
+    steps: tuple[str, ...]
+
+
+def fold(spec: Spec, theta_P: Tensor) -> Folded:
+    """Apply the family's folds while one of them takes numbers away."""
+    tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
+    steps: list[str] = []
+    while found := _next(spec, tensors):
+        step, tensors = found
+        spec = step.to
+        steps.append(step.says)
+    return Folded(spec, spec.layout.join(tensors).to(theta_P.dtype), tuple(steps))
+
+
+def _next(spec: Spec, tensors: Tensors) -> tuple[Fold, Tensors] | None:
+    for step in spec.folds():
+        if step.to.params < spec.params and (rewritten := step.rewrite(tensors)) is not None:
+            return step, rewritten
+    return None

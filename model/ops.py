@@ -1,0 +1,88 @@
+"""Arithmetic on short feature lists: the building blocks of the families' forward passes.
+
+Feature axes are 2 to 14 long, so they are Python lists and not tensor axes: the compiler then sees one flat
+pointwise program along problems. A vector is a list of tensors, a matrix a list of rows.
+
+Axes: S seed, B problem, T position, A answer position, V vocabulary. Parameters are scalars [S, 1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Vector = list[Tensor]
+Matrix = list[Vector]
+
+
+def scalars(t_S: Tensor) -> Any:
+    """A parameter tensor [S, *shape] as nested lists of scalars [S, 1, 1]."""
+    if t_S.dim() == 1:
+        return t_S[:, None, None]
+    return [scalars(part) for part in t_S.unbind(1)]
+
+
+def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
+    """entries[token]: selects instead of gathers, so that it vectorises along problems.
+
+    A single entry stands for all tokens and keeps the problem axis at size 1.
+    """
+    out = entries[0]
+    for v, entry in enumerate(entries[1:], start=1):
+        out = torch.where(tokens_STB == v, entry, out)
+    return out
+
+
+def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+    """Sum of products of two vectors."""
+    total = a[0] * b[0]
+    for x, y in zip(a[1:], b[1:], strict=True):
+        total = total + x * y
+    return total
+
+
+def apply(matrix: Sequence[Sequence[Tensor]], vector: Sequence[Tensor]) -> Vector:
+    """matrix · vector."""
+    return [dot(row, vector) for row in matrix]
+
+
+def add(a: Sequence[Tensor], b: Sequence[Tensor]) -> Vector:
+    """Sum of two vectors."""
+    return [x + y for x, y in zip(a, b, strict=True)]
+
+
+def transposed(matrix: Sequence[Sequence[Tensor]]) -> Matrix:
+    """Rows as columns."""
+    return [list(column) for column in zip(*matrix, strict=True)]
+
+
+def product(a: Sequence[Sequence[Tensor]], b: Sequence[Sequence[Tensor]]) -> Matrix:
+    """a · b."""
+    return [apply(transposed(b), row) for row in a]
+
+
+def rmsnorm(stream: Sequence[Tensor], weight: Sequence[Tensor], eps: float) -> Vector:
+    """x / sqrt(mean(x²) + eps) · w over the features (57p paper 2.6; 456p report 2.2)."""
+    scale = torch.rsqrt(dot(stream, stream) / len(stream) + eps)
+    return [h * scale * w for h, w in zip(stream, weight, strict=True)]
+
+
+def attend(scores_SATB: Tensor, first: int, values_STB: Sequence[Tensor]) -> Vector:
+    """Causal attention: each channel of values averaged over positions T, with softmax weights [S, A, B].
+
+    Row a sees positions 0 .. first + a. Where the scores are the same for all problems (B = 1), weights are
+    normalised before they meet the values; where they are not, the sums are, which spares the backward pass a
+    reduction over every problem's weights.
+    """
+    answers, length = scores_SATB.shape[1:3]
+    future = torch.ones(answers, length, dtype=torch.bool, device=scores_SATB.device).triu(first + 1)
+    scores_SATB = scores_SATB.masked_fill(future[..., None], -torch.inf)
+    if scores_SATB.shape[-1] == 1:
+        weights = torch.softmax(scores_SATB, dim=2)
+        return [(weights * v[:, None]).sum(2) for v in values_STB]
+    weights = torch.exp(scores_SATB - scores_SATB.detach().amax(2, keepdim=True))
+    total_SAB = weights.sum(2)
+    return [(weights * v[:, None]).sum(2) / total_SAB for v in values_STB]

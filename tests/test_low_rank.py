@@ -1,0 +1,355 @@
+"""The low_rank family in all its ties, ranks and norms. What every family must do is tested elsewhere too."""
+
+import dataclasses
+import importlib
+import math
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from model import Spec, add, make_spec, rung
+from model.adderboard import uniform_pairs
+from model.export import export_source
+from model.fold import fold
+from model.low_rank import SHARED, TIES, LowRank
+from search.study_file import parse_study
+from tests.specs import reference, some_theta, some_tokens
+from trainer import step
+
+RANKS = {"pos_rank": 3, "out_rank": 2, "ffn_rank": 3}
+SMALL = {"width": 4, "ffn": 6, "out_rank": 5, "no_eos": True}
+PROJECTIONS = [(tie, 0) for tie in TIES] + [(tie, 3) for tie in (*TIES, *SHARED)]
+SPECS = {
+    f"{tie} {rank}, {'RMSNorm' if rms else 'LayerNorm'}, {name}": LowRank(
+        tie_qkv=tie, qkv_rank=rank, rms_norm=rms, **sizes
+    )
+    for tie, rank in PROJECTIONS
+    for rms in (False, True)
+    for name, sizes in {"full": {}, "ranks": RANKS, "small": SMALL}.items()
+}
+every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+
+
+def any_tokens(spec, seeds=1, batch=8):
+    """What the model reads [S, T, B]: as in training, but with any token where an answer digit belongs."""
+    tokens = some_tokens(spec, seeds, batch)[:, :-1].clone()
+    tokens[:, 22:] = torch.randint(14, tokens[:, 22:].shape, generator=torch.Generator().manual_seed(1))
+    return tokens
+
+
+def logits_of(spec, theta_SP, tokens_STB, first=21):
+    """Logits [V, S, A, B]."""
+    return torch.stack(spec.forward(theta_SP, tokens_STB, first))
+
+
+# Counts (456p report, table 4; 777p, 582p, 311p and 262p from their checkpoints)
+
+COMPONENTS = ("tokens", "pos", "qkv", "out", "fc", "norm")
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [
+        ("777p", [98, 245, 147, 49, 196, 42]),
+        ("763p", [98, 231, 147, 49, 196, 42]),
+        ("582p", [98, 120, 84, 42, 196, 42]),
+        ("512p", [98, 120, 84, 42, 126, 42]),
+        ("491p", [98, 120, 84, 42, 126, 21]),
+        ("456p", [98, 120, 63, 28, 126, 21]),
+        ("311p", [56, 111, 36, 24, 72, 12]),
+        ("262p", [56, 74, 36, 24, 60, 12]),
+    ],
+)
+def test_budgets_of_the_rungs(name, budget):
+    spec = rung(name)
+    parts = spec.layout.budget()
+    assert [sum(n for part, n in parts.items() if part.startswith(c)) for c in COMPONENTS] == budget
+    assert spec.params == sum(budget) == int(name[:-1])
+
+
+def test_what_constraints_save():
+    """The report's section 2; ranks that are no rank any more save less than nothing."""
+    assert {c: rung("512p").saved_by(c) for c in rung("512p").applied()} == {
+        "pos_rank": 111, "qkv_rank": 63, "out_rank": 7, "ffn_rank": 70,
+    }  # fmt: skip
+    assert rung("491p").saved_by("rms_norm") == 21 == rung("456p").saved_by("tie_qkv")
+    assert rung("262p").saved_by("out_rank") == -8
+    assert dataclasses.replace(rung("456p"), no_eos=True).saved_by("no_eos") == 3
+    assert dataclasses.replace(rung("763p"), no_eos=True).saved_by("no_eos") == 7
+
+
+def test_without_factors_none_are_shared():
+    spec = rung("456p")
+    assert spec.without("qkv_rank") == dataclasses.replace(spec, qkv_rank=0, tie_qkv="none")
+    assert dataclasses.replace(spec, tie_qkv="kv").without("qkv_rank").tie_qkv == "kv"
+
+
+# Specs
+
+
+@every_spec
+def test_specs_are_made_again_from_their_dictionaries(spec):
+    assert make_spec(**spec.as_dict()) == spec
+    assert spec.layout.names and set(spec.layout.names) <= set(LowRank.roles)
+    assert all(len(role) > 3 for role in LowRank.roles.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        *[({"tie_qkv": tie}, f"tie_qkv={tie} needs a qkv_rank above 0, got qkv_rank=0") for tie in SHARED],
+        ({"no_eos": True, "positions": 35}, "no_eos needs positions=33"),
+        ({"positions": 34}, "positions must be 33 or 35, got 34"),
+        ({"tie_qkv": "vk"}, "tie_qkv must be none, all, qk, kv, shareA, .* got 'vk'"),
+        ({"qkv_rank": -1}, "qkv_rank must be from 0 to 16, got -1"),
+        ({"rank": 3}, "unknown constraint 'rank' of low_rank; did you mean .*pos_rank"),
+    ],
+)
+def test_contradictions_are_explained(options, says):
+    with pytest.raises(ValueError, match=says):
+        make_spec("low_rank", **options)
+
+
+def test_a_study_may_name_a_rung():
+    study = "name: n\nseeds: [1]\nmodel: {}"
+    assert parse_study(study.format("456p"), "a test").spec() == rung("456p")
+    longer = parse_study(study.format("{rung: 456p, no_eos: true, tie_qkv: kv}"), "a test").spec()
+    assert longer == dataclasses.replace(rung("456p"), no_eos=True, tie_qkv="kv")
+
+
+@pytest.mark.parametrize("no_eos", [False, True])
+def test_operands_begin_with_their_first_digit_and_the_sum_with_its_last(no_eos):
+    a, b = (torch.tensor([[n]], dtype=torch.float64) for n in (1234567890, 9876543219))
+    tokens = step.tokens_of(LowRank(no_eos=no_eos), a, b)[0, :, 0].tolist()
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 11]
+    assert tokens == prompt + [9, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1] + [13] * (not no_eos)
+
+
+# Initial values
+
+
+class Factors(nn.Module):
+    """x · A · B, or the rows of A · B."""
+
+    def __init__(self, reads, writes, rank, std=None):
+        super().__init__()
+        self.A = nn.Parameter(torch.empty(reads, rank))
+        self.B = nn.Parameter(torch.empty(rank, writes))
+        nn.init.normal_(self.A, std=std or math.sqrt(2 / (reads + rank)))
+        nn.init.normal_(self.B, std=std or math.sqrt(2 / (rank + writes)))
+
+
+class Published(nn.Module):
+    """The modules of the report's training code in its order, under our names."""
+
+    def __init__(self, spec):
+        super().__init__()
+        d, rank = spec.width, spec.qkv_rank
+
+        def matrix(reads, writes, rank):
+            return Factors(reads, writes, rank) if rank else nn.Linear(reads, writes, bias=False)
+
+        def norm():
+            return nn.RMSNorm(d) if spec.rms_norm else nn.LayerNorm(d)
+
+        self.tokens = nn.Embedding(14, d)
+        rows = spec.positions
+        if spec.pos_rank:
+            self.pos = Factors(rows, d, spec.pos_rank, std=0.02)
+        else:
+            self.positions = nn.Embedding(rows, d)
+        self.norm1 = norm()
+        modules = {"none": ["qkv"], "all": ["qkv"], "qk": ["qk", "v"], "kv": ["q", "kv"]}
+        for name in modules.get(spec.tie_qkv, []):
+            setattr(self, name, matrix(d, 3 * d if spec.tie_qkv == "none" else d, rank))
+        factors = {
+            "shareA": "A Bq Bk Bv",
+            "shareA_tieQK": "A Bqk Bv",
+            "shareA_tieKV": "A Bq Bkv",
+            "shareB": "Aq Ak Av B",
+            "shareB_tieQK": "Aqk Av B",
+            "shareB_tieKV": "Aq Akv B",
+        }
+        for name in factors.get(spec.tie_qkv, "").split():
+            drawn = torch.empty((d, rank) if name[0] == "A" else (rank, d)).normal_(
+                0, math.sqrt(2 / (d + rank))
+            )
+            setattr(self, f"qkv_{name}", nn.Parameter(drawn))
+        self.out = matrix(d, d, spec.out_rank)
+        self.norm2 = norm()
+        self.fc1 = matrix(d, spec.ffn, spec.ffn_rank)
+        self.fc2 = matrix(spec.ffn, d, spec.ffn_rank)
+        self.norm3 = norm()
+        self.head = nn.Linear(d, 14, bias=False)
+        self.head.weight = self.tokens.weight
+        self.apply(self.draw_again)
+
+    @staticmethod
+    def draw_again(module):
+        if isinstance(module, nn.Embedding | nn.Linear):
+            nn.init.normal_(module.weight, mean=0.0, std=0.02)
+
+
+def published_tensors(spec, seed):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        named = Published(spec).named_parameters()
+    return {name.removesuffix(".weight").replace(".", "_"): t.detach() for name, t in named}
+
+
+@pytest.mark.parametrize("seed", [0, 43])
+@pytest.mark.parametrize("spec", [*SPECS.values(), rung("777p"), rung("456p"), rung("262p")], ids=str)
+def test_initial_values_are_the_published_draws(spec, seed):
+    expected, state = published_tensors(spec, seed), torch.get_rng_state()
+    theta = spec.initial(seed)
+    assert torch.equal(torch.get_rng_state(), state)
+    found = spec.layout.split(theta[None])
+    assert found.keys() == expected.keys()
+    for name, t in found.items():
+        assert torch.equal(t[0], expected[name][: t.shape[1]]), name
+        assert len(expected[name]) - t.shape[1] == (spec.no_eos and name in ("positions", "pos_A")), name
+
+
+def test_without_the_end_all_else_begins_as_with_it():
+    spec = rung("456p")
+    whole, less = (
+        dict(zip(s.layout.names, s.initial(7).split(list(s.layout.budget().values())), strict=True))
+        for s in (spec, dataclasses.replace(spec, no_eos=True))
+    )
+    whole["pos_A"] = whole["pos_A"][: 32 * 3]
+    assert all(torch.equal(whole[name], less[name]) for name in whole)
+
+
+# The forward pass
+
+
+@every_spec
+def test_logits_and_gradient_are_the_plain_modules(spec):
+    theta, tokens = some_theta(spec).double().requires_grad_(), any_tokens(spec)
+    model, got = reference(spec, theta[0]), logits_of(spec, theta, tokens, first=0)
+    expected = model(tokens[0].T.long()).permute(2, 1, 0)[:, None]
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    target = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((got * target).sum(), theta)
+    (expected * target).sum().backward()
+    plain = spec.layout.join({name: t.grad for name, t in model.weights.items()})
+    torch.testing.assert_close(gradient[0], plain, rtol=1e-7, atol=1e-8)
+
+
+@every_spec
+def test_single_precision_is_close(spec):
+    theta, tokens = some_theta(spec), any_tokens(spec)
+    late = logits_of(spec, theta, tokens, first=21)
+    torch.testing.assert_close(late.double(), logits_of(spec, theta.double(), tokens), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["456p", "763p"])
+def test_gradient_is_the_derivative_of_the_loss(name):
+    theta, tokens = some_theta(rung(name)).double().requires_grad_(), some_tokens(rung(name), batch=2)
+    assert torch.autograd.gradcheck(lambda t: step.loss(rung(name), t, tokens), theta, fast_mode=True)
+
+
+@pytest.mark.parametrize("tie", ["none", "kv", "shareA_tieKV", "shareB"])
+def test_a_bank_is_a_loop_over_banks_of_one(tie):
+    spec = dataclasses.replace(rung("456p"), tie_qkv=tie)
+    theta, tokens = some_theta(spec, 3), any_tokens(spec, 3)
+    own, shared = logits_of(spec, theta, tokens), logits_of(spec, theta, tokens[:1])
+    for s in range(3):
+        one = theta[s : s + 1]
+        torch.testing.assert_close(own[:, s : s + 1], logits_of(spec, one, tokens[s : s + 1]))
+        torch.testing.assert_close(shared[:, s : s + 1], logits_of(spec, one, tokens[:1]))
+
+
+@pytest.mark.parametrize("batch", [7, 30, 64])
+@pytest.mark.parametrize("name", ["456p", "763p", "262p"])
+def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(name, batch):
+    """Matrix products along problems may add in another order where a matrix begins elsewhere in memory."""
+    spec, slots = rung(name), torch.tensor([3, 0, 4, 2, 1])
+    theta, tokens = some_theta(spec, 5), some_tokens(spec, 5, batch)
+
+    def gradient(theta_SP, tokens_STB):
+        return torch.func.grad(lambda t: step.loss(spec, t, tokens_STB).sum())(theta_SP)
+
+    assert torch.equal(gradient(theta[slots], tokens[slots]), gradient(theta, tokens)[slots])
+
+
+# Export and decoding
+
+
+def submission_of(spec: Spec, theta_P: torch.Tensor) -> ModuleType:
+    module = ModuleType("submission")
+    source = export_source(spec, theta_P, name="n", author="a", provenance={})
+    exec(compile(source, "submission.py", "exec"), module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LowRank(**RANKS, tie_qkv="shareB_tieQK", qkv_rank=2),
+        LowRank(**SMALL, tie_qkv="kv", rms_norm=True),
+        rung("777p"),
+    ],
+    ids=str,
+)
+def test_the_exported_file_decodes_what_we_decode(spec):
+    noise = torch.randn(spec.params, generator=torch.Generator().manual_seed(0))
+    theta, (a, b) = spec.initial(0) + noise, zip(*uniform_pairs(5, 40), strict=True)
+    submission = submission_of(spec, theta)
+    model, metadata = submission.build_model()
+    assert metadata["params"] == spec.params == sum(p.numel() for p in model.parameters())
+    assert f"width {spec.width}" in metadata["architecture"]
+    ours = add(spec, theta.double(), a, b)
+    model.double()  # where no two logits tie
+    assert [submission.add(model, *pair) for pair in zip(a, b, strict=True)] == ours
+    assert len(set(ours)) > 2
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [([4, 3, 13, 5], 34), ([4, 3, 12, 5], 34), ([10], 0), ([1] * 11, 11111111111), ([0, 2, 11], 20)],
+)
+def test_an_answer_ends_after_eleven_digits_or_at_the_first_token_that_is_none(said, answer, monkeypatch):
+    said = said + [9] * (11 - len(said))
+    template = importlib.import_module("model.submissions.low_rank")
+    asked = []
+    monkeypatch.setattr(template, "generate", lambda *call: asked.append(call[1:]) or said)
+    assert template.add(nn.Identity(), 12, 3) == answer
+    assert asked == [([0] * 8 + [1, 2, 10] + [0] * 9 + [3, 11], 11)]
+
+    def forward(_self, theta_SP, tokens_STB, first):
+        return [torch.full((1, 1, 1), float(v == said[first - 21])) for v in range(14)]
+
+    monkeypatch.setattr(LowRank, "forward", forward)
+    assert add(LowRank(), torch.zeros(763), [12], [3]) == [answer]
+
+
+# Folds
+
+
+@every_spec
+def test_each_fold_gives_the_same_logits(spec):
+    """Alone, whether it saves or not, and all that save one after the other."""
+    theta, tokens = some_theta(spec)[0].double(), any_tokens(spec)[:, :32]
+    tensors = {name: t[0] for name, t in spec.layout.split(theta[None]).items()}
+    expected = logits_of(spec, theta[None], tokens)
+    rewritten = [(f.to, f.to.layout.join(f.rewrite(dict(tensors)))) for f in spec.folds()]
+    folded = fold(spec, theta)
+    for to, theta_P in [*rewritten, (folded.spec, folded.theta_P)]:
+        torch.testing.assert_close(logits_of(to, theta_P[None], tokens), expected, rtol=1e-9, atol=1e-9)
+    assert folded.spec.params == len(folded.theta_P) <= spec.params and folded.spec.no_eos
+    assert not fold(folded.spec, folded.theta_P).steps
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("777p", 756), ("763p", 756), ("582p", 579), ("456p", 453), ("311p", 288), ("262p", 236)],
+)
+def test_what_remains(name, count):
+    folded = fold(rung(name), rung(name).initial(0))
+    assert folded.spec.params == count
+    if count < 300:  # at width 4 nothing but the position table is worth a factorisation
+        expected = {"pos_rank": rung(name).pos_rank, "tie_qkv": "kv", "rms_norm": True, "no_eos": True}
+        assert folded.spec.applied() == expected
