@@ -37,8 +37,8 @@ class Planner:
         self.open: dict[str, Configuration] = {}
         self.ended_before: list[Configuration] = []  # had nothing left to train when they were begun
         self.proposals = Proposals(study, home) if study.space else None
-        if not self.proposals:
-            self._begin(Configuration(study.spec(), study.base_recipe()))
+        for spec, recipe in () if self.proposals else study.listed():
+            self._begin(Configuration(spec, recipe))
 
     def next(self) -> Trial | Done | None:
         """The next trial to start, None while the running ones decide, or DONE."""
@@ -79,6 +79,13 @@ class Planner:
         wanted = self.study.until.grokked
         return wanted is not None and self.grokked >= wanted
 
+    def _has_enough(self, key: str) -> bool:
+        """A search ends as a whole; of a list, each configuration by itself."""
+        if self.proposals:
+            return self.enough
+        grokked = sum(r["outcome"] == Outcome.GROKKED for r in self.rows_of(key))
+        return self.study.until.grokked is not None and grokked >= self.study.until.grokked
+
     def rows_of(self, key: str) -> list[Row]:
         return [r for (configuration, _), r in self.outcomes.items() if configuration == key]
 
@@ -91,7 +98,7 @@ class Planner:
     def _next_round(self, key: str, first: bool = False) -> bool:
         """Queue the next round that has something left to train. False if there is none or need be none."""
         for seeds in self.rounds[key]:
-            if not first and self.enough:
+            if not first and self._has_enough(key):
                 return False
             first = False
             todo = [s for s in seeds if not self._is_final(key, s)]

@@ -1,31 +1,23 @@
 """The study file: what is held fixed, what is searched, how, and on what resources.
 
-Pydantic lives here and nowhere else. Every field says what it counts; an error names the file, the key
-path, what is wrong and what would be right.
+Every field says what it counts. Pydantic lives here and in search/study_file.py, which reads the file.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Hashable, Iterator, Sequence
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
-from search.errors import UserError
 from trainer import Recipe, Seed
 
 LARGEST_SEED = 2**31 - 1
-LARGEST_FILE = 1 << 20  # bytes
 MOST_TRIED = 1_000  # combinations of the other fields' end points
-LONGEST_LINE = 1_000  # characters of an error
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
@@ -106,6 +98,17 @@ class Resources(Strict):
         return value
 
 
+class Entry(Strict):
+    """One configuration of a list: what it changes of the study's model and recipe."""
+
+    model: str | dict[str, Any] | None = Field(
+        None, description="the spec; a mapping without rung and family changes fields of the study's model"
+    )
+    recipe: dict[str, Any] = Field(
+        default_factory=dict, description="fields over those of the study's recipe"
+    )
+
+
 class Study(Strict):
     """One question. `model` is a rung's name, or a mapping: rung or family, and constraints."""
 
@@ -114,8 +117,11 @@ class Study(Strict):
         description="letters, digits, dot, dash, underscore; names the MLflow experiment",
     )
     about: str = Field("", description="one line: what the study asks")
-    model: str | dict[str, Any] = Field(description="the spec")
+    model: str | dict[str, Any] | None = Field(None, description="the spec")
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
+    configurations: list[Entry] = Field(
+        default_factory=list, description="several, each trained with all the seeds"
+    )
     seeds: SeedRange | list[SeedNumber] = Field(description="first and count, or a list")
     until: Until = Field(default=Until())
     space: dict[str, Distribution] = Field(
@@ -152,8 +158,12 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Study:
-        self.spec()
-        self.base_recipe()
+        listed = self.listed()
+        if self.configurations and self.space:
+            raise _at("configurations", "a study has a list of configurations or a space, not both")
+        for i, configuration in enumerate(listed):
+            if configuration in listed[:i]:
+                raise _at(f"configurations.{i}", f"the same as configurations.{listed.index(configuration)}")
         for path in self.space:
             self._check_path(path)
         for path, distribution in self.space.items():
@@ -193,30 +203,30 @@ class Study(Strict):
 
     def spec(self, **changes: Any) -> Spec:
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
-        options = {"rung": self.model} if isinstance(self.model, str) else dict(self.model)
-        for name in {"rung", "family"} & options.keys():
-            if not isinstance(options[name], str):
-                raise _at(f"model.{name}", f"must be a string, got {options[name]!r}")
-        try:
-            if "rung" in options:
-                base = rung(options.pop("rung"))
-                options = {**base.as_dict(), **options}
-            elif "family" not in options:
-                raise ValueError(f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
-            return make_spec(**options | changes)
-        except (TypeError, ValueError) as error:
-            raise _at("model", error) from None
+        if self.model is None:
+            raise _at("model", "missing")
+        return _spec(_options(self.model, "model") | changes, "model")
 
     def base_recipe(self, **changes: Any) -> Recipe:
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
-        known = [f.name for f in dataclasses.fields(Recipe)]
-        for name in self.recipe:
-            if name not in known:
-                raise _at(f"recipe.{name}", f"unknown key; {nearest(name, known)}")
-        try:
-            return Recipe(**self.recipe | changes)
-        except (TypeError, ValueError) as error:
-            raise _at("recipe", error) from None
+        return _recipe(self.recipe, changes, "recipe")
+
+    def listed(self) -> list[tuple[Spec, Recipe]]:
+        """Spec and recipe of every configuration that the file names; of a search, what it starts from."""
+        if not self.configurations:
+            return [(self.spec(), self.base_recipe())]
+        return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
+
+    def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
+        model = {} if entry.model is None else entry.model
+        if isinstance(model, dict) and not {"rung", "family"} & model.keys():
+            if self.model is None:
+                raise _at(f"{path}.model", "missing, and the study has none")
+            options = _options(self.model, "model") | model
+        else:
+            options = _options(model, f"{path}.model")
+        recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
+        return _spec(options, f"{path}.model"), recipe
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
@@ -244,149 +254,45 @@ class Study(Strict):
             following, left = following + count, left - count
 
 
+def _options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
+    """Family and fields of a model as it is given: a rung's, changed by what stands beside it."""
+    options = {"rung": model} if isinstance(model, str) else dict(model)
+    for name in {"rung", "family"} & options.keys():
+        if not isinstance(options[name], str):
+            raise _at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+    if "rung" in options:
+        try:
+            return {**rung(options.pop("rung")).as_dict(), **options}
+        except ValueError as error:
+            raise _at(path, error) from None
+    if "family" not in options:
+        raise _at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
+    return options
+
+
+def _spec(options: dict[str, Any], path: str) -> Spec:
+    try:
+        return make_spec(**options)
+    except (TypeError, ValueError) as error:
+        raise _at(path, error) from None
+
+
+def _recipe(
+    given: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
+) -> Recipe:
+    known = [f.name for f in dataclasses.fields(Recipe)]
+    for name in given:
+        if name not in known:
+            raise _at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
+    try:
+        return Recipe(**{**(base or {}), **given, **changes})
+    except (TypeError, ValueError) as error:
+        raise _at(path, error) from None
+
+
 def _at(path: str, problem: str | Exception) -> ValueError:
     """A problem at a key path of the study file, or at the field that an error's text begins with."""
     name, _, rest = str(problem).partition(" ")
     if isinstance(problem, Exception) and rest.startswith("must be"):
         path, problem = f"{path}.{name}", rest
     return ValueError(f"{path}: {problem}")
-
-
-def shipped() -> dict[str, str]:
-    """The studies that come with the package: their YAML by name."""
-    folder = files("studies")
-    texts = {Path(f.name).stem: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".yaml")}
-    return dict(sorted(texts.items()))
-
-
-def load_study(name: str) -> Study:
-    """A study by path, or by the name of one that comes with the package. Raises UserError."""
-    path = Path(name)
-    try:
-        if path.is_file():
-            if path.stat().st_size > LARGEST_FILE:
-                raise UserError(f"{name}: larger than any study file ({path.stat().st_size} bytes)")
-            return parse_study(path.read_text("utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        raise UserError(f"{name}: no such study file")
-    if name not in shipped():
-        raise UserError(f"unknown study {name!r}; {nearest(name, shipped())}")
-    return parse_study(shipped()[name], f"{name} (comes with the package)")
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as data: no key twice, no aliases, and 1e-3 is a number, as YAML 1.2 has it."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise _marked("aliases are not used in study files", self.peek_event().start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise _marked(f"key given twice: {key.value}", key.start_mark)
-            seen.add((key.tag, str(key.value)))
-        return super().construct_mapping(node, deep)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (
-            ValueError,
-            LookupError,
-            AttributeError,
-            TypeError,
-            OverflowError,
-        ):  # PyYAML's own, for !!int abc and the like
-            raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def _marked(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-
-
-def _read_yaml(text: str, source: str) -> Any:
-    try:
-        return yaml.load(text, Loader=_Loader)  # a SafeLoader
-    except RecursionError:
-        raise UserError(f"{source}: not valid YAML (nested too deeply)") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise UserError(_printable(f"{source}: {where}not valid YAML ({problem})")) from None
-
-
-def parse_study(text: str, source: str) -> Study:
-    """A study from YAML. Raises UserError naming source, key path and what would be right."""
-    data = _read_yaml(text, source)
-    if not isinstance(data, dict):
-        raise UserError(f"{source}: must be a mapping with name, model and seeds")
-    try:
-        return Study.model_validate(data)
-    except ValidationError as error:
-        raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error))) from None
-
-
-def _printable(line: str) -> str:
-    """One line whatever a user's text holds, and not a page long."""
-    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    return plain if len(plain) <= LONGEST_LINE else plain[:LONGEST_LINE] + " ..."
-
-
-KINDS = {
-    "dict": "a mapping", "model": "a mapping", "list": "a list", "tuple": "a list", "string": "a string",
-    "int": "an integer", "float": "a number", "bool": "true or false",
-}  # fmt: skip
-
-
-def _lines(error: ValidationError) -> Iterator[str]:
-    """One line a problem; the arms of a union that the input was never meant for are left out."""
-    wrong_type: dict[str, dict[str, Any]] = {}
-    lines: dict[str, None] = {}
-    for problem in error.errors():
-        keys = _keys(problem["loc"])
-        path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
-        kind, found = problem["type"], problem["input"]
-        if kind == "extra_forbidden":
-            message = f"unknown key; {nearest(keys[-1], _siblings(keys))}"
-        elif kind == "missing":
-            message = "missing"
-        elif kind.endswith("_type") or kind == "literal_error":
-            expected = KINDS.get(kind.removesuffix("_type"), message.removeprefix("Input should be "))
-            wrong_type.setdefault(path, {})[expected] = found
-            continue
-        elif kind != "value_error":
-            message = re.sub("^(Input|String) should", "must", message)
-            message = f"{message[0].lower()}{message[1:]}, got {found!r:.80}"
-        lines[f"{path}: {message}" if path else message] = None
-    for path, kinds in wrong_type.items():
-        deeper = [*lines, *(f"{other}:" for other in wrong_type if other != path)]
-        if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
-            lines[f"{path}: must be {' or '.join(kinds)}, got {next(iter(kinds.values()))!r:.80}"] = None
-    yield from lines
-
-
-def _keys(loc: tuple[str | int, ...]) -> list[str]:
-    """The key path in a pydantic location: without the arm of a union, and `[key]` for a key of a mapping."""
-    arm = {"seeds": 1, "model": 1, "resources": 2, "space": 4}.get(str(loc[0])) if loc else None
-    keys = [str(k) for i, k in enumerate(loc) if i != arm]
-    return keys[:-1] if len(keys) > 1 and keys[-1] == "[key]" else keys
-
-
-def _siblings(keys: list[str]) -> list[str]:
-    """The valid keys beside an unknown one."""
-    sections: dict[str, type[Strict]] = {
-        "until": Until, "sampler": Sampler, "resources": Resources, "seeds": SeedRange, "space": Distribution,
-    }  # fmt: skip
-    model = Study if len(keys) == 1 else sections.get(keys[0], Study)
-    return [f.alias or name for name, f in model.model_fields.items()]

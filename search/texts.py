@@ -6,6 +6,7 @@ import os
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from model import name_of
 from search.display import duration
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
@@ -25,13 +26,19 @@ GUESSED_RATE = {True: 5_000, False: 100}
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
     rows = Ledger(home).rows(study.name)
-    lines = ["", *_rates(study.name, rows)]
+    models = {c.key: name_of(c.spec) for c in (Configuration(*listed) for listed in study.listed())}
+    lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
     if study.until.grokked:
         lines.append("  (it stops at a success, so its rate is biased upwards)")
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
         held = "held" if row["held"] else "did not hold"
-        lines.append(f"  seed {row['init_seed']} grokked at step {row['grok_step']:,} and {held}")
+        of = (
+            f" of {models[row['configuration']]}"
+            if len(models) > 1 and row["configuration"] in models
+            else ""
+        )
+        lines.append(f"  seed {row['init_seed']}{of} grokked at step {row['grok_step']:,} and {held}")
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
@@ -56,14 +63,17 @@ Next:
     )
 
 
-def _rates(name: str, rows: list[Row]) -> list[str]:
-    """The study's grok rate; of several configurations the best five, each apart."""
+def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
+    """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     by_key: dict[str, list[str]] = {}
     for row in rows:
         by_key.setdefault(row["configuration"], []).append(row["outcome"])
     rates = {key: GrokRate.of(outcomes) for key, outcomes in by_key.items()}
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}"]
+    if models:
+        listed = [f"  {model:6} {rates[key]}" for key, model in models.items() if key in rates]
+        return [f"{name}: {len(rates)} configurations", *listed]
     best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
     shown = [f"  configuration {key}: {rate}" for key, rate in best]
     return [f"{name}: {len(rates)} configurations; by grok rate", *shown]
@@ -78,46 +88,57 @@ def plan(study: Study, home: Home) -> str:
     """What a run would do, and how long that would take. Raises UserError if it cannot run here."""
     check_resources(study.resources)
     rounds = list(study.rounds())
-    configurations = study.sampler.configurations if study.space else 1
     rows = Ledger(home).rows(study.name) if home.exists() else []
-    ended = _ended(study, rounds[0], rows)
-    seeds = len(rounds[0]) * configurations
-    left = max(0, seeds - ended)
-    size, steps = study.resources.seeds_per_trial, study.base_recipe().steps
-    trials = -(-left // size)
+    listed = [Configuration(*c) for c in study.listed()]
+    configurations = study.sampler.configurations if study.space else len(listed)
+    left = _left(study, listed, rounds[0], rows)
+    seeds, to_train = len(rounds[0]) * configurations, sum(left.values())
+    size = study.resources.seeds_per_trial
+    trials = sum(-(-count // size) for count in left.values())
     share, concurrent = placement(study.resources, here())
-    rate, how = _expected_rate(study, rows)
-    seconds = left * steps / (rate * max(1, min(trials, concurrent)))
+    rate, how = _expected_rate(study, listed, rows)
+    seed_steps = sum(count * c.recipe.steps for c, count in left.items())
+    seconds = seed_steps / (rate * max(1, min(trials, concurrent)))
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
+    sizes: dict[str, list[str]] = {}
+    for c in listed:
+        sizes.setdefault(c.spec.family, []).append(str(c.spec.params))
+    models = "; ".join(f"{family}, {', '.join(dict.fromkeys(n))} parameters" for family, n in sizes.items())
+    steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
     text = f"""{study.name}: {study.about}
-  model           {study.spec().family}, {study.spec().params} parameters
+  model           {models}
   configurations  {configurations}{proposed}
-  seeds           {seeds}, {steps:,} steps each; {ended} recorded, {left} to train
+  seeds           {seeds}, {steps} steps each; {seeds - to_train} recorded, {to_train} to train
   trials          {trials} of up to {size} seeds, up to {concurrent} side by side
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
     if len(rounds) > 1:
         most = sum(map(len, rounds))
-        text += f"\n  then            until {study.until.grokked} grokked, rounds up to {most} seeds in all"
+        each = "of each configuration " if len(listed) > 1 else ""
+        text += (
+            f"\n  then            until {study.until.grokked} {each}grokked, rounds up to {most} seeds in all"
+        )
     return text
 
 
-def _ended(study: Study, seeds: list[Seed], rows: list[Row]) -> int:
-    """How many of the plan's seeds are recorded. What a search will propose nobody knows: all of its rows."""
+def _left(
+    study: Study, listed: list[Configuration], seeds: list[Seed], rows: list[Row]
+) -> dict[Configuration, int]:
+    """How many seeds each configuration still has to train. What a search will propose nobody knows."""
     final = [r for r in rows if is_final(r)]
     if study.space:
-        return len(final)
-    key = Configuration(study.spec(), study.base_recipe()).key
+        return {listed[0]: max(0, len(seeds) * study.sampler.configurations - len(final))}
     recorded = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])) for r in final}
-    return sum((key, seed) in recorded for seed in seeds)
+    return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
 
 
-def _expected_rate(study: Study, rows: list[Row]) -> tuple[float, str]:
+def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -> tuple[float, str]:
     """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
-    rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / study.base_recipe().batch
+    batch = max(c.recipe.batch for c in listed)
+    rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until something has run here; compilation not included"
 
 

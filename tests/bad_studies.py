@@ -6,7 +6,8 @@ TOO_MANY = "{first: 2147483640, count: 4}\nuntil: {grokked: 1, max_seeds: 64}"
 BAD = {
     # Keys that are misspelt, missing or given twice
     "nmae: x\nmodel: 57p\nseeds: [1]": ["name: missing", "nmae: unknown key; did you mean name?"],
-    "{}": ["name: missing", "model: missing", "seeds: missing"],
+    "{}": ["name: missing", "seeds: missing"],
+    "name: x\nseeds: [1]": ["model: missing"],
     GOOD + "recipes: {}": ["recipes: unknown key; did you mean recipe or resources?"],
     GOOD + "recipe: {step: 1}": ["recipe.step: unknown key; did you mean steps?"],
     GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; valid: batch, beta1, *"],
@@ -24,7 +25,7 @@ BAD = {
     GOOD + "'[key]': 1": ["[key]: unknown key; valid: about, *"],
     GOOD + "resources: {'[a]': 1}": ["resources.[a]: unknown key; valid: *"],
     # The model
-    "name: x\nmodel: 58p\nseeds: [1]": ["model: unknown rung '58p'; did you mean 57p?"],
+    "name: x\nmodel: 58p\nseeds: [1]": ["model: unknown rung '58p'; did you mean 582p or 80p or 78p?"],
     "name: x\nmodel: 57\nseeds: [1]": ["model: must be a string or a mapping, got 57"],
     "name: x\nmodel: {}\nseeds: [1]": ["model: give a rung or a family; keys found: none"],
     "name: x\nmodel: {qk_dim: 4}\nseeds: [1]": ["model: give a rung or a family; keys found: qk_dim"],
@@ -34,9 +35,15 @@ BAD = {
         "model: unknown family 'splitsubspace'; did you mean split_subspace?"
     ],
     "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]": [
-        "model: unknown constraint 'qkdim' of split_subspace; did you mean qk_dim?"
+        "model: unknown constraint 'qkdim' of split_subspace; did you mean qk_dim or tok_dim or pos_dim?"
     ],
-    "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": ["model.qk_dim: must be from 2 to 16, got 1"],
+    "name: x\nmodel: {rung: 57p, qk_dim: -1}\nseeds: [1]": ["model.qk_dim: must be from 0 to 16, got -1"],
+    "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": ["model: tie_qk excludes qk_dim=1: *"],
+    "name: x\nmodel: {rung: 57p, arc: false}\nseeds: [1]": ["model: circular needs arc"],
+    "name: x\nmodel: {rung: 214p, rank1_out: true}\nseeds: [1]": ["model: rank2_out excludes rank1_out"],
+    "name: x\nmodel: {rung: 57p, vocabulary: 12}\nseeds: [1]": [
+        "model.vocabulary: must be 10 or 14, got 12"
+    ],
     "name: x\nmodel: {rung: 57p, qk_dim: true}\nseeds: [1]": ["model.qk_dim: must be an integer, got True"],
     "name: x\nmodel: {rung: 57p, qk_dim: '4'}\nseeds: [1]": ["model.qk_dim: must be an integer, got '4'"],
     "name: x\nmodel: {rung: 57p, tie_vo: 1}\nseeds: [1]": ["model.tie_vo: must be true or false, got 1"],
@@ -124,7 +131,7 @@ BAD = {
     GOOD + "space: {recipe.warmupp: {int: [1, 2]}}": [
         "space.recipe.warmupp: unknown field; did you mean recipe.warmup*"
     ],
-    GOOD + "space: {lr: {float: [0.1, 0.2]}}": ["space.lr: unknown field; valid: model.circular, *"],
+    GOOD + "space: {lr: {float: [0.1, 0.2]}}": ["space.lr: unknown field; valid: model.arc, *"],
     GOOD + "space: {model.family: {choice: [a]}}": ["space.model.family: unknown field; did you mean *"],
     GOOD + "space: {recipe.lr: 3}": ["space.recipe.lr: must be a mapping, got 3"],
     GOOD + "space: {recipe.lr: {}}": ["space.recipe.lr: give exactly one of float, int, choice"],
@@ -149,7 +156,7 @@ BAD = {
     GOOD + "space: {recipe.steps: {int: [0.5, 2]}}": [
         "space.recipe.steps.int.0: must be an integer, got 0.5"
     ],
-    GOOD + "space: {model.qk_dim: {int: [2, 20]}}": ["space.model.qk_dim: must be from 2 to 16, got 20"],
+    GOOD + "space: {model.qk_dim: {int: [2, 20]}}": ["space.model.qk_dim: must be from 0 to 16, got 20"],
     # Names and texts
     "name: ../../x\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got '../../x'"],
     "name: ..\nmodel: 57p\nseeds: [1]": ["name: must match pattern *, got '..'"],

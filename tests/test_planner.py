@@ -9,8 +9,9 @@ from optuna.trial import TrialState
 from search import texts
 from search.errors import UserError
 from search.home import Home
+from search.plan import Configuration
 from search.planner import DONE, Planner, Proposals, objective
-from search.study import parse_study
+from search.study_file import parse_study
 from trainer import Outcome, Seed
 
 SWEEP = """
@@ -182,7 +183,7 @@ def test_every_proposal_gets_its_seeds_and_an_objective(home):
     for configuration in ended:
         mine = [t for t in trials if t.configuration == configuration]
         assert numbers(mine) == [[1, 2], [3]]
-        assert 3 <= configuration.spec.qk_dim <= 5 and 0.001 <= configuration.recipe.lr <= 0.1
+        assert 3 <= configuration.spec.query_dim <= 5 and 0.001 <= configuration.recipe.lr <= 0.1
     found = optuna_trials(home)
     assert [t.state for t in found] == [TrialState.COMPLETE] * 4
     assert all(t.value == pytest.approx(0.5 / 5) for t in found)
@@ -322,6 +323,9 @@ def test_a_plan_subtracts_only_its_own_seeds(home):
     finish(planner := planner_of(SWEEP, home))
     rows = [r for key in planner.rounds for r in planner.rows_of(key)]
     (seeds,) = study.rounds()
-    assert texts._ended(study, seeds, rows) == len(rows) == 5
+    listed = [Configuration(*c) for c in study.listed()]
+    assert texts._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
     edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
-    assert texts._ended(edited, seeds, rows) == 0
+    assert list(texts._left(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()) == [
+        5
+    ]

@@ -12,21 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from model import RUNGS, Spec
-from search import study as study_module
+from search import study_file
 from search.errors import UserError
-from search.study import (
-    LARGEST_FILE,
-    LARGEST_SEED,
-    Distribution,
-    Resources,
-    Sampler,
-    SeedRange,
-    Study,
-    Until,
-    load_study,
-    parse_study,
-    shipped,
-)
+from search.study import LARGEST_SEED, Distribution, Entry, Resources, Sampler, SeedRange, Study, Until
+from search.study_file import LARGEST_FILE, load_study, parse_study, shipped
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
 from trainer import Recipe, Seed
@@ -226,8 +215,9 @@ def test_every_key_of_a_study_is_documented(cls: type[BaseModel]) -> None:
 
 def test_the_sections_that_unknown_keys_are_compared_with_are_all_there() -> None:
     nested = {"until": Until, "sampler": Sampler, "resources": Resources, "space": Distribution}
+    nested["configurations"] = Entry
     for section, cls in nested.items():
-        known = study_module._siblings([section, "nothing"])
+        known = study_file._siblings([section, "nothing"])
         assert known == [f.alias or name for name, f in cls.model_fields.items()]
 
 

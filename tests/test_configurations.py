@@ -1,0 +1,111 @@
+"""Studies that list several configurations."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from model import RUNGS
+from search import texts
+from search.driver import Ended
+from search.errors import UserError
+from search.home import Home
+from search.planner import DONE, Planner
+from search.study_file import load_study, parse_study
+from tests.commands import call
+from tests.test_planner import rows_of
+from trainer import Outcome, Recipe, Seed
+
+LIST = """
+name: list
+model: 57p
+recipe: {steps: 1000, lr: 0.01}
+configurations:
+  - {}
+  - {model: {tie_fc2_head: false}}
+  - {model: 74p, recipe: {steps: 2000}}
+seeds: {first: 1, count: 2}
+resources: {seeds_per_trial: 2}
+"""
+
+
+def test_entries_change_the_studys_model_and_recipe():
+    assert parse_study(LIST, "").listed() == [
+        (RUNGS["57p"], Recipe(steps=1000, lr=0.01)),
+        (RUNGS["67p"], Recipe(steps=1000, lr=0.01)),
+        (RUNGS["74p"], Recipe(steps=2000, lr=0.01)),
+    ]
+    alone = LIST.replace("model: 57p\n", "").replace("  - {}\n", "").replace("{tie_fc2_head: false}", "67p")
+    assert [s.params for s, _ in parse_study(alone, "").listed()] == [67, 74]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("model: 57p", "about: x", "configurations.0.model: missing, and the study has none"),
+        ("74p", "73p", "configurations.2.model: unknown rung '73p'*"),
+        ("{steps: 2000}", "{step: 2000}", "configurations.2.recipe.step: unknown key; did you mean*steps*"),
+        ("{steps: 2000}", "{steps: 0}", "configurations.2.recipe.steps: must be 1 or more, got 0"),
+        ("tie_fc2_head", "tie_fc3_head", "configurations.1.model: unknown constraint 'tie_fc3_head'*"),
+        ("{tie_fc2_head: false}", "{arc: false}", "configurations.1.model: circular needs arc"),
+        ("{tie_fc2_head: false}", "3", "configurations.1.model: must be a string or a mapping, got 3"),
+        ("  - {}", "  - {models: 57p}", "configurations.0.models: unknown key; did you mean model?"),
+        ("  - {}", "  - {model: 67p}", "configurations.1: the same as configurations.0"),
+        ("resources:", "space: {recipe.lr: {float: [0.1, 0.2]}}\nresources:", "configurations: *not both"),
+    ],
+)
+def test_errors_name_the_entry(old, new, expected):
+    from tests.commands import says
+
+    with pytest.raises(UserError) as error:
+        parse_study(LIST.replace(old, new, 1), "x.yaml")
+    lines = [line.removeprefix("x.yaml: ") for line in str(error.value).splitlines()]
+    assert any(says(line, expected) for line in lines), lines
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path)
+    home.create()
+    return home
+
+
+def test_every_configuration_is_planned_and_ends_by_itself(home):
+    planner = Planner(parse_study(LIST + "until: {grokked: 1, max_seeds: 4}\n", ""), [], home)
+    trials = [planner.next() for _ in range(3)]
+    assert [t.configuration.spec.params for t in trials] == [57, 67, 74]
+    assert planner.next() is None
+    grokked, failed, other = trials
+    assert [c.spec.params for c in planner.tell(grokked, rows_of(grokked, Outcome.GROKKED))] == [57]
+    assert planner.tell(failed, rows_of(failed)) == []  # goes on with another round
+    again = planner.next()
+    assert again.configuration == failed.configuration and again.seeds == (Seed.of(3), Seed.of(4))
+    assert planner.tell(again, rows_of(again)) == [failed.configuration]
+    assert planner.tell(other, rows_of(other, Outcome.GROKKED)) == [other.configuration]
+    assert planner.next() == DONE
+
+
+def test_the_plan_adds_up_all_configurations(home):
+    text = texts.plan(parse_study(LIST, ""), home)
+    assert "split_subspace, 57, 67, 74 parameters" in text
+    assert "configurations  3" in text and "6, 1,000 to 2,000 steps each; 0 recorded, 6 to train" in text
+
+
+def test_the_ladder_has_every_rung_of_its_family():
+    listed = load_study("ladder").listed()
+    assert [spec for spec, _ in listed] == [s for s in RUNGS.values() if s.family == "split_subspace"]
+    recipes = {spec.params: recipe for spec, recipe in listed}
+    assert recipes[57] == Recipe() and recipes[74] == load_study("74p").base_recipe()
+    assert recipes[170].carry_mix == 0.3 and recipes[170].wd_drop_exact_final == 0.5
+    assert "57" in call("studies", "--json").output
+
+
+def test_the_summary_tells_the_models_apart(home, monkeypatch):
+    study, rows = parse_study(LIST, ""), []
+    for trial in Planner(study, [], home).queue:
+        is_67p = trial.configuration.spec.params == 67
+        outcome = Outcome.GROKKED if is_67p else Outcome.FAILED
+        rows += [{**r, "grok_step": 500, "held": True} for r in rows_of(trial, outcome)]
+    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
+    text = texts.summary(study, "list.yaml", home, Ended())
+    assert "list: 3 configurations\n  57p    0 of 2 grokked" in text and "\n  67p    2 of 2 grokked" in text
+    assert "  seed 1 of 67p grokked at step 500 and held" in text
