@@ -1,0 +1,169 @@
+"""The hand-built adder: it is as small as it says, adds what it says, by the weights that it says."""
+
+import math
+
+import pytest
+import torch
+
+from model import add, verify
+from model import forged_adder as forged
+from model.adderboard import carry_pairs, failures, uniform_pairs
+from model.decode import columns
+from model.forged_adder import EQUALS, MIDDLE, SHIFT, STRIDE, TOTAL, attention, attention_form, departures
+
+SPEC, THETA = forged.forged_adder()
+FIRST = SPEC.prompt - 1
+
+
+def every_case():
+    """For each answer digit: each sum of its column, of the one before, and carry into that, the rest 0 or 9.
+
+    A pair for each. Other columns are read with weights that are small and positive, so that their digits'
+    extremes are T's.
+    """
+    for k in range(11):
+        for total in range(19) if k < 10 else [0]:
+            for previous in range(19) if k else [0]:
+                for carry in (0, 1) if k > 1 else [0]:
+                    for loud in (False, True):
+                        sums = [18 * loud] * 10
+                        if k < 10:
+                            sums[k] = total
+                        if k:
+                            sums[k - 1] = previous
+                        if k > 1:  # 10 and 18 carry, 0 and 8 do not, whatever comes from below
+                            sums[k - 2] = 10 * carry + 8 * loud
+                        a = sum(min(9, s) * 10**i for i, s in enumerate(sums))
+                        yield a, sum(s * 10**i for i, s in enumerate(sums)) - a
+
+
+def answers(pairs):
+    """Logits [11, B, 10] where the answer so far is right, and the right digits [11, B]."""
+    a, b = (torch.tensor(n) for n in zip(*pairs, strict=True))
+    z = columns(a + b, 11)
+    tokens_TB = torch.stack(SPEC.sequence(columns(a, 10), columns(b, 10), z))
+    logits = SPEC.forward(THETA[None], tokens_TB[None], first=FIRST)
+    return torch.stack([v[0, :11] for v in logits], dim=-1), torch.stack(z)
+
+
+def readings(logits):
+    """The digit that logits point at, as a real number: where on the arc the head's output lies."""
+    angle = (torch.arange(10, dtype=torch.float64) - MIDDLE) * STRIDE
+    arc = torch.stack([angle.cos(), angle.sin()], dim=1)
+    across, along = torch.linalg.lstsq(arc, logits.double().reshape(-1, 10).T).solution
+    return (torch.atan2(along, across) / STRIDE + MIDDLE).view(logits.shape[:-1])
+
+
+def test_34_numbers():
+    assert SPEC.params == len(THETA) == 34
+    assert THETA.dtype == torch.float32
+    assert SPEC.layout.budget() == {"arc": 3, "form": 9, "out_A": 2, "fc1": 10, "head": 10}
+
+
+def test_the_positions_are_the_familys_own_defaults():
+    assert (SPEC.spiral_amp, SPEC.spiral_slope, SPEC.equals_index) == (3.5, 0.15, 9.5)
+
+
+def test_officially_right():
+    found = verify(SPEC, THETA)
+    assert found.verified
+    assert (found.correct, found.total, found.params) == (10_010, 10_010, 34)
+
+
+@pytest.mark.parametrize("run", range(11))
+def test_carry_runs(run):
+    assert failures(SPEC, THETA, carry_pairs(run, 1_000)) == []
+
+
+def test_fresh_pairs():
+    assert failures(SPEC, THETA, uniform_pairs(20_260_101, 20_000)) == []
+
+
+def test_every_case_of_two_columns_and_a_carry():
+    pairs = list(every_case())
+    assert len(pairs) == 2 * (19 + 19**2 + 8 * 19**2 * 2 + 19 * 2)
+    assert failures(SPEC, THETA, pairs) == []
+
+
+def test_margins():
+    """A digit is read at most 0.3 from its place, and wins by 3e-6 of the largest logit."""
+    logits, right = answers([*every_case(), *uniform_pairs(20_260_102, 5_000)])
+    assert (readings(logits) - right).abs().max() < 0.3
+    won = logits.gather(-1, right[..., None])
+    others = logits.scatter(-1, right[..., None], -math.inf)
+    assert ((won - others.amax(-1, keepdim=True)) / logits.abs().amax(-1, keepdim=True)).min() > 3e-6
+
+
+def test_one_wrong_digit_is_followed_by_wrong_ones():
+    """The carry is read from the answer so far: 5 + 5 with a first digit 9 instead of 0 has no carry."""
+    digits = [torch.tensor([d]) for d in (5, *[0] * 9)]
+    for first, second in ((0, 1), (9, 0)):
+        tokens_TB = torch.stack(SPEC.sequence(digits, digits, [torch.tensor([first])]))
+        logits = SPEC.forward(THETA[None], tokens_TB[None], first=len(tokens_TB) - 1)
+        assert torch.stack([v[0, 0, 0] for v in logits]).argmax() == second
+
+
+# Attention
+
+
+def weights_of_model():
+    """Attention of the 11 answer positions on 33 tokens, from θ, token by token, float32."""
+    part = {name: t[0] for name, t in SPEC.layout.split(THETA[None]).items()}
+    spiral = forged.points()[0].float()
+    position = torch.cat([spiral[:10], torch.zeros(1, 3), spiral, spiral[:10], torch.zeros(1, 3)])
+    normed = position / ((part["arc"][0] ** 2 + (position**2).sum(1, keepdim=True)) / 5 + 1e-5).sqrt()
+    scores = normed[FIRST:32] @ part["form"] @ normed[:33].T
+    return scores.masked_fill(torch.ones(11, 33, dtype=torch.bool).triu(FIRST + 1), -math.inf).softmax(1)
+
+
+def test_the_model_attends_as_derived():
+    found, derived = weights_of_model(), attention(attention_form()).float().roll(1, 0)  # EQUALS reads first
+    place = [*range(10), forged.PLUS, *range(10), EQUALS, *range(10)]
+    for reader, last in enumerate(range(FIRST, 32)):
+        expected = derived[reader, place[: last + 1]]
+        torch.testing.assert_close(found[reader, : last + 1], expected, atol=2e-4, rtol=1e-2)
+    torch.testing.assert_close(found.sum(1), torch.ones(11))
+
+
+def test_attention_weights_are_the_wanted_ones():
+    weight = TOTAL * attention(attention_form())
+    assert (weight[:, :10] - forged.wanted()).abs().max() < 0.02
+    assert torch.diagonal(weight, 1)[:9].sub(1).abs().max() < 0.01  # 43 % each on x_k and y_k
+    assert torch.diagonal(weight)[:10].sub(0.1).abs().max() < 0.01  # 4.3 % each on x, y and z of k - 1
+    assert weight[9, EQUALS] == pytest.approx(2, abs=0.1)  # there is no tenth column: EQUALS stands for it
+    assert departures(attention_form())[0].abs().max() < 0.21
+    assert (forged.seen() * weight).sum(1).tolist() == pytest.approx([TOTAL] * 11)
+
+
+def test_t_is_near_n_for_any_two_numbers():
+    """Bounds on T by interval arithmetic: two columns and a carry exactly, every other column from 0 to 9."""
+    weight, count = TOTAL * attention(attention_form()), forged.seen()
+    digit = torch.arange(19)
+    total, previous, carry = torch.meshgrid(digit, digit, torch.arange(2), indexing="ij")
+    z, out = (previous + carry) % 10, (previous + carry) // 10
+    for reader in range(11):
+        column = 0 if reader == EQUALS else reader + 1
+        own = 0 if reader == EQUALS else weight[reader, reader]
+        read = weight[reader, column] * total if column < 10 else 0
+        least = read + own * (previous + z) - 0.2 * z - (total if column < 10 else 0) - out
+        if reader == EQUALS:
+            least = (weight[reader, 0] - 1) * total
+        others = [k for k in range(10) if k not in (column, reader)]
+        most = least + 9 * (count * weight)[reader, others].sum()
+        assert least.min() + SHIFT > -0.26
+        assert most.max() + SHIFT < 0.26
+    rounded = 3 / forged.SHARP
+    assert 9.26 < forged.STEP - forged.HALF - rounded < forged.STEP + forged.HALF + rounded < 9.74
+
+
+def test_gauss_newton_has_the_right_derivative_and_arrives():
+    form, step = attention_form(), 1e-6 * torch.eye(9, dtype=torch.float64).view(9, 3, 3)
+    differences = [(departures(form + d)[0] - departures(form - d)[0]) / 2e-6 for d in step]
+    torch.testing.assert_close(departures(form)[1], torch.stack(differences, dim=1), atol=1e-6, rtol=1e-5)
+    further = departures(attention_form(rounds=200))[0]
+    assert (departures(form)[0] ** 4).sum() == pytest.approx(float((further**4).sum()), rel=1e-2)
+
+
+def test_edges():
+    pairs = [(0, 0), (9_999_999_999, 1), (9_999_999_999, 9_999_999_999), (4_999_999_999, 5_000_000_001)]
+    assert add(SPEC, THETA, *map(list, zip(*pairs, strict=True))) == [a + b for a, b in pairs]
