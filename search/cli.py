@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.errors import Failure, UserError
+from search.fold import fold
+from search.foreign import import_command
+from search.forge import forge
 from search.home import Home
+from search.models import models
 
 if TYPE_CHECKING:
     from search.study import Study
@@ -62,7 +66,7 @@ def run(study: str, dry_run: bool, home: str | None) -> None:
     A study that was interrupted goes on where it was.
     """
     from search import texts
-    from search.study import load_study
+    from search.study_file import load_study
 
     asked = load_study(study)
     if dry_run:
@@ -118,11 +122,15 @@ def _located(source: str) -> Iterator[None]:
 @json_option
 def studies(as_json: bool) -> None:
     """List the studies that come with the package."""
-    from search.study import load_study, shipped
+    from search.study_file import load_study, shipped
+
+    def params(study: Study) -> int | list[int]:
+        listed = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
+        return listed if len(listed) > 1 else listed[0]
 
     found = [load_study(name) for name in shipped()]
     if as_json:
-        click.echo(json.dumps([{"name": s.name, "about": s.about, "params": s.spec().params} for s in found]))
+        click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in found]))
         return
     for s in found:
         click.echo(f"{s.name:12} {s.about}")
@@ -156,9 +164,12 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 @click.argument("study")
 @click.option("--best", is_flag=True, help="The best seed (the default).")
 @click.option("--seed", type=click.IntRange(min=0), help="This seed.")
+@click.option("--model", help="Of this rung only, where a study has several.")
 @click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
 @home_option
-def pull(study: str, best: bool, seed: int | None, target: Path | None, home: str | None) -> None:
+def pull(
+    study: str, best: bool, seed: int | None, model: str | None, target: Path | None, home: str | None
+) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     from search.ledger import Ledger
     from search.records import pull as fetch
@@ -172,7 +183,7 @@ def pull(study: str, best: bool, seed: int | None, target: Path | None, home: st
     uri = tracking_uri(place, Ledger(place).tracking_uri(study) if place.exists() else None)
     if is_local(uri) and not place.exists():
         raise UserError(f"nothing has run yet in {place.path}")
-    checkpoint = fetch(connect(place, uri), study, seed)
+    checkpoint = fetch(connect(place, uri), study, seed, model)
     number = checkpoint.seed["init_seed"]
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
@@ -193,18 +204,16 @@ def pull(study: str, best: bool, seed: int | None, target: Path | None, home: st
 @json_option
 def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, as_json: bool) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
-    from model import name_of
     from model import verify as run_protocol
+    from search import foreign
 
-    loaded = _load(checkpoint)
+    loaded = foreign.load(checkpoint)
     found = run_protocol(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, Home(home), found.correct)
     if as_json:
         click.echo(json.dumps(found.as_dict()))
     else:
-        verdict = "VERIFIED" if found.verified else "QUALIFIED" if found.qualified else "NOT QUALIFIED"
-        what = f"{name_of(loaded.spec)}, {found.params} parameters"
-        click.echo(f"{what}: {found.correct}/{found.total} {verdict}")
+        click.echo(foreign.verdict(loaded.spec, found))
         for a, b, decoded in found.failures[:20]:
             click.echo(f"  {a} + {b} = {a + b}, decoded {decoded}")
         if len(found.failures) > 20:
@@ -213,17 +222,6 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
             click.echo(f"  {name}: {correct}/{total}")
     passed = found.qualified if qualified else found.verified
     sys.exit(0 if passed else Failure.code)
-
-
-def _load(path: Path) -> Checkpoint:
-    from trainer.checkpoint import Checkpoint
-
-    if not path.exists():
-        raise UserError(f"{path}: no such checkpoint")
-    try:
-        return Checkpoint.load(path)
-    except ValueError as error:
-        raise UserError(str(error)) from None
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
@@ -249,8 +247,9 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
     from model import name_of
     from model.export import export_source
+    from search.foreign import load
 
-    loaded = _load(checkpoint)
+    loaded = load(checkpoint)
     name = f"{name_of(loaded.spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     try:
         source = export_source(
@@ -297,6 +296,10 @@ def ui(port: int, home: str | None) -> None:
     command = [sys.executable, "-I", "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
     options = ["--default-artifact-root", place.artifacts.as_uri(), "--port", str(port), "--workers", "1"]
     sys.exit(serve([*command, *options], place.path))
+
+
+for command in (models, import_command, fold, forge):
+    main.add_command(command)
 
 
 if __name__ == "__main__":

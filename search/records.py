@@ -10,6 +10,7 @@ from typing import Any
 
 from mlflow import MlflowClient
 
+from model import name_of
 from model.fields import nearest
 from search.errors import UserError
 from search.ledger import Row
@@ -48,11 +49,18 @@ def summarise(rows: list[Row]) -> dict[str, Any]:
     }
 
 
-def pull(client: MlflowClient, study: str, seed: int | None) -> Checkpoint:
-    """The checkpoint of a study's best seed, or of a seed by number. Raises UserError if there is none."""
+def pull(client: MlflowClient, study: str, seed: int | None, model: str | None = None) -> Checkpoint:
+    """The checkpoint of a study's best seed, or of a seed by number; of one rung's, if `model` names it.
+
+    Raises UserError if there is none.
+    """
     with answered(study):
         found = _recorded(client, study)
-    wanted = [s for s in found if seed is None or s.result.pair.seed == Seed.of(seed)]
+    models = {name_of(s.configuration.spec): None for s in found}
+    if model is not None and found and model not in models:
+        raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
+    mine = [s for s in found if model in (None, name_of(s.configuration.spec))]
+    wanted = [s for s in mine if seed is None or s.result.pair.seed == Seed.of(seed)]
     if not wanted:
         what = "no finished seed" if seed is None else f"no finished seed {seed}"
         raise UserError(f"study {study!r} has {what} yet")

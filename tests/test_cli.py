@@ -16,7 +16,7 @@ import pytest
 from search import ledger as ledger_module
 from search.home import Home
 from search.ledger import Ledger
-from search.study import shipped
+from search.study_file import shipped
 from tests.bad_studies import BAD, GOOD
 from tests.commands import call, fails, fails_with_one, says
 
