@@ -247,6 +247,7 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
     from model import name_of
     from model.export import export_source
+    from search.files import write_text
     from search.foreign import load
 
     loaded = load(checkpoint)
@@ -257,20 +258,8 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
         )
     except ValueError as error:
         raise UserError(f"{checkpoint}: {error}") from None
-    _write_text(target, source)
+    write_text(target, source, "-o")
     click.echo(f"{target}: {loaded.spec.params} parameters, build_model() and add(model, a, b)")
-
-
-def _write_text(target: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    if target.is_dir():
-        raise UserError(f"{target}: is a folder; give the file's name with -o")
-    fresh = target.with_name(target.name + ".new")
-    try:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(target)
-    except OSError as error:
-        raise UserError(f"{target}: cannot write there ({error.strerror})") from None
 
 
 @main.command()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.errors import UserError
+from search.files import write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +54,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
     except ValueError as error:
         raise UserError(str(error)) from None
     if page:
-        _write(page, html(found))
+        write_text(page, html(found), "--page")
         click.echo(f"{page}: {a} + {b} step by step, in any browser")
     else:
         click.echo(json.dumps(found.as_dict()) if as_json else trace(found))
@@ -80,15 +81,6 @@ def _operands(words: tuple[str, ...]) -> tuple[int, int]:
     except ValueError:
         raise UserError(f"give two integers, not {' and '.join(words)}") from None
     return a, b
-
-
-def _write(target: Path, text: str) -> None:
-    if target.is_dir():
-        raise UserError(f"{target}: is a folder; give the file's name with --page")
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{target}: cannot write there ({error.strerror})") from None
 
 
 # ---- the trace as text
