@@ -99,8 +99,8 @@ class Spec(ABC):
 
     def applied(self) -> dict[str, Any]:
         """The constraints that are applied here, by name, with their values."""
-        found = {name: getattr(self, name) for name in self.constraints()}
-        return {name: v for name, v in found.items() if v != self.constraints()[name].metadata["off"]}
+        known = self.constraints().items()
+        return {name: v for name, f in known if (v := getattr(self, name)) != f.metadata["off"]}
 
     def without(self, constraint: str) -> Spec:
         """The spec that lacks a constraint, and with it those that need it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,11 @@ def import_command(file: Path, target: Path, as_json: bool) -> None:
     Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
     """
     from model import verify
+    from trainer.foreign import read_foreign
 
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UserError(f"{target}: exists and is not empty; choose another folder with -o")
-    checkpoint = _read(file)
+    checkpoint = _told(read_foreign, file)
     try:
         checkpoint.save(target)
     except OSError as error:
@@ -42,23 +44,19 @@ def import_command(file: Path, target: Path, as_json: bool) -> None:
         click.echo(f"  {verdict(checkpoint.spec, found)}")
 
 
-def _read(file: Path) -> Checkpoint:
-    from trainer.foreign import read_foreign
-
-    try:
-        return read_foreign(file)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
 def load(path: Path) -> Checkpoint:
     """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
     from trainer.foreign import load_any
 
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint")
+    return _told(load_any, path)
+
+
+def _told(read: Callable[[Path], Checkpoint], path: Path) -> Checkpoint:
+    """What a reader finds; its complaint is the user's to hear."""
     try:
-        return load_any(path)
+        return read(path)
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -36,10 +36,8 @@ def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None
         rows = gap_rows()
         click.echo(json.dumps(rows) if as_json else gap_table(rows))
     elif name and diff:
-        one, other = _rung(name), _rung(diff)
-        click.echo(
-            json.dumps(differences(one, other)) if as_json else diff_text(name, diff, differences(one, other))
-        )
+        found = differences(_rung(name), _rung(diff))
+        click.echo(json.dumps(found) if as_json else diff_text(name, diff, found))
     elif as_json:
         named = [described(n, _rung(n)) for n in ([name] if name else RUNGS)]
         click.echo(json.dumps(named if name else named + by_hand()))
@@ -128,6 +126,7 @@ def differences(one: Spec, other: Spec) -> dict[str, Any]:
 def listing() -> str:
     """Families with their constraints, then the rungs."""
     from model import RUNGS
+    from model.fields import spelt
     from model.spec import FAMILIES
 
     lines = []
@@ -135,12 +134,11 @@ def listing() -> str:
         lines += [f"{family}: {cls.about}"]
         for name, field in cls.constraints().items():
             meta = field.metadata
-            rules = [f"needs {n}" + ("" if v is True else f"={v}") for n, v in meta["needs"].items()]
+            rules = [f"needs {spelt(n, v)}" for n, v in meta["needs"].items()]
             rules += [f"excludes {n}" for n in meta["excludes"]]
             notes = "; ".join([*rules, meta["source"]])
             lines.append(f"  {name:20} {meta['says']} ({notes})")
-        named = [(n, s) for n, s in RUNGS.items() if s.family == family]
-        lines += [f"  rungs: {', '.join(n for n, _ in named)}", ""]
+        lines += [f"  rungs: {', '.join(n for n, s in RUNGS.items() if s.family == family)}", ""]
     names = ", ".join(f"{r['name']} ({r['params']})" for r in by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
     return "\n".join([*lines, "adder-search models RUNG shows a rung's parameters, component by component"])
@@ -148,6 +146,8 @@ def listing() -> str:
 
 def budget_text(name: str, spec: Spec) -> str:
     """The itemised budget, as in the 57p paper, section 2.8, and what each constraint takes away here."""
+    from model.fields import spelt
+
     lines = [f"{name}: {spec.family}, {spec.params} parameters", "", "component    shape     params  role"]
     for (part, count), shape in zip(spec.layout.budget().items(), spec.layout.shapes, strict=True):
         size = " x ".join(map(str, shape))
@@ -158,10 +158,8 @@ def budget_text(name: str, spec: Spec) -> str:
         "constraint                saves, with what needs it",
     ]
     for constraint, value in spec.applied().items():
-        spelt = constraint if value is True else f"{constraint}={value}"
-        lines.append(
-            f"  {spelt:20} {spec.saved_by(constraint):8}  {spec.constraints()[constraint].metadata['says']}"
-        )
+        says = spec.constraints()[constraint].metadata["says"]
+        lines.append(f"  {spelt(constraint, value):20} {spec.saved_by(constraint):8}  {says}")
     return "\n".join(lines)
 
 
