@@ -36,6 +36,15 @@ def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
     return out
 
 
+def stored(parts: Sequence[Tensor]) -> Vector:
+    """The same tensors, as views of one array.
+
+    The compiler computes an expression again for every reader, in the innermost loop, sines and all; what is
+    concatenated it computes once (trainer/programs.py sees to that).
+    """
+    return list(torch.cat(list(parts), dim=1).split(parts[0].shape[1], dim=1))
+
+
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     """Sum of products of two vectors."""
     total = a[0] * b[0]

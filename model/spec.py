@@ -54,6 +54,13 @@ class Spec(ABC):
     def decoded(self) -> int:
         """How many tokens greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
 
+    @property
+    def cpu_slots(self) -> int:
+        """Slots that one compiled CPU program trains at once: more spread its fixed cost, fewer keep its
+        arrays in the caches. As measured (docs/performance.md).
+        """
+        return 4
+
     @cached_property
     def layout(self) -> Layout:
         return Layout.of(self.shapes())

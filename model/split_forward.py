@@ -29,6 +29,7 @@ from model.ops import (
     product,
     rmsnorm,
     scalars,
+    stored,
     transposed,
 )
 
@@ -53,7 +54,7 @@ def forward(spec: SplitSubspace, theta_SP: Tensor, tokens_STB: Tensor, first: in
     stream = [h if w is None else h + dot(w, channels) for h, w in zip(stream, write, strict=True)]
 
     hidden = apply(p["fc1"], rmsnorm(stream, norms[1], EPS))
-    hidden = [F.gelu(h) for h in (hidden if spec.no_ffn_bias else add(hidden, p["fc1_bias"]))]
+    hidden = stored([F.gelu(h) for h in (hidden if spec.no_ffn_bias else add(hidden, p["fc1_bias"]))])
     stream = add(stream, apply(transposed(p["head"]) if spec.tie_fc2_head else p["fc2"], hidden))
     stream = stream if spec.no_ffn_bias else add(stream, p["fc2_bias"])
 
@@ -74,7 +75,7 @@ def _attend(
         scores = form_SAT[..., None] * scale[:, first:, None] * scale[:, None]
         scores = scores if spec.direct_forms else scores / math.sqrt(spec.query_dim)
         read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
-        values = [[dot(row, entry) for entry in entries] for row in read]
+        values = [stored([dot(row, entry) for entry in entries]) for row in read]
         heads.append(attend(scores, first, [lookup(v, tokens_STB) * scale for v in values]))
     if spec.out_rank:
         return [sum(channel[1:], channel[0]) for channel in zip(*heads, strict=True)]
@@ -169,7 +170,10 @@ def _table(spec: SplitSubspace, p: Any) -> Matrix:
         return transposed(p["tokens"])
     *radii, start, stride = p["arc"]
     angles = [start + v * stride for v in range(DIGITS)]
-    return [[radii[0] * torch.cos(a) for a in angles], [radii[-1] * torch.sin(a) for a in angles]]
+    return [
+        stored([radii[0] * torch.cos(a) for a in angles]),
+        stored([radii[-1] * torch.sin(a) for a in angles]),
+    ]
 
 
 def _positions(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:

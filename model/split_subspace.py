@@ -212,6 +212,11 @@ class SplitSubspace(Spec):
         defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
         return dataclasses.replace(self, **defaults)
 
+    @property
+    def cpu_slots(self) -> int:
+        """Few where attention differs by problem: its arrays are thirty times those of a circle."""
+        return 16 if self.circular else max(8 // self.heads, 1)
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         shapes = self._embedding_shapes() | self._attention_shapes()
         shapes["fc1"] = (FFN, self.width)

@@ -66,7 +66,7 @@ class Driver:
         self.study, self.home, self.ledger, self.display = study, home, ledger, display
         self.tracker = Tracker(client, home, study)
         self.ended = Ended()
-        self.progress = Progress([(n, n) for n in study.first_seeds()])
+        self.progress = Progress([(n, n) for n in study.watched()])
         self.renewed = time.monotonic()
         self.recovered: set[str] = set()
         self.recover()
@@ -163,8 +163,7 @@ class Driver:
             self.ledger.renew()
             self.renewed = now
         if self.display.due():
-            queued = sum(t.configuration.recipe.steps * len(t.seeds) for t in self.planner.queue)
-            self.display.show(self.progress.snapshot(queued))
+            self.display.show(self.progress.snapshot(self.planner.queued_steps))
 
     def _tell_mlflow(self, call: Any, *args: Any) -> bool:
         """Tracking must not stop training: what MLflow did not take is published by the next run."""
@@ -244,13 +243,13 @@ def run(driver: Driver) -> Ended:
     )
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     try:
-        share, concurrent = placement(study.resources, ray.cluster_resources())
-        driver.planner.ahead = concurrent
+        share, fits = placement(study.resources, ray.cluster_resources())
+        driver.planner.fits = fits
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         tune.Tuner(
             tune.with_resources(worker.train, share),
             tune_config=tune.TuneConfig(
-                search_alg=PlanSearcher(driver), num_samples=-1, max_concurrent_trials=concurrent
+                search_alg=PlanSearcher(driver), num_samples=-1, max_concurrent_trials=fits.concurrent
             ),
             run_config=tune.RunConfig(
                 name=f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}",

@@ -21,7 +21,7 @@ from search.home import Home
 from search.plan import Trial
 from trainer import Outcome, Result, Seed
 
-SCHEMA = 1
+SCHEMA = 2
 LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
 LOCK_WAIT_S = 10.0
 
@@ -39,6 +39,7 @@ ROWS = sa.Table(
     sa.Column("steps", sa.BigInteger, nullable=False, default=0),
     sa.Column("grok_step", sa.BigInteger),
     sa.Column("held", sa.Boolean),
+    sa.Column("hopeless_step", sa.BigInteger),
     sa.Column("best_step", sa.BigInteger),
     sa.Column("best_exact", sa.Float),
     sa.Column("best_token", sa.Float),
@@ -137,6 +138,7 @@ class Ledger:
                     "steps": result.steps,
                     "grok_step": result.grok_step,
                     "held": result.held,
+                    "hopeless_step": result.hopeless_step,
                     "best_step": result.best_step,
                     "best_exact": result.best_exact,
                     "best_token": result.best_token,

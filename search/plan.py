@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 
 from model import Spec, make_spec, name_of
 from search.errors import UserError
-from search.study import Resources
+from search.study import Resources, Stop, Study
 from trainer import Pair, Recipe, Seed
 from trainer.programs import missing_for_compilation
 
@@ -60,19 +60,29 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class Fits:
+    """How many trials a machine or cluster has room for at once, and whether they are on GPUs."""
+
+    concurrent: int = 1
+    on_gpu: bool = False
+
+
+@dataclass(frozen=True)
 class Trial:
     """What Ray Tune schedules: one spec and pairs of (configuration, seed), trained as one bank."""
 
     study: str
     configuration: Configuration
     seeds: tuple[Seed, ...]
+    slots: int
     resources: Resources
+    stop: Stop
 
     @cached_property
     def key(self) -> str:
         """Depends on the pairs and slots alone, so that a trial finds its bank's state again."""
         seeds = [[s.init_seed, s.data_seed] for s in self.seeds]
-        return _digest([self.study, self.configuration.key, seeds, self.resources.seeds_per_trial])
+        return _digest([self.study, self.configuration.key, seeds, self.slots])
 
     @property
     def pairs(self) -> list[Pair]:
@@ -87,7 +97,9 @@ class Trial:
             "spec": self.configuration.spec.as_dict(),
             "recipes": {key: self.configuration.recipe.as_dict()},
             "pairs": [[key, s.init_seed, s.data_seed] for s in self.seeds],
+            "slots": self.slots,
             "resources": self.resources.model_dump(),
+            "stop": self.stop.model_dump(),
         }
         (folder / TRIAL_FILE).write_text(json.dumps(about, indent=2))
 
@@ -97,28 +109,48 @@ class Trial:
         (recipe,) = about["recipes"].values()  # several configurations of one spec may share a trial one day
         configuration = Configuration(make_spec(**about["spec"]), Recipe(**recipe))
         seeds = tuple(Seed(*numbers) for _, *numbers in about["pairs"])
-        return cls(about["study"], configuration, seeds, Resources(**about["resources"]))
+        resources, stop = Resources(**about["resources"]), Stop(**about["stop"])
+        return cls(about["study"], configuration, seeds, about["slots"], resources, stop)
+
+
+def trial_size(study: Study, seeds: int, fits: Fits) -> tuple[int, int]:
+    """Pairs of a trial and slots of its bank: a round spread over its share of the trials that fit at once.
+
+    The share depends on the file and the machine alone, so that a study that goes on cuts as it did before.
+    """
+    slots, most = study.resources.room(fits.on_gpu)
+    share = max(1, fits.concurrent // study.planned)
+    size = min(most, -(-seeds // share))
+    return size, min(slots, size)
 
 
 def pack(
-    study: str, configuration: Configuration, seeds: Sequence[Seed], resources: Resources
+    study: Study,
+    configuration: Configuration,
+    seeds: Sequence[Seed],
+    fits: Fits,
+    ended: Collection[Seed] = (),
 ) -> list[Trial]:
-    """Seeds of one configuration as trials of at most `seeds_per_trial`."""
-    size = resources.seeds_per_trial
-    return [
-        Trial(study, configuration, tuple(seeds[i : i + size]), resources) for i in range(0, len(seeds), size)
-    ]
+    """A round of a configuration as trials with equal slots.
+
+    The whole round is cut before the seeds that have ended are left out: so after an interruption the trials
+    that are left have the pairs and slots, and with them the keys and bank states, that they had.
+    """
+    size, slots = trial_size(study, len(seeds), fits)
+    chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+    left = [tuple(s for s in chunk if s not in ended) for chunk in chunks]
+    return [Trial(study.name, configuration, c, slots, study.resources, study.stop) for c in left if c]
 
 
-def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], int]:
-    """What Ray reserves for a trial, and how many trials fit. Raises UserError if none does."""
+def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], Fits]:
+    """What Ray reserves for a trial, and what fits. Raises UserError if nothing does."""
     gpus = available.get("GPU", 0)
     gpu = float(gpus > 0) if resources.gpu == "auto" else float(resources.gpu)
     for name, wanted, there in (("cpu", resources.cpu, available.get("CPU", 0)), ("gpu", gpu, gpus)):
         if wanted > there:
             raise UserError(f"resources.{name}: a trial asks for {wanted:g}, there are {there:g}")
-    fits = available.get("CPU", 0) // resources.cpu
-    return {"cpu": resources.cpu, "gpu": gpu}, int(min(fits, gpus // gpu) if gpu else fits)
+    most = available.get("CPU", 0) // resources.cpu
+    return {"cpu": resources.cpu, "gpu": gpu}, Fits(int(min(most, gpus // gpu) if gpu else most), gpu > 0)
 
 
 def here() -> dict[str, float]:

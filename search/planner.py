@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 from search.errors import UserError
 from search.home import Home
 from search.ledger import Row, is_final
-from search.plan import Configuration, Trial, pack
+from search.plan import Configuration, Fits, Trial, pack
 from search.study import Distribution, Study
 from trainer import Outcome, Seed
 
@@ -29,8 +29,9 @@ class Planner:
 
     def __init__(self, study: Study, rows: list[Row], home: Home):
         self.study = study
-        self.ahead = 1  # configurations that may be open at once; the driver sets it to what fits
+        self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.outcomes = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])): r for r in rows}
+        self.unpacked: deque[tuple[str, list[Seed]]] = deque()  # rounds, which `fits` says how to cut
         self.queue: deque[Trial] = deque()
         self.running: dict[str, Trial] = {}
         self.rounds: dict[str, Iterator[list[Seed]]] = {}
@@ -42,8 +43,8 @@ class Planner:
 
     def next(self) -> Trial | Done | None:
         """The next trial to start, None while the running ones decide, or DONE."""
-        while not self.queue:
-            if self.proposals and not self.enough and len(self.open) < self.ahead:
+        while not self._pack():
+            if self.proposals and not self.enough and len(self.open) < self.fits.concurrent:
                 configuration = self.proposals.ask()
                 if configuration is not None:
                     if configuration.key not in self.open:  # a repeated proposal shares the result
@@ -68,7 +69,14 @@ class Planner:
     def is_done(self) -> bool:
         """Whether nothing is left to train."""
         asking = self.proposals is not None and not (self.proposals.exhausted or self.enough)
-        return not (self.queue or self.running or asking)
+        return not (self.unpacked or self.queue or self.running or asking)
+
+    @property
+    def queued_steps(self) -> int:
+        """The budgets of all seeds that are planned and in no trial yet that runs; unit: seed-steps."""
+        trials = sum(t.configuration.recipe.steps * len(t.seeds) for t in self.queue)
+        rounds = ((self.open[key].recipe, set(seeds) - self._ended(key)) for key, seeds in self.unpacked)
+        return trials + sum(recipe.steps * len(seeds) for recipe, seeds in rounds)
 
     @property
     def grokked(self) -> int:
@@ -101,15 +109,21 @@ class Planner:
             if not first and self._has_enough(key):
                 return False
             first = False
-            todo = [s for s in seeds if not self._is_final(key, s)]
-            if todo:
-                self.queue.extend(pack(self.study.name, self.open[key], todo, self.study.resources))
+            if not self._ended(key).issuperset(seeds):
+                self.unpacked.append((key, seeds))
                 return True
         return False
 
-    def _is_final(self, key: str, seed: Seed) -> bool:
-        row = self.outcomes.get((key, seed))
-        return row is not None and is_final(row)
+    def _pack(self) -> bool:
+        """Cut the rounds that wait into trials. False if none is queued."""
+        while self.unpacked:
+            key, seeds = self.unpacked.popleft()
+            self.queue.extend(pack(self.study, self.open[key], seeds, self.fits, self._ended(key)))
+        return bool(self.queue)
+
+    def _ended(self, key: str) -> set[Seed]:
+        """A configuration's seeds that need no more training."""
+        return {Seed(r["init_seed"], r["data_seed"]) for r in self.rows_of(key) if is_final(r)}
 
     def _end(self, key: str) -> list[Configuration]:
         configuration = self.open.pop(key)

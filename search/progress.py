@@ -32,7 +32,7 @@ class Snapshot:
 
 @dataclass
 class Curves:
-    """The evaluations of one configuration's first round, until all its seeds have passed them."""
+    """The evaluations of one configuration's watched seeds, until all of them have passed them."""
 
     waiting: set[SeedKey]
     newest: dict[SeedKey, Row] = field(default_factory=dict)
@@ -47,10 +47,16 @@ class Curves:
 
 
 class Progress:
-    """Fed with the workers' reports; asked for snapshots and for metrics that are complete."""
+    """Fed with the workers' reports; asked for snapshots and for metrics that are complete.
 
-    def __init__(self, first_round: list[SeedKey]):
-        self.first_round = first_round
+    A bank trains some of its seeds from the start and others when a slot falls free, so that of a whole round
+    the first step would be complete only when the last seed has begun. Metrics over steps are therefore those
+    of `watched` seeds (`Study.watched`), which begin at the start: a step's metrics come soon after it was
+    trained and are of the same seeds at every step.
+    """
+
+    def __init__(self, watched: list[SeedKey]):
+        self.watched = watched
         self.start = time.monotonic()
         self.trials: dict[str, Row] = {}
         self.budget: dict[str, int] = {}
@@ -91,8 +97,8 @@ class Progress:
         self.ended.update(outcomes)
 
     def _complete(self, configuration: Configuration, seeds: list[Row]) -> list[tuple[int, dict[str, float]]]:
-        """A step's metrics are complete when every seed of the first round is past it or has ended."""
-        curves = self.curves.setdefault(configuration.key, Curves(set(self.first_round)))
+        """A step's metrics are complete when every watched seed is past it or has ended."""
+        curves = self.curves.setdefault(configuration.key, Curves(set(self.watched)))
         for row in seeds:
             key = (row["seed"][0], row["seed"][1])
             if key in curves.waiting and row["step"]:
@@ -109,7 +115,11 @@ class Progress:
         return [(step, curves.take(step) | {"seed_steps_per_s": rate}) for step in ready]
 
     def snapshot(self, queued_seed_steps: int = 0) -> Snapshot:
-        """`queued_seed_steps`: the budget of seeds that are planned and not yet started."""
+        """`queued_seed_steps`: the budget of seeds that are planned and not yet started.
+
+        What is left is counted in budgets, so the time left is the most it may take: a seed that groks or is
+        given up ends earlier, and counts no more from then on.
+        """
         seeds = [s for t in self.trials.values() for s in t["seeds"]]
         states = Counter(s["outcome"] for s in seeds)
         unended = (Outcome.QUEUED, Outcome.RUNNING)

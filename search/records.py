@@ -14,7 +14,7 @@ from model import name_of
 from model.fields import nearest
 from search.errors import UserError
 from search.ledger import Row
-from search.stats import GrokRate
+from search.stats import GrokRate, Stopping
 from search.tracking import KEY_TAG, PARENT_TAG, RecordedSeed, answered, load_seeds, rank
 from trainer import Outcome, Seed
 from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
@@ -31,7 +31,7 @@ def overview(rows: list[Row]) -> list[dict[str, Any]]:
 def summarise(rows: list[Row]) -> dict[str, Any]:
     """Counts of some ledger rows, and the grok rate where they are one configuration's: to pool the rates of
     several, chosen by what came before, means nothing."""
-    rate = GrokRate.of(r["outcome"] for r in rows)
+    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
     counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})
     return {
@@ -44,6 +44,9 @@ def summarise(rows: list[Row]) -> dict[str, Any]:
         "grok_rate": rate.rate if configurations == 1 else None,
         "interval": list(rate.interval) if configurations == 1 else None,
         "held": sum(bool(r["held"]) for r in rows),
+        "given_up": stopping.given_up,
+        "spared": stopping.spared,
+        "spared_grokked": stopping.spared_grokked,
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),
     }

@@ -17,6 +17,7 @@ from model.fields import nearest
 from trainer import Recipe, Seed
 
 LARGEST_SEED = 2**31 - 1
+CPU_SLOTS = 16
 MOST_TRIED = 1_000  # combinations of the other fields' end points
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
@@ -71,6 +72,14 @@ class Distribution(Strict):
         return self.choice or self.float_ or self.int_ or ()
 
 
+class Stop(Strict):
+    """What ends a seed before its budget, beside success and divergence."""
+
+    hopeless: bool = Field(
+        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
+    )
+
+
 class Sampler(Strict):
     """How Optuna proposes configurations. Used where the study has a search space."""
 
@@ -80,15 +89,31 @@ class Sampler(Strict):
 
 
 class Resources(Strict):
-    """What one trial gets, and how many seeds it trains at once."""
+    """What one trial gets, how many seeds it has, and how many of them it trains at once."""
 
     cpu: int = Field(1, ge=1, description="cores of a trial, and its threads; unit: cores")
     gpu: float | Literal["auto"] = Field(
         "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
     )
-    seeds_per_trial: int = Field(8, ge=1, le=65_536, description="slots of a trial's bank; unit: seeds")
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="how many a trial trains at one time; 16, on a GPU 1,024; unit: seeds",
+    )
+    seeds_per_trial: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="the most a trial has, those beyond the slots wait; four times those",
+    )
     compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
     save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
+
+    def room(self, on_gpu: bool) -> tuple[int, int]:
+        """Slots and pairs of a trial, at most."""
+        slots = self.slots or (1_024 if on_gpu else CPU_SLOTS)
+        return slots, self.seeds_per_trial or 4 * slots
 
     @field_validator("gpu")
     @classmethod
@@ -124,6 +149,7 @@ class Study(Strict):
     )
     seeds: SeedRange | list[SeedNumber] = Field(description="first and count, or a list")
     until: Until = Field(default=Until())
+    stop: Stop = Field(default=Stop())
     space: dict[str, Distribution] = Field(
         default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
     )
@@ -236,11 +262,24 @@ class Study(Strict):
             split[part][name] = value
         return self.spec(**split["model"]), self.base_recipe(**split["recipe"])
 
+    @property
+    def planned(self) -> int:
+        """How many configurations the file asks for."""
+        return self.sampler.configurations if self.space else max(1, len(self.configurations))
+
     def first_seeds(self) -> list[int]:
         """The numbers of the first round."""
         if isinstance(self.seeds, list):
             return self.seeds
         return list(range(self.seeds.first, self.seeds.first + self.seeds.count))
+
+    def watched(self) -> list[int]:
+        """The seeds whose metrics over steps are shown: the first round's, as many as a CPU has slots for.
+
+        They have slots from the start, so a step's metrics are complete soon after it was trained, however
+        many seeds wait; and which they are depends on the study file alone, not on machine or interruptions.
+        """
+        return self.first_seeds()[: self.resources.slots or CPU_SLOTS]
 
     def rounds(self) -> Iterator[list[Seed]]:
         """The seeds of each round: the list, then as many again, up to `until.max_seeds`."""

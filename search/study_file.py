@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from model.fields import nearest
 from search.errors import UserError
-from search.study import Distribution, Entry, Resources, Sampler, SeedRange, Strict, Study, Until
+from search.study import Distribution, Entry, Resources, Sampler, SeedRange, Stop, Strict, Study, Until
 
 LARGEST_FILE = 1 << 20  # bytes
 LONGEST_LINE = 1_000  # characters of an error
@@ -156,7 +156,8 @@ def _keys(loc: tuple[str | int, ...]) -> list[str]:
 def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
-        "until": Until, "sampler": Sampler, "resources": Resources, "seeds": SeedRange, "space": Distribution,
+        "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
+        "space": Distribution,
     }  # fmt: skip
     sections["configurations"] = Entry
     model = Study if len(keys) == 1 else sections.get(keys[0], Study)

@@ -10,8 +10,8 @@ from model import name_of
 from search.display import duration
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
-from search.plan import Configuration, check_resources, here, placement
-from search.stats import GrokRate
+from search.plan import Configuration, check_resources, here, placement, trial_size
+from search.stats import GrokRate, Stopping
 from search.study import Study
 from trainer import Outcome, Seed
 
@@ -28,6 +28,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     rows = Ledger(home).rows(study.name)
     models = {c.key: name_of(c.spec) for c in (Configuration(*listed) for listed in study.listed())}
     lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
+    lines += _stopping(Stopping.of(rows))
     if study.until.grokked:
         lines.append("  (it stops at a success, so its rate is biased upwards)")
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
@@ -79,6 +80,11 @@ def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
     return [f"{name}: {len(rates)} configurations; by grok rate", *shown]
 
 
+def _stopping(stopping: Stopping) -> list[str]:
+    """A line on the seeds that were called hopeless, if there are any."""
+    return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
+
+
 def _home_flag(home: Home) -> str:
     """What has to be typed to reach this home from here."""
     return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"
@@ -93,12 +99,12 @@ def plan(study: Study, home: Home) -> str:
     configurations = study.sampler.configurations if study.space else len(listed)
     left = _left(study, listed, rounds[0], rows)
     seeds, to_train = len(rounds[0]) * configurations, sum(left.values())
-    size = study.resources.seeds_per_trial
+    share, fits = placement(study.resources, here())
+    size, slots = trial_size(study, len(rounds[0]), fits)
     trials = sum(-(-count // size) for count in left.values())
-    share, concurrent = placement(study.resources, here())
     rate, how = _expected_rate(study, listed, rows)
     seed_steps = sum(count * c.recipe.steps for c, count in left.items())
-    seconds = seed_steps / (rate * max(1, min(trials, concurrent)))
+    seconds = seed_steps / (rate * max(1, min(trials, fits.concurrent)))
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
     sizes: dict[str, list[str]] = {}
     for c in listed:
@@ -109,7 +115,7 @@ def plan(study: Study, home: Home) -> str:
   model           {models}
   configurations  {configurations}{proposed}
   seeds           {seeds}, {steps} steps each; {seeds - to_train} recorded, {to_train} to train
-  trials          {trials} of up to {size} seeds, up to {concurrent} side by side
+  trials          {trials} of up to {size} seeds in {slots} slots, up to {fits.concurrent} side by side
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
@@ -155,6 +161,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
             rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
+        lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
     for r in rows:
         best = f"best exact match {r['best_exact'] or 0:.4f}"
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best

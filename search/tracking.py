@@ -30,7 +30,7 @@ from search.ledger import Row
 from search.plan import TRIAL_FILE, Configuration, Trial
 from search.plots import grokking_curves
 from search.progress import step_metrics
-from search.stats import COUNTED, GrokRate
+from search.stats import COUNTED, GrokRate, Stopping
 from search.study import Study
 from trainer import Outcome, Result, Seed
 from trainer.checkpoint import Checkpoint
@@ -143,7 +143,7 @@ class Tracker:
     def summary(self, configuration: Configuration, rows: list[Row]) -> None:
         """Counts, rate and interval of a configuration, its picture, and its best seeds' checkpoints."""
         run = self.run_of(configuration)
-        rate = GrokRate.of(r["outcome"] for r in rows)
+        rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
         counts = Counter(r["outcome"] for r in rows)
         low, high = rate.interval
         grok_steps = sorted(r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED)
@@ -151,6 +151,7 @@ class Tracker:
             "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
             "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
             "held": sum(bool(r["held"]) for r in rows),
+            "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
             **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
         }  # fmt: skip
         if grok_steps:
@@ -171,8 +172,8 @@ class Tracker:
             self._checkpoint(run, BEST, seeds[0], folder)
             for seed in grokked[:BEST_CHILDREN]:
                 self._child(run, seed, folder)
-            first_round = {Seed.of(n) for n in self.study.first_seeds()}
-            self._fill_steps(configuration, [s.result for s in seeds if s.result.pair.seed in first_round])
+            watched = {Seed.of(n) for n in self.study.watched()}
+            self._fill_steps(configuration, [s.result for s in seeds if s.result.pair.seed in watched])
 
     def _picture(
         self,
@@ -189,7 +190,7 @@ class Tracker:
 
     def _fill_steps(self, configuration: Configuration, results: list[Result]) -> None:
         """Metrics of the steps that an interruption left out, from the recorded curves."""
-        if len(results) < len(self.study.first_seeds()):
+        if len(results) < len(self.study.watched()):
             return
         for i in range(max(len(r.curve_EM) for r in results)):
             rows = [

@@ -7,6 +7,7 @@ theta.safetensors and curves.parquet for the driver to record.
 from __future__ import annotations
 
 import json
+import logging
 import platform
 import traceback
 from pathlib import Path
@@ -17,11 +18,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from search.plan import Configuration, Trial
-from trainer import MEASURES, Bank, Outcome, Result
+from trainer import MEASURES, RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 
 STATE, THETA, CURVES, RESULTS = "bank.state", "theta.safetensors", "curves.parquet", "results.json"
 ERROR = "error.txt"
+WHO = ["configuration", "init_seed", "data_seed"]
 
 
 def train(config: dict[str, Any]) -> None:
@@ -47,19 +49,28 @@ def run_trial(folder: Path):  # type: ignore[no-untyped-def]
     bank = Bank(
         trial.configuration.spec,
         trial.pairs,
-        slots=trial.resources.seeds_per_trial,
+        slots=trial.slots,
         device=device,
         compiled=trial.resources.compiled,
+        hopeless=RULE if trial.stop.hopeless else None,
     )
     bank.load(folder / STATE)
     evaluations = 0
     while bank.advance():
         evaluations += 1
         if evaluations % trial.resources.save_every == 0:
-            bank.save(folder / STATE)
+            _save(bank, folder / STATE)
         yield {"payload": json.dumps(_progress(trial, bank))}
-    write_results(folder, trial, bank, _environment(trial, device))
+    write_results(folder, trial, bank, _environment(trial, bank))
     yield {"payload": json.dumps({**_progress(trial, bank), "phase": "done"})}
+
+
+def _save(bank: Bank, path: Path) -> None:
+    """A disk that is full for a while costs a state, not the trial: the one before is still there."""
+    try:
+        bank.save(path)
+    except OSError as error:
+        logging.getLogger(__name__).warning("%s: state not saved (%s)", path, error.strerror)
 
 
 def _progress(trial: Trial, bank: Bank) -> dict[str, Any]:
@@ -89,16 +100,17 @@ def _progress(trial: Trial, bank: Bank) -> dict[str, Any]:
     }
 
 
-def _environment(trial: Trial, device: str) -> dict[str, Any]:
+def _environment(trial: Trial, bank: Bank) -> dict[str, Any]:
     """What a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
+        "device": torch.cuda.get_device_name() if bank.device == "cuda" else platform.machine(),
         "threads": trial.resources.cpu,
-        "slots": trial.resources.seeds_per_trial,
+        "slots": trial.slots,
+        "tile": bank.tile,
         "compiled": trial.resources.compiled,
     }
 
@@ -112,6 +124,7 @@ def write_results(folder: Path, trial: Trial, bank: Bank, environment: dict[str,
         "environment": environment,
         "seed_steps_per_s": bank.seed_steps_per_s,
         "compile_s": bank.programs.compile_s,
+        "cache_misses": bank.programs.cache_misses,
         "seeds": [
             {
                 "configuration": trial.configuration.key,
@@ -121,6 +134,7 @@ def write_results(folder: Path, trial: Trial, bank: Bank, environment: dict[str,
                 "steps": r.steps,
                 "grok_step": r.grok_step,
                 "held": r.held,
+                "hopeless_step": r.hopeless_step,
                 "best_step": r.best_step,
                 "best_exact": r.best_exact,
                 "best_token": r.best_token,
@@ -153,12 +167,13 @@ def read_results(folder: Path) -> tuple[Trial, list[Result], dict[str, Any]] | N
     trial = Trial.read(folder)
     about = json.loads((folder / RESULTS).read_text())
     theta = load_file(folder / THETA)["theta"]
-    curves = pd.read_parquet(folder / CURVES)
+    curves = {
+        who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
+        for who, table in pd.read_parquet(folder / CURVES).groupby(WHO)
+    }
     results = []
     for n, (pair, seed) in enumerate(zip(trial.pairs, about["seeds"], strict=True)):
-        who = {name: seed.pop(name) for name in ("configuration", "init_seed", "data_seed")}
-        mine = curves[(curves[list(who)] == pd.Series(who)).all(axis=1)]
-        curve = torch.tensor(mine[list(MEASURES)].to_numpy(), dtype=torch.float32)
+        who = tuple(seed.pop(name) for name in WHO)
         fields = seed | {"outcome": Outcome(seed["outcome"])}
-        results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curve, **fields))
+        results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curves[who], **fields))
     return trial, results, about

@@ -107,6 +107,10 @@ BAD = {
         "until.max_seeds: must be at least the number of seeds (2), got 1"
     ],
     GOOD + "until: 3": ["until: must be a mapping, got 3"],
+    GOOD + "stop: {hopeles: true}": ["stop.hopeles: unknown key; did you mean hopeless?"],
+    GOOD + "stop: {hopeless: never}": ["stop.hopeless: must be true or false, got 'never'"],
+    GOOD + "stop: {hopeless: 0}": ["stop.hopeless: must be true or false, got 0"],
+    GOOD + "stop: off": ["stop: must be a mapping, got False"],
     # Resources and sampler
     GOOD + "resources: {cpu: 0}": ["resources.cpu: must be greater than or equal to 1, got 0"],
     GOOD + "resources: {cpu: true}": ["resources.cpu: must be an integer, got True"],
@@ -122,6 +126,8 @@ BAD = {
     GOOD + "resources: {seeds_per_trial: 70000}": [
         "resources.seeds_per_trial: must be less than or equal to 65536, got 70000"
     ],
+    GOOD + "resources: {slots: 0}": ["resources.slots: must be greater than or equal to 1, got 0"],
+    GOOD + "resources: {slot: 8}": ["resources.slot: unknown key; did you mean slots?"],
     GOOD + "resources: {compiled: 'yes'}": ["resources.compiled: must be true or false, got 'yes'"],
     GOOD + "sampler: {name: tpee}": ["sampler.name: must be 'tpe' or 'random', got 'tpee'"],
     GOOD + "sampler: {seed: 10000000000}": [

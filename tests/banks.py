@@ -14,8 +14,8 @@ def pair(seed, **recipe):
     return Pair(Recipe(**{**SMALL, **recipe}), Seed.of(seed))
 
 
-def make(pairs, slots=None):
-    return Bank(SPEC, pairs, slots=slots, compiled=False)
+def make(pairs, slots=None, hopeless=None):
+    return Bank(SPEC, pairs, slots=slots, compiled=False, hopeless=hopeless)
 
 
 def finish(bank):
@@ -31,7 +31,8 @@ def results(bank):
 
 def assert_same(a, b):
     """Bit for bit: θ, curve and every fact."""
-    for fact in ("pair", "outcome", "steps", "grok_step", "held", "best_step", "best_exact", "best_token"):
+    facts = ("pair", "outcome", "steps", "grok_step", "held", "hopeless_step")
+    for fact in (*facts, "best_step", "best_exact", "best_token"):
         assert getattr(a, fact) == getattr(b, fact), fact
     assert torch.equal(a.theta_P, b.theta_P), "θ differs"
     assert torch.equal(a.curve_EM, b.curve_EM), "curve differs"

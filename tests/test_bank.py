@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from model import rung
-from tests.banks import SMALL, assert_all_same, assert_same, finish, make, pair, results
+from tests.banks import SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed, programs
+from trainer.bank import tile_of
+from trainer.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -103,6 +105,77 @@ def test_what_shapes_the_program_must_agree(other):
 def test_no_pairs_is_an_error():
     with pytest.raises(ValueError, match="needs pairs"):
         make([])
+
+
+# Tiles
+
+
+@pytest.fixture
+def tiles_of_four(monkeypatch):
+    monkeypatch.setattr(type(SPEC), "cpu_slots", 4)
+
+
+@pytest.mark.usefixtures("tiles_of_four")
+def test_a_bank_of_tiles_is_a_bank():
+    """Nine pairs of different lengths through six slots of tiles of three, or through three slots."""
+    pairs = [pair(s, steps=20 * (1 + s % 3), lr=0.01 * (s + 1)) for s in range(9)]
+    bank = make(pairs, 6)
+    assert (bank.tile, bank.slots, len(bank.parts())) == (3, 6, 2)
+    assert_all_same(results(finish(bank)), results(finish(make(pairs, 3))))
+
+
+@pytest.mark.usefixtures("tiles_of_four")
+def test_a_tile_without_live_slots_is_not_trained(monkeypatch):
+    """Four long pairs stand apart until the four short ones between them have ended."""
+    pairs = [pair(s, steps=60 if s % 2 else 20) for s in range(8)]
+    bank = make(pairs)
+    tiles, whole = [], bank._train
+    monkeypatch.setattr(bank, "_train", lambda tile: tiles.append(tile) or whole(tile))
+    finish(bank)
+    assert tiles == [0, 1, 0, 0] and bank.seed_steps == 4 * 20 + 4 * 60
+    assert_all_same(results(bank), results(finish(make(pairs, 4))))
+
+
+@pytest.mark.usefixtures("tiles_of_four")
+@pytest.mark.parametrize(
+    ("slots", "tile", "padded"), [(1, 1, 1), (4, 4, 4), (5, 3, 6), (9, 3, 9), (12, 4, 12)]
+)
+def test_tiles_are_equal_and_as_few_as_possible(slots, tile, padded):
+    bank = make([pair(0)], slots)
+    assert (bank.tile, bank.slots) == (tile, padded)
+    assert tile_of(SPEC, slots, "cuda") == slots
+
+
+@pytest.mark.usefixtures("tiles_of_four")
+def test_tiles_go_on_from_a_saved_state(tmp_path):
+    pairs = [pair(s, steps=20 * (1 + s % 3)) for s in range(9)]
+    expected = results(finish(make(pairs, 6)))
+    first = make(pairs, 6)
+    first.advance()
+    first.advance()
+    first.save(tmp_path / "bank.state")
+    again = make(pairs, 6)
+    assert again.load(tmp_path / "bank.state")
+    assert_all_same(results(finish(again)), expected)
+
+
+def test_a_recorded_program_played_back_is_the_program():
+    """On a GPU the record is a CUDA graph; here what is played is the body itself."""
+    bank = make([pair(s, lr=0.01 * (s + 1)) for s in range(3)])
+    programs, (state, hyper) = bank.programs, bank.parts()[0]
+    replay = Replay(programs.train_block, state, hyper, record=lambda body: (body(), body)[1])
+    again = replay.run(state, hyper, 2)
+    for found, expected in zip(again, programs.train(state, hyper, 2), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    theta = again[0]["theta"].clone()
+    replay.run(state, hyper, 1)
+    assert torch.equal(again[0]["theta"], theta), "what was returned is not a buffer"
+
+
+@pytest.mark.parametrize("slots", [0, -1])
+def test_no_slots_is_an_error(slots):
+    with pytest.raises(ValueError, match=f"at least one slot, got {slots}"):
+        make([pair(1)], slots)
 
 
 # Divergence

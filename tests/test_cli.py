@@ -58,13 +58,14 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
     assert said.startswith("some.yaml: resources.compiled: compiling needs a C++ compiler (no-such-compiler)")
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing() -> None:
+def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("search.texts.here", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
     for said in (
         "57 parameters",
         "16, 60,000 steps each",
-        "2 of up to 8 seeds",
+        "2 of up to 8 seeds in 8 slots, up to 2 side by side",
         "/somewhere",
         "64 seeds in all",
     ):
@@ -154,7 +155,7 @@ def test_a_ledger_of_another_version(home: Home) -> None:
         db.execute("UPDATE ledger_version SET schema = 99")
         db.commit()
     line = fails_with_one(2, "status", "--home", "home")
-    assert line == f"{home.records_db}: written by another version (schema 99, this is 1)"
+    assert line == f"{home.records_db}: written by another version (schema 99, this is 2)"
 
 
 def test_an_mlflow_store_that_is_no_database(home: Home) -> None:

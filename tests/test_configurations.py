@@ -12,7 +12,7 @@ from search.home import Home
 from search.planner import DONE, Planner
 from search.study_file import load_study, parse_study
 from tests.commands import call
-from tests.test_planner import rows_of
+from tests.test_planner import drain, rows_of
 from trainer import Outcome, Recipe, Seed
 
 LIST = """
@@ -101,10 +101,12 @@ def test_the_ladder_has_every_rung_of_its_family():
 
 def test_the_summary_tells_the_models_apart(home, monkeypatch):
     study, rows = parse_study(LIST, ""), []
-    for trial in Planner(study, [], home).queue:
+    planner = Planner(study, [], home)
+    for trial in drain(planner)[0]:
         is_67p = trial.configuration.spec.params == 67
         outcome = Outcome.GROKKED if is_67p else Outcome.FAILED
-        rows += [{**r, "grok_step": 500, "held": True} for r in rows_of(trial, outcome)]
+        ended = rows_of(trial, outcome)
+        rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None} for r in ended]
     monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
     text = texts.summary(study, "list.yaml", home, Ended())
     assert "list: 3 configurations\n  57p    0 of 2 grokked" in text and "\n  67p    2 of 2 grokked" in text

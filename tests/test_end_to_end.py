@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 from model import rung
 from search.study_file import load_study
+from search.tracking import KEY_TAG
 from search.worker import read_results
 from tests.commands import adder_search, running
 
@@ -37,12 +38,21 @@ SMALL = {
         "fade_end": 300,
     },
     "seeds": {"first": 5, "count": 4},
-    "resources": {"cpu": 1, "gpu": 0, "seeds_per_trial": 2, "compiled": False, "save_every": 1},
+    "stop": {"hopeless": False},
+    "resources": {
+        "cpu": 1,
+        "gpu": 0,
+        "slots": 1,  # of a trial of two seeds (on up to three cores) the second waits for the first
+        "seeds_per_trial": 2,
+        "compiled": False,
+        "save_every": 1,
+    },
 }
 SEARCH = SMALL | {
     "name": "searched",
     "recipe": SMALL["recipe"] | {"steps": 40},
     "seeds": {"first": 1, "count": 2},
+    "stop": {"hopeless": True},
     "space": {"recipe.lr": {"float": [0.005, 0.05], "log": True}, "model.qk_dim": {"choice": [4, 5]}},
     "sampler": {"name": "tpe", "configurations": 3, "seed": 1},
 }
@@ -62,6 +72,11 @@ def ledger(home, study="smoke"):
         db.row_factory = sqlite3.Row
         query = "select * from ledger where study = ? order by configuration, init_seed"
         return [dict(row) for row in db.execute(query, [study])]
+
+
+def trials_of(home):
+    """How many trials smoke's seeds were packed into: two of two, or on many cores one a seed."""
+    return len({r["trial"] for r in ledger(home)})
 
 
 def client_of(home):
@@ -115,7 +130,7 @@ def test_every_seed_is_in_the_ledger_once(smoke):
     rows = ledger(smoke.home)
     assert [r["init_seed"] for r in rows] == [r["data_seed"] for r in rows] == [777, 778, 779, 780]
     assert {(r["outcome"], r["steps"], r["published"], r["owner"]) for r in rows} == {("failed", 60, 1, None)}
-    assert len({r["trial"] for r in rows}) == 2
+    assert trials_of(smoke.home) >= 2
     assert not list((smoke.home / "trials").rglob("*.*")), "what MLflow has need not be kept twice"
 
 
@@ -149,16 +164,18 @@ def test_mlflow_has_metrics_over_steps_and_the_counts(smoke):
 def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
     (run,) = runs_of(smoke.home, "smoke")
     root = smoke.home / "artifacts" / "smoke" / run.info.run_id / "artifacts"
-    trials = sorted((root / "trials").iterdir())
-    assert len(trials) == 2
+    trials, seeds = sorted((root / "trials").iterdir()), 0
+    assert len(trials) == trials_of(smoke.home)
     for trial in trials:
         names = {f.name for f in trial.iterdir()}
         assert names == {"theta.safetensors", "curves.parquet", "results.json", "trial.json"}
-        assert load_file(trial / "theta.safetensors")["theta"].shape == (2, 57)
+        count, params = load_file(trial / "theta.safetensors")["theta"].shape
+        assert params == 57 and 1 <= count <= 2
+        seeds += count
         curves = pd.read_parquet(trial / "curves.parquet")
         assert sorted(curves["step"].unique()) == [20, 40, 60]
         assert curves[["exact", "token", "loss", "train_loss"]].notna().all(axis=None)
-    assert len(recorded(smoke.home, "smoke")) == 4
+    assert len(recorded(smoke.home, "smoke")) == seeds == 4
     assert (root / "curves.png").read_bytes().startswith(b"\x89PNG")
     about = json.loads((root / "best" / "checkpoint.json").read_text())
     assert (about["params"], about["provenance"]["study"]) == (57, "smoke")
@@ -167,7 +184,7 @@ def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
 def test_status_counts(smoke):
     said = adder_search("status", "smoke", cwd=smoke.folder)
     assert (said.code, said.err) == (0, "")
-    assert "smoke: 2 trials, 4 seeds (4 failed)" in said.out
+    assert f"smoke: {trials_of(smoke.home)} trials, 4 seeds (4 failed)" in said.out
     assert "grok rate 0/4 (0.0% to 49.0%)" in said.out
     seeds = [line.split()[:5] for line in said.out.splitlines() if line.startswith("  seed ")]
     assert seeds == [["seed", str(seed), "failed", "step", "60"] for seed in range(777, 781)]
@@ -297,6 +314,13 @@ def test_a_search_records_a_run_a_configuration(elsewhere):
     assert all(0.005 <= rate <= 0.05 for rate in rates)
     assert {r.data.params["model.qk_dim"] for r in runs} <= {"4", "0"}  # 0: as wide as the head
     assert len(ledger(home, "searched")) == len(recorded(home, "searched")) == 6
+    for run in runs:
+        final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
+        assert final["failed"] + final["given_up"] == final["seeds"] == 2
+        assert 0 <= final["spared"] <= final["failed"] and final["spared_grokked"] == 0
+        mine = [r for r in ledger(home, "searched") if r["configuration"] == run.data.tags[KEY_TAG]]
+        hopeless = [r["hopeless_step"] for r in mine if r["hopeless_step"] is not None]
+        assert len(hopeless) == final["given_up"] + final["spared"]
     study = optuna.load_study(study_name="searched", storage=f"sqlite:///{home / 'optuna.db'}")
     assert [t.state.name for t in study.trials] == ["COMPLETE"] * 3
     assert {t.params["recipe.lr"] for t in study.trials} == set(rates)

@@ -16,7 +16,7 @@ from search.errors import UserError
 from search.home import Home
 from search.ledger import LEASE_S, ROWS, Ledger, is_final
 from search.plan import Configuration, Trial
-from search.study import Resources
+from search.study import Resources, Stop
 from trainer import Outcome, Pair, Recipe, Result, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())
@@ -24,13 +24,23 @@ SEEDS = tuple(Seed.of(n) for n in (1, 2, 3))
 
 
 def trial_of(*seeds, study="study"):
-    return Trial(study, CONFIGURATION, seeds, Resources())
+    return Trial(study, CONFIGURATION, seeds, 2, Resources(), Stop())
 
 
-def result_of(seed, outcome=Outcome.FAILED, best=0.5):
-    grok_step = 3_000 if outcome == Outcome.GROKKED else None
-    numbers = (4_000, grok_step, False, 3_000, best, 0.9)
-    return Result(Pair(CONFIGURATION.recipe, seed), outcome, *numbers, torch.zeros(57), torch.zeros(4, 4))
+def result_of(seed, outcome=Outcome.FAILED, best=0.5, hopeless_step=None):
+    return Result(
+        pair=Pair(CONFIGURATION.recipe, seed),
+        outcome=outcome,
+        steps=4_000,
+        grok_step=3_000 if outcome == Outcome.GROKKED else None,
+        held=False,
+        hopeless_step=hopeless_step,
+        best_step=3_000,
+        best_exact=best,
+        best_token=0.9,
+        theta_P=torch.zeros(57),
+        curve_EM=torch.zeros(4, 4),
+    )
 
 
 @pytest.fixture
@@ -210,6 +220,15 @@ def test_censored_pairs_go_on(ledger):
     assert [r["outcome"] for r in ledger.rows()] == ["failed", "failed"]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.GIVEN_UP, Outcome.FAILED])
+def test_the_step_at_which_a_seed_was_hopeless_is_recorded(outcome, ledger):
+    trial = trial_of(SEEDS[0])
+    ledger.claim(trial)
+    assert only(ledger, hopeless_step=None)
+    ledger.record(trial, [result_of(SEEDS[0], outcome, hopeless_step=2_000)], 1.0, {})
+    only(ledger, outcome=outcome, hopeless_step=2_000)
+
+
 def test_only_known_pairs_are_recorded(ledger):
     ledger.record(trial_of(SEEDS[0]), [result_of(SEEDS[0])], 1.0, {})
     assert ledger.rows() == []
@@ -238,7 +257,7 @@ def test_a_ledger_is_opened_again(ledger, home):
 
 def test_another_schema_is_refused(ledger, home):
     with closing(sqlite3.connect(home.records_db)) as db:
-        db.execute("UPDATE ledger_version SET schema = 2")
+        db.execute("UPDATE ledger_version SET schema = 1")
         db.commit()
-    with pytest.raises(UserError, match=r"optuna\.db: written by another version \(schema 2, this is 1\)"):
+    with pytest.raises(UserError, match=r"optuna\.db: written by another version \(schema 1, this is 2\)"):
         Ledger(home)

@@ -4,19 +4,19 @@ import pytest
 import torch
 
 from tests.banks import finish, make, pair
-from trainer import Outcome
+from trainer import Outcome, Rule, Seed, hopeless
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 
-def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, **recipe):
+def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, rule=None, **recipe):
     """A bank whose evaluations say what the script says, advanced to its end or the script's.
 
     exact, token, loss: one number an evaluation, or one for all. Returns the bank and θ at every
     evaluation, [E][S, P].
     """
     pairs = pairs or [pair(1, **{"steps": 60, "eval_every": 5, "batch": 2, "hold": 15, **recipe})]
-    bank, thetas = make(pairs, slots), []
+    bank, thetas = make(pairs, slots, rule), []
 
     def evaluate(theta_SP):
         e = len(thetas)
@@ -36,7 +36,7 @@ def test_grokking_is_the_first_perfect_evaluation_and_holding_frees_the_slot():
     result = bank.result(0)
     assert (result.outcome, result.grok_step, result.held) == (Outcome.GROKKED, 15, True)
     assert result.steps == 30 == bank.seed_steps, "15 steps to grok and 15 to hold"
-    assert len(thetas) == 6 and bank.slot_pair == [None]
+    assert len(thetas) == 6 and bank.pair_S.tolist() == [-1]
 
 
 def test_a_dip_restarts_holding_but_not_the_grok_step():
@@ -135,6 +135,68 @@ def test_every_step_is_trained_whatever_the_distance_of_evaluations(eval_every):
     assert bank.state["step"].tolist() == [eval_every * 2]
 
 
+# Seeds that the rule calls hopeless
+
+HALFWAY = Rule(checkpoints=((0.5, 0.1, 0.6),))
+SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": ()}
+
+
+@pytest.fixture
+def nobody_spared(monkeypatch):
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: False)
+
+
+def facts(bank, n=0):
+    result = bank.result(n)
+    return result.outcome, result.steps, result.hopeless_step
+
+
+@pytest.mark.usefixtures("nobody_spared")
+@pytest.mark.parametrize(
+    ("exact", "token", "expected"),
+    [
+        ([0.0] * 6, 0.5, (Outcome.GIVEN_UP, 15, 15)),
+        ([0.0] * 6, [0.5, 0.5, 0.6, 0.5, 0.5, 0.5], (Outcome.FAILED, 30, None)),  # once good enough is enough
+        ([0.1, 0.0, 0.0, 0.0, 0.0, 0.0], 0.5, (Outcome.FAILED, 30, None)),
+        ([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], 0.7, (Outcome.GROKKED, 30, None)),
+    ],
+)
+def test_a_seed_is_given_up_that_was_below_both_bounds_until_a_checkpoint(exact, token, expected):
+    bank, _ = scripted(exact, token, pairs=[pair(1, **SIX)], rule=HALFWAY)
+    assert facts(bank) == expected
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_a_seed_that_is_given_up_frees_its_slot():
+    bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX), pair(2, **SIX)], rule=HALFWAY)
+    assert facts(bank, 0) == facts(bank, 1) == (Outcome.GIVEN_UP, 15, 15)
+    assert bank.seed_steps == 30 and not bank.advance()
+    assert bank.result(0).curve_EM.shape == (3, 4)
+
+
+def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: True)
+    bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
+    assert facts(bank) == (Outcome.FAILED, 30, 15)
+    bank, _ = scripted([0.0] * 4 + [1.0] * 2, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
+    assert facts(bank) == (Outcome.GROKKED, 25, 15), "one that the rule would have lost"
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_whoever_has_diverged_or_spent_its_budget_was_not_given_up():
+    bank, _ = scripted([0.0] * 6, 0.5, [1.0, 1.0, torch.nan], [pair(1, **SIX)], rule=HALFWAY)
+    assert facts(bank) == (Outcome.DIVERGED, 15, None)
+    late = Rule(checkpoints=((0.9, 0.1, 0.6),))
+    bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=late)
+    assert facts(bank) == (Outcome.FAILED, 30, None)
+
+
+def test_the_spared_are_a_tenth_and_always_the_same():
+    spared = {n for n in range(1_000) if hopeless.spared(Seed.of(n))}
+    assert 70 < len(spared) < 130
+    assert spared == {n for n in range(1_000) if hopeless.spared(Seed(n, n))}
+
+
 def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():
     exact = [0.5, 0.0, 0.02, 0.03, 0.0, 0.3, 0.0]
     token = [0.6, 0.9, 0.90, 0.90, 0.9, 0.9, 0.9]
@@ -150,7 +212,7 @@ def test_decay_is_constant_by_default_and_whole_again_for_the_next_pair():
     assert bank.state["wd_scale"].tolist() == [1.0]
     recipe = {"steps": 10, "eval_every": 5, "batch": 2, "wd_drop": 0.5}
     bank, _ = scripted([0.9, 0.9, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert bank.slot_pair == [1] and bank.state["wd_scale"].tolist() == [1.0]
+    assert bank.pair_S.tolist() == [1] and bank.state["wd_scale"].tolist() == [1.0]
 
 
 def test_the_carry_share_follows_token_accuracy_down_and_up_again():
@@ -164,4 +226,4 @@ def test_the_carry_share_follows_token_accuracy_down_and_up_again():
     assert bank.state["mix_scale"].tolist() == [1.0], "off by default"
     recipe = {"steps": 10, "eval_every": 5, "batch": 2, "fade_token": 0.5, "fade_token_end": 0.5}
     bank, _ = scripted([0.0, 0.0, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert bank.slot_pair == [1] and bank.state["mix_scale"].tolist() == [1.0]
+    assert bank.pair_S.tolist() == [1] and bank.state["mix_scale"].tolist() == [1.0]

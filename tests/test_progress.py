@@ -8,7 +8,7 @@ from search.display import Display, duration
 from search.plan import Configuration, Trial
 from search.plots import grokking_curves
 from search.progress import Progress
-from search.study import Resources
+from search.study import Resources, Stop
 from tests.golden import SPECS
 from trainer import Recipe, Seed
 
@@ -17,7 +17,7 @@ A, B, C, D = (Seed.of(n) for n in (1, 2, 3, 4))
 
 
 def trial_of(*seeds):
-    return Trial("study", CONFIGURATION, seeds, Resources(seeds_per_trial=2))
+    return Trial("study", CONFIGURATION, seeds, 2, Resources(), Stop())
 
 
 def row(seed, step, outcome="running", exact=0.0, grok_step=None):
@@ -99,6 +99,52 @@ def test_a_trial_that_is_started_again_repeats_no_metrics():
     assert progress.report(second, report(row(B, 20))) == []
     progress.report(first, report(row(A, 30)))
     assert [step for step, _ in progress.report(second, report(row(B, 30)))] == [30]
+
+
+def queued(seed):
+    return row(seed, 0, "queued")
+
+
+def test_seeds_that_wait_for_a_slot_hold_no_metrics_up():
+    """Two slots, four seeds: the two that begin at the start are watched."""
+    trial = trial_of(A, B, C, D)
+    progress = Progress([(1, 1), (2, 2)])
+    progress.started(trial)
+    ((step, found),) = progress.report(
+        trial, report(row(A, 10, exact=0.2), row(B, 10, exact=0.4), queued(C), queued(D))
+    )
+    assert (step, found["best_exact"], found["median_exact"]) == (10, 0.4, pytest.approx(0.3))
+    given_up = row(A, 20, "given_up", exact=0.2)
+    ((step, found),) = progress.report(trial, report(given_up, row(B, 20, exact=0.4), queued(C), queued(D)))
+    assert step == 20
+    # C takes A's slot: its early steps were shown without it, B's go on.
+    ((step, found),) = progress.report(
+        trial, report(given_up, row(B, 30, exact=0.6), row(C, 10, exact=0.9), queued(D))
+    )
+    assert (step, found["best_exact"], found["median_exact"]) == (30, 0.6, pytest.approx(0.4))
+    last = report(given_up, row(B, 40, "failed"), row(C, 20, "grokked", 1.0, grok_step=20), row(D, 10))
+    ((step, found),) = progress.report(trial, last)
+    assert (step, found["grok_rate"]) == (40, 0.0)
+
+
+def test_a_watched_seed_that_waits_is_waited_for():
+    """Trials that do not fit side by side: the second holds a watched seed too."""
+    first, second = trial_of(A), trial_of(B)
+    progress = progress_of(first)
+    progress.watched.append((2, 2))
+    progress.started(second)
+    for step in (10, 20):
+        assert progress.report(first, report(row(A, step))) == []
+    assert [step for step, _ in progress.report(second, report(row(B, 10)))] == [10]
+
+
+def test_a_seed_that_was_given_up_has_nothing_left_to_train():
+    trial = trial_of(A, B, C)
+    progress = progress_of(trial)
+    progress.report(trial, report(row(A, 10, "given_up"), row(B, 10), queued(C), rate=5.0))
+    s = progress.snapshot()
+    assert (s.running, s.failed) == (1, 1)
+    assert s.seconds_left == pytest.approx((30 + 40) / 5.0)
 
 
 def test_later_rounds_wait_for_nobody():

@@ -1,4 +1,6 @@
 import contextlib
+import resource
+import signal
 
 import pytest
 import torch
@@ -79,6 +81,29 @@ def test_a_crash_while_writing_loses_nothing(path, monkeypatch):
     monkeypatch.setattr(snapshot.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         snapshot.write(path, *NEW)
+    assert_reads(path, OLD)
+
+
+@pytest.fixture
+def no_room():
+    """The kernel refuses to let a file grow beyond 1,000 bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def begin():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+
+    yield begin
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_is_an_error_and_the_state_before_is_kept(path, no_room):
+    snapshot.write(path, *OLD)
+    no_room()
+    with pytest.raises(OSError, match="File too large"):
+        snapshot.write(path, {"theta": torch.ones(1_000)}, {})
+    assert [f.name for f in path.parent.iterdir()] == [path.name]
     assert_reads(path, OLD)
 
 

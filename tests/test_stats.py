@@ -2,7 +2,8 @@
 
 import pytest
 
-from search.stats import GrokRate, wilson
+from search import stats
+from search.stats import GrokRate, Stopping, wilson
 from trainer import Outcome
 
 # As SciPy 1.17 prints them: binomtest(k, n).proportion_ci(method="wilson")
@@ -21,10 +22,10 @@ def test_wilson_intervals_are_the_known_ones(k, n):
 
 
 def test_wilson_agrees_with_scipy():
-    stats = pytest.importorskip("scipy.stats")
+    scipy = pytest.importorskip("scipy.stats")
     for n in (1, 2, 16, 1000):
         for k in {0, 1, n // 2, n - 1, n}:
-            interval = stats.binomtest(k, n).proportion_ci(method="wilson")
+            interval = scipy.binomtest(k, n).proportion_ci(method="wilson")
             assert wilson(k, n) == pytest.approx((interval.low, interval.high), abs=1e-12)
 
 
@@ -36,11 +37,46 @@ def test_nothing_counted_says_nothing():
 def test_only_censored_seeds_and_those_under_way_leave_n():
     rate = GrokRate.of([*Outcome, Outcome.CENSORED, Outcome.FAILED])
     counted = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.FAILED)
-    assert rate == GrokRate.of(counted) == GrokRate(1, 5)
+    assert rate == GrokRate.of(counted) == GrokRate(1, 5, given_up=1)
     assert rate.rate == 0.2
-    assert GrokRate.of(o.value for o in Outcome) == GrokRate(1, 4)
+    assert GrokRate.of(o.value for o in Outcome) == GrokRate(1, 4, given_up=1)
 
 
-def test_given_up_seeds_count_as_failures():
-    outcomes = [Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46
-    assert GrokRate.of(outcomes).interval == wilson(2, 48)
+def test_given_up_seeds_are_failures_at_the_lower_end_of_the_interval(monkeypatch):
+    """2 of 48 grokked and the rest were given up: had the rule lost 5 % of those, 4.3 had grokked."""
+    monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", 0.05)
+    rate = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
+    assert rate.rate == 2 / 48
+    assert rate.interval == (wilson(2, 48)[0], wilson(2 + 46 * 0.05, 48)[1])
+    assert rate.interval == pytest.approx((0.011502, 0.203472), abs=1e-6)
+    none = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.FAILED] * 46)
+    assert none.interval == wilson(2, 48)
+
+
+@pytest.mark.parametrize(("share", "high"), [(0.0, wilson(2, 48)[1]), (1.0, 1.0)])
+def test_the_upper_end_follows_what_the_rule_may_lose(share, high, monkeypatch):
+    monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", share)
+    rate = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
+    assert rate.interval == (wilson(2, 48)[0], high)
+
+
+def rows(*pairs):
+    return [{"outcome": outcome, "hopeless_step": step} for outcome, step in pairs]
+
+
+def test_what_became_of_the_spared_seeds_is_counted():
+    found = rows(
+        (Outcome.GROKKED, None),
+        (Outcome.FAILED, None),
+        (Outcome.GIVEN_UP, 24_000),
+        (Outcome.GIVEN_UP, 30_000),
+        (Outcome.FAILED, 24_000),
+        (Outcome.CENSORED, None),
+        (Outcome.RUNNING, None),
+    )
+    stopping = Stopping.of(found)
+    assert stopping == Stopping(seeds=5, given_up=2, spared=1, spared_grokked=0)
+    assert str(stopping) == "given up: 2 of 5; 1 more ran on: none grokked"
+    more = Stopping.of(found + rows((Outcome.GROKKED, 24_000), (Outcome.DIVERGED, 24_000)))
+    assert str(more) == "given up: 2 of 7; 3 more ran on: 1 grokked"
+    assert str(Stopping.of(rows((Outcome.GIVEN_UP, 24_000)))) == "given up: 1 of 1"

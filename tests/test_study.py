@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from model import RUNGS, Spec
 from search import study_file
 from search.errors import UserError
-from search.study import LARGEST_SEED, Distribution, Entry, Resources, Sampler, SeedRange, Study, Until
+from search.study import LARGEST_SEED, Distribution, Entry, Resources, Sampler, SeedRange, Stop, Study, Until
 from search.study_file import LARGEST_FILE, load_study, parse_study, shipped
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
@@ -167,6 +167,25 @@ def test_rounds_of_a_list(seeds: str, until: str, expected: list[list[int]]) -> 
     assert [[s.init_seed for s in r] for r in study.rounds()] == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"), [("{hopeless: off}", False), ("{hopeless: on}", True), ("{}", True)]
+)
+def test_hopeless_seeds_are_given_up_unless_it_is_off(given: str, expected: bool) -> None:
+    assert parse_study(GOOD + f"stop: {given}", "").stop.hopeless is expected
+
+
+def test_the_watched_seeds_are_those_that_begin_at_the_start() -> None:
+    study = "name: x\nmodel: 57p\nseeds: {first: 5, count: 20}\n"
+    assert parse_study(study, "").watched() == list(range(5, 21))
+    assert parse_study(study + "resources: {slots: 3}", "").watched() == [5, 6, 7]
+    assert parse_study(study + "resources: {slots: 99}", "").watched() == list(range(5, 25))
+
+
+@pytest.mark.parametrize("name", [n for n in shipped() if n.endswith("-rate")])
+def test_studies_of_a_rate_train_every_seed_to_its_end(name: str) -> None:
+    assert not load_study(name).stop.hopeless
+
+
 @pytest.mark.parametrize("name", shipped())
 def test_every_shipped_study_is_what_its_name_says(name: str) -> None:
     study = load_study(name)
@@ -201,7 +220,7 @@ def test_every_field_of_recipe_and_spec_is_documented(cls: type[Recipe] | type[S
         assert field.metadata["unit"] or not wants_a_unit(field.default), field.name
 
 
-@pytest.mark.parametrize("cls", [Study, Until, SeedRange, Sampler, Resources, Distribution])
+@pytest.mark.parametrize("cls", [Study, Until, Stop, SeedRange, Sampler, Resources, Distribution])
 def test_every_key_of_a_study_is_documented(cls: type[BaseModel]) -> None:
     sections = {name for name, f in Study.model_fields.items() if isinstance(f.default, BaseModel)}
     for name, field in cls.model_fields.items():
@@ -214,7 +233,7 @@ def test_every_key_of_a_study_is_documented(cls: type[BaseModel]) -> None:
 
 
 def test_the_sections_that_unknown_keys_are_compared_with_are_all_there() -> None:
-    nested = {"until": Until, "sampler": Sampler, "resources": Resources, "space": Distribution}
+    nested = {"until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "space": Distribution}
     nested["configurations"] = Entry
     for section, cls in nested.items():
         known = study_file._siblings([section, "nothing"])

@@ -1,6 +1,19 @@
 """How one bank is trained: problems, schedules, optimiser, evaluation, state. Needs torch alone."""
 
-from trainer.bank import MEASURES, Bank, Outcome, Pair, Result
-from trainer.recipe import Recipe, Seed
+from trainer.bank import Bank
+from trainer.hopeless import FALSE_KILLS_UPPER, RULE, Rule
+from trainer.judge import MEASURES, Outcome, Result
+from trainer.recipe import Pair, Recipe, Seed
 
-__all__ = ["MEASURES", "Bank", "Outcome", "Pair", "Recipe", "Result", "Seed"]
+__all__ = [
+    "FALSE_KILLS_UPPER",
+    "MEASURES",
+    "RULE",
+    "Bank",
+    "Outcome",
+    "Pair",
+    "Recipe",
+    "Result",
+    "Rule",
+    "Seed",
+]

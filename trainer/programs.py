@@ -6,6 +6,7 @@ that need the same one, a single one builds it while the others build the rest o
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shlex
@@ -13,6 +14,7 @@ import shutil
 import sysconfig
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,15 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import step
 from trainer.problems import selection
+from trainer.replay import Replay
 from trainer.schedule import Hyper
 from trainer.step import State
 
 BLOCK = 20  # steps whose problems are made at once: 11 MB for 16 seeds of 57p
+OPTIONS = {
+    "max_pointwise_cat_inputs": 0
+}  # what is concatenated is stored and not computed again (model/ops.py)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt's names for its numbers
 
 
 def block_of(eval_every: int) -> int:
@@ -44,11 +51,20 @@ def missing_for_compilation() -> str | None:
     return None if headers.exists() else f"Python's headers ({headers})"
 
 
+def keep_memory() -> None:
+    """Have glibc keep freed arrays up to 1 GiB: it gives a step's arrays back to the kernel and takes page
+    faults for them in the next, a fifth of the time of 16 slots.
+    """
+    with suppress(AttributeError, OSError):  # no glibc
+        for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, 1 << 30)
+
+
 class Programs:
     """make_block, train_step and evaluate for one spec, batch, block and device."""
 
     def __init__(self, spec: Spec, batch: int, block: int, device: str, compiled: bool):
-        self.compile_s = 0.0
+        self.compile_s, self.cache_misses = 0.0, 0
         self.block = block
         self._key = repr((spec, batch, block, device, torch.__version__))
         self._batch = batch
@@ -57,12 +73,14 @@ class Programs:
         self._train = partial(step.train_step, spec)
         self._evaluate = partial(step.evaluate, spec)
         self.problems = step.tokens_of(spec, *selection()).to(device)
-        self._compiled = compiled
+        self._compiled, self._on_gpu = compiled, device == "cuda"
+        self._replay: Replay | None = None
         if compiled:
+            keep_memory()
             # Isolated: else all partials share one function's limit of eight recompilations.
-            options = {"fullgraph": True, "dynamic": False, "isolate_recompiles": True}
+            how = {"fullgraph": True, "dynamic": False, "isolate_recompiles": True, "options": OPTIONS}
             for name in ("_draw", "_tokens", "_train", "_evaluate"):
-                setattr(self, name, torch.compile(getattr(self, name), **options))
+                setattr(self, name, torch.compile(getattr(self, name), **how))
 
     def make_block(self, state: State, hyper: Hyper) -> Tensor:
         """Tokens [K, S, T + 1, B] of the next K steps."""
@@ -71,15 +89,37 @@ class Programs:
     def train_step(self, state: State, hyper: Hyper, tokens_STB: Tensor) -> tuple[State, Tensor]:
         return self._train(state, hyper, tokens_STB)
 
+    def train_block(self, state: State, hyper: Hyper) -> tuple[State, Tensor]:
+        """`block` steps of every slot, problems included. Returns the new state and the summed losses [S]."""
+        loss_S = torch.zeros_like(state["wd_scale"])
+        for tokens_STB in self.make_block(state, hyper):
+            state, step_loss_S = self.train_step(state, hyper, tokens_STB)
+            loss_S = loss_S + step_loss_S
+        return state, loss_S
+
+    def train(self, state: State, hyper: Hyper, blocks: int) -> tuple[State, Tensor]:
+        """`blocks` blocks of steps; on a GPU recorded once and played back, so that launches cost nothing."""
+        if self._on_gpu and self._compiled:
+            self._replay = self._replay or Replay(self.train_block, state, hyper)
+            return self._replay.run(state, hyper, blocks)
+        loss_S = torch.zeros_like(state["wd_scale"])
+        for _ in range(blocks):
+            state, block_loss_S = self.train_block(state, hyper)
+            loss_S += block_loss_S
+        return state, loss_S
+
     def evaluate(self, theta_SP: Tensor) -> dict[str, Tensor]:
         """Exact match, token accuracy and loss [S] on the selection problems."""
         return self._evaluate(theta_SP, self.problems)
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
-        """Compile everything by calling it once; the results are dropped. Sets `compile_s`."""
+        """Compile everything by calling it once; the results are dropped.
+
+        Sets `compile_s` and `cache_misses`, the graphs that the cache did not have.
+        """
         if not self._compiled:
             return
-        start = time.perf_counter()
+        start, before = time.perf_counter(), _cache_misses()
         slots = len(state["theta"])
         example_STB = self.problems[..., :1].repeat(slots, 1, self._batch)
         jobs: dict[str, Callable[[], Any]] = {
@@ -89,6 +129,11 @@ class Programs:
         }
         _share(jobs, self._key + repr(tuple(state["theta"].shape)))
         self.compile_s = time.perf_counter() - start
+        self.cache_misses = _cache_misses() - before
+
+
+def _cache_misses() -> int:
+    return int(torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"])
 
 
 def _share(jobs: dict[str, Callable[[], Any]], key: str) -> None:

@@ -104,3 +104,11 @@ class Seed:
     def __str__(self) -> str:
         same = self.init_seed == self.data_seed
         return str(self.init_seed) if same else f"{self.init_seed}.{self.data_seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A seed and the recipe it is trained with."""
+
+    recipe: Recipe
+    seed: Seed

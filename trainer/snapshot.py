@@ -15,14 +15,21 @@ DIGEST = 64  # hexadecimal characters of SHA-256 in front of the payload
 
 
 def write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Replace `path` in one instant; what it held before stays beside it as `*.previous`."""
+    """Replace `path` in one instant; what it held before stays beside it as `*.previous`.
+
+    Raises OSError if the disk is full, and leaves what was there.
+    """
     payload = save({k: t.contiguous() for k, t in tensors.items()}, {"meta": json.dumps(meta)})
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = _beside(path, ".new")
-    with fresh.open("wb") as file:
-        file.write(hashlib.sha256(payload).hexdigest().encode() + payload)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with fresh.open("wb") as file:
+            file.write(hashlib.sha256(payload).hexdigest().encode() + payload)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        fresh.unlink(missing_ok=True)  # half a file helps nobody and takes room
+        raise
     if path.exists():
         path.replace(_beside(path, ".previous"))
     fresh.replace(path)

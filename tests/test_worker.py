@@ -1,0 +1,99 @@
+"""What runs in a trial: a bank with more pairs than slots, its results on disk, and seeds given up."""
+
+import json
+
+import pandas as pd
+import pytest
+import torch
+
+from model import RUNGS
+from search import worker
+from search.plan import Configuration, Trial
+from search.study import Resources, Stop
+from trainer import Outcome, Recipe, Rule, Seed
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
+
+RECIPE = Recipe(steps=6, batch=8, eval_every=2, hold=0, curriculum=(), fade_start=2, fade_end=6)
+CONFIGURATION = Configuration(RUNGS["57p"], RECIPE)
+ALWAYS = Rule(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
+
+
+def trial_of(*seeds, slots=2, stop=False):
+    resources = Resources(gpu=0, compiled=False, save_every=1)
+    return Trial("study", CONFIGURATION, tuple(map(Seed.of, seeds)), slots, resources, Stop(hopeless=stop))
+
+
+def run(trial, folder):
+    """The reports of a trial that runs to its end, and what it left."""
+    trial.write(folder)
+    reports = [json.loads(r["payload"]) for r in worker.run_trial(folder)]
+    return reports, worker.read_results(folder)
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """A rule without hope, and of three seeds the second spared."""
+    monkeypatch.setattr(worker, "RULE", ALWAYS)
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: seed == Seed.of(2))
+
+
+def outcomes(report):
+    return [s["outcome"] for s in report["seeds"]]
+
+
+def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
+    trial = trial_of(5, 6, 7, 8, 9, slots=2)
+    reports, (read, results, about) = run(trial, tmp_path)
+    assert [r["phase"] for r in reports] == ["compiling"] + ["training"] * 9 + ["done"]
+    assert outcomes(reports[1]) == ["running"] * 2 + ["queued"] * 3
+    assert outcomes(reports[4]) == ["failed"] * 2 + ["running"] * 2 + ["queued"]
+    assert read == trial
+    assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [
+        (seed, Outcome.FAILED, 6) for seed in trial.seeds
+    ]
+    assert about["environment"]["slots"] == 2 and about["environment"]["tile"] == 2
+    _, (_, alone, _) = run(trial_of(9, slots=2), tmp_path / "alone")
+    assert torch.equal(results[4].theta_P, alone[0].theta_P)
+
+
+def test_every_seed_gets_its_own_curve_back(tmp_path):
+    _, (_, results, _) = run(trial_of(8, 5, 7, slots=1), tmp_path)
+    table = pd.read_parquet(tmp_path / worker.CURVES)
+    for result in results:
+        mine = table[table["init_seed"] == result.pair.seed.init_seed]
+        assert mine["step"].tolist() == [2, 4, 6]
+        expected = torch.tensor(mine[["exact", "token", "loss", "train_loss"]].to_numpy())
+        assert torch.equal(result.curve_EM, expected) and result.curve_EM.dtype == torch.float32
+    assert len({tuple(r.curve_EM[:, 2].tolist()) for r in results}) == 3
+
+
+@pytest.mark.usefixtures("always")
+def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
+    reports, (_, results, _) = run(trial_of(1, 2, 3, stop=True), tmp_path)
+    assert [(r.outcome, r.steps, r.hopeless_step) for r in results] == [
+        (Outcome.GIVEN_UP, 2, 2),
+        (Outcome.FAILED, 6, 2),
+        (Outcome.GIVEN_UP, 2, 2),
+    ]
+    assert outcomes(reports[1]) == ["given_up", "running", "running"], "its slot is taken at once"
+    assert [len(r.curve_EM) for r in results] == [1, 3, 1]
+
+
+@pytest.mark.usefixtures("always")
+def test_with_the_rule_off_every_seed_runs_to_its_end(tmp_path):
+    _, (_, results, _) = run(trial_of(1, 2, 3), tmp_path)
+    assert [(r.outcome, r.hopeless_step) for r in results] == [(Outcome.FAILED, None)] * 3
+
+
+@pytest.mark.usefixtures("always")
+def test_a_trial_that_goes_on_may_turn_the_rule_off(tmp_path):
+    """What was given up before stays so."""
+    on = trial_of(1, 2, 3, slots=1, stop=True)
+    on.write(tmp_path)
+    running = worker.run_trial(tmp_path)
+    for _ in range(2):
+        next(running)
+    del running
+    _, (_, results, _) = run(trial_of(1, 2, 3, slots=1), tmp_path)
+    assert [r.outcome for r in results] == [Outcome.GIVEN_UP, Outcome.FAILED, Outcome.FAILED]

@@ -1,0 +1,174 @@
+"""Judging: what is known of every pair of a bank, and what becomes of its seeds at an evaluation.
+
+Axes: N pair, L pair that was just evaluated, E evaluation, M measure, P parameters. Tensors are on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from trainer.hopeless import Rule, progress_of, spared, taught
+from trainer.recipe import Pair
+from trainer.schedule import hyper_of
+
+MEASURES = ("exact", "token", "loss", "train_loss")
+"""The columns of a curve: exact match, token accuracy and loss on the selection problems, and the mean
+training loss since the evaluation before."""
+
+
+class Outcome(StrEnum):
+    """What became of a seed. The first two are not outcomes yet."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    GROKKED = "grokked"
+    FAILED = "failed"
+    DIVERGED = "diverged"
+    GIVEN_UP = "given_up"
+    CENSORED = "censored"
+
+
+OUTCOMES = list(Outcome)
+QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING)
+GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED)
+DIVERGED, GIVEN_UP = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.GIVEN_UP)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One pair as far as it got. Accuracies are fractions of the 5,000 selection problems."""
+
+    pair: Pair
+    outcome: Outcome
+    steps: int
+    grok_step: int | None
+    held: bool
+    hopeless_step: int | None
+    """The first evaluation at which the rule called the seed hopeless. A spared one ran on."""
+    best_step: int
+    best_exact: float
+    best_token: float
+    theta_P: Tensor
+    """θ at `best_step`: the evaluation with the highest exact match and, among those, the lowest loss."""
+    curve_EM: Tensor
+    """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
+
+
+class Judge:
+    """Keeps the records of a bank's pairs, one row a pair in each of `records`."""
+
+    def __init__(self, pairs: Sequence[Pair], params: int, rule: Rule | None):
+        self.pairs, self.rule = list(pairs), rule
+        self.eval_every = pairs[0].recipe.eval_every
+        self.limits = hyper_of([p.recipe for p in pairs])
+        self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
+        self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
+        count = len(pairs)
+        evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
+        self.records = {
+            "outcome": torch.full((count,), QUEUED, dtype=torch.int8),
+            "held": torch.zeros(count, dtype=torch.bool),
+            "best": torch.tensor([[-1.0, 0.0, torch.inf]]).repeat(count, 1),  # exact, token, loss
+            "best_theta": torch.zeros(count, params),
+            "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
+        }
+        for name in ("steps", "best_step"):
+            self.records[name] = torch.zeros(count, dtype=torch.int64)
+        for name in ("grok_step", "perfect_since", "hopeless_step"):
+            self.records[name] = torch.full((count,), -1)
+
+    def queued(self) -> list[int]:
+        """The pairs that no slot has taken yet."""
+        return (self.records["outcome"] == QUEUED).nonzero().flatten().tolist()
+
+    def take(
+        self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor, finite_L: Tensor
+    ) -> Tensor:
+        """Record an evaluation of running pairs. Returns which of them have ended [L] (bool)."""
+        r = self.records
+        r["steps"][pair_L] = step_L
+        r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
+        self._record_best(pair_L[finite_L], step_L[finite_L], measures_LM[finite_L], theta_LP[finite_L])
+        self._record_perfect(pair_L[finite_L], step_L[finite_L], measures_LM[finite_L, 0] == 1.0)
+        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
+        given_up_L = self._hopeless(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
+        outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
+        outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
+        outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # whoever was perfect once, whatever followed
+        ended_L = ~finite_L | r["held"][pair_L] | spent_L | given_up_L
+        r["outcome"][pair_L] = torch.where(ended_L, outcome_L, RUNNING).to(torch.int8)
+        return ended_L
+
+    def _record_best(self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor) -> None:
+        best_L3 = self.records["best"][pair_L]
+        exact_L, token_L, loss_L = measures_LM[:, :3].unbind(1)
+        tie_L = (exact_L == best_L3[:, 0]) & (loss_L < best_L3[:, 2])
+        better_L = (exact_L > best_L3[:, 0]) | tie_L
+        best_L3[:, 0] = torch.where(better_L, exact_L, best_L3[:, 0])
+        best_L3[:, 1] = torch.maximum(token_L, best_L3[:, 1])
+        best_L3[:, 2] = torch.where(better_L, loss_L, best_L3[:, 2])
+        self.records["best"][pair_L] = best_L3
+        self.records["best_step"][pair_L[better_L]] = step_L[better_L]
+        self.records["best_theta"][pair_L[better_L]] = theta_LP[better_L]
+
+    def _record_perfect(self, pair_L: Tensor, step_L: Tensor, perfect_L: Tensor) -> None:
+        """The grok step, and whether a seed has been perfect for `hold` steps since."""
+        r = self.records
+        for name, otherwise_L in (("grok_step", r["grok_step"][pair_L]), ("perfect_since", -1)):
+            first_L = torch.where(r[name][pair_L] < 0, step_L, r[name][pair_L])
+            r[name][pair_L] = torch.where(perfect_L, first_L, otherwise_L)
+        since_L = r["perfect_since"][pair_L]
+        r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.limits["hold"][pair_L])
+
+    def _hopeless(self, pair_L: Tensor, step_L: Tensor, open_L: Tensor) -> Tensor:
+        """Which pairs are given up now [L]; of all that are called hopeless the first such step is kept."""
+        if self.rule is None:
+            return torch.zeros_like(open_L)
+        r = self.records
+        progress_L = progress_of(step_L, self.taught_N[pair_L], self.limits["steps"][pair_L])
+        called_L = open_L & self.rule.calls_hopeless(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
+        earlier_L = r["hopeless_step"][pair_L]
+        r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
+        return called_L & ~self.spared_N[pair_L]
+
+    def scales(
+        self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What follows the measures: the factors of weight decay and of the carry problems' share [L].
+
+        Weight decay drops for good when exact match passes each of two thresholds (57p paper, Reflection 5);
+        the share falls while token accuracy is high (section 3.2).
+        """
+        h = {name: t[pair_L] for name, t in self.limits.items()}
+        exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
+        left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
+        mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
+        drops_L = (exact_L > h["wd_drop_exact"]).int() + (exact_L > h["wd_drop_exact_final"]).int()
+        lower_L = torch.minimum(wd_L, h["wd_drop"] ** drops_L)
+        return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
+
+    def result(self, n: int) -> Result:
+        """The n-th pair as far as it got."""
+        r = {name: t[n] for name, t in self.records.items()}
+
+        def step(name: str) -> int | None:
+            return int(r[name]) if r[name] >= 0 else None
+
+        return Result(
+            pair=self.pairs[n],
+            outcome=OUTCOMES[int(r["outcome"])],
+            steps=int(r["steps"]),
+            grok_step=step("grok_step"),
+            held=bool(r["held"]),
+            hopeless_step=step("hopeless_step"),
+            best_step=int(r["best_step"]),
+            best_exact=max(float(r["best"][0]), 0.0),
+            best_token=float(r["best"][1]),
+            theta_P=r["best_theta"],
+            curve_EM=r["curve"][: int(r["steps"]) // self.eval_every],
+        )
