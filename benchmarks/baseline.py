@@ -1,21 +1,24 @@
 """What the published scripts do, for comparison: one seed, eager PyTorch, problems made one at a time.
 
 The plain model of `model.submissions`, torch.optim.AdamW, Python's random numbers and a Python loop over
-the problems of a batch: written after the training loop that the 57p paper describes (section 3).
+the problems of a batch: written after the training loop that the 57p paper describes (section 3). The same
+loop serves every family; only its module and its sequences differ.
 """
 
 from __future__ import annotations
 
+import importlib
 import random
 import time
 
 import torch
 from torch.nn import functional as F
 
-from model import Spec
+from benchmarks.ceilings import synchronize
+from model import Spec, low_rank
 from model.export import weights
+from model.low_rank import LowRank
 from model.split_subspace import SplitSubspace
-from model.submissions.split_subspace import Adder
 from trainer import Recipe
 
 
@@ -37,28 +40,36 @@ def problem(rng: random.Random, digits: int, carry_mix: float) -> tuple[int, int
     return 10**n - rng.randint(1, 10), rng.randint(1, 20)
 
 
-def sequence(spec: SplitSubspace, a: int, b: int) -> list[int]:
-    """All tokens of one problem, units first."""
+def sequence(spec: Spec, a: int, b: int) -> list[int]:
+    """All tokens of one problem, as `spec.sequence` orders them.
+
+    Raises ValueError for a family whose sequences are not written here.
+    """
     x, y, z = ([n // 10**i % 10 for i in range(count)] for n, count in ((a, 10), (b, 10), (a + b, 11)))
-    plus, equals, end = (10, 11, 12) if spec.vocabulary == 14 else (0, 0, 0)
-    return [*x, plus, *y, equals, *z, *([] if spec.no_eos else [end])]
+    if isinstance(spec, SplitSubspace):
+        plus, equals, end = (10, 11, 12) if spec.vocabulary == 14 else (0, 0, 0)
+        return [*x, plus, *y, equals, *z, *([] if spec.no_eos else [end])]
+    if isinstance(spec, LowRank):
+        eos = [] if spec.no_eos else [low_rank.EOS]
+        return [*x[::-1], low_rank.PLUS, *y[::-1], low_rank.EQUALS, *z, *eos]
+    raise ValueError(f"no baseline is written for the {spec.family} family")
 
 
-def steps_per_s(spec: Spec, seconds: float) -> float:
+def steps_per_s(spec: Spec, seconds: float, batch: int = Recipe().batch, device: str = "cpu") -> float:
     """Training steps a second of one seed, problems included.
 
     Raises ValueError for a family whose published script is not written here.
     """
-    if not isinstance(spec, SplitSubspace):
-        raise ValueError(f"no baseline is written for the {spec.family} family")
     recipe, rng = Recipe(), random.Random(777)
-    model = Adder(spec.as_dict(), weights(spec, spec.initial(777)))
+    template = importlib.import_module(f"model.submissions.{spec.family}")
+    model = template.Adder(spec.as_dict(), weights(spec, spec.initial(777))).to(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
     done, start = -3, time.perf_counter()  # three steps to warm up
     while done < 1 or time.perf_counter() - start < seconds:
         if done == 0:
+            synchronize(device)
             start = time.perf_counter()
-        tokens = torch.tensor([sequence(spec, *problem(rng, 10, 0.8)) for _ in range(recipe.batch)])
+        tokens = torch.tensor([sequence(spec, *problem(rng, 10, 0.8)) for _ in range(batch)], device=device)
         logits = model(tokens[:, :-1])[:, spec.prompt - 1 :]
         loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), tokens[:, spec.prompt :].reshape(-1))
         optimiser.zero_grad()
@@ -66,4 +77,5 @@ def steps_per_s(spec: Spec, seconds: float) -> float:
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
         optimiser.step()
         done += 1
+    synchronize(device)
     return done / (time.perf_counter() - start)
