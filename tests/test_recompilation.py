@@ -51,7 +51,7 @@ def graphs(monkeypatch):
     """How many graphs dynamo hands to its backend, which here runs them as they are."""
     count, whole = [], torch.compile
 
-    def backend(graph, _inputs):
+    def backend(graph, _inputs, options):
         count.append(graph)
         return graph.forward
 
