@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from search.home import Home
 from tests.commands import adder_search
 from trainer import programs
 
@@ -31,6 +32,14 @@ def here(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def home(tmp_path):
+    """An empty home."""
+    home = Home(tmp_path)
+    home.create()
+    return home
 
 
 @pytest.fixture(scope="session")

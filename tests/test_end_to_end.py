@@ -39,14 +39,8 @@ SMALL = {
     },
     "seeds": {"first": 5, "count": 4},
     "stop": {"hopeless": False},
-    "resources": {
-        "cpu": 1,
-        "gpu": 0,
-        "slots": 1,  # of a trial of two seeds (on up to three cores) the second waits for the first
-        "seeds_per_trial": 2,
-        "compiled": False,
-        "save_every": 1,
-    },
+    # one slot for a trial of two seeds (on up to three cores): the second waits for the first
+    "resources": {"cpu": 1, "gpu": 0, "slots": 1, "seeds_per_trial": 2, "compiled": False, "save_every": 1},
 }
 SEARCH = SMALL | {
     "name": "searched",

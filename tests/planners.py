@@ -1,0 +1,76 @@
+"""Studies, planners and ledger rows for the tests of what is trained next."""
+
+from search.plan import Fits
+from search.planner import DONE, Planner
+from search.study_file import parse_study
+from trainer import Outcome
+
+SWEEP = """
+name: sweep
+model: 57p
+recipe: {steps: 1000}
+seeds: {first: 1, count: 5}
+resources: {seeds_per_trial: 2}
+"""
+ROUNDS = SWEEP + "until: {grokked: 2, max_seeds: 12}\n"
+SEARCH = """
+name: search
+model: 57p
+recipe: {steps: 1000}
+seeds: {first: 1, count: 3}
+resources: {seeds_per_trial: 2}
+space: {recipe.lr: {float: [0.001, 0.1], log: true}, model.qk_dim: {int: [3, 5]}}
+sampler: {name: random, configurations: 4, seed: 1}
+"""
+ONLY = SEARCH[: SEARCH.index("space: ")]
+FEW = ONLY + "space: {recipe.hold: {choice: [1, 2]}}\nsampler: {name: tpe, configurations: 6}\n"
+IMPOSSIBLE = (
+    ONLY
+    + """
+space: {recipe.steps: {int: [1000, 2000]}}
+sampler: {name: random, configurations: 20, seed: 1}
+"""
+)
+
+
+def planner_of(text, home, rows=(), ahead=2):
+    planner = Planner(parse_study(text, "test"), list(rows), home)
+    planner.fits = Fits(ahead)
+    return planner
+
+
+def rows_of(trial, outcome=Outcome.FAILED, token=0.5):
+    """The ledger's rows of a trial whose seeds have all ended so."""
+    return [
+        {
+            "configuration": trial.configuration.key,
+            "init_seed": seed.init_seed,
+            "data_seed": seed.data_seed,
+            "trial": trial.key,
+            "outcome": outcome,
+            "best_token": token,
+        }
+        for seed in trial.seeds
+    ]
+
+
+def drain(planner):
+    """Every trial that can start now, and what `next` said after them."""
+    trials = []
+    while not isinstance(trial := planner.next(), str | None):
+        trials.append(trial)
+    return trials, trial
+
+
+def finish(planner, outcome=Outcome.FAILED):
+    """Run a plan to its end, one trial after the other. Returns trials and ended configurations."""
+    trials, ended = [], []
+    while (trial := planner.next()) != DONE:
+        assert trial is not None
+        trials.append(trial)
+        ended += planner.tell(trial, rows_of(trial, outcome))
+    return trials, ended
+
+
+def numbers(trials):
+    return [[s.init_seed for s in t.seeds] for t in trials]

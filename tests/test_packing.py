@@ -1,0 +1,108 @@
+"""A round of seeds is cut into trials, and after an interruption cut the same way."""
+
+import pytest
+
+from search.plan import Fits, Trial, trial_size
+from search.study_file import parse_study
+from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
+from trainer import Outcome
+
+MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "concurrent", "size"),
+    [(16, 1, 16), (16, 2, 8), (17, 2, 9), (64, 2, 32), (200, 2, 64), (3, 8, 1), (1, 1, 1), (5, 0, 5)],
+)
+def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
+    assert trial_size(parse_study(MANY, "test"), seeds, Fits(concurrent)) == (size, min(size, 16))
+
+
+def test_a_gpus_trial_has_a_thousand_slots():
+    study = parse_study(MANY, "test")
+    assert trial_size(study, 10_000, Fits(1, on_gpu=True)) == (4_096, 1_024)
+    assert trial_size(study, 10_000, Fits(4, on_gpu=True)) == (2_500, 1_024)
+    asked = parse_study(MANY + "resources: {slots: 32}\n", "test")
+    assert trial_size(asked, 10_000, Fits(1, on_gpu=True)) == (128, 32)
+
+
+@pytest.mark.parametrize(("concurrent", "size"), [(1, 8), (2, 8), (4, 4), (8, 2)])
+def test_configurations_share_what_fits(concurrent, size):
+    """Two configurations on two cores: a whole round each, not halves of both."""
+    text = "name: x\nmodel: 57p\nseeds: {first: 1, count: 8}\nconfigurations: [{model: 57p}, {model: 67p}]\n"
+    assert trial_size(parse_study(text, "test"), 8, Fits(concurrent)) == (size, size)
+
+
+@pytest.mark.parametrize(
+    ("resources", "ahead", "sizes", "slots"),
+    [
+        ("{}", 1, [64, 6], 16),
+        ("{}", 2, [35, 35], 16),
+        ("{}", 8, [9, 9, 9, 9, 9, 9, 9, 7], 9),
+        ("{slots: 40}", 2, [35, 35], 35),
+        ("{slots: 4, seeds_per_trial: 30}", 2, [30, 30, 10], 4),
+        ("{slots: 30, seeds_per_trial: 30}", 2, [30, 30, 10], 30),
+    ],
+)
+def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, home):
+    planner = planner_of(MANY + f"resources: {resources}\n", home, ahead=ahead)
+    trials, _ = drain(planner)
+    assert [len(t.seeds) for t in trials] == sizes
+    assert {t.slots for t in trials} == {slots}
+    assert [n for trial in numbers(trials) for n in trial] == list(range(1, 71)), "in order"
+
+
+def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
+    planner = planner_of(MANY, home, ahead=1)
+    assert not planner.is_done and planner.queued_steps == 70 * 1000
+    planner.fits = Fits(4)
+    trials, _ = drain(planner)
+    assert [len(t.seeds) for t in trials] == [18, 18, 18, 16] and planner.queued_steps == 0
+    again = planner_of(MANY, home, rows_of(trials[1]))
+    assert again.queued_steps == 52 * 1000
+    again.next()
+    assert again.queued_steps == 34 * 1000, "those of the second 35 seeds that are left"
+
+
+@pytest.mark.parametrize("ended", [[0], [1], [3], [0, 2], [1, 2, 3], []])
+def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home):
+    trials, _ = drain(planner_of(MANY, home, ahead=4))
+    rows = [r for i, t in enumerate(trials) for r in rows_of(t, Outcome.FAILED if i in ended else "censored")]
+    again, _ = drain(planner_of(MANY, home, rows, ahead=4))
+    left = [t for i, t in enumerate(trials) if i not in ended]
+    assert again == left and [t.key for t in again] == [t.key for t in left]
+
+
+def test_of_a_trial_with_ended_pairs_the_open_ones_are_left(home):
+    """As when the study was first run with trials of another size."""
+    trials, _ = drain(planner_of(MANY, home, ahead=4))
+    rows = rows_of(trials[0])[:5] + rows_of(trials[1])[::2] + rows_of(trials[3])
+    again, _ = drain(planner_of(MANY, home, rows, ahead=4))
+    assert numbers(again) == [list(range(6, 19)), list(range(20, 37, 2)), list(range(37, 55))]
+    assert {t.slots for t in again} == {16}, "as many as the whole trial would have"
+    assert [t.key == whole.key for t, whole in zip(again, trials, strict=False)] == [False, False, True]
+
+
+def test_the_next_round_is_cut_by_itself(home):
+    text = ROUNDS.replace("resources: {seeds_per_trial: 2}\n", "")
+    trials, _ = finish(planner_of(text, home, ahead=2))
+    assert numbers(trials) == [[1, 2, 3], [4, 5], [6, 7, 8], [9, 10], [11], [12]]
+    assert [t.slots for t in trials] == [3, 3, 3, 3, 1, 1]
+
+
+def test_a_trial_comes_back_as_it_was_written(home, tmp_path):
+    text = SWEEP.replace("seeds_per_trial: 2", "slots: 2, seeds_per_trial: 3") + "stop: {hopeless: off}\n"
+    trial = planner_of(text, home, ahead=1).next()
+    trial.write(tmp_path / "trial")
+    assert Trial.read(tmp_path / "trial") == trial
+    assert (trial.slots, len(trial.seeds), trial.stop.hopeless) == (2, 3, False)
+
+
+def test_a_trials_key_is_that_of_its_pairs_and_slots(home):
+    def key(text):
+        return planner_of(text, home, ahead=1).next().key
+
+    assert key(SWEEP) == key(SWEEP + "stop: {hopeless: off}\n"), "a resumed trial may change it"
+    assert key(SWEEP) == key(SWEEP.replace("{seeds_per_trial: 2}", "{seeds_per_trial: 2, save_every: 1}"))
+    assert key(SWEEP) != key(SWEEP.replace("{seeds_per_trial: 2}", "{seeds_per_trial: 2, slots: 1}"))
+    assert key(SWEEP) != key(SWEEP.replace("first: 1", "first: 2"))
