@@ -114,14 +114,42 @@ class Spec(ABC):
 
         Raises ValueError for an unknown constraint, with the nearest ones.
         """
-        known = self.constraints()
-        if constraint not in known:
-            hint = nearest(constraint, known)
-            raise ValueError(f"unknown constraint {constraint!r} of {self.family}; {hint}")
+        known = self._known(constraint)
         gone = [constraint]
         for name in gone:  # grows while it is walked
             gone += [n for n in self.applied() if name in known[n].metadata["needs"] and n not in gone]
         return dataclasses.replace(self, **{n: known[n].metadata["off"] for n in gone})
+
+    def constrained(self, constraint: str, value: Any = True) -> Spec:
+        """The spec that has a constraint, and with it what it needs, and lacks what goes with neither.
+
+        Raises ValueError for an unknown constraint, or a value that it cannot have here.
+        """
+        known = self._known(constraint)
+        names, wanted = [constraint], {constraint: value}
+        for name in names:  # grows while it is walked
+            for other, needed in known[name].metadata["needs"].items():
+                names += [other] if other in known and other not in wanted else []
+                wanted.setdefault(other, needed)
+        excluded = {other for name in names for other in known[name].metadata["excludes"]}
+        excluded |= {name for name in known if set(known[name].metadata["excludes"]) & set(names)}
+        off = {name: known[name].metadata["off"] for name in excluded - wanted.keys()}
+        return dataclasses.replace(self, **wanted, **off)
+
+    def toggled(self, constraint: str, value: Any = True) -> Spec:
+        """`without` a constraint where it is applied, `constrained` by it where it is not."""
+        return (
+            self.without(constraint) if constraint in self.applied() else self.constrained(constraint, value)
+        )
+
+    def _known(self, constraint: str) -> dict[str, dataclasses.Field[Any]]:
+        """The constraints, of which this must be one."""
+        known = self.constraints()
+        if constraint not in known:
+            raise ValueError(
+                f"unknown constraint {constraint!r} of {self.family}; {nearest(constraint, known)}"
+            )
+        return known
 
     def saved_by(self, constraint: str) -> int:
         """Parameters that a constraint takes away here: P of `without` it less P with it."""

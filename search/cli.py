@@ -227,7 +227,7 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
     """Count the call with the seed and keep its result, where this home knows the seed."""
     from search.ledger import Ledger
-    from search.study import LARGEST_SEED
+    from search.space import LARGEST_SEED
 
     study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
     first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))

@@ -6,25 +6,19 @@ Every field says what it counts. Pydantic lives here and in search/study_file.py
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from itertools import islice, product
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
+from search.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
 from trainer import Recipe, Seed
 
-LARGEST_SEED = 2**31 - 1
 CPU_SLOTS = 16
-MOST_TRIED = 1_000  # combinations of the other fields' end points
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class SeedRange(Strict):
@@ -43,49 +37,12 @@ class Until(Strict):
     )
 
 
-class Distribution(Strict):
-    """What a searched field may be: exactly one of float, int and choice."""
-
-    float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
-    int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
-    choice: list[bool | int | float | str] | None = Field(None, min_length=1, description="the values")
-    log: bool = Field(False, description="sample the logarithm")
-    step: int | None = Field(None, ge=1, description="distance of the values of an int")
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Distribution:
-        if sum(kind is not None for kind in (self.float_, self.int_, self.choice)) != 1:
-            raise ValueError("give exactly one of float, int, choice")
-        span = self.float_ or self.int_
-        if span and not span[0] < span[1]:
-            raise ValueError(f"the first bound must be below the second, got {list(span)}")
-        if self.log and span and span[0] <= 0:
-            raise ValueError("log needs bounds above 0")
-        if self.log and (self.choice is not None or self.step is not None):
-            raise ValueError("log goes with float or int, and not with step")
-        if self.step is not None and self.int_ is None:
-            raise ValueError("step goes with int")
-        return self
-
-    def ends(self) -> Sequence[Any]:
-        """The values of a choice, or the two bounds."""
-        return self.choice or self.float_ or self.int_ or ()
-
-
 class Stop(Strict):
     """What ends a seed before its budget, beside success and divergence."""
 
     hopeless: bool = Field(
         True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
     )
-
-
-class Sampler(Strict):
-    """How Optuna proposes configurations. Used where the study has a search space."""
-
-    name: Literal["tpe", "random"] = Field("tpe", description="Optuna's sampler")
-    configurations: int = Field(16, ge=1, description="how many are proposed; unit: configurations")
-    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the sampler's own generator")
 
 
 class Resources(Strict):
@@ -186,51 +143,25 @@ class Study(Strict):
     def _meaningful(self) -> Study:
         listed = self.listed()
         if self.configurations and self.space:
-            raise _at("configurations", "a study has a list of configurations or a space, not both")
+            raise at("configurations", "a study has a list of configurations or a space, not both")
         for i, configuration in enumerate(listed):
             if configuration in listed[:i]:
-                raise _at(f"configurations.{i}", f"the same as configurations.{listed.index(configuration)}")
-        for path in self.space:
-            self._check_path(path)
-        for path, distribution in self.space.items():
-            self._check_values(path, distribution)
+                raise at(f"configurations.{i}", f"the same as configurations.{listed.index(configuration)}")
+        if self.space:
+            check_space(self.space, self.spec(), self.configuration)
         limit, count = self.until.max_seeds, len(self.first_seeds())
         if limit is not None and limit < count:
-            raise _at("until.max_seeds", f"must be at least the number of seeds ({count}), got {limit}")
+            raise at("until.max_seeds", f"must be at least the number of seeds ({count}), got {limit}")
         if limit is not None and self.until.grokked is None:
-            raise _at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
+            raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
         if limit is not None and max(self.first_seeds()) + limit - count > LARGEST_SEED:
-            raise _at("until.max_seeds", f"the last round would pass the largest seed, {LARGEST_SEED}")
+            raise at("until.max_seeds", f"the last round would pass the largest seed, {LARGEST_SEED}")
         return self
-
-    def _check_path(self, path: str) -> None:
-        part, _, name = path.partition(".")
-        known = {
-            "recipe": [f.name for f in dataclasses.fields(Recipe)],
-            "model": [f.name for f in dataclasses.fields(self.spec())],
-        }
-        valid = [f"{p}.{n}" for p, names in known.items() for n in names]
-        if name not in known.get(part, ()):
-            raise _at(f"space.{path}", f"unknown field; {nearest(path, valid)}")
-
-    def _check_values(self, path: str, distribution: Distribution) -> None:
-        """Refuse a value or end point that no values of the other searched fields make possible."""
-        others = {p: d.ends() for p, d in self.space.items() if p != path}
-        for value in distribution.ends():
-            problem = None
-            for rest in islice(product(*others.values()), MOST_TRIED):
-                try:
-                    self.configuration({**dict(zip(others, rest, strict=True)), path: value})
-                    break
-                except ValueError as error:
-                    problem = problem or error
-            else:
-                raise _at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
 
     def spec(self, **changes: Any) -> Spec:
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
         if self.model is None:
-            raise _at("model", "missing")
+            raise at("model", "missing")
         return _spec(_options(self.model, "model") | changes, "model")
 
     def base_recipe(self, **changes: Any) -> Recipe:
@@ -247,7 +178,7 @@ class Study(Strict):
         model = {} if entry.model is None else entry.model
         if isinstance(model, dict) and not {"rung", "family"} & model.keys():
             if self.model is None:
-                raise _at(f"{path}.model", "missing, and the study has none")
+                raise at(f"{path}.model", "missing, and the study has none")
             options = _options(self.model, "model") | model
         else:
             options = _options(model, f"{path}.model")
@@ -298,14 +229,14 @@ def _options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     options = {"rung": model} if isinstance(model, str) else dict(model)
     for name in {"rung", "family"} & options.keys():
         if not isinstance(options[name], str):
-            raise _at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+            raise at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
     if "rung" in options:
         try:
             return {**rung(options.pop("rung")).as_dict(), **options}
         except ValueError as error:
-            raise _at(path, error) from None
+            raise at(path, error) from None
     if "family" not in options:
-        raise _at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
+        raise at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
     return options
 
 
@@ -313,7 +244,7 @@ def _spec(options: dict[str, Any], path: str) -> Spec:
     try:
         return make_spec(**options)
     except (TypeError, ValueError) as error:
-        raise _at(path, error) from None
+        raise at(path, error) from None
 
 
 def _recipe(
@@ -322,16 +253,8 @@ def _recipe(
     known = [f.name for f in dataclasses.fields(Recipe)]
     for name in given:
         if name not in known:
-            raise _at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
+            raise at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
     try:
         return Recipe(**{**(base or {}), **given, **changes})
     except (TypeError, ValueError) as error:
-        raise _at(path, error) from None
-
-
-def _at(path: str, problem: str | Exception) -> ValueError:
-    """A problem at a key path of the study file, or at the field that an error's text begins with."""
-    name, _, rest = str(problem).partition(" ")
-    if isinstance(problem, Exception) and rest.startswith("must be"):
-        path, problem = f"{path}.{name}", rest
-    return ValueError(f"{path}: {problem}")
+        raise at(path, error) from None

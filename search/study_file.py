@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from model.fields import nearest
 from search.errors import UserError
-from search.study import Distribution, Entry, Resources, Sampler, SeedRange, Stop, Strict, Study, Until
+from search.space import Distribution, Sampler, Strict
+from search.study import Entry, Resources, SeedRange, Stop, Study, Until
 
 LARGEST_FILE = 1 << 20  # bytes
 LONGEST_LINE = 1_000  # characters of an error

@@ -322,3 +322,19 @@ def test_initial_values_leave_the_global_generator_alone():
     torch.manual_seed(99)
     assert torch.equal(rung("57p").initial(5), first)
     assert not torch.equal(rung("57p").initial(6), first)
+
+
+def test_a_constraint_comes_with_what_it_needs_and_without_what_it_excludes():
+    spec = rung("170p").constrained("rank1_out")
+    assert spec.rank1_out and not spec.rank2_out and spec.params == 158
+    frozen = rung("170p").constrained("frozen_spiral")
+    assert frozen.plain_spiral and not frozen.linear_correction and frozen.params == 164
+    assert rung("67p").constrained("tie_fc2_head") == rung("57p")
+
+
+def test_toggling_takes_off_what_is_applied_and_applies_what_is_not():
+    assert rung("57p").toggled("tie_fc2_head") == rung("67p")
+    assert rung("67p").toggled("tie_fc2_head") == rung("57p")
+    assert rung("74p").toggled("qk_dim", 4).qk_dim == 4
+    with pytest.raises(ValueError, match=r"unknown constraint 'tie_vq'.*tie_vo"):
+        rung("57p").toggled("tie_vq")

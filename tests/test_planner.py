@@ -9,7 +9,8 @@ from optuna.trial import TrialState
 from search import texts
 from search.errors import UserError
 from search.plan import Configuration
-from search.planner import DONE, Proposals, objective
+from search.planner import DONE
+from search.proposals import Proposals, objective
 from search.study_file import parse_study
 from tests.planners import FEW, IMPOSSIBLE, ROUNDS, SEARCH, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome, Seed

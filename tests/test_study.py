@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from model import RUNGS, Spec
 from search import study_file
 from search.errors import UserError
-from search.study import LARGEST_SEED, Distribution, Entry, Resources, Sampler, SeedRange, Stop, Study, Until
+from search.space import LARGEST_SEED, Distribution, Sampler
+from search.study import Entry, Resources, SeedRange, Stop, Study, Until
 from search.study_file import LARGEST_FILE, load_study, parse_study, shipped
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
