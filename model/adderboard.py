@@ -28,6 +28,7 @@ EDGE_CASES: Pairs = [
     (9999999999, 9999999999),
     (1, 9999999999),
 ]
+ADDITIONS = 10_000 + len(EDGE_CASES)
 QUALIFIED = 0.99
 # The test seeds of the 456-parameter report, section 2.1, table 3.
 EXTENDED_SEEDS = (41, 100, 200, 300, 400, 500, 999, 1234, 7777, 31415)

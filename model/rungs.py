@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
-from model.fields import nearest
+from model.fields import nearest, spelt
 from model.low_rank import LowRank
 from model.spec import Spec
 from model.split_subspace import SplitSubspace
@@ -78,7 +79,21 @@ def rung(name: str) -> Spec:
 
 @cache
 def name_of(spec: Spec) -> str:
-    """The rung's name, or family and parameter count where the spec has none."""
-    return next(
-        (n for n, s in RUNGS.items() if s.trained() == spec.trained()), f"{spec.family} {spec.params}p"
-    )
+    """The rung's name; where there is none, that of a rung which one constraint separates from the spec, and
+    that constraint; else family and parameter count.
+    """
+    named = (name for name, s in RUNGS.items() if s.trained() == spec.trained())
+    near = (f"{name} {how}" for name, s in RUNGS.items() if (how := _one_apart(s, spec)))
+    return next(named, None) or next(near, f"{spec.family} {spec.params}p")
+
+
+def _one_apart(base: Spec, spec: Spec) -> str:
+    """`with` or `without` the one constraint that separates a spec from a base, empty if it is not one."""
+    if spec.family != base.family:
+        return ""
+    mine, its = spec.applied(), base.applied()
+    for name in sorted(mine.keys() ^ its.keys()):
+        with suppress(ValueError):  # the constraint is impossible there
+            if base.toggled(name, mine.get(name)) == spec:
+                return f"with {spelt(name, mine[name])}" if name in mine else f"without {name}"
+    return ""

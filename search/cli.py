@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from search.best import best
 from search.errors import Failure, UserError
 from search.fold import fold
 from search.foreign import import_command
 from search.forge import forge
 from search.home import Home
 from search.models import models
+from search.records_command import records_command
+from search.report_command import report
+from search.rerun import rerun
+from search.table_command import table
 
 if TYPE_CHECKING:
     from search.study import Study
@@ -165,25 +170,27 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 @click.option("--best", is_flag=True, help="The best seed (the default).")
 @click.option("--seed", type=click.IntRange(min=0), help="This seed.")
 @click.option("--model", help="Of this rung only, where a study has several.")
+@click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
 @click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
 @home_option
 def pull(
-    study: str, best: bool, seed: int | None, model: str | None, target: Path | None, home: str | None
+    study: str,
+    best: bool,
+    seed: int | None,
+    model: str | None,
+    configuration: str | None,
+    target: Path | None,
+    home: str | None,
 ) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
-    from search.ledger import Ledger
-    from search.records import pull as fetch
-    from search.records import save_checkpoint
-    from search.tracking import connect, is_local, tracking_uri
+    from search.pull import pull as fetch
+    from search.pull import save_checkpoint
+    from search.records import reach
     from trainer import Outcome
 
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
-    place = Home(home)
-    uri = tracking_uri(place, Ledger(place).tracking_uri(study) if place.exists() else None)
-    if is_local(uri) and not place.exists():
-        raise UserError(f"nothing has run yet in {place.path}")
-    checkpoint = fetch(connect(place, uri), study, seed, model)
+    checkpoint = fetch(reach(Home(home), study), study, seed, model, configuration)
     number = checkpoint.seed["init_seed"]
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
@@ -287,7 +294,7 @@ def ui(port: int, home: str | None) -> None:
     sys.exit(serve([*command, *options], place.path))
 
 
-for command in (models, import_command, fold, forge):
+for command in (models, import_command, fold, forge, table, report, best, rerun, records_command):
     main.add_command(command)
 
 

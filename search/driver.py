@@ -23,10 +23,11 @@ from ray.tune.search import Searcher
 
 from search import worker
 from search.display import Display
+from search.evidence import log_evidence
 from search.home import Home
 from search.ledger import Ledger, is_final
 from search.plan import Configuration, Trial, placement
-from search.planner import DONE, Planner
+from search.planner import DONE, Planner, interrupted
 from search.progress import Progress
 from search.study import Study
 from search.tracking import FINISHED, Tracker
@@ -66,11 +67,15 @@ class Driver:
         self.study, self.home, self.ledger, self.display = study, home, ledger, display
         self.tracker = Tracker(client, home, study)
         self.ended = Ended()
-        self.progress = Progress([(n, n) for n in study.watched()])
+        self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.renewed = time.monotonic()
+        self.is_done = False
         self.recovered: set[str] = set()
         self.recover()
-        self.planner = Planner(study, ledger.rows(study.name), home)
+        rows = ledger.rows(study.name)
+        self.planner = Planner(study, rows, home, interrupted(study, rows, home))
+        self.tracker.asked()
+        self.unconcluded = self.tracker.unconcluded() | self.recovered
         self.conclude_earlier()
 
     def recover(self) -> None:
@@ -78,9 +83,9 @@ class Driver:
         rows = self.ledger.rows(self.study.name)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study.name, key)
-            if (folder / worker.RESULTS).exists():
+            if worker.has_results(folder):
                 trial = Trial.read(folder)
-                self.recovered.add(trial.configuration.key)
+                self.recovered |= {c.key for c in trial.configurations}
                 self.record(trial)
 
     def start_next(self) -> Trial | str | None:
@@ -92,14 +97,16 @@ class Driver:
             self.ended.trials += 1
             trial.write(self.home.trial(self.study.name, trial.key))
             self.progress.started(trial)
-            self._tell_mlflow(self.tracker.reopen, trial.configuration)
+            for configuration in trial.configurations:
+                self._tell_mlflow(self.tracker.reopen, configuration)
+        self.is_done = trial == DONE
         self.tick()
         return trial
 
     def reported(self, trial: Trial, report: dict[str, Any]) -> None:
         """Take a worker's progress report."""
-        for step, metrics in self.progress.report(trial, report):
-            self._tell_mlflow(self.tracker.progress, trial.configuration, step, metrics)
+        for configuration, step, metrics in self.progress.report(trial, report):
+            self._tell_mlflow(self.tracker.progress, configuration, step, metrics)
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         self.tick()
@@ -121,11 +128,12 @@ class Driver:
     def record(self, trial: Trial) -> None:
         """Write a trial's results to the ledger, then to MLflow; its folder goes when both have them."""
         folder = self.home.trial(self.study.name, trial.key)
-        found = worker.read_results(folder)
-        assert found is not None, folder
-        _, results, about = found
-        self.ledger.record(trial, results, about["seed_steps_per_s"], about["environment"])
-        if self._tell_mlflow(self.tracker.trial, trial, folder):
+        parts = worker.read_results(folder)
+        assert parts, folder
+        for part in parts:
+            about = part.about
+            self.ledger.record(part.trial, part.results, about["seed_steps_per_s"], about["environment"])
+        if all(self._tell_mlflow(self.tracker.trial, trial.key, part) for part in parts):
             self.ledger.publish(trial)
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -138,19 +146,19 @@ class Driver:
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
         while self.planner.ended_before:
-            self._tell_mlflow(self._conclude_once, self.planner.ended_before.pop())
-
-    def _conclude_once(self, configuration: Configuration) -> None:
-        if configuration.key in self.recovered or not self.tracker.has_ended(configuration):
-            self.conclude(configuration)
+            configuration = self.planner.ended_before.pop()
+            if configuration.key in self.unconcluded:
+                self.conclude(configuration)
 
     def close(self) -> None:
         """After Tune has stopped: whatever still counts as running was interrupted."""
-        left = list(self.planner.running.values())
-        self.ended.interrupted = bool(left or self.planner.open)
-        self.ledger.censor(left, "interrupted")
-        for configuration in list(self.planner.open.values()):
+        self.ended.interrupted = not self.is_done
+        open_ = [] if self.is_done else self.planner.in_flight
+        self.ledger.censor(list(self.planner.running.values()), "interrupted")
+        for configuration in open_:
             self.conclude(configuration, "KILLED")
+        if self.ended.trials:
+            self._tell_mlflow(log_evidence, self.tracker)
         rows = self.ledger.rows(self.study.name)
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
         if not (self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):

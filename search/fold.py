@@ -31,7 +31,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
     """
     from search.foreign import load
-    from search.records import save_checkpoint
+    from search.pull import save_checkpoint
 
     loaded = load(checkpoint)
     folded, steps = folded_checkpoint(loaded)

@@ -62,7 +62,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 def _write_adder(target: Path) -> None:
     from model.forged_adder import forged_adder
-    from search.records import save_checkpoint
+    from search.pull import save_checkpoint
     from trainer.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()

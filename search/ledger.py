@@ -18,10 +18,11 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from search.errors import Failure, UserError
 from search.home import Home
-from search.plan import Trial
+from search.plan import Configuration, Trial
 from trainer import Outcome, Result, Seed
 
-SCHEMA = 2
+SCHEMA = 3
+ADD_CONFIRMATION = "ALTER TABLE ledger ADD COLUMN confirmation BOOLEAN NOT NULL DEFAULT FALSE"
 LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
 LOCK_WAIT_S = 10.0
 
@@ -34,6 +35,7 @@ ROWS = sa.Table(
     sa.Column("init_seed", sa.BigInteger, primary_key=True),
     sa.Column("data_seed", sa.BigInteger, primary_key=True),
     sa.Column("trial", sa.String(12), nullable=False, index=True),
+    sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
     sa.Column("outcome", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
     sa.Column("steps", sa.BigInteger, nullable=False, default=0),
@@ -81,6 +83,9 @@ class Ledger:
             found = db.scalar(sa.select(VERSION.c.schema))
             if found is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
+            elif found == 2:  # one column more, nothing else
+                db.execute(sa.text(ADD_CONFIRMATION))
+                db.execute(sa.update(VERSION).values(schema=SCHEMA))
             elif found != SCHEMA:
                 raise UserError(f"{self.path}: written by another version (schema {found}, this is {SCHEMA})")
 
@@ -100,16 +105,17 @@ class Ledger:
     def claim(self, trial: Trial) -> None:
         """Note that a trial trains these pairs now. Raises UserError if another driver holds one."""
         with self._begin() as db:
-            for seed in trial.seeds:
-                self._take(db, trial, seed)
+            for configuration, seed in trial.work:
+                self._take(db, trial, configuration, seed)
 
-    def _take(self, db: sa.Connection, trial: Trial, seed: Seed) -> None:
+    def _take(self, db: sa.Connection, trial: Trial, configuration: Configuration, seed: Seed) -> None:
         """Make a pair this driver's, unless it is final or held, or changed hands since it was read."""
-        where, mine = _where(trial, seed), self._running(trial)
+        key = _key(trial.study, configuration, seed)
+        where, mine = _is(key), self._running(trial)
         row = db.execute(sa.select(ROWS).where(where)).mappings().first()
         if row is None:
             try:
-                taken = db.execute(sa.insert(ROWS).values(**_key(trial, seed), **mine)).rowcount
+                taken = db.execute(sa.insert(ROWS).values(**key, **mine)).rowcount
             except IntegrityError:
                 taken = 0
         elif is_final(dict(row)):
@@ -132,6 +138,7 @@ class Ledger:
         """Write what became of a trial's pairs; a final row is never overwritten."""
         with self._begin() as db:
             for result in results:
+                configuration = Configuration(trial.spec, result.pair.recipe)
                 values = {
                     "outcome": result.outcome.value,
                     "reason": None,
@@ -148,7 +155,7 @@ class Ledger:
                     "lease_until": None,
                 }
                 open_row = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
-                where = sa.and_(_where(trial, result.pair.seed), open_row)
+                where = sa.and_(_is(_key(trial.study, configuration, result.pair.seed)), open_row)
                 db.execute(sa.update(ROWS).where(where).values(**values))
 
     def censor(self, trials: Iterable[Trial], reason: str) -> None:
@@ -156,9 +163,9 @@ class Ledger:
         values = {"outcome": Outcome.CENSORED, "reason": reason, "owner": None, "lease_until": None}
         with self._begin() as db:
             for trial in trials:
-                for seed in trial.seeds:
-                    running = sa.and_(_where(trial, seed), ROWS.c.outcome == Outcome.RUNNING)
-                    db.execute(sa.update(ROWS).where(running).values(**values))
+                mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
+                running = sa.and_(mine, ROWS.c.outcome == Outcome.RUNNING)
+                db.execute(sa.update(ROWS).where(running).values(**values))
 
     def publish(self, trial: Trial) -> None:
         """Note that MLflow has a trial's results."""
@@ -186,7 +193,14 @@ class Ledger:
 
     def _running(self, trial: Trial) -> Row:
         lease = {"owner": self.owner, "lease_until": time.time() + LEASE_S}
-        return {"trial": trial.key, "outcome": Outcome.RUNNING, "reason": None, "published": False, **lease}
+        return {
+            "trial": trial.key,
+            "confirmation": trial.confirmation,
+            "outcome": Outcome.RUNNING,
+            "reason": None,
+            "published": False,
+            **lease,
+        }
 
     def _begin(self) -> Any:
         return _Transaction(self.engine, self.path)
@@ -219,16 +233,12 @@ def _named(study: str, key: Key) -> Row:
     return dict(zip(("study", "configuration", "init_seed", "data_seed"), (study, *key), strict=True))
 
 
-def _key(trial: Trial, seed: Seed) -> Row:
-    return _named(trial.study, (trial.configuration.key, seed.init_seed, seed.data_seed))
+def _key(study: str, configuration: Configuration, seed: Seed) -> Row:
+    return _named(study, (configuration.key, seed.init_seed, seed.data_seed))
 
 
 def _is(named: Row) -> sa.ColumnElement[bool]:
     return sa.and_(*(ROWS.c[name] == value for name, value in named.items()))
-
-
-def _where(trial: Trial, seed: Seed) -> sa.ColumnElement[bool]:
-    return _is(_key(trial, seed))
 
 
 def _is_live(row: Row) -> bool:

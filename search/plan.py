@@ -6,8 +6,8 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -72,74 +72,98 @@ class Trial:
     """What Ray Tune schedules: one spec and pairs of (configuration, seed), trained as one bank."""
 
     study: str
-    configuration: Configuration
-    seeds: tuple[Seed, ...]
+    work: tuple[tuple[Configuration, Seed], ...]
     slots: int
     resources: Resources
     stop: Stop
+    confirmation: bool = False
+    """Whether its seeds are those of the confirmation pass."""
 
     @cached_property
     def key(self) -> str:
         """Depends on the pairs and slots alone, so that a trial finds its bank's state again."""
-        seeds = [[s.init_seed, s.data_seed] for s in self.seeds]
-        return _digest([self.study, self.configuration.key, seeds, self.slots])
+        return _digest([self.study, [[c.key, s.init_seed, s.data_seed] for c, s in self.work], self.slots])
+
+    @property
+    def spec(self) -> Spec:
+        return self.work[0][0].spec
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Each once, in order."""
+        return tuple(dict.fromkeys(configuration for configuration, _ in self.work))
 
     @property
     def pairs(self) -> list[Pair]:
-        return [Pair(self.configuration.recipe, seed) for seed in self.seeds]
+        return [Pair(configuration.recipe, seed) for configuration, seed in self.work]
+
+    def part(self, configuration: Configuration) -> Trial:
+        """What of the trial is one configuration's."""
+        return replace(self, work=tuple(pair for pair in self.work if pair[0] == configuration))
 
     def write(self, folder: Path) -> None:
         """Leave the trial where its worker finds it."""
         folder.mkdir(parents=True, exist_ok=True)
-        key = self.configuration.key
         about = {
             "study": self.study,
-            "spec": self.configuration.spec.as_dict(),
-            "recipes": {key: self.configuration.recipe.as_dict()},
-            "pairs": [[key, s.init_seed, s.data_seed] for s in self.seeds],
+            "spec": self.spec.as_dict(),
+            "recipes": {c.key: c.recipe.as_dict() for c in self.configurations},
+            "pairs": [[c.key, s.init_seed, s.data_seed] for c, s in self.work],
             "slots": self.slots,
             "resources": self.resources.model_dump(),
             "stop": self.stop.model_dump(),
+            "confirmation": self.confirmation,
         }
         (folder / TRIAL_FILE).write_text(json.dumps(about, indent=2))
 
     @classmethod
     def read(cls, folder: Path) -> Trial:
         about = json.loads((folder / TRIAL_FILE).read_text())
-        (recipe,) = about["recipes"].values()  # several configurations of one spec may share a trial one day
-        configuration = Configuration(make_spec(**about["spec"]), Recipe(**recipe))
-        seeds = tuple(Seed(*numbers) for _, *numbers in about["pairs"])
+        spec = make_spec(**about["spec"])
+        known = {key: Configuration(spec, Recipe(**recipe)) for key, recipe in about["recipes"].items()}
+        work = tuple((known[key], Seed(*numbers)) for key, *numbers in about["pairs"])
         resources, stop = Resources(**about["resources"]), Stop(**about["stop"])
-        return cls(about["study"], configuration, seeds, about["slots"], resources, stop)
+        confirmation = about.get("confirmation", False)
+        return cls(about["study"], work, about["slots"], resources, stop, confirmation)
 
 
-def trial_size(study: Study, seeds: int, fits: Fits) -> tuple[int, int]:
+Program = tuple[Spec, int, int]
+"""What a compiled program depends on, and with it who can share a bank: spec, batch, eval_every."""
+
+
+def program_of(spec: Spec, recipe: Recipe) -> Program:
+    return spec, recipe.batch, recipe.eval_every
+
+
+def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     """Pairs of a trial and slots of its bank: a round spread over its share of the trials that fit at once.
 
-    The share depends on the file and the machine alone, so that a study that goes on cuts as it did before.
+    Both depend on the file and the machine alone: a seed has the same slots in every round and after every
+    interruption. What a search will propose is not known, so its trials are taken for equals, with two pairs
+    a slot: enough to fill the slots that fall free, few enough for the sampler to hear soon.
     """
     slots, most = study.resources.room(fits.on_gpu)
-    share = max(1, fits.concurrent // study.planned)
-    size = min(most, -(-seeds // share))
+    programs = [program] * study.planned if study.space else [program_of(*c) for c in study.listed()]
+    most = min(most, 2 * slots) if study.space else most
+    share = max(1, fits.concurrent // len(set(programs)))
+    size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
     return size, min(slots, size)
 
 
 def pack(
-    study: Study,
-    configuration: Configuration,
-    seeds: Sequence[Seed],
-    fits: Fits,
-    ended: Collection[Seed] = (),
+    study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Fits, confirmation: bool = False
 ) -> list[Trial]:
-    """A round of a configuration as trials with equal slots.
-
-    The whole round is cut before the seeds that have ended are left out: so after an interruption the trials
-    that are left have the pairs and slots, and with them the keys and bank states, that they had.
-    """
-    size, slots = trial_size(study, len(seeds), fits)
-    chunks = [seeds[i : i + size] for i in range(0, len(seeds), size)]
-    left = [tuple(s for s in chunk if s not in ended) for chunk in chunks]
-    return [Trial(study.name, configuration, c, slots, study.resources, study.stop) for c in left if c]
+    """Pairs as trials: those that can share a bank together, with equal slots."""
+    groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
+    for configuration, seed in work:
+        program = program_of(configuration.spec, configuration.recipe)
+        groups.setdefault(program, []).append((configuration, seed))
+    trials = []
+    for program, pairs in groups.items():
+        size, slots = trial_size(study, program, fits)
+        cut = [tuple(pairs[i : i + size]) for i in range(0, len(pairs), size)]
+        trials += [Trial(study.name, c, slots, study.resources, study.stop, confirmation) for c in cut]
+    return trials
 
 
 def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], Fits]:

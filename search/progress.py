@@ -59,7 +59,7 @@ class Progress:
         self.watched = watched
         self.start = time.monotonic()
         self.trials: dict[str, Row] = {}
-        self.budget: dict[str, int] = {}
+        self.budgets: dict[str, list[int]] = {}
         self.curves: dict[str, Curves] = {}
         self.ended: Counter[str] = Counter()
         self.best_exact = 0.0
@@ -76,13 +76,13 @@ class Progress:
         waiting = {"outcome": Outcome.QUEUED, "step": 0, "grok_step": None}
         self.trials[trial.key] = {
             "phase": "starting",
-            "seeds": [waiting] * len(trial.seeds),
+            "seeds": [waiting] * len(trial.work),
             "seed_steps_per_s": 0.0,
         }
-        self.budget[trial.key] = trial.configuration.recipe.steps
+        self.budgets[trial.key] = [c.recipe.steps for c, _ in trial.work]
 
-    def report(self, trial: Trial, report: Row) -> list[tuple[int, dict[str, float]]]:
-        """Take a worker's report. Returns the steps whose metrics are now complete."""
+    def report(self, trial: Trial, report: Row) -> list[tuple[Configuration, int, dict[str, float]]]:
+        """Take a worker's report. Returns the steps of configurations whose metrics are now complete."""
         self.trials[trial.key] = self.trials[trial.key] | report
         seeds = report.get("seeds", [])
         if report["phase"] == "training":
@@ -90,7 +90,13 @@ class Progress:
             self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
             self.seed_steps[trial.key] = report["seed_steps"]
         self.best_exact = max([self.best_exact, *(s["best_exact"] for s in seeds)])
-        return self._complete(trial.configuration, seeds) if report["phase"] == "training" else []
+        if report["phase"] != "training" or trial.confirmation:
+            return []
+        mine: dict[str, list[Row]] = defaultdict(list)
+        for row in seeds:
+            mine[row["configuration"]].append(row)
+        found = ((c, self._complete(c, mine[c.key])) for c in trial.configurations)
+        return [(c, step, metrics) for c, steps in found for step, metrics in steps]
 
     def finished(self, trial: Trial, outcomes: list[str]) -> None:
         self.trials.pop(trial.key, None)
@@ -124,9 +130,9 @@ class Progress:
         states = Counter(s["outcome"] for s in seeds)
         unended = (Outcome.QUEUED, Outcome.RUNNING)
         left = queued_seed_steps + sum(
-            self.budget[key] - seed["step"]
+            budget - seed["step"]
             for key, t in self.trials.items()
-            for seed in t["seeds"]
+            for budget, seed in zip(self.budgets[key], t["seeds"], strict=True)
             if seed["outcome"] in unended
         )
         rate = sum(t["seed_steps_per_s"] for t in self.trials.values()) or self.overall_rate

@@ -1,23 +1,216 @@
-"""Reading what was recorded: studies, best seeds, checkpoints. Pure functions of ledger and MLflow."""
+"""Reading what was recorded: `records` gives all of it as data frames, functions of MLflow alone."""
 
 from __future__ import annotations
 
-import shutil
+import ast
+import json
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pandas as pd
 from mlflow import MlflowClient
+from mlflow.entities import Run
 
-from model import name_of
 from model.fields import nearest
+from search import worker
 from search.errors import UserError
-from search.ledger import Row
+from search.home import Home
+from search.ledger import Ledger, Row
+from search.plan import Trial
 from search.stats import GrokRate, Stopping
-from search.tracking import KEY_TAG, PARENT_TAG, RecordedSeed, answered, load_seeds, rank
-from trainer import Outcome, Seed
-from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+from search.study import Study
+from search.tracking import (
+    BEST_TAG,
+    KEY_TAG,
+    STUDY_JSON,
+    STUDY_TAG,
+    answered,
+    connect,
+    is_local,
+    tracking_uri,
+    trial_folders,
+)
+from trainer import Outcome
+
+PAGE = 1_000  # runs in one answer
+COUNTS = (
+    "grokked", "failed", "diverged", "given_up", "censored", "held", "verified", "verify_tried",
+    "confirmation_grokked", "confirmation_seeds", "confirmation_given_up",
+)  # fmt: skip
+FACTS = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+
+
+def records(
+    study: str | Sequence[str],
+    of: Literal["seeds", "configurations", "curves"] = "seeds",
+    *,
+    home: str | Path | None = None,
+) -> pd.DataFrame:
+    """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
+
+    seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
+    steps, budget, grok_step, held, hopeless_step, best_step, best_exact, best_token, trial, environment.
+    configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
+    its 95 % interval, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
+    every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
+    step, and the measures at that step (docs/architecture.md, "Records").
+
+    Raises UserError for an unknown study, ValueError for another `of`.
+    """
+    names = [study] if isinstance(study, str) else list(study)
+    found = [read(reach(Home(home), name), name, of) for name in names]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def read(client: MlflowClient, study: str, of: str) -> pd.DataFrame:
+    """`records` of one study from a store that has been reached."""
+    readers = {"seeds": _seeds, "configurations": _configurations, "curves": _curves}
+    if of not in readers:
+        raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
+    with answered(study):
+        return readers[of](client, study)
+
+
+def studies(home: str | Path | None = None) -> list[str]:
+    """The names of the studies that have records."""
+    return _known(reach(Home(home)))
+
+
+def study_of(study: str, *, home: str | Path | None = None) -> Study | None:
+    """A study as its file was when it last ran; None for one that ran before studies were recorded."""
+    client = reach(Home(home), study)
+    with answered(study), tempfile.TemporaryDirectory() as folder:
+        own = [r for r in _all_runs(client, study) if STUDY_TAG in r.data.tags]
+        if not own:
+            return None
+        path = client.download_artifacts(own[0].info.run_id, STUDY_JSON, folder)
+        return Study.model_validate_json(Path(path).read_text())
+
+
+def reach(home: Home, study: str | None = None) -> MlflowClient:
+    """The store that has a study's records. Raises UserError where nothing has run."""
+    uri = tracking_uri(home, Ledger(home).tracking_uri(study) if study and home.exists() else None)
+    if is_local(uri) and not home.exists():
+        raise UserError(f"nothing has run yet in {home.path}")
+    return connect(home, uri)
+
+
+def runs_of(client: MlflowClient, study: str) -> list[Run]:
+    """The runs of a study's configurations, oldest first. Raises UserError for an unknown study."""
+    runs = [r for r in _all_runs(client, study) if KEY_TAG in r.data.tags]
+    return sorted(runs, key=lambda r: (r.info.start_time, r.info.run_id))
+
+
+def _all_runs(client: MlflowClient, study: str) -> list[Run]:
+    experiment = client.get_experiment_by_name(study)
+    if experiment is None:
+        raise UserError(
+            f"study {study!r} has no records here; {nearest(study, _known(client) or ['none yet'])}"
+        )
+    found, token = [], None
+    while True:
+        page = client.search_runs([experiment.experiment_id], max_results=PAGE, page_token=token)
+        found += page
+        token = page.token
+        if not token:
+            return found
+
+
+def _known(client: MlflowClient) -> list[str]:
+    return sorted(e.name for e in client.search_experiments() if e.name != "Default")
+
+
+def _configurations(client: MlflowClient, study: str) -> pd.DataFrame:
+    return pd.DataFrame([_configuration(study, run) for run in runs_of(client, study)])
+
+
+def _configuration(study: str, run: Run) -> Row:
+    """A row of the configurations' frame."""
+    final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
+    params = {name: _typed(text) for name, text in run.data.params.items()}
+    n = {name: int(final.get(name, 0)) for name in COUNTS}
+    seeds = int(final.get("seeds", 0))
+    rate = GrokRate(n["grokked"], seeds, n["given_up"])
+    low, high = rate.interval
+    return {
+        "study": study,
+        "configuration": run.data.tags[KEY_TAG],
+        "title": run.info.run_name,
+        "experiment_id": run.info.experiment_id,
+        "run_id": run.info.run_id,
+        "rung": params.pop("rung"),
+        "params": params.pop("params"),
+        "seeds": seeds,
+        **{name: n[name] for name in COUNTS[:5]},
+        "grok_rate": rate.rate,
+        "grok_rate_low": low,
+        "grok_rate_high": high,
+        "best_exact": final.get("best_exact", 0.0),
+        "median_grok_step": final.get("median_grok_step", float("nan")) if n["grokked"] else float("nan"),
+        **{name: n[name] for name in COUNTS[5:8]},
+        "best_seed": run.data.tags.get(BEST_TAG, ""),
+        **{name: n[name] for name in COUNTS[8:]},
+        **params,
+    }
+
+
+def _typed(text: str) -> Any:
+    """A parameter as it was before MLflow made a string of it; lists, such as a curriculum, become tuples."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return tuple(map(tuple, value)) if isinstance(value, list) else value
+
+
+def _seeds(client: MlflowClient, study: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        [row for run, folder in _trials(client, study) for row in _seed_rows(study, run, folder)]
+    )
+
+
+def _seed_rows(study: str, run: Run, folder: Path) -> Iterator[Row]:
+    """The rows of one trial's seeds of one configuration."""
+    trial, about = Trial.read(folder), json.loads((folder / worker.RESULTS).read_text())
+    (configuration,) = trial.configurations
+    for seed in about["seeds"]:
+        facts = {name: seed.get(name) for name in FACTS}
+        steps = {name: float("nan") for name in ("grok_step", "hopeless_step") if facts[name] is None}
+        yield {
+            "study": study,
+            "configuration": configuration.key,
+            "title": configuration.title,
+            "rung": run.data.params["rung"],
+            "params": configuration.spec.params,
+            "init_seed": seed["init_seed"],
+            "data_seed": seed["data_seed"],
+            "confirmation": trial.confirmation,
+            "outcome": seed["outcome"],
+            "budget": configuration.recipe.steps,
+            **(facts | steps),
+            "trial": folder.name,
+            "environment": about["environment"],
+        }
+
+
+def _curves(client: MlflowClient, study: str) -> pd.DataFrame:
+    tables = [pd.read_parquet(folder / worker.CURVES) for _, folder in _trials(client, study)]
+    if not tables:
+        return pd.DataFrame()
+    curves = pd.concat(tables, ignore_index=True)
+    curves.insert(0, "study", study)
+    return curves
+
+
+def _trials(client: MlflowClient, study: str) -> Iterator[tuple[Run, Path]]:
+    """Every finished trial's folder, with the run of the configuration whose seeds it has."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for run in runs_of(client, study):
+            for folder in trial_folders(client, run.info.run_id, Path(scratch)):
+                yield run, folder
 
 
 def overview(rows: list[Row]) -> list[dict[str, Any]]:
@@ -50,55 +243,3 @@ def summarise(rows: list[Row]) -> dict[str, Any]:
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),
     }
-
-
-def pull(client: MlflowClient, study: str, seed: int | None, model: str | None = None) -> Checkpoint:
-    """The checkpoint of a study's best seed, or of a seed by number; of one rung's, if `model` names it.
-
-    Raises UserError if there is none.
-    """
-    with answered(study):
-        found = _recorded(client, study)
-    models = {name_of(s.configuration.spec): None for s in found}
-    if model is not None and found and model not in models:
-        raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
-    mine = [s for s in found if model in (None, name_of(s.configuration.spec))]
-    wanted = [s for s in mine if seed is None or s.result.pair.seed == Seed.of(seed)]
-    if not wanted:
-        what = "no finished seed" if seed is None else f"no finished seed {seed}"
-        raise UserError(f"study {study!r} has {what} yet")
-    return min(wanted, key=lambda s: (rank(s.result), s.configuration.spec.params)).checkpoint(study)
-
-
-def _recorded(client: MlflowClient, study: str) -> list[RecordedSeed]:
-    """Every finished seed of a study."""
-    experiment = client.get_experiment_by_name(study)
-    if experiment is None:
-        names = [e.name for e in client.search_experiments() if e.name != "Default"]
-        raise UserError(f"study {study!r} has no records here; {nearest(study, names or ['none yet'])}")
-    found: list[RecordedSeed] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for run in client.search_runs([experiment.experiment_id], max_results=50_000):
-            if KEY_TAG in run.data.tags and PARENT_TAG not in run.data.tags:
-                found += load_seeds(client, run.info.run_id, Path(folder))
-    return found
-
-
-def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
-    """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
-    own = {JSON_FILE, THETA_FILE}
-    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):
-        raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
-    fresh = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=target.parent, prefix=".checkpoint-"))
-        fresh.chmod(0o755)
-        checkpoint.save(fresh)
-        shutil.rmtree(target, ignore_errors=True)
-        fresh.replace(target)
-    except OSError as error:
-        raise UserError(f"{target}: cannot write there ({error.strerror})") from None
-    finally:
-        if fresh:
-            shutil.rmtree(fresh, ignore_errors=True)

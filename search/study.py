@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
@@ -28,6 +28,36 @@ class SeedRange(Strict):
     count: int = Field(ge=1, le=1_000_000, description="how many; unit: seeds")
 
 
+class SeedCross(Strict):
+    """Every crossing of initial values with data: what is luck made of?"""
+
+    init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")
+    data: list[SeedNumber] = Field(min_length=1, description="seeds of the data")
+
+
+def _form(value: Any) -> str | None:
+    """Which of the ways to write seeds is meant."""
+    if isinstance(value, dict):
+        return "cross" if {"init", "data"} & value.keys() else "range"
+    return {SeedCross: "cross", SeedRange: "range", list: "list"}.get(type(value))  # type: ignore[call-overload]
+
+
+Seeds = Annotated[
+    Annotated[SeedRange, Tag("range")]
+    | Annotated[SeedCross, Tag("cross")]
+    | Annotated[list[SeedNumber], Tag("list")],
+    Discriminator(_form),
+]
+
+
+def numbered(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
+    """The seeds as they are written, in order."""
+    if isinstance(seeds, SeedCross):
+        return [Seed(init, data) for init in seeds.init for data in seeds.data]
+    numbers = seeds if isinstance(seeds, list) else range(seeds.first, seeds.first + seeds.count)
+    return [Seed.of(n) for n in numbers]
+
+
 class Until(Strict):
     """When a study ends before or after its list of seeds."""
 
@@ -35,6 +65,26 @@ class Until(Strict):
     max_seeds: int | None = Field(
         None, ge=1, le=1_000_000, description="while fewer grokked, go on in rounds up to this; unit: seeds"
     )
+
+
+class Allocation(Strict):
+    """More seeds, `seeds.count` at a time, for configurations whose verdict is open or that may be the best.
+
+    A verdict is open while the interval of the grok rate has `threshold` in it.
+    """
+
+    threshold: float = Field(0.1, gt=0, lt=1, description="the grok rate that is asked about")
+    most: int = Field(128, ge=1, le=1_000_000, description="of one configuration; unit: seeds")
+    budget: int | None = Field(
+        None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds"
+    )
+
+
+class Confirm(Strict):
+    """At the end the best configurations once more, on seeds that nothing was chosen by."""
+
+    configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
+    seeds: Seeds = Field(description="as the study's seeds; none of those")
 
 
 class Stop(Strict):
@@ -104,8 +154,14 @@ class Study(Strict):
     configurations: list[Entry] = Field(
         default_factory=list, description="several, each trained with all the seeds"
     )
-    seeds: SeedRange | list[SeedNumber] = Field(description="first and count, or a list")
+    toggle: list[str] = Field(
+        default_factory=list,
+        description="each configuration also with each of these constraints toggled: tie_vo, qk_dim=4",
+    )
+    seeds: Seeds = Field(description="first and count, or a list, or init and data to be crossed")
     until: Until = Field(default=Until())
+    allocation: Allocation | None = Field(None, description="more seeds for what is still open")
+    confirm: Confirm | None = Field(None, description="a second pass on fresh seeds")
     stop: Stop = Field(default=Stop())
     space: dict[str, Distribution] = Field(
         default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
@@ -128,35 +184,45 @@ class Study(Strict):
             raise ValueError("must be one line of printable text")
         return value
 
-    @field_validator("seeds")
-    @classmethod
-    def _some_seeds(cls, value: SeedRange | list[int]) -> SeedRange | list[int]:
-        if isinstance(value, list) and not value:
-            raise ValueError("give at least one seed")
-        if isinstance(value, list) and len(set(value)) < len(value):
-            raise ValueError("a seed is listed twice")
-        if isinstance(value, SeedRange) and value.first + value.count - 1 > LARGEST_SEED:
-            raise ValueError(f"seeds go up to {LARGEST_SEED}")
-        return value
-
     @model_validator(mode="after")
     def _meaningful(self) -> Study:
-        listed = self.listed()
-        if self.configurations and self.space:
-            raise at("configurations", "a study has a list of configurations or a space, not both")
+        listed = self.written()
+        if (self.configurations or self.toggle) and self.space:
+            name = "configurations" if self.configurations else "toggle"
+            raise at(name, "a study has a list of configurations or a space, not both")
         for i, configuration in enumerate(listed):
             if configuration in listed[:i]:
                 raise at(f"configurations.{i}", f"the same as configurations.{listed.index(configuration)}")
+        self.listed()
         if self.space:
             check_space(self.space, self.spec(), self.configuration)
-        limit, count = self.until.max_seeds, len(self.first_seeds())
-        if limit is not None and limit < count:
-            raise at("until.max_seeds", f"must be at least the number of seeds ({count}), got {limit}")
+            self.sampler.planned(self.space)
+        self._check_seeds()
+        return self
+
+    def _check_seeds(self) -> None:
+        seeds = self.first_seeds()
+        _check_numbers(seeds, "seeds")
+        limit = self.until.max_seeds
         if limit is not None and self.until.grokked is None:
             raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
-        if limit is not None and max(self.first_seeds()) + limit - count > LARGEST_SEED:
-            raise at("until.max_seeds", f"the last round would pass the largest seed, {LARGEST_SEED}")
-        return self
+        if limit is not None and self.allocation:
+            raise at("allocation", "a study goes on by until.max_seeds or by allocation, not both")
+        path, most = "until.max_seeds", limit
+        if self.allocation:
+            path, most = "allocation.most", self.allocation.most
+        if most is not None and most < len(seeds):
+            raise at(path, f"must be at least the number of seeds ({len(seeds)}), got {most}")
+        if most is not None and most > len(seeds) and isinstance(self.seeds, SeedCross):
+            raise at(path, "crossed seeds have no next ones")
+        if most is not None and max(s.init_seed for s in seeds) + most - len(seeds) > LARGEST_SEED:
+            raise at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
+        if self.confirm:
+            fresh = numbered(self.confirm.seeds)
+            _check_numbers(fresh, "confirm.seeds")
+            used = {s for r in self.rounds() for s in r}
+            if both := used.intersection(fresh):
+                raise at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
     def spec(self, **changes: Any) -> Spec:
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
@@ -169,7 +235,20 @@ class Study(Strict):
         return _recipe(self.recipe, changes, "recipe")
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
-        """Spec and recipe of every configuration that the file names; of a search, what it starts from."""
+        """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
+
+        A toggled constraint that would add parameters is left out; what occurs twice is trained once.
+        """
+        found = self.written()
+        for spec, recipe in tuple(found):
+            for i, name in enumerate(self.toggle):
+                other = _toggled(spec, name, f"toggle.{i}")
+                if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
+                    found.append((other, recipe))
+        return list(dict.fromkeys(found))
+
+    def written(self) -> list[tuple[Spec, Recipe]]:
+        """Those of `listed` that the file spells out."""
         if not self.configurations:
             return [(self.spec(), self.base_recipe())]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
@@ -196,15 +275,13 @@ class Study(Strict):
     @property
     def planned(self) -> int:
         """How many configurations the file asks for."""
-        return self.sampler.configurations if self.space else max(1, len(self.configurations))
+        return self.sampler.planned(self.space) if self.space else len(self.listed())
 
-    def first_seeds(self) -> list[int]:
-        """The numbers of the first round."""
-        if isinstance(self.seeds, list):
-            return self.seeds
-        return list(range(self.seeds.first, self.seeds.first + self.seeds.count))
+    def first_seeds(self) -> list[Seed]:
+        """The first round."""
+        return numbered(self.seeds)
 
-    def watched(self) -> list[int]:
+    def watched(self) -> list[Seed]:
         """The seeds whose metrics over steps are shown: the first round's, as many as a CPU has slots for.
 
         They have slots from the start, so a step's metrics are complete soon after it was trained, however
@@ -213,15 +290,35 @@ class Study(Strict):
         return self.first_seeds()[: self.resources.slots or CPU_SLOTS]
 
     def rounds(self) -> Iterator[list[Seed]]:
-        """The seeds of each round: the list, then as many again, up to `until.max_seeds`."""
-        numbers = self.first_seeds()
-        left = (self.until.max_seeds or len(numbers)) - len(numbers)
-        yield [Seed.of(n) for n in numbers]
-        following = max(numbers) + 1
+        """The seeds of each round: those that are written, then as many again, up to the most there are."""
+        seeds = self.first_seeds()
+        most = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
+        yield seeds
+        following, left = max(s.init_seed for s in seeds) + 1, most - len(seeds)
         while left > 0:
-            count = min(left, len(numbers))
+            count = min(left, len(seeds))
             yield [Seed.of(n) for n in range(following, following + count)]
             following, left = following + count, left - count
+
+
+def _check_numbers(seeds: list[Seed], path: str) -> None:
+    if not seeds:
+        raise at(path, "give at least one seed")
+    if len(set(seeds)) < len(seeds):
+        raise at(path, "a seed is listed twice")
+    if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
+        raise at(path, f"seeds go up to {LARGEST_SEED}")
+
+
+def _toggled(spec: Spec, name: str, path: str) -> Spec:
+    """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
+    constraint, _, value = name.partition("=")
+    if value and not value.isdecimal():
+        raise at(path, f"a constraint's value must be a whole number, got {value!r}")
+    try:
+        return spec.toggled(constraint, int(value) if value else True)
+    except ValueError as error:
+        raise at(path, error) from None
 
 
 def _options(model: str | dict[str, Any], path: str) -> dict[str, Any]:

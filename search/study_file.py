@@ -14,7 +14,17 @@ from pydantic import ValidationError
 from model.fields import nearest
 from search.errors import UserError
 from search.space import Distribution, Sampler, Strict
-from search.study import Entry, Resources, SeedRange, Stop, Study, Until
+from search.study import (
+    Allocation,
+    Confirm,
+    Entry,
+    Resources,
+    SeedCross,
+    SeedRange,
+    Stop,
+    Study,
+    Until,
+)
 
 LARGEST_FILE = 1 << 20  # bytes
 LONGEST_LINE = 1_000  # characters of an error
@@ -129,6 +139,8 @@ def _lines(error: ValidationError) -> Iterator[str]:
             message = f"unknown key; {nearest(keys[-1], _siblings(keys))}"
         elif kind == "missing":
             message = "missing"
+        elif kind == "union_tag_not_found":
+            message = f"must be a mapping or a list, got {found!r:.80}"
         elif kind.endswith("_type") or kind == "literal_error":
             expected = KINDS.get(kind.removesuffix("_type"), message.removeprefix("Input should be "))
             wrong_type.setdefault(path, {})[expected] = found
@@ -150,6 +162,8 @@ def _keys(loc: tuple[str | int, ...]) -> list[str]:
     arm = arms.get(str(loc[0])) if loc else None
     if loc[:1] == ("configurations",) and loc[2:3] == ("model",):
         arm = 3
+    if loc[:2] == ("confirm", "seeds"):
+        arm = 2
     keys = [str(k) for i, k in enumerate(loc) if i != arm]
     return keys[:-1] if len(keys) > 1 and keys[-1] == "[key]" else keys
 
@@ -158,8 +172,9 @@ def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
-        "space": Distribution,
+        "space": Distribution, "allocation": Allocation, "confirm": Confirm,
     }  # fmt: skip
     sections["configurations"] = Entry
-    model = Study if len(keys) == 1 else sections.get(keys[0], Study)
-    return [f.alias or name for name, f in model.model_fields.items()]
+    model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
+    models = [SeedRange, SeedCross] if model is SeedRange else [model]
+    return [f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1]]

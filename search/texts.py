@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,9 @@ from model import name_of
 from search.display import duration
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
-from search.plan import Configuration, check_resources, here, placement, trial_size
+from search.plan import Configuration, Fits, Program, check_resources, here, placement, program_of, trial_size
 from search.stats import GrokRate, Stopping
-from search.study import Study
+from search.study import Study, numbered
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ GUESSED_RATE = {True: 5_000, False: 100}
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
     rows = Ledger(home).rows(study.name)
-    models = {c.key: name_of(c.spec) for c in (Configuration(*listed) for listed in study.listed())}
+    models = _names([Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
     lines += _stopping(Stopping.of(rows))
     if study.until.grokked:
@@ -49,7 +50,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
         lines.append(f"  trial {trial} failed: {reason}")
     if ended.unpublished:
         lines.append(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them")
-    flag = _home_flag(home)
+    flag = home_flag(home)
     if ended.interrupted or ended.failed_trials:
         return "\n".join([*lines, "", GO_ON, f"  adder-search run {name}{flag}"])
     return (
@@ -66,18 +67,38 @@ Next:
 
 def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    by_key: dict[str, list[str]] = {}
+    by_key: dict[str, list[Row]] = {}
     for row in rows:
-        by_key.setdefault(row["configuration"], []).append(row["outcome"])
-    rates = {key: GrokRate.of(outcomes) for key, outcomes in by_key.items()}
+        by_key.setdefault(row["configuration"], []).append(row)
+    rates = {key: GrokRate.of(r["outcome"] for r in mine) for key, mine in by_key.items()}
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}"]
     if models:
-        listed = [f"  {model:6} {rates[key]}" for key, model in models.items() if key in rates]
+        width = max(map(len, models.values()))
+        listed = [f"  {model:{width}} {rates[key]}" for key, model in models.items() if key in rates]
         return [f"{name}: {len(rates)} configurations", *listed]
     best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
     shown = [f"  configuration {key}: {rate}" for key, rate in best]
-    return [f"{name}: {len(rates)} configurations; by grok rate", *shown]
+    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *_confirmed(by_key)]
+
+
+def _confirmed(by_key: dict[str, list[Row]]) -> list[str]:
+    """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
+    lines = []
+    for key, rows in sorted(by_key.items()):
+        first, fresh = (
+            GrokRate.of(r["outcome"] for r in rows if r["confirmation"] == kind) for kind in (False, True)
+        )
+        if fresh.n:
+            searched = f"{first.grokked} of {first.n} in the search"
+            lines.append(f"  confirmed {key}: {fresh} on fresh seeds ({searched})")
+    return lines
+
+
+def _names(listed: list[Configuration]) -> dict[str, str]:
+    """What to call each listed configuration: its spec, and its key where another one has that."""
+    shared = Counter(name_of(c.spec) for c in listed)
+    return {c.key: name_of(c.spec) if shared[name_of(c.spec)] == 1 else c.title for c in listed}
 
 
 def _stopping(stopping: Stopping) -> list[str]:
@@ -85,7 +106,7 @@ def _stopping(stopping: Stopping) -> list[str]:
     return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
 
 
-def _home_flag(home: Home) -> str:
+def home_flag(home: Home) -> str:
     """What has to be typed to reach this home from here."""
     return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"
 
@@ -96,12 +117,11 @@ def plan(study: Study, home: Home) -> str:
     rounds = list(study.rounds())
     rows = Ledger(home).rows(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
-    configurations = study.sampler.configurations if study.space else len(listed)
+    configurations = study.planned
     left = _left(study, listed, rounds[0], rows)
     seeds, to_train = len(rounds[0]) * configurations, sum(left.values())
     share, fits = placement(study.resources, here())
-    size, slots = trial_size(study, len(rounds[0]), fits)
-    trials = sum(-(-count // size) for count in left.values())
+    trials, size, slots = _trials(study, left, fits)
     rate, how = _expected_rate(study, listed, rows)
     seed_steps = sum(count * c.recipe.steps for c, count in left.items())
     seconds = seed_steps / (rate * max(1, min(trials, fits.concurrent)))
@@ -119,13 +139,34 @@ def plan(study: Study, home: Home) -> str:
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
-    if len(rounds) > 1:
+    return "\n".join([text, *_later(study, rounds, len(listed) > 1)])
+
+
+def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
+    """How many trials there will be, and pairs and slots of the largest."""
+    pairs: Counter[Program] = Counter()
+    for c, count in left.items():
+        pairs[program_of(c.spec, c.recipe)] += count
+    sizes = {program: trial_size(study, program, fits) for program in pairs}
+    trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
+    return trials, *max(sizes.values())
+
+
+def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
+    """What follows the first round."""
+    lines, rule = [], study.allocation
+    each = "of each configuration " if several else ""
+    if study.until.max_seeds:
         most = sum(map(len, rounds))
-        each = "of each configuration " if len(listed) > 1 else ""
-        text += (
-            f"\n  then            until {study.until.grokked} {each}grokked, rounds up to {most} seeds in all"
-        )
-    return text
+        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {most} seeds in all")
+    if rule:
+        budget = f", {rule.budget:,} in all" if rule.budget else ""
+        whom = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
+        lines.append(f"more seeds for configurations {whom}: up to {rule.most} of one{budget}")
+    if study.confirm:
+        fresh = len(numbered(study.confirm.seeds))
+        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
+    return [f"  then            {line}" for line in lines]
 
 
 def _left(
@@ -134,7 +175,7 @@ def _left(
     """How many seeds each configuration still has to train. What a search will propose nobody knows."""
     final = [r for r in rows if is_final(r)]
     if study.space:
-        return {listed[0]: max(0, len(seeds) * study.sampler.configurations - len(final))}
+        return {listed[0]: max(0, len(seeds) * study.planned - len(final))}
     recorded = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])) for r in final}
     return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
 

@@ -17,17 +17,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
+from urllib.parse import unquote, urlparse
 
-import pandas as pd
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
+from model import verify
+from model.adderboard import ADDITIONS
 from search import worker
 from search.errors import Failure, UserError
 from search.home import Home
 from search.ledger import Row
-from search.plan import TRIAL_FILE, Configuration, Trial
+from search.plan import Configuration
 from search.plots import grokking_curves
 from search.progress import step_metrics
 from search.stats import COUNTED, GrokRate, Stopping
@@ -36,9 +39,11 @@ from trainer import Outcome, Result, Seed
 from trainer.checkpoint import Checkpoint
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
+STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
+ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 BEST_CHILDREN = 3
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
-CURVES_PNG = "curves.png"
+CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
 FINISHED = "FINISHED"
 
 
@@ -134,46 +139,54 @@ class Tracker:
             self.client.log_batch(run, metrics=[Metric(k, v, now, step) for k, v in values.items()])
             self.steps[run].add(step)
 
-    def trial(self, trial: Trial, folder: Path) -> None:
-        """A finished trial's θ's, curves and results, as artifacts of its configuration's run."""
-        run = self.run_of(trial.configuration)
-        for name in (worker.RESULTS, worker.THETA, worker.CURVES, TRIAL_FILE):
-            self.client.log_artifact(run, str(folder / name), f"{TRIALS}/{trial.key}")
+    def trial(self, key: str, part: worker.Part) -> None:
+        """What of a finished trial is one configuration's, as artifacts of its run: θ's, curves, results."""
+        with tempfile.TemporaryDirectory() as folder:
+            part.write(Path(folder))
+            self.client.log_artifacts(self.run_of(part.configuration), folder, f"{TRIALS}/{key}")
 
-    def summary(self, configuration: Configuration, rows: list[Row]) -> None:
-        """Counts, rate and interval of a configuration, its picture, and its best seeds' checkpoints."""
+    def summary(self, configuration: Configuration, rows: list[Row]) -> dict[Seed, int]:
+        """Counts, rate and interval of a configuration, its picture, and its best seeds' checkpoints.
+
+        Returns how many of AdderBoard's 10,010 those seeds have right that were decoded just now.
+        """
         run = self.run_of(configuration)
-        rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
-        counts = Counter(r["outcome"] for r in rows)
-        low, high = rate.interval
-        grok_steps = sorted(r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED)
-        values = {
-            "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
-            "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
-            "held": sum(bool(r["held"]) for r in rows),
-            "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
-            **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
-        }  # fmt: skip
-        if grok_steps:
-            values["median_grok_step"] = float(pd.Series(grok_steps).median())
         now = int(time.time() * 1000)
         last = max((r["steps"] for r in rows), default=0)
+        with tempfile.TemporaryDirectory() as folder:
+            verified, decoded = self._best(run, configuration, Path(folder))
+        values = final_metrics(rows) | {
+            "verified": sum(correct == ADDITIONS for correct in verified.values()),
+            "verify_tried": len(verified),
+        }
         self.client.log_batch(run, metrics=[Metric(f"final.{k}", v, now, last) for k, v in values.items()])
-        self._best(run, configuration)
+        return decoded
 
-    def _best(self, run: str, configuration: Configuration) -> None:
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
-            seeds = sorted(load_seeds(self.client, run, folder), key=lambda s: rank(s.result))
-            if not seeds:
-                return
-            grokked = [s for s in seeds if s.result.outcome == Outcome.GROKKED]
-            self._picture(run, configuration, seeds, grokked, folder / CURVES_PNG)
-            self._checkpoint(run, BEST, seeds[0], folder)
-            for seed in grokked[:BEST_CHILDREN]:
-                self._child(run, seed, folder)
-            watched = {Seed.of(n) for n in self.study.watched()}
-            self._fill_steps(configuration, [s.result for s in seeds if s.result.pair.seed in watched])
+    def _best(
+        self, run: str, configuration: Configuration, folder: Path
+    ) -> tuple[dict[Seed, int], dict[Seed, int]]:
+        """Write picture, best checkpoint and child runs. Returns right additions of the children, by seed:
+        of all of them, and of the new ones.
+        """
+        seeds = sorted(load_seeds(self.client, run, folder), key=lambda s: rank(s.result))
+        if not seeds:
+            return {}, {}
+        grokked = [s for s in seeds if s.result.outcome == Outcome.GROKKED]
+        self._picture(run, configuration, seeds, grokked, folder / CURVES_PNG)
+        self._checkpoint(run, BEST, seeds[0], folder)
+        self.client.set_tag(run, BEST_TAG, str(seeds[0].result.pair.seed))
+        watched = set(self.study.watched())
+        self._fill_steps(configuration, [s.result for s in seeds if s.result.pair.seed in watched])
+        before = self._verified(run)
+        for seed in grokked[:BEST_CHILDREN]:
+            self._child(run, seed, folder)
+        return (after := self._verified(run)), {k: v for k, v in after.items() if k not in before}
+
+    def _verified(self, run: str) -> dict[Seed, int]:
+        """What is known of a configuration's child runs: right additions of AdderBoard's, by seed."""
+        runs = self.client.search_runs([self.experiment], f"tags.`{PARENT_TAG}` = '{run}'")
+        named = {seed_of(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
+        return {seed: int(m[ADDERBOARD]) for seed, m in named.items() if ADDERBOARD in m}
 
     def _picture(
         self,
@@ -221,6 +234,8 @@ class Tracker:
                   "params": seed.configuration.spec.params}  # fmt: skip
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self._checkpoint(run, CHECKPOINT, seed, folder)
+        correct = verify(seed.configuration.spec, result.theta_P).correct
+        self.client.log_metric(run, ADDERBOARD, correct)
         self.client.set_terminated(run)
 
     def _checkpoint(self, run: str, name: str, seed: RecordedSeed, folder: Path) -> None:
@@ -231,9 +246,27 @@ class Tracker:
     def end(self, configuration: Configuration, status: str = FINISHED) -> None:
         self.client.set_terminated(self.run_of(configuration), status=status)
 
-    def has_ended(self, configuration: Configuration) -> bool:
-        """Whether the configuration's run was concluded."""
-        return self.client.get_run(self.run_of(configuration)).info.status == FINISHED
+    def unconcluded(self) -> set[str]:
+        """Keys of the configurations whose runs have not been concluded."""
+        runs = self.client.search_runs(
+            [self.experiment], "attributes.status != 'FINISHED'", max_results=50_000
+        )
+        return {r.data.tags[KEY_TAG] for r in runs if KEY_TAG in r.data.tags}
+
+    def asked(self) -> None:
+        """Leave the study itself, as it is now, with its own run."""
+        self.client.log_dict(
+            self.own_run(), json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON
+        )
+
+    def own_run(self) -> str:
+        """The run that is the study's and no configuration's: what was asked, what came of it as a whole."""
+        if (found := self._find(f"tags.`{STUDY_TAG}` = 'yes'", parent=None)) is not None:
+            return found
+        name = f"study {self.study.name}"
+        run = self.client.create_run(self.experiment, tags={STUDY_TAG: "yes"}, run_name=name)
+        self.client.set_terminated(run.info.run_id)
+        return str(run.info.run_id)
 
     def reopen(self, configuration: Configuration) -> None:
         self.client.update_run(self.run_of(configuration), status="RUNNING")
@@ -281,10 +314,40 @@ class RecordedSeed:
 
 def load_seeds(client: MlflowClient, run: str, folder: Path) -> list[RecordedSeed]:
     """Every recorded seed of a configuration's run, read back from its artifacts."""
-    found = []
-    for item in client.list_artifacts(run, TRIALS):
-        recorded = worker.read_results(Path(client.download_artifacts(run, item.path, str(folder))))
-        if recorded is not None:
-            trial, results, about = recorded
-            found += [RecordedSeed(trial.configuration, r, about["environment"]) for r in results]
-    return found
+    parts = [worker.Part.read(f) for f in trial_folders(client, run, folder)]
+    return [RecordedSeed(p.configuration, r, p.about["environment"]) for p in parts for r in p.results]
+
+
+def trial_folders(client: MlflowClient, run: str, scratch: Path) -> list[Path]:
+    """Where the artifacts of a configuration's trials are; `scratch`: where those of a server are put."""
+    place = urlparse(client.get_run(run).info.artifact_uri)
+    if place.scheme == "file":
+        folder = Path(unquote(place.path)) / TRIALS
+        return sorted(folder.iterdir()) if folder.exists() else []
+    items = client.list_artifacts(run, TRIALS)
+    return [Path(client.download_artifacts(run, item.path, str(scratch))) for item in items]
+
+
+def final_metrics(rows: list[Row]) -> dict[str, float]:
+    """What a configuration's ledger rows come to, by the names that follow `final.` in MLflow."""
+    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    confirmation = GrokRate.of(r["outcome"] for r in rows if r["confirmation"])
+    counts = Counter(r["outcome"] for r in rows)
+    low, high = rate.interval
+    grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
+    values = {
+        "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "held": sum(bool(r["held"]) for r in rows),
+        "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
+        "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
+        "confirmation_given_up": confirmation.given_up,
+        **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
+    }  # fmt: skip
+    return values | ({"median_grok_step": float(median(grok_steps))} if grok_steps else {})
+
+
+def seed_of(name: str) -> Seed:
+    """A seed from what `str` makes of it."""
+    first, _, second = name.partition(".")
+    return Seed(int(first), int(second or first))

@@ -6,10 +6,13 @@ theta.safetensors and curves.parquet for the driver to record.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import platform
+import shutil
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,12 @@ from search.plan import Configuration, Trial
 from trainer import MEASURES, RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 
-STATE, THETA, CURVES, RESULTS = "bank.state", "theta.safetensors", "curves.parquet", "results.json"
-ERROR = "error.txt"
+STATE, PARTS, ERROR = "bank.state", "results", "error.txt"
+THETA, CURVES, RESULTS = "theta.safetensors", "curves.parquet", "results.json"
 WHO = ["configuration", "init_seed", "data_seed"]
+FACTS = (
+    "outcome", "steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token",
+)  # fmt: skip
 
 
 def train(config: dict[str, Any]) -> None:
@@ -47,7 +53,7 @@ def run_trial(folder: Path):  # type: ignore[no-untyped-def]
     device = "cuda" if torch.cuda.is_available() and trial.resources.gpu != 0 else "cpu"
     yield {"payload": json.dumps({"trial": trial.key, "phase": "compiling"})}
     bank = Bank(
-        trial.configuration.spec,
+        trial.spec,
         trial.pairs,
         slots=trial.slots,
         device=device,
@@ -61,7 +67,7 @@ def run_trial(folder: Path):  # type: ignore[no-untyped-def]
         if evaluations % trial.resources.save_every == 0:
             _save(bank, folder / STATE)
         yield {"payload": json.dumps(_progress(trial, bank))}
-    write_results(folder, trial, bank, _environment(trial, bank))
+    write_results(folder, trial, bank, environment_of(trial, bank))
     yield {"payload": json.dumps({**_progress(trial, bank), "phase": "done"})}
 
 
@@ -75,20 +81,10 @@ def _save(bank: Bank, path: Path) -> None:
 
 def _progress(trial: Trial, bank: Bank) -> dict[str, Any]:
     """A row a seed: its number, state, step, grok step and its newest and best measures."""
-    seeds = []
-    for n, pair in enumerate(bank.pairs):
-        result = bank.result(n)
-        last = result.curve_EM[-1].tolist() if len(result.curve_EM) else [0.0] * len(MEASURES)
-        seeds.append(
-            {
-                "seed": [pair.seed.init_seed, pair.seed.data_seed],
-                "outcome": result.outcome.value,
-                "step": result.steps,
-                "grok_step": result.grok_step,
-                "best_exact": result.best_exact,
-                **dict(zip(MEASURES, last, strict=True)),
-            }
-        )
+    seeds = [
+        row | {"configuration": c.key, "seed": [s.init_seed, s.data_seed]}
+        for (c, s), row in zip(trial.work, bank.judge.newest(), strict=True)
+    ]
     return {
         "trial": trial.key,
         "phase": "training",
@@ -100,7 +96,7 @@ def _progress(trial: Trial, bank: Bank) -> dict[str, Any]:
     }
 
 
-def _environment(trial: Trial, bank: Bank) -> dict[str, Any]:
+def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
     """What a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),
@@ -116,35 +112,58 @@ def _environment(trial: Trial, bank: Bank) -> dict[str, Any]:
 
 
 def write_results(folder: Path, trial: Trial, bank: Bank, environment: dict[str, Any]) -> None:
-    """Every seed's best θ [N, P], its curve, and what became of it. results.json comes last."""
+    """A part for each configuration: every seed's best θ [N, P], its curve, and what became of it."""
     results = [bank.result(n) for n in range(len(bank.pairs))]
-    save_file({"theta": torch.stack([r.theta_P for r in results])}, folder / THETA)
-    curve_table(trial.configuration, results).to_parquet(folder / CURVES, index=False)
     about = {
         "environment": environment,
         "seed_steps_per_s": bank.seed_steps_per_s,
         "compile_s": bank.programs.compile_s,
         "cache_misses": bank.programs.cache_misses,
-        "seeds": [
-            {
-                "configuration": trial.configuration.key,
-                "init_seed": r.pair.seed.init_seed,
-                "data_seed": r.pair.seed.data_seed,
-                "outcome": r.outcome.value,
-                "steps": r.steps,
-                "grok_step": r.grok_step,
-                "held": r.held,
-                "hopeless_step": r.hopeless_step,
-                "best_step": r.best_step,
-                "best_exact": r.best_exact,
-                "best_token": r.best_token,
-            }
-            for r in results
-        ],
     }
-    fresh = folder / (RESULTS + ".new")
-    fresh.write_text(json.dumps(about, indent=2))
-    fresh.replace(folder / RESULTS)
+    fresh = folder / (PARTS + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for configuration in trial.configurations:
+        mine = [r for (c, _), r in zip(trial.work, results, strict=True) if c == configuration]
+        Part(trial.part(configuration), mine, about).write(fresh / configuration.key)
+    fresh.rename(folder / PARTS)  # whole or not at all
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one configuration's seeds of a trial have become."""
+
+    trial: Trial
+    results: list[Result]
+    about: dict[str, Any]
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.trial.configurations[0]
+
+    def write(self, folder: Path) -> None:
+        self.trial.write(folder)
+        save_file({"theta": torch.stack([r.theta_P for r in self.results])}, folder / THETA)
+        curve_table(self.configuration, self.results).to_parquet(folder / CURVES, index=False)
+        seeds = [{name: getattr(r, name) for name in FACTS} for r in self.results]
+        for seed, r in zip(seeds, self.results, strict=True):
+            seed |= {"configuration": self.configuration.key, **dataclasses.asdict(r.pair.seed)}
+        (folder / RESULTS).write_text(json.dumps(self.about | {"seeds": seeds}, indent=2))
+
+    @classmethod
+    def read(cls, folder: Path) -> Part:
+        trial = Trial.read(folder)
+        about = json.loads((folder / RESULTS).read_text())
+        theta = load_file(folder / THETA)["theta"]
+        curves = {
+            who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
+            for who, table in pd.read_parquet(folder / CURVES).groupby(WHO)
+        }
+        results = []
+        for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
+            who = tuple(seed[name] for name in WHO)
+            facts = {name: seed[name] for name in FACTS} | {"outcome": Outcome(seed["outcome"])}
+            results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curves[who], **facts))
+        return cls(trial, results, about)
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
@@ -160,20 +179,11 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
     return pd.concat(tables, ignore_index=True)
 
 
-def read_results(folder: Path) -> tuple[Trial, list[Result], dict[str, Any]] | None:
-    """What `write_results` left, or None if the trial has not ended."""
-    if not (folder / RESULTS).exists():
-        return None
-    trial = Trial.read(folder)
-    about = json.loads((folder / RESULTS).read_text())
-    theta = load_file(folder / THETA)["theta"]
-    curves = {
-        who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
-        for who, table in pd.read_parquet(folder / CURVES).groupby(WHO)
-    }
-    results = []
-    for n, (pair, seed) in enumerate(zip(trial.pairs, about["seeds"], strict=True)):
-        who = tuple(seed.pop(name) for name in WHO)
-        fields = seed | {"outcome": Outcome(seed["outcome"])}
-        results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curves[who], **fields))
-    return trial, results, about
+def has_results(folder: Path) -> bool:
+    """Whether a trial has ended by itself."""
+    return (folder / PARTS).exists()
+
+
+def read_results(folder: Path) -> list[Part]:
+    """What `write_results` left; nothing if the trial has not ended."""
+    return [Part.read(f) for f in sorted((folder / PARTS).iterdir())] if has_results(folder) else []

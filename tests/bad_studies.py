@@ -1,6 +1,7 @@
 """Study files with something wrong, and what must be said of each."""
 
-GOOD = "name: x\nmodel: 57p\nseeds: [1]\n"
+BEGIN = "name: x\nmodel: 57p\n"
+GOOD = BEGIN + "seeds: [1]\n"
 TOO_MANY = "{first: 2147483640, count: 4}\nuntil: {grokked: 1, max_seeds: 64}"
 # YAML -> the whole error, line by line, without its source. Most are GOOD and one line more.
 BAD = {
@@ -129,7 +130,9 @@ BAD = {
     GOOD + "resources: {slots: 0}": ["resources.slots: must be greater than or equal to 1, got 0"],
     GOOD + "resources: {slot: 8}": ["resources.slot: unknown key; did you mean slots?"],
     GOOD + "resources: {compiled: 'yes'}": ["resources.compiled: must be true or false, got 'yes'"],
-    GOOD + "sampler: {name: tpee}": ["sampler.name: must be 'tpe' or 'random', got 'tpee'"],
+    GOOD + "sampler: {name: tpee}": [
+        "sampler.name: must be 'tpe', 'nsga2', 'qmc', 'random' or 'grid', got 'tpee'"
+    ],
     GOOD + "sampler: {seed: 10000000000}": [
         "sampler.seed: must be less than or equal to 2147483647, got 10000000000"
     ],
@@ -155,7 +158,9 @@ BAD = {
     GOOD + "space: {model.qk_dim: {int: [2, 8], step: 2, log: true}}": [
         "space.model.qk_dim: log goes with float or int, and not with step"
     ],
-    GOOD + "space: {recipe.lr: {float: [0.1, 0.2], step: 2}}": ["space.recipe.lr: step goes with int"],
+    GOOD + "space: {recipe.lr: {choice: [0.1, 0.2], step: 2}}": [
+        "space.recipe.lr: step goes with float or int"
+    ],
     GOOD + "space: {recipe.lr: {float: [-1, 0.1]}}": ["space.recipe.lr: must be 0.0 or more, got -1.0"],
     GOOD + "space: {recipe.lr: {choice: [a]}}": ["space.recipe.lr: must be a number, got 'a'"],
     GOOD + "space: {recipe.steps: {float: [1, 2]}}": ["space.recipe.steps: must be an integer, got 1.0"],
@@ -178,6 +183,32 @@ BAD = {
     GOOD + 'about: "\\e[31m"': ["about: must be one line of printable text"],
     GOOD + 'recipe: {"a\\nb": 1}': ["recipe.a\\nb: unknown key; *"],
     GOOD + "tracking_uri: 3": ["tracking_uri: must be a string, got 3"],
+    # What follows the first round
+    GOOD + "allocation: {thresold: 0}": ["allocation.thresold: unknown key; did you mean threshold?"],
+    GOOD + "allocation: {threshold: 1}": ["allocation.threshold: must be less than 1, got 1"],
+    BEGIN + "seeds: [1, 2, 3]\nallocation: {most: 2}": [
+        "allocation.most: must be at least the number of seeds (3), got 2"
+    ],
+    GOOD + "until: {grokked: 1, max_seeds: 4}\nallocation: {}": [
+        "allocation: a study goes on by until.max_seeds or by allocation, not both"
+    ],
+    BEGIN + "seeds: {init: [1], data: [2]}\nallocation: {most: 9}": [
+        "allocation.most: crossed seeds have no next ones"
+    ],
+    BEGIN + "seeds: {init: [1]}": ["seeds.data: missing"],
+    BEGIN + "seeds: {init: [1], data: [2], first: 3}": ["seeds.first: unknown key; valid: count, data, init"],
+    BEGIN + "seeds: [1, 101]\nconfirm: {seeds: {first: 100, count: 8}}": [
+        "confirm.seeds: seed 101 is one of the study's own"
+    ],
+    GOOD + "confirm: {seeds: 7}": ["confirm.seeds: must be a mapping or a list, got 7"],
+    GOOD + "confirm: {seeds: {first: 7, cout: 1}}": [
+        "confirm.seeds.count: missing", "confirm.seeds.cout: unknown key; did you mean count?"
+    ],
+    GOOD + "toggle: [tie_vq]": ["toggle.0: unknown constraint 'tie_vq' of split_subspace; did you mean *"],
+    GOOD + "toggle: [qk_dim=x]": ["toggle.0: a constraint's value must be a whole number, got 'x'"],
+    GOOD + "toggle: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}": [
+        "toggle: a study has a list of configurations or a space, not both"
+    ],
     # YAML itself
     "": ["must be a mapping with name, model and seeds"],
     "- a": ["must be a mapping with name, model and seeds"],

@@ -1,7 +1,7 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
 from search.plan import Fits
-from search.planner import DONE, Planner
+from search.planner import DONE, Planner, interrupted
 from search.study_file import parse_study
 from trainer import Outcome
 
@@ -34,7 +34,8 @@ sampler: {name: random, configurations: 20, seed: 1}
 
 
 def planner_of(text, home, rows=(), ahead=2):
-    planner = Planner(parse_study(text, "test"), list(rows), home)
+    study = parse_study(text, "test")
+    planner = Planner(study, list(rows), home, interrupted(study, rows, home))
     planner.fits = Fits(ahead)
     return planner
 
@@ -43,14 +44,16 @@ def rows_of(trial, outcome=Outcome.FAILED, token=0.5):
     """The ledger's rows of a trial whose seeds have all ended so."""
     return [
         {
-            "configuration": trial.configuration.key,
+            "configuration": configuration.key,
             "init_seed": seed.init_seed,
             "data_seed": seed.data_seed,
             "trial": trial.key,
+            "confirmation": trial.confirmation,
             "outcome": outcome,
+            "grok_step": 500 if outcome == Outcome.GROKKED else None,
             "best_token": token,
         }
-        for seed in trial.seeds
+        for configuration, seed in trial.work
     ]
 
 
@@ -72,5 +75,11 @@ def finish(planner, outcome=Outcome.FAILED):
     return trials, ended
 
 
+def only(trial):
+    """The configuration of a trial that has one."""
+    (configuration,) = trial.configurations
+    return configuration
+
+
 def numbers(trials):
-    return [[s.init_seed for s in t.seeds] for t in trials]
+    return [[s.init_seed for _, s in t.work] for t in trials]

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from search.worker import read_results
+from search.worker import Part
 from tests.commands import adder_search
 from trainer.programs import missing_for_compilation
 
@@ -27,6 +27,6 @@ def test_three_trials_of_one_spec_compile_it_once(tmp_path):
     file.write_text(yaml.safe_dump(STUDY))
     said = adder_search("run", str(file), "--home", str(home), cwd=tmp_path, timeout=270)
     assert said.code == 0, said
-    trials = [read_results(f) for f in sorted((home / "artifacts" / "shared").glob("*/artifacts/trials/*"))]
-    misses = [about["cache_misses"] for _, _, about in trials]
+    parts = [Part.read(f) for f in sorted((home / "artifacts" / "shared").glob("*/artifacts/trials/*"))]
+    misses = [part.about["cache_misses"] for part in parts]
     assert len(misses) == 3 and sum(misses) == GRAPHS

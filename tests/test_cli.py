@@ -155,7 +155,7 @@ def test_a_ledger_of_another_version(home: Home) -> None:
         db.execute("UPDATE ledger_version SET schema = 99")
         db.commit()
     line = fails_with_one(2, "status", "--home", "home")
-    assert line == f"{home.records_db}: written by another version (schema 99, this is 2)"
+    assert line == f"{home.records_db}: written by another version (schema 99, this is 3)"
 
 
 def test_an_mlflow_store_that_is_no_database(home: Home) -> None:

@@ -12,8 +12,8 @@ from search.home import Home
 from search.planner import DONE, Planner
 from search.study_file import load_study, parse_study
 from tests.commands import call
-from tests.test_planner import drain, rows_of
-from trainer import Outcome, Recipe, Seed
+from tests.planners import drain, numbers, only, rows_of
+from trainer import Outcome, Recipe
 
 LIST = """
 name: list
@@ -72,15 +72,15 @@ def home(tmp_path):
 def test_every_configuration_is_planned_and_ends_by_itself(home):
     planner = Planner(parse_study(LIST + "until: {grokked: 1, max_seeds: 4}\n", ""), [], home)
     trials = [planner.next() for _ in range(3)]
-    assert [t.configuration.spec.params for t in trials] == [57, 67, 74]
+    assert [t.spec.params for t in trials] == [57, 67, 74]
     assert planner.next() is None
     grokked, failed, other = trials
     assert [c.spec.params for c in planner.tell(grokked, rows_of(grokked, Outcome.GROKKED))] == [57]
     assert planner.tell(failed, rows_of(failed)) == []  # goes on with another round
     again = planner.next()
-    assert again.configuration == failed.configuration and again.seeds == (Seed.of(3), Seed.of(4))
-    assert planner.tell(again, rows_of(again)) == [failed.configuration]
-    assert planner.tell(other, rows_of(other, Outcome.GROKKED)) == [other.configuration]
+    assert only(again) == only(failed) and numbers([again]) == [[3, 4]]
+    assert planner.tell(again, rows_of(again)) == [only(failed)]
+    assert planner.tell(other, rows_of(other, Outcome.GROKKED)) == [only(other)]
     assert planner.next() == DONE
 
 
@@ -103,11 +103,11 @@ def test_the_summary_tells_the_models_apart(home, monkeypatch):
     study, rows = parse_study(LIST, ""), []
     planner = Planner(study, [], home)
     for trial in drain(planner)[0]:
-        is_67p = trial.configuration.spec.params == 67
+        is_67p = trial.spec.params == 67
         outcome = Outcome.GROKKED if is_67p else Outcome.FAILED
         ended = rows_of(trial, outcome)
         rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None} for r in ended]
     monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
     text = texts.summary(study, "list.yaml", home, Ended())
-    assert "list: 3 configurations\n  57p    0 of 2 grokked" in text and "\n  67p    2 of 2 grokked" in text
+    assert "list: 3 configurations\n  57p 0 of 2 grokked" in text and "\n  67p 2 of 2 grokked" in text
     assert "  seed 1 of 67p grokked at step 500 and held" in text

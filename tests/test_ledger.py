@@ -24,7 +24,7 @@ SEEDS = tuple(Seed.of(n) for n in (1, 2, 3))
 
 
 def trial_of(*seeds, study="study"):
-    return Trial(study, CONFIGURATION, seeds, 2, Resources(), Stop())
+    return Trial(study, tuple((CONFIGURATION, seed) for seed in seeds), 2, Resources(), Stop())
 
 
 def result_of(seed, outcome=Outcome.FAILED, best=0.5, hopeless_step=None):
@@ -259,5 +259,17 @@ def test_another_schema_is_refused(ledger, home):
     with closing(sqlite3.connect(home.records_db)) as db:
         db.execute("UPDATE ledger_version SET schema = 1")
         db.commit()
-    with pytest.raises(UserError, match=r"optuna\.db: written by another version \(schema 1, this is 2\)"):
+    with pytest.raises(UserError, match=r"optuna\.db: written by another version \(schema 1, this is 3\)"):
         Ledger(home)
+
+
+def test_a_ledger_of_the_version_before_gains_the_confirmation_column(ledger, home):
+    trial = trial_of(*SEEDS[:1])
+    ledger.claim(trial)
+    with closing(sqlite3.connect(home.records_db)) as db:
+        db.execute("ALTER TABLE ledger DROP COLUMN confirmation")
+        db.execute("UPDATE ledger_version SET schema = 2")
+        db.commit()
+    for _ in range(2):
+        (row,) = Ledger(home).rows("study")
+        assert row["confirmation"] is False and row["trial"] == trial.key

@@ -81,12 +81,18 @@ def test_rungs_count_what_their_names_say(name):
 
 
 def test_a_spec_that_is_no_rung_is_named_by_its_count():
-    assert name_of(replace(rung("75p"), qk_dim=4)) == "split_subspace 72p"
+    assert name_of(replace(rung("75p"), qk_dim=4)) == "75p with qk_dim=4"
 
 
 def test_a_rung_that_starts_elsewhere_keeps_its_name_and_a_frozen_spiral_elsewhere_does_not():
     assert name_of(replace(rung("75p"), spiral_amp=3.5)) == "75p"
     assert name_of(replace(rung("57p"), spiral_amp=3.0)) == "split_subspace 57p"
+
+
+def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
+    assert name_of(rung("57p").without("tie_vo")) == "57p without tie_vo"
+    assert name_of(rung("170p").constrained("rank1_out")) == "170p with rank1_out"
+    assert name_of(rung("57p").without("tie_vo").without("shared_norm")) == "split_subspace 77p"
 
 
 # Constraints

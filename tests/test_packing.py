@@ -1,11 +1,16 @@
-"""A round of seeds is cut into trials, and after an interruption cut the same way."""
+"""Rounds are cut into trials; those that can share a bank together; and what was interrupted goes on."""
 
 import pytest
 
-from search.plan import Fits, Trial, trial_size
+from search.plan import Fits, Trial, program_of, trial_size
 from search.study_file import parse_study
 from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome
+
+
+def program(study):
+    return program_of(*study.listed()[0])
+
 
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
 
@@ -15,22 +20,25 @@ MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_tri
     [(16, 1, 16), (16, 2, 8), (17, 2, 9), (64, 2, 32), (200, 2, 64), (3, 8, 1), (1, 1, 1), (5, 0, 5)],
 )
 def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
-    assert trial_size(parse_study(MANY, "test"), seeds, Fits(concurrent)) == (size, min(size, 16))
+    study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
+    assert trial_size(study, program(study), Fits(concurrent)) == (size, min(size, 16))
 
 
 def test_a_gpus_trial_has_a_thousand_slots():
-    study = parse_study(MANY, "test")
-    assert trial_size(study, 10_000, Fits(1, on_gpu=True)) == (4_096, 1_024)
-    assert trial_size(study, 10_000, Fits(4, on_gpu=True)) == (2_500, 1_024)
-    asked = parse_study(MANY + "resources: {slots: 32}\n", "test")
-    assert trial_size(asked, 10_000, Fits(1, on_gpu=True)) == (128, 32)
+    text = MANY.replace("count: 70", "count: 10000")
+    study = parse_study(text, "test")
+    assert trial_size(study, program(study), Fits(1, on_gpu=True)) == (4_096, 1_024)
+    assert trial_size(study, program(study), Fits(4, on_gpu=True)) == (2_500, 1_024)
+    asked = parse_study(text + "resources: {slots: 32}\n", "test")
+    assert trial_size(asked, program(asked), Fits(1, on_gpu=True)) == (128, 32)
 
 
 @pytest.mark.parametrize(("concurrent", "size"), [(1, 8), (2, 8), (4, 4), (8, 2)])
 def test_configurations_share_what_fits(concurrent, size):
     """Two configurations on two cores: a whole round each, not halves of both."""
     text = "name: x\nmodel: 57p\nseeds: {first: 1, count: 8}\nconfigurations: [{model: 57p}, {model: 67p}]\n"
-    assert trial_size(parse_study(text, "test"), 8, Fits(concurrent)) == (size, size)
+    study = parse_study(text, "test")
+    assert trial_size(study, program(study), Fits(concurrent)) == (size, size)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +55,7 @@ def test_configurations_share_what_fits(concurrent, size):
 def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, home):
     planner = planner_of(MANY + f"resources: {resources}\n", home, ahead=ahead)
     trials, _ = drain(planner)
-    assert [len(t.seeds) for t in trials] == sizes
+    assert [len(t.work) for t in trials] == sizes
     assert {t.slots for t in trials} == {slots}
     assert [n for trial in numbers(trials) for n in trial] == list(range(1, 71)), "in order"
 
@@ -57,37 +65,39 @@ def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
     assert not planner.is_done and planner.queued_steps == 70 * 1000
     planner.fits = Fits(4)
     trials, _ = drain(planner)
-    assert [len(t.seeds) for t in trials] == [18, 18, 18, 16] and planner.queued_steps == 0
+    assert [len(t.work) for t in trials] == [18, 18, 18, 16] and planner.queued_steps == 0
     again = planner_of(MANY, home, rows_of(trials[1]))
     assert again.queued_steps == 52 * 1000
     again.next()
-    assert again.queued_steps == 34 * 1000, "those of the second 35 seeds that are left"
+    assert again.queued_steps == 17 * 1000, "all but a trial of 35"
 
 
 @pytest.mark.parametrize("ended", [[0], [1], [3], [0, 2], [1, 2, 3], []])
 def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home):
     trials, _ = drain(planner_of(MANY, home, ahead=4))
     rows = [r for i, t in enumerate(trials) for r in rows_of(t, Outcome.FAILED if i in ended else "censored")]
+    for trial in trials:
+        trial.write(home.trial(trial.study, trial.key))
     again, _ = drain(planner_of(MANY, home, rows, ahead=4))
     left = [t for i, t in enumerate(trials) if i not in ended]
     assert again == left and [t.key for t in again] == [t.key for t in left]
 
 
 def test_of_a_trial_with_ended_pairs_the_open_ones_are_left(home):
-    """As when the study was first run with trials of another size."""
+    """As when a trial's folder was lost."""
     trials, _ = drain(planner_of(MANY, home, ahead=4))
     rows = rows_of(trials[0])[:5] + rows_of(trials[1])[::2] + rows_of(trials[3])
     again, _ = drain(planner_of(MANY, home, rows, ahead=4))
-    assert numbers(again) == [list(range(6, 19)), list(range(20, 37, 2)), list(range(37, 55))]
-    assert {t.slots for t in again} == {16}, "as many as the whole trial would have"
-    assert [t.key == whole.key for t, whole in zip(again, trials, strict=False)] == [False, False, True]
+    left = [*range(6, 19), *range(20, 37, 2), *range(37, 55)]
+    assert [n for trial in numbers(again) for n in trial] == left
+    assert {t.slots for t in again} == {16}, "as many as they would have had"
 
 
 def test_the_next_round_is_cut_by_itself(home):
     text = ROUNDS.replace("resources: {seeds_per_trial: 2}\n", "")
     trials, _ = finish(planner_of(text, home, ahead=2))
-    assert numbers(trials) == [[1, 2, 3], [4, 5], [6, 7, 8], [9, 10], [11], [12]]
-    assert [t.slots for t in trials] == [3, 3, 3, 3, 1, 1]
+    assert numbers(trials) == [[1, 2, 3], [4, 5], [6, 7, 8], [9, 10], [11, 12]]
+    assert {t.slots for t in trials} == {3}, "a seed has the same slots in every round"
 
 
 def test_a_trial_comes_back_as_it_was_written(home, tmp_path):
@@ -95,7 +105,7 @@ def test_a_trial_comes_back_as_it_was_written(home, tmp_path):
     trial = planner_of(text, home, ahead=1).next()
     trial.write(tmp_path / "trial")
     assert Trial.read(tmp_path / "trial") == trial
-    assert (trial.slots, len(trial.seeds), trial.stop.hopeless) == (2, 3, False)
+    assert (trial.slots, len(trial.work), trial.stop.hopeless) == (2, 3, False)
 
 
 def test_a_trials_key_is_that_of_its_pairs_and_slots(home):
@@ -106,3 +116,53 @@ def test_a_trials_key_is_that_of_its_pairs_and_slots(home):
     assert key(SWEEP) == key(SWEEP.replace("{seeds_per_trial: 2}", "{seeds_per_trial: 2, save_every: 1}"))
     assert key(SWEEP) != key(SWEEP.replace("{seeds_per_trial: 2}", "{seeds_per_trial: 2, slots: 1}"))
     assert key(SWEEP) != key(SWEEP.replace("first: 1", "first: 2"))
+
+
+TWO = """
+name: two
+configurations:
+  - {model: 57p}
+  - {model: 67p}
+  - {model: 57p, recipe: {lr: 0.01}}
+  - {model: 57p, recipe: {batch: 128}}
+recipe: {steps: 1000}
+seeds: {first: 1, count: 3}
+"""
+
+
+def test_configurations_of_one_program_share_a_trial(home):
+    trials, _ = drain(planner_of(TWO, home, ahead=1))
+    sizes = [[c.spec.params for c in t.configurations] for t in trials]
+    assert sizes == [[57, 57], [67], [57]] and numbers(trials) == [[1, 2, 3, 1, 2, 3], [1, 2, 3], [1, 2, 3]]
+    assert all(t.slots == len(t.work) for t in trials)
+    assert trials[2].configurations[0].recipe.batch == 128, "another batch is another program"
+
+
+def test_configurations_that_share_a_trial_end_together(home):
+    planner = planner_of(TWO, home, ahead=1)
+    trials, _ = drain(planner)
+    assert planner.tell(trials[0], rows_of(trials[0])) == list(trials[0].configurations)
+
+
+def test_a_part_of_a_trial_is_one_configurations(home, tmp_path):
+    trial = planner_of(TWO, home, ahead=1).next()
+    trial.write(tmp_path / "trial")
+    assert Trial.read(tmp_path / "trial") == trial
+    for configuration in trial.configurations:
+        part = trial.part(configuration)
+        assert part.configurations == (configuration,) and len(part.work) == 3
+
+
+CHANGES = ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 2000}"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
+    """After a change of its rule, its slots or its recipe the seeds are planned anew."""
+    trials, _ = drain(planner_of(MANY, home, ahead=1))
+    trials[0].write(home.trial("sweep", trials[0].key))
+    rows = rows_of(trials[0], Outcome.CENSORED)
+    assert drain(planner_of(MANY, home, rows, ahead=1))[0][0] == trials[0]
+    text = MANY.replace("recipe: {steps: 1000}\n", "") if change.startswith("recipe") else MANY
+    found = drain(planner_of(text + change + "\n", home, rows, ahead=1))[0]
+    assert trials[0] not in found and sum(len(t.work) for t in found) == 70

@@ -17,11 +17,12 @@ A, B, C, D = (Seed.of(n) for n in (1, 2, 3, 4))
 
 
 def trial_of(*seeds):
-    return Trial("study", CONFIGURATION, seeds, 2, Resources(), Stop())
+    return Trial("study", tuple((CONFIGURATION, seed) for seed in seeds), 2, Resources(), Stop())
 
 
 def row(seed, step, outcome="running", exact=0.0, grok_step=None):
     return {
+        "configuration": CONFIGURATION.key,
         "seed": [seed.init_seed, seed.data_seed],
         "outcome": outcome,
         "step": step,
@@ -40,7 +41,7 @@ def report(*rows, rate=100.0, phase="training"):
 
 
 def progress_of(*trials):
-    progress = Progress([(s.init_seed, s.data_seed) for t in trials for s in t.seeds])
+    progress = Progress([(s.init_seed, s.data_seed) for t in trials for _, s in t.work])
     for trial in trials:
         progress.started(trial)
     return progress
@@ -52,7 +53,7 @@ def test_a_steps_metrics_come_when_every_seed_is_past_it():
     assert progress.report(first, report(row(A, 10, exact=0.2), row(B, 10))) == []
     assert progress.report(first, report(row(A, 20, exact=0.4), row(B, 20))) == []
     assert progress.report(second, {"phase": "compiling"}) == []
-    ((step, found),) = progress.report(second, report(row(C, 10, exact=0.6), row(D, 10, exact=0.8)))
+    ((_, step, found),) = progress.report(second, report(row(C, 10, exact=0.6), row(D, 10, exact=0.8)))
     assert step == 10
     assert found == pytest.approx(
         {
@@ -64,7 +65,7 @@ def test_a_steps_metrics_come_when_every_seed_is_past_it():
             "seed_steps_per_s": 200.0,
         }
     )
-    ((step, found),) = progress.report(second, report(row(C, 30), row(D, 30)))
+    ((_, step, found),) = progress.report(second, report(row(C, 30), row(D, 30)))
     assert step == 20 and found["best_exact"] == 0.4
 
 
@@ -72,11 +73,11 @@ def test_a_seed_that_has_ended_counts_with_its_last_evaluation():
     trial = trial_of(A, B)
     progress = progress_of(trial)
     grokked = row(A, 10, "grokked", 1.0, grok_step=10)
-    assert [step for step, _ in progress.report(trial, report(grokked, row(B, 10)))] == [10]
-    ((step, found),) = progress.report(trial, report(grokked, row(B, 20, exact=0.5)))
+    assert [step for _, step, _ in progress.report(trial, report(grokked, row(B, 10)))] == [10]
+    ((_, step, found),) = progress.report(trial, report(grokked, row(B, 20, exact=0.5)))
     assert (step, found["grok_rate"], found["best_exact"], found["median_exact"]) == (20, 0.5, 1.0, 0.75)
     both = report(grokked, row(B, 40, "failed"))
-    assert [step for step, _ in progress.report(trial, both)] == [40]
+    assert [step for _, step, _ in progress.report(trial, both)] == [40]
 
 
 def test_a_seed_groks_at_its_step_and_not_before():
@@ -85,7 +86,7 @@ def test_a_seed_groks_at_its_step_and_not_before():
     progress.report(first, report(row(A, 10)))
     progress.report(first, report(row(A, 20, "grokked", 1.0, grok_step=20)))
     found = progress.report(second, report(row(B, 10))) + progress.report(second, report(row(B, 20)))
-    assert [(step, m["grok_rate"]) for step, m in found] == [(10, 0.0), (20, 0.5)]
+    assert [(step, m["grok_rate"]) for _, step, m in found] == [(10, 0.0), (20, 0.5)]
 
 
 def test_a_trial_that_is_started_again_repeats_no_metrics():
@@ -98,7 +99,7 @@ def test_a_trial_that_is_started_again_repeats_no_metrics():
     assert progress.report(second, report(row(B, 10))) == []
     assert progress.report(second, report(row(B, 20))) == []
     progress.report(first, report(row(A, 30)))
-    assert [step for step, _ in progress.report(second, report(row(B, 30)))] == [30]
+    assert [step for _, step, _ in progress.report(second, report(row(B, 30)))] == [30]
 
 
 def queued(seed):
@@ -110,20 +111,22 @@ def test_seeds_that_wait_for_a_slot_hold_no_metrics_up():
     trial = trial_of(A, B, C, D)
     progress = Progress([(1, 1), (2, 2)])
     progress.started(trial)
-    ((step, found),) = progress.report(
+    ((_, step, found),) = progress.report(
         trial, report(row(A, 10, exact=0.2), row(B, 10, exact=0.4), queued(C), queued(D))
     )
     assert (step, found["best_exact"], found["median_exact"]) == (10, 0.4, pytest.approx(0.3))
     given_up = row(A, 20, "given_up", exact=0.2)
-    ((step, found),) = progress.report(trial, report(given_up, row(B, 20, exact=0.4), queued(C), queued(D)))
+    ((_, step, found),) = progress.report(
+        trial, report(given_up, row(B, 20, exact=0.4), queued(C), queued(D))
+    )
     assert step == 20
     # C takes A's slot: its early steps were shown without it, B's go on.
-    ((step, found),) = progress.report(
+    ((_, step, found),) = progress.report(
         trial, report(given_up, row(B, 30, exact=0.6), row(C, 10, exact=0.9), queued(D))
     )
     assert (step, found["best_exact"], found["median_exact"]) == (30, 0.6, pytest.approx(0.4))
     last = report(given_up, row(B, 40, "failed"), row(C, 20, "grokked", 1.0, grok_step=20), row(D, 10))
-    ((step, found),) = progress.report(trial, last)
+    ((_, step, found),) = progress.report(trial, last)
     assert (step, found["grok_rate"]) == (40, 0.0)
 
 
@@ -135,7 +138,7 @@ def test_a_watched_seed_that_waits_is_waited_for():
     progress.started(second)
     for step in (10, 20):
         assert progress.report(first, report(row(A, step))) == []
-    assert [step for step, _ in progress.report(second, report(row(B, 10)))] == [10]
+    assert [step for _, step, _ in progress.report(second, report(row(B, 10)))] == [10]
 
 
 def test_a_seed_that_was_given_up_has_nothing_left_to_train():

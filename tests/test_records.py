@@ -15,6 +15,7 @@ from trainer import Outcome
 def row(seed, outcome=Outcome.FAILED, hopeless_step=None):
     return {
         "study": "57p",
+        "confirmation": False,
         "configuration": "c",
         "trial": "t",
         "init_seed": seed,

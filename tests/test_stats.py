@@ -3,7 +3,7 @@
 import pytest
 
 from search import stats
-from search.stats import GrokRate, Stopping, wilson
+from search.stats import GrokRate, Stopping, difference, wilson
 from trainer import Outcome
 
 # As SciPy 1.17 prints them: binomtest(k, n).proportion_ci(method="wilson")
@@ -58,6 +58,35 @@ def test_the_upper_end_follows_what_the_rule_may_lose(share, high, monkeypatch):
     monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", share)
     rate = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
     assert rate.interval == (wilson(2, 48)[0], high)
+
+
+# Newcombe 1998, table II, method 10: k and n of both samples, and the interval of the difference
+DIFFERENCES = {
+    (56, 70, 48, 80): (0.0524, 0.3339),
+    (9, 10, 3, 10): (0.1705, 0.8090),
+    (6, 7, 2, 7): (0.0582, 0.8062),
+    (5, 56, 0, 29): (-0.0381, 0.1926),
+    (0, 10, 0, 20): (-0.1611, 0.2775),
+    (0, 10, 0, 10): (-0.2775, 0.2775),
+    (10, 10, 0, 20): (0.6791, 1.0),
+    (10, 10, 0, 10): (0.6075, 1.0),
+}
+
+
+@pytest.mark.parametrize(("k", "n", "other_k", "other_n"), DIFFERENCES)
+def test_intervals_of_differences_are_the_published_ones(k, n, other_k, other_n):
+    one, other = GrokRate(k, n), GrokRate(other_k, other_n)
+    low, high = DIFFERENCES[k, n, other_k, other_n]
+    assert difference(one, other) == pytest.approx((low, high), abs=5e-5)
+    assert difference(other, one) == pytest.approx((-high, -low), abs=5e-5)
+
+
+def test_what_given_up_seeds_might_have_done_widens_the_difference(monkeypatch):
+    monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", 0.05)
+    complete, given_up = GrokRate(2, 48), GrokRate(2, 48, given_up=46)
+    low, high = difference(complete, complete)
+    assert difference(given_up, complete)[0] == low and difference(given_up, complete)[1] > high
+    assert difference(complete, given_up)[0] < low and difference(complete, given_up)[1] == high
 
 
 def rows(*pairs):

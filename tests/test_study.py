@@ -177,9 +177,9 @@ def test_hopeless_seeds_are_given_up_unless_it_is_off(given: str, expected: bool
 
 def test_the_watched_seeds_are_those_that_begin_at_the_start() -> None:
     study = "name: x\nmodel: 57p\nseeds: {first: 5, count: 20}\n"
-    assert parse_study(study, "").watched() == list(range(5, 21))
-    assert parse_study(study + "resources: {slots: 3}", "").watched() == [5, 6, 7]
-    assert parse_study(study + "resources: {slots: 99}", "").watched() == list(range(5, 25))
+    assert parse_study(study, "").watched() == [Seed.of(n) for n in range(5, 21)]
+    assert parse_study(study + "resources: {slots: 3}", "").watched() == [Seed.of(n) for n in (5, 6, 7)]
+    assert parse_study(study + "resources: {slots: 99}", "").watched() == [Seed.of(n) for n in range(5, 25)]
 
 
 @pytest.mark.parametrize("name", [n for n in shipped() if n.endswith("-rate")])
@@ -247,3 +247,22 @@ def test_bounds_that_only_go_together_are_no_error():
     never = "space: {recipe.fade_start: {int: [0, 70000]}, recipe.fade_end: {int: [20000, 60000]}}"
     with pytest.raises(UserError, match=r"space\.recipe\.fade_start: .*70000"):
         parse_study(GOOD + never, "some.yaml")
+
+
+def test_toggled_constraints_are_configurations_of_their_own() -> None:
+    study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
+    assert [spec.params for spec, _ in study.listed()] == [57, 67, 60, 87], "spiral: with all that needs it"
+    assert study.listed()[1][0] == study.spec().without("tie_vo") and study.planned == 4
+
+
+def test_what_would_only_add_parameters_is_not_toggled_and_equals_are_trained_once() -> None:
+    study = load_study("constraints-170p")
+    assert [s.params for s, _ in study.listed()] == [170, 158, 158, 162, 158, 164, 158]
+    table = load_study("constraints")
+    assert table.planned == len(set(table.listed())) == 22, "57p without tie_fc2_head is 67p"
+
+
+def test_seeds_are_crossed() -> None:
+    study = parse_study("name: x\nmodel: 57p\nseeds: {init: [1, 2], data: [2, 3]}\n", "")
+    assert [str(s) for s in study.first_seeds()] == ["1.2", "1.3", "2", "2.3"]
+    assert list(study.rounds()) == [study.first_seeds()]

@@ -1,6 +1,7 @@
 """What runs in a trial: a bank with more pairs than slots, its results on disk, and seeds given up."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -21,14 +22,16 @@ ALWAYS = Rule(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at th
 
 def trial_of(*seeds, slots=2, stop=False):
     resources = Resources(gpu=0, compiled=False, save_every=1)
-    return Trial("study", CONFIGURATION, tuple(map(Seed.of, seeds)), slots, resources, Stop(hopeless=stop))
+    work = tuple((CONFIGURATION, Seed.of(n)) for n in seeds)
+    return Trial("study", work, slots, resources, Stop(hopeless=stop))
 
 
 def run(trial, folder):
     """The reports of a trial that runs to its end, and what it left."""
     trial.write(folder)
     reports = [json.loads(r["payload"]) for r in worker.run_trial(folder)]
-    return reports, worker.read_results(folder)
+    (part,) = worker.read_results(folder)
+    return reports, (part.trial, part.results, part.about)
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     assert outcomes(reports[4]) == ["failed"] * 2 + ["running"] * 2 + ["queued"]
     assert read == trial
     assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [
-        (seed, Outcome.FAILED, 6) for seed in trial.seeds
+        (seed, Outcome.FAILED, 6) for _, seed in trial.work
     ]
     assert about["environment"]["slots"] == 2 and about["environment"]["tile"] == 2
     _, (_, alone, _) = run(trial_of(9, slots=2), tmp_path / "alone")
@@ -59,7 +62,7 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
 
 def test_every_seed_gets_its_own_curve_back(tmp_path):
     _, (_, results, _) = run(trial_of(8, 5, 7, slots=1), tmp_path)
-    table = pd.read_parquet(tmp_path / worker.CURVES)
+    table = pd.read_parquet(next(tmp_path.glob(f"results/*/{worker.CURVES}")))
     for result in results:
         mine = table[table["init_seed"] == result.pair.seed.init_seed]
         assert mine["step"].tolist() == [2, 4, 6]
@@ -97,3 +100,19 @@ def test_a_trial_that_goes_on_may_turn_the_rule_off(tmp_path):
     del running
     _, (_, results, _) = run(trial_of(1, 2, 3, slots=1), tmp_path)
     assert [r.outcome for r in results] == [Outcome.GIVEN_UP, Outcome.FAILED, Outcome.FAILED]
+
+
+def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
+    other = Configuration(CONFIGURATION.spec, replace(CONFIGURATION.recipe, lr=0.003))
+    work = tuple((c, Seed.of(n)) for c in (CONFIGURATION, other) for n in (1, 2))
+    trial = replace(trial_of(slots=2), work=work)
+    trial.write(tmp_path)
+    reports = [json.loads(r["payload"]) for r in worker.run_trial(tmp_path)]
+    assert [s["configuration"] for s in reports[1]["seeds"]] == [c.key for c, _ in work]
+    parts = {p.configuration: p for p in worker.read_results(tmp_path)}
+    assert set(parts) == {CONFIGURATION, other}
+    _, (_, alone, _) = run(trial_of(1, 2), tmp_path / "alone")
+    for mine, its in zip(parts[CONFIGURATION].results, alone, strict=True):
+        assert torch.equal(mine.theta_P, its.theta_P), "whoever shares the bank"
+    assert not torch.equal(parts[other].results[0].theta_P, alone[0].theta_P)
+    assert [p.trial.work for p in parts.values()] == [tuple((c, Seed.of(n)) for n in (1, 2)) for c in parts]

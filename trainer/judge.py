@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,6 +152,21 @@ class Judge:
         drops_L = (exact_L > h["wd_drop_exact"]).int() + (exact_L > h["wd_drop_exact_final"]).int()
         lower_L = torch.minimum(wd_L, h["wd_drop"] ** drops_L)
         return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
+
+    def newest(self) -> list[dict[str, Any]]:
+        """A row a pair: outcome, step, grok step, best exact match, and MEASURES of its last evaluation."""
+        r = self.records
+        last_N = (r["steps"] // self.eval_every - 1).clamp(min=0)
+        measures_NM = r["curve"][torch.arange(len(self.pairs)), last_N]
+        measures_NM = torch.where((r["steps"] > 0)[:, None], measures_NM, 0.0)
+        names = ("outcome", "step", "grok_step", "best_exact", *MEASURES)
+        exact = r["best"][:, 0].clamp(min=0).tolist()
+        columns = (r["outcome"].tolist(), r["steps"].tolist(), r["grok_step"].tolist(), exact)
+        rows = zip(*columns, *measures_NM.T.tolist(), strict=True)
+        return [
+            dict(zip(names, (OUTCOMES[outcome].value, step, grok if grok >= 0 else None, *rest), strict=True))
+            for outcome, step, grok, *rest in rows
+        ]
 
     def result(self, n: int) -> Result:
         """The n-th pair as far as it got."""

@@ -1,0 +1,31 @@
+"""What a study says as a whole, written to its own run in MLflow when it ends: its table and its pictures."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from search.errors import UserError
+from search.records import read
+from search.report import pictures
+from search.table_command import made_from, written
+from search.tracking import Tracker
+
+TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
+
+
+def log_evidence(tracker: Tracker) -> None:
+    """The constraint table, where the study has one constraint with and without, and the main pictures."""
+    study, client, run = tracker.study, tracker.client, tracker.own_run()
+    frames = [read(client, study.name, of) for of in ("configurations", "seeds", "curves")]
+    if frames[1].empty:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        pictures(study, frames[0], frames[1], frames[2], Path(folder))
+        client.log_artifacts(run, folder, "pictures")
+    try:
+        table = made_from(frames[0])
+    except UserError:
+        return
+    for style, name in TABLES.items():
+        client.log_text(run, written(table, style), name)

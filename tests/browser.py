@@ -1,0 +1,140 @@
+"""A headless browser and a running MLflow UI, for the tests of what a person sees."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.commands import running
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1500,1400",
+)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def wait_until(condition: Callable[[], Any], what: str, timeout: float = 90, every: float = 0.25) -> Any:
+    """What the condition returns, as soon as that is true."""
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not after {timeout} s"
+        time.sleep(every)
+    return found
+
+
+def is_healthy(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[SimpleNamespace]:
+    """A running `adder-search ui` on a folder's home: its address and what it printed. Ended as a supervisor
+    ends it.
+    """
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with running("ui", "--port", str(port), cwd=folder) as command:
+        wait_until(lambda: is_healthy(address) or command.process.poll() is not None, "health")
+        assert command.process.poll() is None, command.wait()
+        yield SimpleNamespace(address=address, printed=command.printed)
+        os.kill(command.process.pid, signal.SIGTERM)
+        said = command.wait(30)
+        assert said.code == 128 + signal.SIGTERM
+        assert "Traceback" not in said.err
+        assert command.gone(), "the server left processes behind"
+
+
+def page_of(ui: SimpleNamespace, study: str) -> str:
+    """The link to a study's runs that the command printed."""
+    (link,) = (line.split()[1] for line in ui.printed().splitlines() if line.startswith(f"  {study}: "))
+    return str(link)
+
+
+@contextlib.contextmanager
+def chromium(profile: Path) -> Iterator[Any]:
+    """Selenium's driver of a headless Chromium; without one the tests are skipped."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if not (program and driver):
+        pytest.skip("no browser here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for option in (*OPTIONS, f"--user-data-dir={profile}"):
+        options.add_argument(option)
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        found.set_page_load_timeout(90)
+        yield found
+    finally:
+        found.quit()
+
+
+def screenshots_folder(temporary: Path) -> Path:
+    """Where pictures are kept: the folder that ADDER_SEARCH_SCREENSHOTS names, or a temporary one."""
+    folder = Path(os.environ.get("ADDER_SEARCH_SCREENSHOTS") or temporary)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def visible(browser: Any, *words: str, timeout: float = 90) -> str:
+    """Wait until the page shows all these words."""
+
+    def text() -> str | bool:
+        shown = browser.execute_script("return document.body ? document.body.innerText : ''")
+        return all(word in shown for word in words) and shown
+
+    return str(wait_until(text, f"the page shows {words}", timeout))
+
+
+def press(browser: Any, xpath: str, what: str) -> None:
+    """Click on the first element of this kind as a mouse does, as soon as there is one: menus and tabs of
+    MLflow do not listen to the event alone.
+    """
+    from selenium.common.exceptions import WebDriverException
+
+    def pressed() -> bool:
+        with contextlib.suppress(WebDriverException):  # redrawn or covered just now
+            for element in browser.find_elements("xpath", xpath)[:1]:
+                element.click()
+                return True
+        return False
+
+    wait_until(pressed, what)
+
+
+def click(browser: Any, text: str) -> None:
+    """Click on the link that says this, as soon as there is one."""
+    find = f"//a[normalize-space(.)='{text}']"
+    wait_until(lambda: browser.find_elements("xpath", find), f"a link that says {text}")
+    browser.execute_script("arguments[0].click()", browser.find_elements("xpath", find)[0])

@@ -1,0 +1,171 @@
+"""Seeds go to what is open, the best are confirmed on fresh seeds, and simulated studies gain by it."""
+
+import numpy as np
+import pytest
+
+from benchmarks import allocation as simulated
+from search.allocation import Standing, deserving, leaders
+from search.planner import DONE
+from search.stats import GrokRate
+from search.study import Allocation
+from tests.planners import drain, numbers, planner_of, rows_of
+from trainer import Outcome
+
+RULE = Allocation(threshold=0.25, most=64)
+
+
+def standing(grokked, n, params=57, objective=None):
+    return Standing(GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective)
+
+
+def test_a_verdict_is_open_while_the_interval_has_the_threshold_in_it():
+    assert standing(2, 16).is_open(0.25) and standing(0, 8).is_open(0.25)
+    assert not standing(0, 16).is_open(0.25), "at most 19 %"
+    assert not standing(12, 16).is_open(0.25), "at least 50 %"
+
+
+def test_sure_losers_get_no_more():
+    found = {
+        "open": standing(2, 16),
+        "lost": standing(0, 16),
+        "won": standing(16, 16),
+        "spent": standing(16, 64),
+    }
+    assert deserving(found, RULE) == ["open"]
+
+
+def test_the_most_promising_come_first():
+    found = {"a": standing(1, 16, objective=0.1), "b": standing(3, 16), "c": standing(1, 16, objective=0.12)}
+    assert deserving(found, RULE) == ["b", "c", "a"]
+
+
+def test_what_may_be_the_best_gets_more_though_it_is_above_the_threshold():
+    close = {"a": standing(13, 16), "b": standing(11, 16), "far": standing(0, 16)}
+    assert deserving(close, RULE) == ["a", "b"]
+    clear = {"a": standing(60, 63), "b": standing(30, 63)}
+    assert deserving(clear, RULE) == [], "one is surely better"
+
+
+def test_a_larger_one_is_no_rival():
+    found = {"small": standing(8, 16, params=50), "large": standing(16, 16, params=60)}
+    assert deserving(found, RULE) == [], (
+        "nothing is as small as the small one, and the large one surely leads"
+    )
+
+
+def test_leaders_are_of_the_front_where_sizes_differ():
+    found = {
+        "a": standing(8, 16, 50),
+        "b": standing(6, 16, 60),
+        "c": standing(12, 16, 70),
+        "d": standing(0, 16, 40),
+    }
+    assert leaders(found, 3, front=True) == ["c", "a"]
+    assert leaders(found, 2, front=False) == ["c", "a"] and leaders(found, 9, front=False) == ["c", "a", "b"]
+
+
+STUDY = """
+name: allotted
+model: 57p
+recipe: {steps: 1000}
+configurations: [{recipe: {lr: 0.01}}, {recipe: {lr: 0.02}}, {recipe: {lr: 0.04}}]
+seeds: {first: 1, count: 8}
+allocation: {threshold: 0.3, most: 24}
+confirm: {configurations: 1, seeds: {first: 101, count: 8}}
+"""
+
+
+def tell(planner, trial, rates):
+    """End a trial whose seeds grok by a configuration's learning rate: the first so many of each eight."""
+    rows = rows_of(trial)
+    lr = {c.key: c.recipe.lr for c in trial.configurations}
+    for row in rows:
+        if row["init_seed"] % 8 < rates[lr[row["configuration"]]]:
+            row |= {"outcome": Outcome.GROKKED, "grok_step": 500}
+    return rows, planner.tell(trial, rows)
+
+
+def run(planner, rates):
+    trials, rows = [], []
+    while (trial := planner.next()) != DONE:
+        trials.append(trial)
+        rows += tell(planner, trial, rates)[0]
+    return trials, rows
+
+
+def by_lr(trials):
+    found = {}
+    for t in trials:
+        for c, s in t.work:
+            found.setdefault((c.recipe.lr, t.confirmation), []).append(s.init_seed)
+    return found
+
+
+def test_open_configurations_get_more_and_the_best_is_confirmed(home):
+    trials, rows = run(planner_of(STUDY, home, ahead=1), {0.01: 0, 0.02: 3, 0.04: 8})
+    found = by_lr(trials)
+    assert found[0.01, False] == list(range(1, 17)), "0 of 8 may be 30 %, 0 of 16 may not"
+    assert found[0.02, False] == list(range(1, 25)), "3 of 8 are neither surely more than 30 % nor less"
+    assert found[0.04, False] == list(range(1, 17)), "8 of 8 are, but 3 of 8 might be as good"
+    assert {k: v for k, v in found.items() if k[1]} == {(0.04, True): list(range(101, 109))}
+    assert [t.confirmation for t in trials] == sorted(t.confirmation for t in trials), "at the end"
+    again = planner_of(STUDY, home, rows)
+    assert again.is_done and again.next() == DONE
+
+
+def test_a_budget_bounds_the_search_and_not_the_confirmation(home):
+    text = STUDY.replace("most: 24", "most: 24, budget: 32")
+    _, rows = run(planner_of(text, home, ahead=1), {0.01: 1, 0.02: 3, 0.04: 2})
+    assert sum(not r["confirmation"] for r in rows) == 32 and sum(r["confirmation"] for r in rows) == 8
+
+
+def test_what_was_chosen_for_confirmation_stays_chosen(home):
+    """However bad its fresh seeds are: the choice is the search's alone."""
+    rates = {0.01: 0, 0.02: 3, 0.04: 8}
+    planner = planner_of(STUDY, home, ahead=1)
+    _, rows = run(planner, rates)
+    fresh = [r | {"outcome": Outcome.FAILED} if r["confirmation"] else r for r in rows]
+    assert planner_of(STUDY, home, fresh).is_done
+    half = [r for r in fresh if not r["confirmation"] or r["init_seed"] < 104]
+    (rest,), _ = drain(planner_of(STUDY, home, half))
+    assert numbers([rest]) == [list(range(104, 109))] and rest.confirmation
+
+
+def test_nothing_that_never_grokked_is_confirmed(home):
+    trials, _ = run(planner_of(STUDY, home, ahead=1), {0.01: 0, 0.02: 0, 0.04: 0})
+    assert not any(t.confirmation for t in trials)
+
+
+def test_a_confirmation_that_fails_is_not_tried_for_ever(home):
+    planner = planner_of(STUDY, home, ahead=1)
+    count = 0
+    while (trial := planner.next()) != DONE:
+        count += 1
+        rows = (
+            rows_of(trial, Outcome.CENSORED)
+            if trial.confirmation
+            else tell(planner, trial, {0.04: 8, 0.02: 0, 0.01: 0})[0]
+        )
+        planner.tell(trial, rows)
+    assert count < 20
+
+
+def test_intervals_hold_what_they_promise():
+    rng = np.random.default_rng(1)
+    for n in (16, 36, 64, 128):
+        assert 0.93 <= simulated.coverage("uniform", n, 5_000, rng) <= 0.97
+
+
+def test_the_allocation_needs_half_the_seeds_at_most():
+    found = simulated.compare(10, np.random.default_rng(2))
+    assert found["seeds_of_equal_shares"] <= 0.5
+    assert found["allotted"]["wrong"] <= 0.03 * found["allotted"]["right"]
+    assert found["allotted"]["coverage"] >= 0.9, "its own, after choosing by what was seen"
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 3)])
+def test_pooled_seeds_are_told_from_confirmed_ones(count, expected, home):
+    text = STUDY.replace("configurations: 1,", f"configurations: {count},")
+    trials, _ = run(planner_of(text, home, ahead=1), {0.01: 3, 0.02: 3, 0.04: 8})
+    confirmed = {c for t in trials if t.confirmation for c in t.configurations}
+    assert len(confirmed) == expected

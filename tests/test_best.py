@@ -1,0 +1,186 @@
+"""`adder-search best` and `records`: the Pareto front as a table, and the records as files."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import search.records
+from search.best import HEADINGS, certificate, front, table
+from search.home import Home
+from search.ledger import Ledger
+from tests.commands import call, fails_with_one
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
+    """A row of the records' configurations, as far as `best` reads it."""
+    rate = grokked / seeds
+    return {
+        "study": study, "configuration": key or f"{params:04}{grokked:04}abcd", "rung": f"{params}p",
+        "params": params, "seeds": seeds, "grokked": grokked, "grok_rate": rate,
+        "grok_rate_low": rate / 2, "grok_rate_high": min(1.0, 2 * rate),
+        "median_grok_step": 41_500.0 if grokked else math.nan, "held": grokked // 2, "verified": 0,
+        "verify_tried": 0, "best_seed": "777" if grokked else "",
+        "confirmation_grokked": 0, "confirmation_seeds": 0, "recipe.curriculum": ((3, 10), (6, 20)),
+    } | changes  # fmt: skip
+
+
+def frame(*rows):
+    return pd.DataFrame(list(rows))
+
+
+SMALL, MIDDLE = configuration(46, 1), configuration(57, 8, held=8, verified=2, verify_tried=3)
+LARGE = configuration(74, 20, best_seed="7.9", confirmation_grokked=5, confirmation_seeds=8)
+WORSE, NEVER = configuration(67, 8), configuration(34, 0)
+FRAME = frame(LARGE, WORSE, NEVER, MIDDLE, SMALL)
+
+
+def test_the_front_is_what_nothing_smaller_matches():
+    assert [r["params"] for r in front(FRAME)] == [46, 57, 74]
+
+
+def test_who_never_grokked_is_not_on_it():
+    assert front(frame(NEVER)) == []
+    assert front(FRAME.iloc[:0]) == []
+
+
+def test_larger_models_can_be_left_out():
+    assert [r["params"] for r in front(FRAME, max_params=57)] == [46, 57]
+    assert front(FRAME, max_params=45) == []
+
+
+def test_equals_are_on_it_together():
+    twin = configuration(57, 8, study="t")
+    assert [(r["params"], r["study"]) for r in front(frame(twin, MIDDLE))] == [(57, "s"), (57, "t")]
+
+
+@pytest.mark.parametrize(
+    ("verified", "tried", "said"),
+    [(0, 0, "not decoded yet"), (0, 2, "no (0 of 2)"), (1, 3, "yes (1 of 3)")],
+)
+def test_a_certificate_is_given_refused_or_not_tried(verified, tried, said):
+    assert certificate({"verified": verified, "verify_tried": tried}) == said
+
+
+TABLE = """
+params rung study configuration grok rate best seed median grok step held verified
+46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 777 41,500 0 of 1 not decoded yet
+57 57p s 00570008abcd 8 of 20 (20.0% to 80.0%) 777 41,500 8 of 8 yes (2 of 3)
+"""
+
+
+def lines_of(text):
+    return [" ".join(line.split()) for line in text.strip().splitlines()]
+
+
+def test_the_table_has_a_row_a_configuration_and_a_command_for_each():
+    rows = [row | {"pull": f"pull {row['configuration']}"} for row in front(FRAME, max_params=57)]
+    found = table(rows).splitlines()
+    assert lines_of("\n".join(found[:3])) == TABLE.strip().splitlines()
+    assert found[3:] == [
+        "", "The best seed's checkpoint of each:", "  pull 00460001abcd", "  pull 00570008abcd",
+    ]  # fmt: skip
+    starts = [line.index(word) for line, word in zip(found, ("verified", "not dec", "yes"), strict=False)]
+    assert len(set(starts)) == 1, "columns are aligned"
+
+
+def test_confirmations_have_a_column_where_there_are_any():
+    rows = [row | {"pull": ""} for row in front(FRAME)]
+    head, *_, large = table(rows).splitlines()[:4]
+    assert head.split("  ")[0] == HEADINGS[0] and "confirmed" in head
+    assert "5 of 8" in large and "7.9" in large
+
+
+# ---- the commands
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """A home with the studies s and t in its ledger; what was recorded of them is made up."""
+    asked = []
+
+    def records(study, of="seeds", *, home=None):
+        asked.append((study, of, home))
+        return FRAME
+
+    monkeypatch.setattr(search.records, "records", records)
+    rows = [{"study": name} for name in ("t", "s", "s")]
+    monkeypatch.setattr(Ledger, "rows", lambda self, study=None: rows)
+    monkeypatch.setattr(Ledger, "__init__", lambda self, home: None)
+    monkeypatch.setattr(Home, "exists", lambda self: True)
+    return asked
+
+
+def test_best_of_one_study_and_of_all(recorded):
+    result = call("best", "s")
+    assert result.exit_code == 0
+    assert "  adder-search pull s --configuration 00460001abcd -o s-004600" in result.stdout.splitlines()
+    assert call("best", "--home", "there").exit_code == 0
+    assert recorded == [(["s"], "configurations", None), (["s", "t"], "configurations", "there")]
+
+
+def test_best_names_the_home_where_it_is_not_the_usual_one(recorded):
+    assert "-o s-004600 --home there\n" in call("best", "s", "--home", "there").stdout
+
+
+def test_best_as_json(recorded):
+    found = json.loads(call("best", "--max-params", "57", "--json").stdout)
+    assert found["home"].endswith("adder-runs")
+    assert [r["configuration"] for r in found["front"]] == ["00460001abcd", "00570008abcd"]
+    middle = found["front"][1]
+    assert (middle["grokked"], middle["seeds"], middle["held"]) == (8, 20, 8)
+    assert middle["pull"] == "adder-search pull s --configuration 00570008abcd -o s-005700"
+
+
+def test_best_where_nothing_grokked_yet(recorded):
+    result = call("best", "s", "--max-params", "45")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "no configuration of study s with 45 parameters or fewer has a grokked seed yet\n"
+    )
+
+
+def test_best_of_an_empty_home():
+    result = call("best")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"nothing has run yet in {Home().path}\n"
+    assert json.loads(call("best", "--json").stdout) == {"home": str(Home().path), "front": []}
+
+
+READERS = {"parquet": pd.read_parquet, "csv": pd.read_csv, "json": pd.read_json}
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
+    result = call("records", "s", "-o", f"found.{suffix}")
+    assert result.stdout == (
+        f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n"
+    )
+    assert recorded == [("s", "configurations", None)]
+    found = READERS[suffix](f"found.{suffix}")
+    assert list(found.columns) == list(FRAME.columns)
+    assert found["grok_rate"].tolist() == FRAME["grok_rate"].tolist()
+    assert [json.loads(text) for text in found["recipe.curriculum"]] == [[[3, 10], [6, 20]]] * 5
+    assert found["median_grok_step"].isna().sum() == 1
+    assert [f.name for f in Path().iterdir()] == [f"found.{suffix}"]
+
+
+def test_environments_are_text_in_a_file(monkeypatch):
+    seeds = frame({"init_seed": 7, "environment": {"threads": 1}})
+    monkeypatch.setattr(search.records, "records", lambda study, of, *, home: seeds)
+    call("records", "s", "--of", "seeds", "-o", "seeds.parquet")
+    assert pd.read_parquet("seeds.parquet")["environment"].tolist() == ['{"threads": 1}']
+
+
+def test_records_cannot_be_written_everywhere(recorded):
+    expected = "-o found.xlsx: the name must end in .parquet, .csv or .json"
+    assert fails_with_one(2, "records", "s", "-o", "found.xlsx") == expected
+    assert fails_with_one(2, "records", "s", "-o", "found") == expected.replace(".xlsx", "", 1)
+    Path("folder.csv").mkdir()
+    assert fails_with_one(2, "records", "s", "-o", "folder.csv").startswith("folder.csv: is a folder")
+    nowhere = fails_with_one(2, "records", "s", "-o", "nowhere/found.csv")
+    assert nowhere.startswith("nowhere/found.csv: cannot write there (")

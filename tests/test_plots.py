@@ -1,0 +1,237 @@
+"""Pictures of a study, and what they are drawn from, on frames made by hand."""
+
+from __future__ import annotations
+
+import struct
+from math import exp, log, sqrt
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from search.plan import Configuration
+from search.plots import curves_figure, grokking_curves, png, small_multiples
+from search.plots_fields import importances, parallel_figure, pooled, rate_against_fields
+from search.plots_study import front_figure, time_figure, time_to_grok
+from search.report_fields import shown, varied
+from search.stats import Z_95, GrokRate
+from search.study import Study
+
+OUTCOMES = ("grokked", "failed", "diverged", "given_up", "censored")
+SPACE = {
+    "recipe.lr": {"float": [0.001, 0.1], "log": True},
+    "recipe.fade_start": {"int": [0, 20_000]},
+    "recipe.fade_end": {"int": [1_000, 30_000], "after": "recipe.fade_start"},
+    "recipe.wd_drop": {"choice": [1.0, 0.1]},
+    "recipe.wd_drop_exact": {"float": [0.01, 0.1], "when": {"recipe.wd_drop": 0.1}},
+    "recipe.curriculum": {"choice": [[], [[3, 2_000], [6, 5_000]]]},
+}
+
+
+def study_of(**changes):
+    return Study.model_validate({"name": "s", "model": "57p", "seeds": {"first": 1, "count": 4}} | changes)
+
+
+def seed_row(configuration, number, outcome, step=0, confirmation=False):
+    """A row of the seeds' frame. step: where it grokked, was given up or was cut off."""
+    budget, grokked = configuration.recipe.steps, outcome == "grokked"
+    steps = min(step + 10_000, budget) if grokked else step or budget
+    best = 1.0 if grokked else 0.3
+    return {
+        "study": "s", "configuration": configuration.key, "title": configuration.title, "rung": "57p",
+        "params": configuration.spec.params, "init_seed": number, "data_seed": number,
+        "confirmation": confirmation, "outcome": outcome, "steps": steps, "budget": budget,
+        "grok_step": float(step) if grokked else np.nan, "held": grokked,
+        "hopeless_step": float(step) if outcome == "given_up" else np.nan, "best_step": steps,
+        "best_exact": best, "best_token": best, "trial": "t", "environment": {},
+    }  # fmt: skip
+
+
+def configuration_row(configuration, rows):
+    """What the configurations' frame says of a configuration's seeds."""
+    outcomes, fresh = [r["outcome"] for r in rows], [r for r in rows if r["confirmation"]]
+    rate, name = GrokRate.of(outcomes), configuration.title.rpartition(" ")[0]
+    low, high = rate.interval
+    won = [r for r in rows if r["outcome"] == "grokked"]
+    confirmed = GrokRate.of(r["outcome"] for r in fresh)
+    return {
+        "study": "s", "configuration": configuration.key, "title": configuration.title, "experiment_id": "1",
+        "run_id": "r", "rung": name, "params": configuration.spec.params, "seeds": rate.n,
+        **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
+        "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high,
+        "best_exact": max(r["best_exact"] for r in rows),
+        "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
+        "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",
+        "confirmation_grokked": confirmed.grokked, "confirmation_seeds": confirmed.n,
+        "confirmation_given_up": confirmed.given_up, **configuration.as_params(),
+        "recipe.curriculum": configuration.recipe.curriculum,
+    }  # fmt: skip
+
+
+def frames(recorded):
+    """The three frames of (configuration, its seeds' rows) pairs, with straight curves of four points."""
+    seeds = [row for _, rows in recorded for row in rows]
+    curves = [
+        {"study": "s", **{k: row[k] for k in ("configuration", "init_seed", "data_seed")}, "loss": 1.0,
+         "step": int(row["steps"] * part), "exact": row["best_exact"] * part, "token": row["best_token"],
+         "train_loss": 1.0}
+        for row in seeds for part in (0.25, 0.5, 0.75, 1.0)
+    ]  # fmt: skip
+    configurations = pd.DataFrame([configuration_row(c, rows) for c, rows in recorded])
+    return configurations, pd.DataFrame(seeds), pd.DataFrame(curves)
+
+
+def searched(count=12, confirmed=0, seeds=8):
+    """A study of SPACE and its frames. The higher the learning rate the more seeds grok."""
+    study = study_of(space=SPACE, sampler={"configurations": count})
+    recorded = []
+    for i in range(count):
+        start, drops, curricula = 1_000 * i, (1.0, 0.1), SPACE["recipe.curriculum"]["choice"]
+        values = {"recipe.lr": 0.001 * 100 ** (i / count), "recipe.fade_start": start,
+                  "recipe.fade_end": start + 2_000 + 500 * (i * 7 % count), "recipe.wd_drop": drops[i % 2],
+                  "recipe.curriculum": curricula[i // 2 % 2]}  # fmt: skip
+        if i % 2:
+            values["recipe.wd_drop_exact"] = 0.01 + 0.002 * i
+        configuration = Configuration(*study.configuration(values))
+        won = round(seeds * i / (count + 1))
+        rows = [seed_row(configuration, n, "grokked", 30_000 + 1_000 * n) for n in range(won)]
+        rows += [seed_row(configuration, n, "given_up", 20_000) for n in range(won, seeds)]
+        if i >= count - confirmed:
+            ends = [("grokked", 40_000), ("failed", 60_000)] * (seeds // 2)
+            rows += [
+                seed_row(configuration, 90_001 + n, *end, confirmation=True) for n, end in enumerate(ends)
+            ]
+        recorded.append((configuration, rows))
+    return study, *frames(recorded)
+
+
+def size(picture):
+    """Width and height of a PNG in pixels."""
+    assert picture.startswith(b"\x89PNG") and len(picture) > 5_000
+    return struct.unpack(">II", picture[16:24])
+
+
+# ---- time to grok
+
+
+def by_hand(*outcomes):
+    configuration = Configuration(*study_of().configuration({}))
+    return pd.DataFrame([seed_row(configuration, i, *outcome) for i, outcome in enumerate(outcomes)])
+
+
+def test_given_up_seeds_stay_at_risk_to_the_budget_and_censored_ones_leave():
+    seeds = by_hand(("grokked", 30_000), ("given_up", 18_000), ("diverged", 100), ("censored", 35_000),
+                    ("grokked", 40_000), ("failed",))  # fmt: skip
+    curve = time_to_grok(seeds)
+    # 30,000: 1 of 6. 40,000: 1 of the 4 still at risk, the given-up, the diverged and the failed among them.
+    assert curve.at(np.array([0, 29_999, 30_000, 39_999, 40_000, 60_000])) == pytest.approx(
+        [0, 0, 1 / 6, 1 / 6, 1 - 5 / 6 * 3 / 4, 1 - 5 / 6 * 3 / 4]
+    )
+    assert curve.marks.tolist() == [35_000] and curve.end == 60_000
+
+
+def test_the_band_is_greenwoods_on_the_log_log_scale():
+    curve = time_to_grok(by_hand(("grokked", 30_000), ("failed",), ("failed",), ("failed",)))
+    survival, at_risk = 3 / 4, 4
+    spread = Z_95 * sqrt(1 / (at_risk * (at_risk - 1))) / abs(log(survival))
+    i = curve.steps.tolist().index(30_000)
+    assert curve.low[i] == pytest.approx(1 - survival ** exp(-spread))
+    assert curve.high[i] == pytest.approx(1 - survival ** exp(spread))
+
+
+@pytest.mark.parametrize("outcomes", [[("failed",)] * 3, [("grokked", 20_000)] * 3, [("censored", 5_000)]])
+def test_all_or_none_leave_no_holes(outcomes):
+    curve = time_to_grok(by_hand(*outcomes))
+    for values in (curve.share, curve.low, curve.high):
+        assert np.isfinite(values).all() and (values >= 0).all() and (values <= 1).all()
+    assert curve.share[-1] == (outcomes[0][0] == "grokked")
+    assert size(png(time_figure({"one": by_hand(*outcomes), "$two_": by_hand(*outcomes)})))
+
+
+# ---- fields
+
+
+def test_the_fields_are_those_of_the_space_and_a_length_is_counted_from_its_start():
+    study, configurations, *_ = searched()
+    fields = {f.path: f for f in varied(study, configurations)}
+    assert list(fields) == list(SPACE)
+    assert fields["recipe.lr"].log and not fields["recipe.fade_start"].log
+    assert fields["recipe.fade_end"].name == "fade_end after fade_start"
+    assert fields["recipe.fade_end"].positions().min() == 2_000
+    assert fields["recipe.wd_drop"].categories == ("0.1", "1")
+    assert np.isfinite(fields["recipe.wd_drop_exact"].positions()).tolist() == [False, True] * 6
+    assert fields["recipe.curriculum"].range == "one of none; 3\xa0for\xa02,000, 6\xa0for\xa05,000"
+    assert fields["recipe.wd_drop_exact"].range == "0.01 to 0.1, where recipe.wd_drop is 0.1"
+
+
+def test_without_a_space_they_are_what_differs():
+    listed = [Configuration(*study_of(model=rung).configuration({})) for rung in ("57p", "67p", "777p")]
+    configurations, *_ = frames([(c, [seed_row(c, 1, "failed")]) for c in listed])
+    paths = [f.path for f in varied(None, configurations)]
+    assert "model.family" in paths and "model.tie_fc2_head" in paths
+    assert "model.width" not in paths  # of one family alone, and there it has one value
+
+
+def test_values_are_shown_as_a_person_writes_them():
+    assert [shown(v) for v in (True, 60_000, 5.0, 0.000123, None, np.nan, "A", ())] == [
+        "yes", "60,000", "5", "0.000123", "–", "–", "A", "none"
+    ]  # fmt: skip
+
+
+def test_like_configurations_are_pooled():
+    study, configurations, *_ = searched()
+    fields = {f.path: f for f in varied(study, configurations)}
+    bins = pooled(fields["recipe.lr"], configurations)
+    assert len(bins) == 3 and sorted(bins) == bins
+    assert [rate for _, rate, *_ in bins] == sorted(rate for _, rate, *_ in bins)
+    drops = pooled(fields["recipe.wd_drop"], configurations)
+    of = configurations[configurations["recipe.wd_drop"] == 0.1]
+    assert drops[0][:2] == (0.0, of["grokked"].sum() / of["seeds"].sum())
+    assert drops[0][2] < drops[0][1] < drops[0][3]
+
+
+def test_the_field_that_decides_is_the_important_one():
+    study, configurations, *_ = searched(24)
+    fields = [f for f in varied(study, configurations) if f.path != "recipe.fade_start"]  # goes with lr
+    found = importances(fields, configurations["grok_rate"].to_numpy())
+    assert found is not None
+    assert found.shares[0][0].path == "recipe.lr" and found.shares[0][1] > max(found.chance, 0.6)
+    assert sum(share for _, share in found.shares) == pytest.approx(1)
+    assert importances(fields, np.full(24, 0.1)) is None
+
+
+# ---- pictures
+
+
+def test_pictures_of_a_search():
+    study, configurations, _, curves = searched()
+    fields = varied(study, configurations)
+    wide = size(png(rate_against_fields(fields, configurations)))
+    assert wide[0] > 1_200
+    assert size(png(parallel_figure(fields, configurations)))
+    panels = [("a $title$", curves, {(0, 0)}), ("b", curves, set())]
+    assert size(png(small_multiples(panels)))
+
+
+def test_picture_of_a_front():
+    listed = [Configuration(*study_of(model=rung).configuration({})) for rung in ("57p", "67p", "74p", "80p")]
+    configurations, *_ = frames(
+        [(c, [seed_row(c, n, "grokked" if n < i else "failed", 40_000 * (n < i)) for n in range(4)])
+         for i, c in enumerate(listed)]
+    )  # fmt: skip
+    figure = front_figure(configurations)
+    assert size(png(figure))
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == ["57p: 0 of 4", "67p: 1 of 4", "74p: 2 of 4", "80p: 3 of 4"]
+
+
+def test_grokked_seeds_are_in_front_and_named_while_they_are_few(tmp_path):
+    _, _, seeds, curves = searched(2)
+    figure = curves_figure(
+        curves[curves["configuration"] == seeds["configuration"].iloc[-1]], {(1, 1), (2, 2)}, "t"
+    )
+    top = figure.axes[0]
+    assert [line.get_label() for line in top.lines] == ["seed 1", "seed 2"]
+    assert max(c.get_zorder() for c in top.collections) < min(line.get_zorder() for line in top.lines)
+    grokking_curves(curves, [(1, 1)], "t", tmp_path / "curves.png")
+    assert size((tmp_path / "curves.png").read_bytes())

@@ -1,0 +1,157 @@
+"""`adder-search rerun`: whether training the same pair again gives the same θ."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from search.plan import Configuration, Trial
+from search.rerun import read_request, train_again
+from search.study import Resources, Stop
+from search.worker import environment_of
+from tests.banks import SMALL, SPEC, finish, make
+from tests.commands import call, fails_with_one, says
+from trainer import Recipe, Seed
+from trainer.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+SLOTS, EAGER = 3, Resources(cpu=1, compiled=False)
+# Too high a learning rate: no seed's last θ is its best.
+RECIPE = Recipe(**{**SMALL, "steps": 60, "eval_every": 10, "warmup": 0, "lr": 0.2})
+
+
+@pytest.fixture(scope="module")
+def trained(few_selection_problems):
+    """The checkpoint of the last of four seeds; in a bank of three slots it had to wait for one."""
+    configuration = Configuration(SPEC, RECIPE)
+    work = tuple((configuration, Seed(n, n + 1)) for n in (4, 5, 6, 7))
+    trial = Trial("small", work, SLOTS, EAGER, Stop())
+    bank = finish(make(trial.pairs, SLOTS))
+    result = bank.result(3)
+    assert 0 < result.best_step < RECIPE.steps
+    return Checkpoint(
+        spec=SPEC,
+        theta_P=result.theta_P.clone(),
+        recipe=RECIPE.as_dict(),
+        seed=dataclasses.asdict(result.pair.seed),
+        step=result.best_step,
+        provenance={"trained": "from scratch", "environment": environment_of(trial, bank)},
+    )
+
+
+def with_environment(checkpoint, **changes):
+    environment = checkpoint.provenance["environment"] | changes
+    return dataclasses.replace(checkpoint, provenance=checkpoint.provenance | {"environment": environment})
+
+
+def rerun(checkpoint, *words):
+    checkpoint.save(Path("trained"))
+    return call("rerun", "trained", *words)
+
+
+def test_the_same_pair_gives_the_same_theta(trained):
+    result = rerun(trained)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        f"trained: seed 7.8 trained again to step {trained.step}",
+        "  θ is bitwise the same, all 57 numbers",
+    ]
+
+
+def test_training_stops_at_the_step_of_the_checkpoint(trained):
+    steps = []
+    assert train_again(trained, read_request(trained), steps.append).same
+    assert steps == list(range(0, trained.step + 1, RECIPE.eval_every))
+
+
+def test_one_number_that_differs_is_told_with_its_place(trained):
+    parts = SPEC.layout.split(trained.theta_P[None].clone())
+    name = SPEC.layout.names[-1]
+    parts[name].flatten()[0] += 0.25
+    theta_P = SPEC.layout.join({n: t[0] for n, t in parts.items()})
+    result = rerun(dataclasses.replace(trained, theta_P=theta_P))
+    assert result.exit_code == 1
+    assert f"  θ is not the same: 1 of 57 numbers differ, by 0.25 at most (in {name})" in result.stdout
+    assert "  exact match 0.0000, trained again 0.0000" in result.stdout
+    assert "  what is recorded of the environment is the same here" in result.stdout
+
+
+def test_bits_are_compared_and_not_values(trained):
+    theta_P = trained.theta_P.clone()
+    again = train_again(dataclasses.replace(trained, theta_P=theta_P), read_request(trained))
+    zero = torch.full_like(theta_P, -0.0)
+    other = train_again(dataclasses.replace(trained, theta_P=zero), read_request(trained))
+    assert again.same and not other.same and other.numbers_different == 57
+
+
+def test_what_differs_in_the_environment_is_listed(trained):
+    moved = with_environment(trained, torch="1.0", cpu="VAX", slots=5)
+    result = rerun(moved, "--json")
+    found = json.loads(result.stdout)
+    assert (found["same"], result.exit_code) == (True, 0), "an eager θ does not depend on the slots"
+    assert found["environment"]["slots"] == found["environment"]["tile"] == 5
+    assert found["differs"] == {
+        "torch": ["1.0", torch.__version__],
+        "cpu": ["VAX", torch.backends.cpu.get_cpu_capability()],
+        "tile": [3, 5],
+    }
+    assert "  torch: 1.0 then, " in rerun(moved).stdout
+
+
+def test_a_theta_that_is_best_at_another_step_is_told(trained):
+    later = dataclasses.replace(trained, step=RECIPE.steps)
+    found = train_again(later, read_request(later))
+    assert found.same and found.step == (RECIPE.steps, trained.step)
+    lines = rerun(later).stdout.splitlines()
+    assert lines[-1] == f"  trained again, the best θ until there is that of step {trained.step}"
+
+
+def test_an_environment_that_is_not_recorded_is_the_usual_one():
+    loaded = Checkpoint.load(CERTIFICATES / "67p")
+    assert "environment" not in loaded.provenance
+    trial = read_request(loaded).trial
+    assert (trial.slots, trial.resources.cpu, trial.resources.compiled) == (16, 1, True)
+
+
+def test_what_the_papers_do_not_record_is_named(trained):
+    environment = {k: v for k, v in trained.provenance["environment"].items() if k not in ("cpu", "tile")}
+    provenance = trained.provenance | {"environment": environment}
+    lines = rerun(dataclasses.replace(trained, provenance=provenance)).stdout.splitlines()
+    assert lines[-1] == "  the checkpoint does not record: cpu, tile"
+
+
+REFUSED = {
+    "no recipe": ({"recipe": {}}, "it has no recipe"),
+    "recipe": ({"recipe": {"lr": -1.0}}, "recipe: lr *"),
+    "recipe of another time": ({"recipe": {"lrs": 0.1}}, "recipe: *'lrs'*"),
+    "no seed": ({"seed": {"init_seed": 3}}, "it has no seed"),
+    "seed": ({"seed": {"init_seed": -3, "data_seed": 3}}, "seeds are 0 to 2147483647, got -3.3"),
+    "step": ({"step": 15}, "step 15 is none at which its recipe evaluates"),
+    "untrained": ({"step": 0}, "step 0 is none at which its recipe evaluates"),
+    "folded": (
+        {"provenance": {"folded_from": {}, "trained_again": False}},
+        "its provenance does not say that it was trained from scratch",
+    ),
+    "slots": (
+        {"provenance": {"trained": "from scratch", "environment": {"slots": "x"}}},
+        "its environment's threads, slots or compiled are impossible",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_trained_again(case, trained):
+    changes, expected = REFUSED[case]
+    dataclasses.replace(trained, **changes).save(Path("trained"))
+    line = fails_with_one(2, "rerun", "trained")
+    assert says(line, f"trained: cannot be trained again: {expected}"), line
+
+
+def test_checkpoints_that_nobody_trained_here():
+    for name in ("34p-by-hand", "46p"):
+        line = fails_with_one(2, "rerun", CERTIFICATES / name)
+        assert line.endswith("its provenance does not say that it was trained from scratch")
+    assert fails_with_one(2, "rerun", "nowhere") == "nowhere: no such checkpoint"

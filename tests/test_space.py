@@ -1,0 +1,295 @@
+"""Search spaces: order, conditions, lengths, grids, and what is refused at which key path."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from model import rung
+from search.errors import UserError
+from search.space import Sampler, exists, fixed, order, points, resolve
+from search.study import Study
+from search.study_file import parse_study
+from tests.bad_studies import GOOD
+from tests.commands import says
+from trainer import Recipe
+
+FADE = "recipe.fade_end: {int: [1000, 40000], after: recipe.fade_start}"
+DROP = "recipe.wd_drop_exact: {float: [0.01, 0.5], when: {recipe.wd_drop: 0.1}}"
+HOLD = "recipe.hold: {choice: [1, 2]}"
+BASE = fixed(rung("57p"), Recipe())
+
+
+def study_of(*fields: str, more: str = "") -> Study:
+    return parse_study(GOOD + "space:\n" + "".join(f"  {field}\n" for field in fields) + more, "test")
+
+
+def refused(*fields: str, more: str = "") -> str:
+    with pytest.raises(UserError) as error:
+        study_of(*fields, more=more)
+    return str(error.value).removeprefix("test: ")
+
+
+# Order
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (("recipe.lr: {float: [0, 1]}", "recipe.clip: {float: [0, 1]}"), "lr clip"),
+        ((FADE, "recipe.lr: {float: [0, 1]}"), "fade_end lr"),
+        ((FADE, "recipe.lr: {float: [0, 1]}", "recipe.fade_start: {int: [0, 9]}"), "lr fade_start fade_end"),
+        ((DROP, FADE, "recipe.wd_drop: {choice: [1, 0.1]}"), "fade_end wd_drop wd_drop_exact"),
+    ],
+)
+def test_a_field_follows_those_that_it_depends_on(fields: tuple[str, ...], expected: str) -> None:
+    assert order(study_of(*fields).space) == [f"recipe.{name}" for name in expected.split()]
+
+
+# Lengths
+
+
+def test_a_length_is_added_to_the_searched_value() -> None:
+    space = study_of(FADE, "recipe.fade_start: {int: [0, 20000]}").space
+    values = resolve(space, {"recipe.fade_start": 20_000, "recipe.fade_end": 1_000}, BASE)
+    assert values == {"recipe.fade_start": 20_000, "recipe.fade_end": 21_000}
+    assert type(values["recipe.fade_end"]) is int
+
+
+def test_a_length_is_added_to_the_fixed_value() -> None:
+    assert resolve(study_of(FADE).space, {"recipe.fade_end": 1_000}, BASE) == {"recipe.fade_end": 16_000}
+    space = study_of("recipe.fade_token_end: {float: [0, 0.1], after: recipe.fade_token}",
+                     "recipe.fade_token: {float: [0.1, 0.5]}").space  # fmt: skip
+    values = resolve(space, {"recipe.fade_token": 0.5, "recipe.fade_token_end": 0.1}, BASE)
+    assert values["recipe.fade_token_end"] == 0.6
+
+
+def test_a_length_after_a_field_that_does_not_exist_follows_its_fixed_value() -> None:
+    start = "recipe.fade_start: {int: [0, 20000], when: {recipe.hold: 1}}"
+    space = study_of(FADE, start, "recipe.hold: {choice: [1, 2]}").space
+    assert resolve(space, {"recipe.hold": 2, "recipe.fade_end": 5}, BASE)["recipe.fade_end"] == 15_005
+
+
+def test_lengths_of_lengths_add_up() -> None:
+    space = study_of(
+        FADE, "recipe.fade_start: {int: [0, 9], after: recipe.warmup}", "recipe.warmup: {int: [0, 9]}"
+    ).space
+    numbers = {"recipe.warmup": 1, "recipe.fade_start": 2, "recipe.fade_end": 1_000}
+    assert resolve(space, numbers, BASE)["recipe.fade_end"] == 1_003
+
+
+# Conditions
+
+
+@pytest.mark.parametrize(("wanted", "when"), [("0.1", [0.1]), ("[0.1, 0.5]", [0.1, 0.5]), ("1", [1.0])])
+def test_a_field_exists_only_where_its_condition_holds(wanted: str, when: list[float]) -> None:
+    drop = f"recipe.wd_drop_exact: {{float: [0.01, 0.5], when: {{recipe.wd_drop: {wanted}}}}}"
+    space = study_of("recipe.wd_drop: {choice: [1.0, 0.1, 0.5]}", drop).space
+    for value in (1.0, 0.1, 0.5):
+        assert exists(space, "recipe.wd_drop_exact", {"recipe.wd_drop": value}) == (value in when)
+
+
+def test_numbers_that_do_not_fit_the_conditions_are_refused() -> None:
+    space = study_of("recipe.wd_drop: {choice: [1.0, 0.1]}", DROP).space
+    assert resolve(space, {"recipe.wd_drop": 1.0}, BASE) == {"recipe.wd_drop": 1.0}
+    for numbers in ({"recipe.wd_drop": 0.1}, {"recipe.wd_drop": 1.0, "recipe.wd_drop_exact": 0.2}, {}):
+        with pytest.raises(ValueError, match=r"recipe\.wd_drop"):
+            resolve(space, numbers, BASE)
+
+
+def test_a_condition_on_a_field_that_does_not_exist_does_not_hold() -> None:
+    warmup = "recipe.warmup: {choice: [3, 4], when: {recipe.hold: 1}}"
+    space = study_of(HOLD, warmup, "recipe.batch: {choice: [5, 6], when: {recipe.warmup: 3}}").space
+    found = [tuple(p.values()) for p in points(space)]
+    assert found == [(1, 3, 5), (1, 3, 6), (1, 4), (2,)]
+
+
+def test_conditions_may_be_on_the_model_and_on_fixed_fields() -> None:
+    study = study_of(
+        "model.tie_vo: {choice: [false, true]}",
+        "model.qk_dim: {choice: [3, 4, 5], when: {model.tie_vo: true, recipe.steps: [60000, 9]}}",
+        "recipe.lr: {choice: [0.1], when: {recipe.curriculum: [[[3, 2000], [6, 5000]]]}}",
+    )
+    assert len(points(study.space)) == 4
+
+
+def test_end_points_are_tried_where_their_condition_holds() -> None:
+    """What the condition asks of the other field is none of that field's end points."""
+    good = "recipe.steps: {choice: [7000], when: {recipe.eval_every: 700}}"
+    study_of("recipe.eval_every: {int: [500, 1000], step: 100}", good)
+    assert refused("recipe.eval_every: {int: [500, 1000], step: 100}", good.replace("[7000]", "[7100]")) == (
+        "space.recipe.steps: recipe: eval_every must divide steps, got 700 and 7100"
+    )
+
+
+def test_a_chain_of_conditions_behind_many_fields_is_found() -> None:
+    """Of the first thousand combinations of the end points none would do."""
+    names = [
+        "lr", "clip", "beta1", "beta2", "epsilon", "lr_floor", "weight_decay", "carry_mix", "wd_drop_token",
+        "mixed_lengths", "wd_drop_exact_final",
+    ]  # fmt: skip
+    many = [f"recipe.{name}: {{choice: [0.1, 0.2]}}" for name in names]
+    last = "recipe.wd_drop: {choice: [0.1, 0.2], when: {recipe.lr: 0.2, recipe.wd_drop_exact_final: 0.2}}"
+    assert len(study_of(*many, last).space) == 12
+
+
+# Choices
+
+
+def test_a_choice_of_lists_comes_back_as_lists() -> None:
+    study = study_of("recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}")
+    (none, two) = points(study.space)
+    assert (none, two) == ({"recipe.curriculum": "[]"}, {"recipe.curriculum": "[[3, 2000], [6, 5000]]"})
+    values = [resolve(study.space, p, BASE)["recipe.curriculum"] for p in (none, two)]
+    assert values == [[], [[3, 2000], [6, 5000]]]
+    assert study.configuration({"recipe.curriculum": values[1]})[1] == Recipe()
+
+
+# Grids
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (("recipe.hold: {choice: [1, 5]}",), 2),
+        (("recipe.hold: {int: [1, 5]}", "recipe.warmup: {int: [0, 10], step: 4}"), 5 * 3),
+        (("recipe.lr: {float: [0.1, 0.3], step: 0.1}", "recipe.hold: {int: [1, 2]}"), 3 * 2),
+        (("recipe.wd_drop: {choice: [1, 0.1]}", DROP.replace("when", "step: 0.07, when")), 1 + 8),
+    ],
+)
+def test_a_grid_has_every_point_once(fields: tuple[str, ...], expected: int) -> None:
+    study = study_of(*fields, more="sampler: {name: grid}\n")
+    found = points(study.space)
+    assert len(found) == len({frozenset(p.items()) for p in found}) == expected == study.planned
+
+
+def test_the_values_of_a_float_are_as_they_are_written() -> None:
+    distribution = study_of("recipe.lr: {float: [0.1, 0.75], step: 0.1}").space["recipe.lr"]
+    assert list(distribution.values()) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    assert distribution.ends() == (0.1, 0.7) and distribution.decoded(0.1 + 2 * 0.1) == 0.3
+    assert distribution.has(0.3) and not distribution.has(0.35) and not distribution.has("0.3")
+    assert not distribution.has(math.inf) and not distribution.has(0.8)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [("{}", 16), ("{name: qmc}", 16), ("{configurations: 5}", 5), ("{name: grid}", 3),
+     ("{name: grid, configurations: 2}", 2), ("{name: grid, configurations: 9}", 3)],
+)  # fmt: skip
+def test_how_many_are_planned(sampler: str, expected: int) -> None:
+    assert study_of("recipe.hold: {int: [1, 3]}", more=f"sampler: {sampler}\n").planned == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "expected"),
+    [
+        ("recipe.hold", None, ["grok_rate"]),
+        ("model.qk_dim", None, ["grok_rate", "params"]),
+        ("model.qk_dim", ["grok_rate"], ["grok_rate"]),
+        ("recipe.hold", ["params", "grok_rate"], ["params", "grok_rate"]),
+    ],
+)
+def test_two_objectives_where_the_model_is_searched(field: str, given: Any, expected: list[str]) -> None:
+    space = study_of(f"{field}: {{int: [3, 5]}}").space
+    assert Sampler(objectives=given).objectives_of(space) == expected
+
+
+# What is refused
+
+REFUSED = {
+    ("recipe.fade_end: {int: [0, 9], after: recipe.fade_strat}",): (
+        "space.recipe.fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*"
+    ),
+    ("recipe.fade_end: {int: [0, 9], after: recipe.curriculum}",): (
+        "space.recipe.fade_end.after: recipe.curriculum is not a number"
+    ),
+    ("recipe.fade_end: {int: [0, 9], after: model.tie_vo}",): (
+        "space.recipe.fade_end.after: model.tie_vo is not a number"
+    ),
+    ("recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}",): (
+        "space.recipe.fade_end: after goes with float or int"
+    ),
+    ("recipe.fade_end: {int: [0, 9], after: recipe.fade_end}",): (
+        "space.recipe.fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)"
+    ),
+    ("recipe.lr: {choice: [1], when: {recipe.lr: 1}}",): (
+        "space.recipe.lr.when: depends on itself (recipe.lr -> recipe.lr)"
+    ),
+    (FADE, "recipe.fade_start: {int: [0, 9], when: {recipe.hold: 1}}",
+     "recipe.hold: {int: [1, 2], when: {recipe.warmup: 1}}",
+     "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}"): (
+        "space.recipe.hold.when: depends on itself (recipe.hold -> recipe.warmup -> recipe.hold)"
+    ),
+    (FADE, "recipe.fade_start: {int: [0, 9], after: recipe.fade_end}"): (
+        "space.recipe.*.after: *"
+    ),
+    ("recipe.lr: {choice: [1], when: {recipe.hodl: 1}}",): (
+        "space.recipe.lr.when: unknown field 'recipe.hodl'; did you mean recipe.hold *"
+    ),
+    ("recipe.lr: {choice: [1], when: {recipe.hold: 1}}",): (
+        "space.recipe.lr.when: never holds, recipe.hold is 10000"
+    ),
+    (HOLD, "recipe.lr: {choice: [1], when: {recipe.hold: 3}}"): (
+        "space.recipe.lr.when: never holds, recipe.hold is searched elsewhere"
+    ),
+    ("recipe.steps: {int: [1000, 9000]}", "recipe.lr: {choice: [1], when: {recipe.steps: many}}"): (
+        "space.recipe.lr.when: never holds, recipe.steps is searched elsewhere"
+    ),
+    ("recipe.clip: {float: [0, 1]}", "recipe.lr: {choice: [1], when: {recipe.clip: 0}}"): (
+        "space.recipe.lr.when: recipe.clip must be a choice, or an int or float with a step, and have no *"
+    ),
+    (FADE, "recipe.lr: {choice: [1], when: {recipe.fade_end: 1000}}"): (
+        "space.recipe.lr.when: recipe.fade_end must be a choice, *"
+    ),
+    (HOLD, "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}",
+     "recipe.lr: {choice: [1], when: {recipe.warmup: 1, recipe.hold: 2}}"): (
+        "space.recipe.lr.when: never holds, its conditions exclude one another"
+    ),
+    ("recipe.fade_end: {int: [0, 2147483647], after: recipe.fade_start}",): (
+        "space.recipe.fade_end: must be finite and at most 2147483647, got 2147498647"
+    ),
+    ("recipe.hold: {int: [1, 5], step: 0.5}",): (
+        "space.recipe.hold: step must be an integer where the values are, got 0.5"
+    ),
+    ("recipe.hold: {int: [1, 5], step: 5}",): (
+        "space.recipe.hold: step must be at most the distance of the bounds, got 5"
+    ),
+    ("recipe.lr: {float: [0, 1], step: 1e-300}",): (
+        "space.recipe.lr: step must leave at most 1000000 values, got 1e-300"
+    ),
+    ("recipe.lr: {float: [0, 1], step: 0}",): "space.recipe.lr.step: must be greater than 0, got 0*",
+    ("recipe.hold: {choice: [1, 2, 1]}",): "space.recipe.hold: a value is listed twice",
+    ("recipe.curriculum: {choice: [[[3, many]]]}",): (
+        "space.recipe.curriculum.choice.0.0.1: must be an integer, got 'many'"
+    ),
+    ("recipe.curriculum: {choice: [[[3]]]}",): (
+        "space.recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3,)"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", REFUSED, ids=lambda fields: fields[-1][:60])
+def test_what_makes_no_space_is_refused_at_its_key_path(fields: tuple[str, ...]) -> None:
+    assert says(refused(*fields), REFUSED[fields])
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampler", "expected"),
+    [
+        (("recipe.lr: {float: [0, 1]}",), "{name: grid}", "space.recipe.lr: a grid needs a step *"),
+        (("recipe.hold: {int: [0, 10000]}",), "{name: grid}", "space: a grid has at most 10000 points, *"),
+        (
+            (HOLD, "recipe.warmup: {int: [0, 10000], when: {recipe.hold: 1}}"),
+            "{name: grid}",
+            "space: a grid *",
+        ),
+        ((HOLD,), "{objectives: []}", "sampler.objectives: must have grok_rate, and nothing twice, got []"),
+        ((HOLD,), "{objectives: [params]}", "sampler.objectives: must have grok_rate, *"),
+        ((HOLD,), "{objectives: [grok_rate, grok_rate]}", "sampler.objectives: must have grok_rate, and *"),
+        ((HOLD,), "{objectives: [speed]}", "sampler.objectives.0: must be 'grok_rate' or 'params', *"),
+    ],
+)
+def test_what_makes_no_sampler_is_refused(fields: tuple[str, ...], sampler: str, expected: str) -> None:
+    assert says(refused(*fields, more=f"sampler: {sampler}\n"), expected)
