@@ -1,0 +1,86 @@
+"""Records as data frames, and the commands that read them, on a study that has really run."""
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+
+from search.errors import UserError
+from search.records import records, studies, study_of
+from search.study_file import load_study
+from search.tracking import STUDY_TAG
+from tests.commands import call, fails_with_one
+from trainer import MEASURES
+
+pytestmark = pytest.mark.end_to_end
+
+
+def test_a_row_a_seed(smoke):
+    seeds = records("smoke", home=smoke.home)
+    assert seeds["init_seed"].tolist() == [777, 778, 779, 780] == seeds["data_seed"].tolist()
+    assert set(seeds["outcome"]) == {"failed"} and seeds["steps"].tolist() == seeds["budget"].tolist() == [60] * 4
+    assert seeds["grok_step"].isna().all() and not seeds["confirmation"].any()
+    assert {"threads", "slots", "torch", "cpu", "code"} <= set(seeds["environment"][0])
+
+
+def test_a_row_a_configuration_with_every_field_as_it_was(smoke):
+    (row,) = records("smoke", "configurations", home=smoke.home).to_dict("records")
+    spec, recipe = load_study("smoke").listed()[0]
+    assert {k.removeprefix("model."): v for k, v in row.items() if k.startswith("model.")} == spec.as_dict()
+    mine = {k.removeprefix("recipe."): v for k, v in row.items() if k.startswith("recipe.")}
+    assert mine == recipe.as_dict() | {"curriculum": ((3, 20),)}
+    assert (row["rung"], row["params"], row["seeds"], row["failed"], row["grokked"]) == ("57p", 57, 4, 4, 0)
+    assert row["grok_rate_high"] == pytest.approx(0.49, abs=0.001) and row["best_seed"]
+
+
+def test_a_row_a_point_of_a_curve(smoke):
+    curves = records("smoke", "curves", home=smoke.home)
+    assert len(curves) == 4 * 3 and sorted(curves["step"].unique()) == [20, 40, 60]
+    assert {"study", "configuration", "init_seed", "data_seed", *MEASURES} <= set(curves.columns)
+
+
+def test_several_studies_stand_one_below_the_other(smoke):
+    twice = records(["smoke", "smoke"], home=smoke.home)
+    assert len(twice) == 8 and studies(smoke.home) == ["smoke"]
+
+
+def test_the_study_itself_is_recorded(smoke):
+    assert study_of("smoke", home=smoke.home) == load_study("smoke")
+
+
+def test_unknown_studies_and_kinds_of_rows_are_refused(smoke, tmp_path):
+    with pytest.raises(UserError, match=r"'smke' has no records here; did you mean smoke\?"):
+        records("smke", home=smoke.home)
+    with pytest.raises(UserError, match="nothing has run yet"):
+        records("smoke", home=tmp_path / "none")
+    with pytest.raises(ValueError, match="of must be one of seeds, configurations, curves, got 'seed'"):
+        records("smoke", "seed", home=smoke.home)
+
+
+def test_the_studys_pictures_are_in_mlflow(smoke):
+    client = MlflowClient(tracking_uri=f"sqlite:///{smoke.home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("smoke").experiment_id
+    (own,) = client.search_runs([experiment], f"tags.`{STUDY_TAG}` = 'yes'")
+    assert own.info.run_name == "study smoke" and own.info.status == "FINISHED"
+    names = {item.path for item in client.list_artifacts(own.info.run_id)}
+    assert names == {"study.json", "pictures"}, "no table: nothing was trained with and without a constraint"
+    pictures = {item.path for item in client.list_artifacts(own.info.run_id, "pictures")}
+    assert {"pictures/grokking-curves.png", "pictures/time-to-grok.png"} <= pictures
+
+
+def test_commands_read_them(smoke, tmp_path):
+    home = ("--home", smoke.home)
+    page, frame = tmp_path / "report.html", tmp_path / "smoke.parquet"
+    assert call("report", "smoke", "-o", page, *home).exit_code == 0
+    assert "too short to grok" in page.read_text()
+    assert call("records", "smoke", "-o", frame, *home).exit_code == 0
+    assert pd.read_parquet(frame)["rung"].tolist() == ["57p"]
+    assert "adder-search run constraints" in fails_with_one(2, "table", "smoke", *home)
+    assert call("best", "smoke", *home).exit_code == 0
+    assert "did you mean" in fails_with_one(2, "report", "smke", "-o", page, *home)
+
+
+def test_pull_by_configuration(smoke, tmp_path):
+    key = records("smoke", "configurations", home=smoke.home)["configuration"][0]
+    words = ("pull", "smoke", "--home", smoke.home, "-o", tmp_path / "c", "--configuration")
+    assert call(*words, key[:4]).exit_code == 0
+    assert f"has no configuration 'zzz'; valid: {key}" in fails_with_one(2, *words, "zzz")
