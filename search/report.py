@@ -108,6 +108,9 @@ class _Study:
     def __init__(
         self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame
     ):
+        judged = configurations[configurations["seeds"] > 0]
+        self.unjudged = len(configurations) - len(judged) if len(judged) else 0
+        configurations = judged if len(judged) else configurations
         objective = shrunk(configurations, seeds)
         order = np.argsort(-objective, kind="stable")
         self.study, self.seeds, self.curves = study, seeds, curves
@@ -148,6 +151,8 @@ class _Study:
 
     def _configurations(self) -> str:
         count = f"{len(self.configurations):,}"
+        if self.unjudged:
+            count += f" ({self.unjudged:,} more without a counted seed so far)"
         if not (self.study and self.study.space):
             return count
         return f"{count}, proposed by {self.study.sampler.name} (sampler seed {self.study.sampler.seed})"

@@ -17,7 +17,10 @@ pytestmark = pytest.mark.end_to_end
 def test_a_row_a_seed(smoke):
     seeds = records("smoke", home=smoke.home)
     assert seeds["init_seed"].tolist() == [777, 778, 779, 780] == seeds["data_seed"].tolist()
-    assert set(seeds["outcome"]) == {"failed"} and seeds["steps"].tolist() == seeds["budget"].tolist() == [60] * 4
+    assert (
+        set(seeds["outcome"]) == {"failed"}
+        and seeds["steps"].tolist() == seeds["budget"].tolist() == [60] * 4
+    )
     assert seeds["grok_step"].isna().all() and not seeds["confirmation"].any()
     assert {"threads", "slots", "torch", "cpu", "code"} <= set(seeds["environment"][0])
 

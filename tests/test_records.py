@@ -9,7 +9,8 @@ from search.driver import Ended
 from search.home import Home
 from search.records import overview, summarise
 from search.study_file import load_study
-from trainer import Outcome
+from search.tracking import final_metrics, seed_of
+from trainer import Outcome, Seed
 
 
 def row(seed, outcome=Outcome.FAILED, hopeless_step=None):
@@ -63,3 +64,26 @@ def test_reports_say_what_became_of_the_spared(rows, line, tmp_path, monkeypatch
 
 def test_a_seed_that_was_given_up_is_listed_with_its_outcome():
     assert "given_up" in texts.status([], [row(3, Outcome.GIVEN_UP, 24_000)])
+
+
+def test_final_metrics_tell_the_confirmation_from_the_search():
+    fresh = [row(n, o) | {"confirmation": True} for n, o in ((11, Outcome.GROKKED), (12, Outcome.GIVEN_UP))]
+    found = final_metrics([*SPARED, *fresh, row(13, Outcome.CENSORED)])
+    counts = {k: found[k] for k in ("seeds", "grokked", "failed", "given_up", "censored")}
+    assert counts == {"seeds": 8, "grokked": 3, "failed": 2, "given_up": 3, "censored": 1}
+    confirmed = [found[f"confirmation_{k}"] for k in ("grokked", "seeds", "given_up")]
+    assert confirmed == [1, 2, 1] and found["median_grok_step"] == 40_000
+    assert "median_grok_step" not in final_metrics([row(1)])
+
+
+@pytest.mark.parametrize("seed", [Seed.of(777), Seed(777, 804)])
+def test_a_seeds_name_is_read_back(seed):
+    assert seed_of(str(seed)) == seed
+
+
+def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
+    rows = [row(n) | {"configuration": c} for c in ("a", "b") for n in (1, 2)]
+    rows += [row(n, Outcome.GROKKED) | {"configuration": "b", "confirmation": True} for n in (9, 10)]
+    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
+    said = texts.summary(load_study("fade"), "fade", Home(tmp_path), Ended())
+    assert "confirmed b: 2 of 2 grokked: 100.0%" in said and "fresh seeds (0 of 2 in the search)" in said
