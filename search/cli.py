@@ -168,7 +168,7 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 @main.command()
 @click.argument("study")
 @click.option("--best", is_flag=True, help="The best seed (the default).")
-@click.option("--seed", type=click.IntRange(min=0), help="This seed.")
+@click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
 @click.option("--model", help="Of this rung only, where a study has several.")
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
 @click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
@@ -176,7 +176,7 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 def pull(
     study: str,
     best: bool,
-    seed: int | None,
+    seed: str | None,
     model: str | None,
     configuration: str | None,
     target: Path | None,
@@ -186,12 +186,16 @@ def pull(
     from search.pull import pull as fetch
     from search.pull import save_checkpoint
     from search.records import reach
-    from trainer import Outcome
+    from trainer import Outcome, Seed
 
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
-    checkpoint = fetch(reach(Home(home), study), study, seed, model, configuration)
-    number = checkpoint.seed["init_seed"]
+    try:
+        asked = None if seed is None else Seed.named(seed)
+    except ValueError as error:
+        raise UserError(f"--seed: {error}") from None
+    checkpoint = fetch(reach(Home(home), study), study, asked, model, configuration)
+    number = Seed(**checkpoint.seed)
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
     metrics = checkpoint.metrics

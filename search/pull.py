@@ -21,7 +21,7 @@ from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 def pull(
     client: MlflowClient,
     study: str,
-    seed: int | None,
+    seed: Seed | None,
     model: str | None = None,
     configuration: str | None = None,
 ) -> Checkpoint:
@@ -41,7 +41,7 @@ def pull(
     if model is not None and found and model not in models:
         raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
     mine = [s for s in found if model in (None, name_of(s.configuration.spec))]
-    wanted = [s for s in mine if seed is None or s.result.pair.seed == Seed.of(seed)]
+    wanted = [s for s in mine if seed is None or s.result.pair.seed == seed]
     if not wanted:
         what = "no finished seed" if seed is None else f"no finished seed {seed}"
         raise UserError(f"study {study!r} has {what} yet")

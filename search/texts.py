@@ -40,7 +40,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
             if len(models) > 1 and row["configuration"] in models
             else ""
         )
-        lines.append(f"  seed {row['init_seed']}{of} grokked at step {row['grok_step']:,} and {held}")
+        lines.append(f"  seed {_seed(row)}{of} grokked at step {row['grok_step']:,} and {held}")
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
@@ -93,6 +93,10 @@ def _confirmed(by_key: dict[str, list[Row]]) -> list[str]:
             searched = f"{first.grokked} of {first.n} in the search"
             lines.append(f"  confirmed {key}: {fresh} on fresh seeds ({searched})")
     return lines
+
+
+def _seed(row: Row) -> str:
+    return str(Seed(row["init_seed"], row["data_seed"]))
 
 
 def _names(listed: list[Configuration]) -> dict[str, str]:
@@ -208,7 +212,5 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
         reason = f" ({r['reason']})" if r["reason"] else ""
         certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
-        lines.append(
-            f"  seed {r['init_seed']:<8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}"
-        )
+        lines.append(f"  seed {_seed(r):8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}")
     return "\n".join(lines)

@@ -185,7 +185,7 @@ class Tracker:
     def _verified(self, run: str) -> dict[Seed, int]:
         """What is known of a configuration's child runs: right additions of AdderBoard's, by seed."""
         runs = self.client.search_runs([self.experiment], f"tags.`{PARENT_TAG}` = '{run}'")
-        named = {seed_of(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
+        named = {Seed.named(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
         return {seed: int(m[ADDERBOARD]) for seed, m in named.items() if ADDERBOARD in m}
 
     def _picture(
@@ -345,9 +345,3 @@ def final_metrics(rows: list[Row]) -> dict[str, float]:
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
     }  # fmt: skip
     return values | ({"median_grok_step": float(median(grok_steps))} if grok_steps else {})
-
-
-def seed_of(name: str) -> Seed:
-    """A seed from what `str` makes of it."""
-    first, _, second = name.partition(".")
-    return Seed(int(first), int(second or first))

@@ -9,7 +9,7 @@ from search.driver import Ended
 from search.home import Home
 from search.records import overview, summarise
 from search.study_file import load_study
-from search.tracking import final_metrics, seed_of
+from search.tracking import final_metrics
 from trainer import Outcome, Seed
 
 
@@ -78,7 +78,13 @@ def test_final_metrics_tell_the_confirmation_from_the_search():
 
 @pytest.mark.parametrize("seed", [Seed.of(777), Seed(777, 804)])
 def test_a_seeds_name_is_read_back(seed):
-    assert seed_of(str(seed)) == seed
+    assert Seed.named(str(seed)) == seed
+
+
+@pytest.mark.parametrize("name", ["", "x", "-1", "1.2.3", "1.", ".1", "٣"])
+def test_what_is_no_seed_is_refused(name):
+    with pytest.raises(ValueError, match="a seed is a number, or two with a dot between them"):
+        Seed.named(name)
 
 
 def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):

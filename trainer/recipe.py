@@ -101,6 +101,14 @@ class Seed:
         """The usual case: one number sets both."""
         return cls(number, number)
 
+    @classmethod
+    def named(cls, name: str) -> Seed:
+        """The seed of which `name` is the text: `777`, or `777.804`. Raises ValueError."""
+        numbers = name.split(".")
+        if len(numbers) > 2 or not all(n.isdecimal() and n.isascii() for n in numbers):
+            raise ValueError(f"a seed is a number, or two with a dot between them, got {name!r}")
+        return cls(int(numbers[0]), int(numbers[-1]))
+
     def __str__(self) -> str:
         same = self.init_seed == self.data_seed
         return str(self.init_seed) if same else f"{self.init_seed}.{self.data_seed}"
