@@ -59,6 +59,6 @@ def leaders(standings: Mapping[str, Standing], count: int, front: bool) -> list[
     """
     grokked = {key: s for key, s in standings.items() if s.rate.grokked}
     if front:
-        members = pareto([s.params for s in grokked.values()], [s.rate.rate for s in grokked.values()])
+        members = pareto([s.params for s in grokked.values()], [s.objective for s in grokked.values()])
         grokked = {key: s for (key, s), kept in zip(grokked.items(), members, strict=True) if kept}
     return sorted(grokked, key=lambda key: (-grokked[key].objective, key))[:count]

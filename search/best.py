@@ -49,10 +49,10 @@ def best(study: str | None, max_params: int | None, as_json: bool, home: str | N
 
 
 def _studies(place: Any) -> list[str]:
-    """The names of the studies that this home's ledger knows."""
-    from search.ledger import Ledger
+    """The names of the studies of this home that have got as far as MLflow."""
+    from search.records import studies
 
-    return sorted({r["study"] for r in Ledger(place).rows()}) if place.exists() else []
+    return studies(place.path) if place.exists() else []
 
 
 def _configurations(names: Sequence[str], home: str | None) -> pd.DataFrame:
@@ -70,14 +70,17 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 def front(configurations: pd.DataFrame, max_params: int | None = None) -> list[dict[str, Any]]:
     """The Pareto front of those with a grokked seed, smallest first, as plain values.
 
+    By the lower end of the rate's interval, so that one of two seeds does not outrank twenty of sixty-four.
     `configurations`: as `search.records.records` returns them.
     """
     from search.front import pareto
 
+    if configurations.empty:
+        return []
     mine = configurations[configurations["grokked"] > 0]
     if max_params is not None:
         mine = mine[mine["params"] <= max_params]
-    kept = mine.loc[pareto(mine["params"].tolist(), mine["grok_rate"].tolist())]
+    kept = mine.loc[pareto(mine["params"].tolist(), mine["grok_rate_low"].tolist())]
     ordered = kept.sort_values(["params", "study", "configuration"])
     return [_plain(row) for row in ordered.to_dict("records")]
 

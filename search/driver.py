@@ -31,6 +31,7 @@ from search.planner import DONE, Planner, interrupted
 from search.progress import Progress
 from search.study import Study
 from search.tracking import FINISHED, Tracker
+from trainer import Seed
 
 RENEW_S = 20.0
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
@@ -117,7 +118,7 @@ class Driver:
             error = self.home.trial(self.study.name, trial.key) / worker.ERROR
             reason = error.read_text().partition("\n")[0] if error.exists() else "its process died"
             self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
-            self.ledger.censor([trial], reason)
+            self.ledger.censor([trial], reason, self.progress.steps())
         else:
             self.record(trial)
         rows = [r for r in self.ledger.rows(self.study.name) if r["trial"] == trial.key]
@@ -133,15 +134,22 @@ class Driver:
         for part in parts:
             about = part.about
             self.ledger.record(part.trial, part.results, about["seed_steps_per_s"], about["environment"])
+            rows = self.ledger.rows(self.study.name, part.configuration.key)
+            self._tell_mlflow(self.tracker.counts, part.configuration, rows)
         if all(self._tell_mlflow(self.tracker.trial, trial.key, part) for part in parts):
             self.ledger.publish(trial)
             shutil.rmtree(folder, ignore_errors=True)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Write a configuration's summary, picture, best checkpoint and child runs."""
-        rows = [r for r in self.ledger.rows(self.study.name) if r["configuration"] == configuration.key]
-        if self._tell_mlflow(self.tracker.summary, configuration, rows):
+        decoded: dict[Seed, int] = {}
+        rows = self.ledger.rows(self.study.name, configuration.key)
+        if self._tell_mlflow(lambda: decoded.update(self.tracker.summary(configuration, rows))):
             self._tell_mlflow(self.tracker.end, configuration, status)
+        for seed, correct in decoded.items():
+            key = (configuration.key, seed.init_seed, seed.data_seed)
+            self.ledger.record_verification(self.study.name, key, correct)
+        self.tick()
 
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
@@ -154,10 +162,10 @@ class Driver:
         """After Tune has stopped: whatever still counts as running was interrupted."""
         self.ended.interrupted = not self.is_done
         open_ = [] if self.is_done else self.planner.in_flight
-        self.ledger.censor(list(self.planner.running.values()), "interrupted")
+        self.ledger.censor(list(self.planner.running.values()), "interrupted", self.progress.steps())
         for configuration in open_:
             self.conclude(configuration, "KILLED")
-        if self.ended.trials:
+        if self.is_done and (self.ended.trials or self.recovered):
             self._tell_mlflow(log_evidence, self.tracker)
         rows = self.ledger.rows(self.study.name)
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
@@ -235,6 +243,8 @@ def run(driver: Driver) -> Ended:
     """Run the driver's study to its end, or until it is interrupted."""
     study, home = driver.study, driver.home
     if driver.planner.is_done:
+        driver.is_done = True
+        driver.close()
         return driver.ended
     os.environ.update(QUIET)
     # Workers import the installed packages: without a working directory of its own, Ray would put the

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -89,11 +89,13 @@ class Ledger:
             elif found != SCHEMA:
                 raise UserError(f"{self.path}: written by another version (schema {found}, this is {SCHEMA})")
 
-    def rows(self, study: str | None = None) -> list[Row]:
-        """All rows, or one study's, ordered by configuration and seed."""
+    def rows(self, study: str | None = None, configuration: str | None = None) -> list[Row]:
+        """All rows, or a study's, or a configuration's in it, ordered by configuration and seed."""
         query = sa.select(ROWS).order_by(ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed)
         if study is not None:
             query = query.where(ROWS.c.study == study)
+        if configuration is not None:
+            query = query.where(ROWS.c.configuration == configuration)
         with self._begin() as db:
             return [dict(row) for row in db.execute(query).mappings()]
 
@@ -158,14 +160,20 @@ class Ledger:
                 where = sa.and_(_is(_key(trial.study, configuration, result.pair.seed)), open_row)
                 db.execute(sa.update(ROWS).where(where).values(**values))
 
-    def censor(self, trials: Iterable[Trial], reason: str) -> None:
-        """Note that running pairs were ended from outside."""
+    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
+        """Note that running pairs were ended from outside, and after how many steps where that is known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, "owner": None, "lease_until": None}
         with self._begin() as db:
             for trial in trials:
                 mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
                 running = sa.and_(mine, ROWS.c.outcome == Outcome.RUNNING)
                 db.execute(sa.update(ROWS).where(running).values(**values))
+                for configuration, seed in trial.work:
+                    key = (configuration.key, seed.init_seed, seed.data_seed)
+                    if reached := (steps or {}).get(key):
+                        censored = sa.and_(_is(_named(trial.study, key)), mine)
+                        still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
+                        db.execute(sa.update(ROWS).where(still).values(steps=reached))
 
     def publish(self, trial: Trial) -> None:
         """Note that MLflow has a trial's results."""

@@ -123,7 +123,8 @@ class Planner:
         if self._is_in_flight(configuration) or self._goes_on(configuration):
             return False
         if self.proposals:
-            self.proposals.tell(configuration, self.rows_of(configuration.key))
+            searched = [r for r in self.rows_of(configuration.key) if not r["confirmation"]]
+            self.proposals.tell(configuration, searched)
         return True
 
     def _goes_on(self, configuration: Configuration) -> bool:
@@ -190,8 +191,9 @@ class Planner:
         spent += sum(s.rate.n for s in self.standings().values())
         if rule.budget is not None and spent + len(self.study.first_seeds()) > rule.budget:
             return []
-        idle = {k: s for k, s in self.standings().items() if not self._is_in_flight(self.known[k])}
-        return deserving(idle, rule)
+        ended = {k for k in self.known if all(map(is_final, self.rows_of(k)))}  # no trial of it has failed
+        idle = {k for k in ended if not self._is_in_flight(self.known[k])}
+        return [k for k in deserving(self.standings(), rule) if k in idle]
 
     def _confirm(self) -> bool:
         """Begin the confirmation of a leader, once the search has ended."""
@@ -236,17 +238,20 @@ class Planner:
 
 
 def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
-    """Trials that a run before this one left open, with pairs, slots and rules that the study still has."""
+    """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     folders = [home.trial(study.name, key) for key in open_]
     trials = [Trial.read(f) for f in folders if (f / TRIAL_FILE).exists()]
+    holders = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])): r["trial"] for r in rows
+               if not is_final(r)}  # fmt: skip
     wanted = {Configuration(*c) for c in study.listed()}
     seeds = {s for seeds in study.rounds() for s in seeds}
     seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
     going_on = [
         t
         for t in trials
-        if (t.key in open_ and (t.resources, t.stop) == (study.resources, study.stop))
+        if (t.resources, t.stop) == (study.resources, study.stop)
+        and all(holders.get((c.key, s)) == t.key for c, s in t.work)
         and (study.space or wanted.issuperset(t.configurations))
         and seeds.issuperset(s for _, s in t.work)
     ]

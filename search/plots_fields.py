@@ -31,7 +31,7 @@ RATES = LinearSegmentedColormap.from_list("rates", ["#d3d8de", "#8fb3dc", COLOUR
 
 def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame) -> Figure:
     """A panel a field: each configuration's rate, and that of all the seeds of like configurations."""
-    columns = min(4, len(fields)) if len(fields) % 4 != 1 else 3  # no panel alone in a row
+    columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
     rows = ceil(len(fields) / columns)
     figure = new_figure(max(6.0, WIDEST / 4 * columns), 2.5 * rows + 0.2)
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False)

@@ -91,7 +91,7 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
 def front_figure(configurations: pd.DataFrame) -> Figure:
     """Parameters against grok rate, an interval a configuration; the Pareto front in front, labelled."""
     found = configurations[configurations["seeds"] > 0]
-    on_front = np.array(pareto(found["params"].tolist(), found["grok_rate"].tolist()))
+    on_front = np.array(pareto(found["params"].tolist(), found["grok_rate"].tolist()), dtype=bool)
     front, rest = found[on_front].sort_values("params"), found[~on_front]
     figure = new_figure(9.5, 5)
     axis = figure.subplots()

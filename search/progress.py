@@ -102,6 +102,11 @@ class Progress:
         self.trials.pop(trial.key, None)
         self.ended.update(outcomes)
 
+    def steps(self) -> dict[tuple[str, int, int], int]:
+        """How far each seed of a running trial is, by configuration key and seed."""
+        rows = [s for t in self.trials.values() for s in t["seeds"] if "seed" in s]
+        return {(s["configuration"], s["seed"][0], s["seed"][1]): s["step"] for s in rows}
+
     def _complete(self, configuration: Configuration, seeds: list[Row]) -> list[tuple[int, dict[str, float]]]:
         """A step's metrics are complete when every watched seed is past it or has ended."""
         curves = self.curves.setdefault(configuration.key, Curves(set(self.watched)))

@@ -124,10 +124,12 @@ class Proposals:
     def _check_begun(self) -> None:
         """Keep what is searched, so that a search that goes on by another file is refused."""
         space = {path: d.model_dump(mode="json") for path, d in self.study.space.items()}
+        base = Configuration(self.study.spec(), self.study.base_recipe()).key
         wanted = [DIRECTIONS[name] for name in self.objectives]
         parts = {
             "sampler.objectives": [d.name.lower() for d in self.optuna.directions] == wanted,
             "space": self.optuna.user_attrs.get("space", space) == space,
+            "model or recipe": self.optuna.user_attrs.get("base", base) == base,
         }
         for part, same in parts.items():
             if not same:
@@ -135,6 +137,7 @@ class Proposals:
                     f"study {self.study.name}: {part}: not what it was begun with; give it a new name"
                 )
         self.optuna.set_user_attr("space", space)
+        self.optuna.set_user_attr("base", base)
 
 
 def objective(rows: Sequence[Row], recipe: Recipe) -> float:

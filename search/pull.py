@@ -31,17 +31,19 @@ def pull(
     """
     with answered(study):
         runs = runs_of(client, study)
-        found = _recorded(client, [r for r in runs if r.data.tags[KEY_TAG].startswith(configuration or "")])
-    if configuration and not found:
-        keys = [r.data.tags[KEY_TAG] for r in runs]
-        raise UserError(
-            f"study {study!r} has no configuration {configuration!r}; {nearest(configuration, keys)}"
-        )
+        mine = [r for r in runs if r.data.tags[KEY_TAG].startswith(configuration or "")]
+        keys = [r.data.tags[KEY_TAG] for r in (mine or runs)]
+        if configuration and not mine:
+            hint = nearest(configuration, keys)
+            raise UserError(f"study {study!r} has no configuration {configuration!r}; {hint}")
+        if configuration and len(mine) > 1:
+            raise UserError(f"study {study!r}: {configuration!r} may be any of {', '.join(sorted(keys))}")
+        found = _recorded(client, mine)
     models = {name_of(s.configuration.spec): None for s in found}
     if model is not None and found and model not in models:
         raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
-    mine = [s for s in found if model in (None, name_of(s.configuration.spec))]
-    wanted = [s for s in mine if seed is None or s.result.pair.seed == seed]
+    of_model = [s for s in found if model in (None, name_of(s.configuration.spec))]
+    wanted = [s for s in of_model if seed is None or s.result.pair.seed == seed]
     if not wanted:
         what = "no finished seed" if seed is None else f"no finished seed {seed}"
         raise UserError(f"study {study!r} has {what} yet")

@@ -24,10 +24,12 @@ from search.stats import GrokRate, Stopping
 from search.study import Study
 from search.tracking import (
     BEST_TAG,
+    CENSORED_JSON,
     KEY_TAG,
     STUDY_JSON,
     STUDY_TAG,
     answered,
+    artifact,
     connect,
     is_local,
     tracking_uri,
@@ -167,9 +169,29 @@ def _typed(text: str) -> Any:
 
 
 def _seeds(client: MlflowClient, study: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        [row for run, folder in _trials(client, study) for row in _seed_rows(study, run, folder)]
-    )
+    rows = [row for run, folder in _trials(client, study) for row in _seed_rows(study, run, folder)]
+    ended = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows}
+    censored = _censored(client, study)
+    rows += [r for r in censored if (r["configuration"], r["init_seed"], r["data_seed"]) not in ended]
+    return pd.DataFrame(rows)
+
+
+def _censored(client: MlflowClient, study: str) -> list[Row]:
+    """Rows of the seeds that were ended from outside, as their configurations were last concluded."""
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for run in runs_of(client, study):
+            if (path := artifact(client, run.info.run_id, CENSORED_JSON, Path(scratch))) is None:
+                continue
+            about = {
+                "study": study, "configuration": run.data.tags[KEY_TAG], "title": run.info.run_name,
+                "rung": run.data.params["rung"], "params": int(run.data.params["params"]),
+                "outcome": Outcome.CENSORED.value, "budget": int(run.data.params["recipe.steps"]),
+                "grok_step": float("nan"), "hopeless_step": float("nan"), "held": False, "best_step": 0,
+                "trial": "", "environment": {},
+            }  # fmt: skip
+            rows += [about | seed for seed in json.loads(path.read_text())["seeds"]]
+    return [r | {"best_exact": r["best_exact"] or 0.0, "best_token": r["best_token"] or 0.0} for r in rows]
 
 
 def _seed_rows(study: str, run: Run, folder: Path) -> Iterator[Row]:

@@ -206,8 +206,12 @@ class Study(Strict):
         limit = self.until.max_seeds
         if limit is not None and self.until.grokked is None:
             raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
-        if limit is not None and self.allocation:
-            raise at("allocation", "a study goes on by until.max_seeds or by allocation, not both")
+        if self.until.grokked is not None and self.allocation:
+            raise at("allocation", "a study goes on by until or by allocation, not both")
+        first = len(seeds) * self.planned
+        if self.allocation and (self.allocation.budget or first) < first:
+            least = f"must be at least the first seeds of all configurations ({first})"
+            raise at("allocation.budget", f"{least}, got {self.allocation.budget}")
         path, most = "until.max_seeds", limit
         if self.allocation:
             path, most = "allocation.most", self.allocation.most

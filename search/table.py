@@ -46,7 +46,7 @@ RULE = {
     Verdict.OPEN: "seeds were counted with it, and none of the above holds",
     Verdict.NOT_TESTED: "no seed was counted with it",
 }
-CHANCE = "the interval of the difference includes 0; where few seeds grok, none of 36 is no surprise"
+CHANCE = "the interval of the difference includes 0; where few seeds grok, none at all is no surprise"
 
 
 def verdict(with_it: GrokRate, without: GrokRate) -> Verdict:
@@ -245,8 +245,9 @@ def constraint_table(
     """The table of a configurations frame, of one study or several.
 
     A scale is a published rung's configuration that has a partner in the frame: the same recipe, one
-    constraint toggled. Of a configuration that occurs in several studies the row with the most counted seeds
-    is used: the frame does not tell whether the same seeds are in both, so nothing is added up.
+    constraint toggled. A configuration that occurs in several studies is read from the one that trained the
+    most configurations, of equals from the one with the most counted seeds: arms are best compared within a
+    study, and nothing is added up, as the same seeds may be in both.
 
     constraints, scales: further rows (`tie_vo`, `qk_dim=4`) and rungs, to be shown whether or not they are
     recorded. Raises UserError if nothing can be compared, or for an unknown name.
@@ -352,7 +353,11 @@ def _arms(configurations: pd.DataFrame) -> Arms:
     if lacking := [c for c in COLUMNS if c not in configurations.columns]:
         raise UserError(f"this is no frame of configurations: it has no column {', '.join(lacking)}")
     arms: Arms = {}
-    for record in configurations.sort_values(["seeds", "study"], ascending=[False, True]).to_dict("records"):
+    together = configurations.groupby("study")["study"].transform("size")
+    ranked = configurations.assign(_together=together).sort_values(
+        ["_together", "seeds", "study"], ascending=[False, False, True]
+    )
+    for record in ranked.drop(columns="_together").to_dict("records"):
         try:
             arm = _arm({str(name): value for name, value in record.items()})
         except (ValueError, TypeError) as error:

@@ -178,7 +178,7 @@ def notes(made: Table) -> list[str]:
     """How to read the table, and what its columns and cells stand for."""
     also = [f"{c.constraint} at {c.scale.label}: {c.also}" for c in made.cells if c.also]
     pooled = (
-        "a configuration of several studies is shown as the one with the most counted seeds has it; "
+        "a configuration of several studies is shown as the one that trained most configurations has it; "
         "nothing is added up, because the same seeds may be in both"
     )
     return [

@@ -35,11 +35,8 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
         held = "held" if row["held"] else "did not hold"
-        of = (
-            f" of {models[row['configuration']]}"
-            if len(models) > 1 and row["configuration"] in models
-            else ""
-        )
+        several = len({r["configuration"] for r in rows}) > 1
+        of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
         lines.append(f"  seed {_seed(row)}{of} grokked at step {row['grok_step']:,} and {held}")
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
@@ -71,18 +68,19 @@ def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
     for row in rows:
         by_key.setdefault(row["configuration"], []).append(row)
     rates = {key: GrokRate.of(r["outcome"] for r in mine) for key, mine in by_key.items()}
+    confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
-        return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}"]
+        return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
     if models:
         width = max(map(len, models.values()))
         listed = [f"  {model:{width}} {rates[key]}" for key, model in models.items() if key in rates]
-        return [f"{name}: {len(rates)} configurations", *listed]
+        return [f"{name}: {len(rates)} configurations", *listed, *confirmed]
     best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
     shown = [f"  configuration {key}: {rate}" for key, rate in best]
-    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *_confirmed(by_key)]
+    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *confirmed]
 
 
-def _confirmed(by_key: dict[str, list[Row]]) -> list[str]:
+def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str]:
     """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
     lines = []
     for key, rows in sorted(by_key.items()):
@@ -91,7 +89,7 @@ def _confirmed(by_key: dict[str, list[Row]]) -> list[str]:
         )
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
-            lines.append(f"  confirmed {key}: {fresh} on fresh seeds ({searched})")
+            lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
     return lines
 
 
@@ -179,7 +177,9 @@ def _left(
     """How many seeds each configuration still has to train. What a search will propose nobody knows."""
     final = [r for r in rows if is_final(r)]
     if study.space:
-        return {listed[0]: max(0, len(seeds) * study.planned - len(final))}
+        first = Counter(r["configuration"] for r in final if not r["confirmation"])
+        done = sum(min(count, len(seeds)) for count in first.values())
+        return {listed[0]: max(0, len(seeds) * study.planned - done)}
     recorded = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])) for r in final}
     return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
 
@@ -207,10 +207,17 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
         lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
+    several = len({r["configuration"] for r in rows}) > 1
+
+    def of(row: Row) -> str:
+        return f"{row['configuration'][:6]} " if several else ""
+
     for r in rows:
         best = f"best exact match {r['best_exact'] or 0:.4f}"
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
         reason = f" ({r['reason']})" if r["reason"] else ""
         certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
-        lines.append(f"  seed {_seed(r):8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}")
+        lines.append(
+            f"  {of(r)}seed {_seed(r):8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}"
+        )
     return "\n".join(lines)

@@ -43,7 +43,8 @@ STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 BEST_CHILDREN = 3
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
-CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
+CURVES_PNG, STUDY_JSON, CENSORED_JSON = "curves.png", "study.json", "censored.json"
+CENSORED = ("init_seed", "data_seed", "confirmation", "steps", "best_exact", "best_token")
 FINISHED = "FINISHED"
 
 
@@ -111,9 +112,10 @@ class Tracker:
         if configuration.key not in self.runs:
             found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
             run = found or self._new_run(configuration)
-            params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in
-                      configuration.as_params().items()]  # fmt: skip
-            self.client.log_batch(run, params=params)  # equal values may be written again
+            written = self.client.get_run(run).data.params  # MLflow lets nothing be changed
+            values = {k: v for k, v in configuration.as_params().items() if k not in written}
+            params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
+            self.client.log_batch(run, params=params)
             self.runs[configuration.key] = run
         return self.runs[configuration.key]
 
@@ -151,16 +153,22 @@ class Tracker:
         Returns how many of AdderBoard's 10,010 those seeds have right that were decoded just now.
         """
         run = self.run_of(configuration)
-        now = int(time.time() * 1000)
-        last = max((r["steps"] for r in rows), default=0)
         with tempfile.TemporaryDirectory() as folder:
             verified, decoded = self._best(run, configuration, Path(folder))
-        values = final_metrics(rows) | {
-            "verified": sum(correct == ADDITIONS for correct in verified.values()),
-            "verify_tried": len(verified),
-        }
-        self.client.log_batch(run, metrics=[Metric(f"final.{k}", v, now, last) for k, v in values.items()])
+        right = sum(correct == ADDITIONS for correct in verified.values())
+        self.counts(configuration, rows, {"verified": right, "verify_tried": len(verified)})
+        censored = [{name: r[name] for name in CENSORED} for r in rows if r["outcome"] == Outcome.CENSORED]
+        self.client.log_dict(run, {"seeds": censored}, CENSORED_JSON)
         return decoded
+
+    def counts(
+        self, configuration: Configuration, rows: list[Row], more: dict[str, float] | None = None
+    ) -> None:
+        """What a configuration's rows come to so far, as `final.*` metrics."""
+        now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
+        values = final_metrics(rows) | (more or {})
+        metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
+        self.client.log_batch(self.run_of(configuration), metrics=metrics)
 
     def _best(
         self, run: str, configuration: Configuration, folder: Path
@@ -320,12 +328,21 @@ def load_seeds(client: MlflowClient, run: str, folder: Path) -> list[RecordedSee
 
 def trial_folders(client: MlflowClient, run: str, scratch: Path) -> list[Path]:
     """Where the artifacts of a configuration's trials are; `scratch`: where those of a server are put."""
+    folder = artifact(client, run, TRIALS, scratch)
+    return sorted(folder.iterdir()) if folder else []
+
+
+def artifact(client: MlflowClient, run: str, name: str, scratch: Path) -> Path | None:
+    """Where a run's artifact is, a file or a folder at its top level; None if there is none."""
     place = urlparse(client.get_run(run).info.artifact_uri)
     if place.scheme == "file":
-        folder = Path(unquote(place.path)) / TRIALS
-        return sorted(folder.iterdir()) if folder.exists() else []
-    items = client.list_artifacts(run, TRIALS)
-    return [Path(client.download_artifacts(run, item.path, str(scratch))) for item in items]
+        path = Path(unquote(place.path)) / name
+        return path if path.exists() else None
+    if name not in {item.path for item in client.list_artifacts(run)}:
+        return None
+    own = scratch / run  # parts of one trial have the same path in several runs
+    own.mkdir(exist_ok=True)
+    return Path(client.download_artifacts(run, name, str(own)))
 
 
 def final_metrics(rows: list[Row]) -> dict[str, float]:

@@ -48,6 +48,8 @@ def train(config: dict[str, Any]) -> None:
 
 def run_trial(folder: Path):  # type: ignore[no-untyped-def]
     """Train a trial's bank, yielding a progress report after each evaluation; the last one is `done`."""
+    if has_results(folder):  # it died between its results and its end
+        return
     trial = Trial.read(folder)
     torch.set_num_threads(trial.resources.cpu)
     device = "cuda" if torch.cuda.is_available() and trial.resources.gpu != 0 else "cpu"
@@ -153,7 +155,7 @@ class Part:
     def read(cls, folder: Path) -> Part:
         trial = Trial.read(folder)
         about = json.loads((folder / RESULTS).read_text())
-        theta = load_file(folder / THETA)["theta"]
+        theta = load_file(folder / THETA)["theta"].clone()  # not a view of a file that may change
         curves = {
             who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
             for who, table in pd.read_parquet(folder / CURVES).groupby(WHO)

@@ -190,7 +190,10 @@ BAD = {
         "allocation.most: must be at least the number of seeds (3), got 2"
     ],
     GOOD + "until: {grokked: 1, max_seeds: 4}\nallocation: {}": [
-        "allocation: a study goes on by until.max_seeds or by allocation, not both"
+        "allocation: a study goes on by until or by allocation, not both"
+    ],
+    BEGIN + "seeds: [1, 2, 3]\nallocation: {budget: 2}": [
+        "allocation.budget: must be at least the first seeds of all configurations (3), got 2"
     ],
     BEGIN + "seeds: {init: [1], data: [2]}\nallocation: {most: 9}": [
         "allocation.most: crossed seeds have no next ones"

@@ -131,6 +131,17 @@ def test_what_was_chosen_for_confirmation_stays_chosen(home):
     assert numbers([rest]) == [list(range(104, 109))] and rest.confirmation
 
 
+def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
+    """A failure is no verdict: it draws no more seeds, and the next run trains the same again."""
+    planner = planner_of(STUDY, home, ahead=1)
+    failed = planner.next()
+    rows = rows_of(failed, Outcome.CENSORED)
+    planner.tell(failed, rows)
+    assert len(failed.work) == 24 and planner.next() == DONE
+    (again,) = drain(planner_of(STUDY, home, rows, ahead=1))[0]
+    assert again.work == failed.work
+
+
 def test_nothing_that_never_grokked_is_confirmed(home):
     trials, _ = run(planner_of(STUDY, home, ahead=1), {0.01: 0, 0.02: 0, 0.04: 0})
     assert not any(t.confirmation for t in trials)

@@ -10,7 +10,6 @@ import pytest
 import search.records
 from search.best import HEADINGS, certificate, front, table
 from search.home import Home
-from search.ledger import Ledger
 from tests.commands import call, fails_with_one
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -100,7 +99,7 @@ def test_confirmations_have_a_column_where_there_are_any():
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """A home with the studies s and t in its ledger; what was recorded of them is made up."""
+    """A home with the studies s and t; what was recorded of them is made up."""
     asked = []
 
     def records(study, of="seeds", *, home=None):
@@ -108,9 +107,7 @@ def recorded(monkeypatch):
         return FRAME
 
     monkeypatch.setattr(search.records, "records", records)
-    rows = [{"study": name} for name in ("t", "s", "s")]
-    monkeypatch.setattr(Ledger, "rows", lambda self, study=None: rows)
-    monkeypatch.setattr(Ledger, "__init__", lambda self, home: None)
+    monkeypatch.setattr(search.records, "studies", lambda home: ["s", "t"])
     monkeypatch.setattr(Home, "exists", lambda self: True)
     return asked
 
@@ -184,3 +181,7 @@ def test_records_cannot_be_written_everywhere(recorded):
     assert fails_with_one(2, "records", "s", "-o", "folder.csv").startswith("folder.csv: is a folder")
     nowhere = fails_with_one(2, "records", "s", "-o", "nowhere/found.csv")
     assert nowhere.startswith("nowhere/found.csv: cannot write there (")
+
+
+def test_a_study_without_a_configuration_has_no_front():
+    assert front(pd.DataFrame()) == []

@@ -153,6 +153,15 @@ def test_a_part_of_a_trial_is_one_configurations(home, tmp_path):
         assert part.configurations == (configuration,) and len(part.work) == 3
 
 
+def test_a_trial_of_which_a_pair_has_ended_elsewhere_does_not_go_on(home):
+    (trial, *_), _ = drain(planner_of(MANY, home, ahead=1))
+    trial.write(home.trial("sweep", trial.key))
+    rows = rows_of(trial, Outcome.CENSORED)
+    rows[0] |= {"outcome": Outcome.FAILED, "trial": "another"}
+    found, _ = drain(planner_of(MANY, home, rows, ahead=1))
+    assert trial not in found and sum(len(t.work) for t in found) == 69
+
+
 CHANGES = ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 2000}"]
 
 

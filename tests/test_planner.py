@@ -163,6 +163,8 @@ def test_a_finished_search_is_done(home):
     rows = [r for t in trials for r in rows_of(t)]
     again = planner_of(SEARCH, home, rows)
     assert again.is_done and again.next() == DONE
+    with pytest.raises(UserError, match="model or recipe: not what it was begun with; give it a new name"):
+        planner_of(SEARCH.replace("steps: 1000", "steps: 2000"), home, rows)
     more = SEARCH.replace("configurations: 4", "configurations: 5")
     assert len(finish(planner_of(more, home, rows))[1]) == 1
 
