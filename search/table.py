@@ -245,9 +245,8 @@ def constraint_table(
     """The table of a configurations frame, of one study or several.
 
     A scale is a published rung's configuration that has a partner in the frame: the same recipe, one
-    constraint toggled. A configuration that occurs in several studies is read from the one that trained the
-    most configurations, of equals from the one with the most counted seeds: arms are best compared within a
-    study, and nothing is added up, as the same seeds may be in both.
+    constraint toggled. A configuration of several studies is read from the one that trained the most
+    configurations (then: counted the most seeds). Nothing is added up, as the same seeds may be in both.
 
     constraints, scales: further rows (`tie_vo`, `qk_dim=4`) and rungs, to be shown whether or not they are
     recorded. Raises UserError if nothing can be compared, or for an unknown name.
@@ -338,8 +337,6 @@ def _parsed(text: str) -> Constraint:
         raise UserError(f"{text!r} is no constraint with a value that it can have") from None
 
 
-# Reading the frame
-
 COLUMNS = (
     "study", "configuration", "experiment_id", "run_id", "seeds", "grokked", "given_up", "best_exact",
     "median_grok_step", "verified", "verify_tried", "model.family",
@@ -353,11 +350,9 @@ def _arms(configurations: pd.DataFrame) -> Arms:
     if lacking := [c for c in COLUMNS if c not in configurations.columns]:
         raise UserError(f"this is no frame of configurations: it has no column {', '.join(lacking)}")
     arms: Arms = {}
-    together = configurations.groupby("study")["study"].transform("size")
-    ranked = configurations.assign(_together=together).sort_values(
-        ["_together", "seeds", "study"], ascending=[False, False, True]
-    )
-    for record in ranked.drop(columns="_together").to_dict("records"):
+    size = configurations.groupby("study")["study"].transform("size")
+    ranked = configurations.assign(_size=size).sort_values(["_size", "seeds", "study"], ascending=False)
+    for record in ranked.drop(columns="_size").to_dict("records"):
         try:
             arm = _arm({str(name): value for name, value in record.items()})
         except (ValueError, TypeError) as error:

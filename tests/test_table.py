@@ -245,18 +245,20 @@ def test_what_is_asked_for_must_exist(constraint, scale, says):
 # Several studies
 
 
-def test_of_a_configuration_in_several_studies_the_one_with_most_seeds_is_used():
+def test_a_configuration_of_several_studies_is_read_from_the_one_that_compares_most():
     pair = without("57p", "tie_vo")
     rows = [
         arm("57p", 3, 64, study="b"),
-        arm("57p", 9, 65, study="c"),
-        arm("57p", 1, 65, study="a"),
-        arm(pair),
+        arm("57p", 9, 99, study="c"),
+        arm("57p", 1, 48, study="a"),
+        arm(pair, study="a"),
     ]
     for order in (rows, rows[::-1]):
         table = constraint_table(frame(*order))
         cell = cell_of(table, "tie_vo", "57p")
-        assert (cell.with_it.study, cell.with_it.rate) == ("a", GrokRate(1, 65)) and table.pooled
+        assert (cell.with_it.study, cell.with_it.rate) == ("a", GrokRate(1, 48)) and table.pooled
+    apart = constraint_table(frame(*rows[:2], arm(pair, study="d")))
+    assert cell_of(apart, "tie_vo", "57p").with_it.study == "c", "of equals the one with the most seeds"
     assert not constraint_table(frame(rows[0], arm(pair))).pooled
 
 

@@ -1,7 +1,10 @@
 """What runs in a trial: a bank with more pairs than slots, its results on disk, and seeds given up."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,6 +14,7 @@ from model import RUNGS
 from search import worker
 from search.plan import Configuration, Trial
 from search.study import Resources, Stop
+from search.tracking import load_seeds
 from trainer import Outcome, Recipe, Rule, Seed
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -116,3 +120,43 @@ def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
         assert torch.equal(mine.theta_P, its.theta_P), "whoever shares the bank"
     assert not torch.equal(parts[other].results[0].theta_P, alone[0].theta_P)
     assert [p.trial.work for p in parts.values()] == [tuple((c, Seed.of(n)) for n in (1, 2)) for c in parts]
+
+
+class Server:
+    """An MLflow client as far as artifacts go: each run's are copied to where the caller wants them."""
+
+    def __init__(self, folders):
+        self.folders = folders
+
+    def get_run(self, run):
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"mlflow-artifacts:/{run}"))
+
+    def list_artifacts(self, run):
+        return [SimpleNamespace(path="trials")]
+
+    def download_artifacts(self, run, name, target):
+        return str(shutil.copytree(self.folders[run], Path(target) / name, dirs_exist_ok=True))
+
+
+def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(tmp_path):
+    """They have the same path in the runs of two configurations."""
+    folders, thetas = {}, {}
+    for run, lr in (("a", 0.01), ("b", 0.02)):
+        other = Configuration(CONFIGURATION.spec, replace(CONFIGURATION.recipe, lr=lr))
+        trial = replace(trial_of(slots=2), work=((other, Seed.of(1)),))
+        trial.write(tmp_path / run)
+        list(worker.run_trial(tmp_path / run))
+        (part,) = worker.read_results(tmp_path / run)
+        part.write(tmp_path / "artifacts" / run / "same")
+        folders[run], thetas[run] = tmp_path / "artifacts" / run, part.results[0].theta_P
+    (tmp_path / "scratch").mkdir()
+    client = Server(folders)
+    (a,), (b,) = (load_seeds(client, run, tmp_path / "scratch") for run in ("a", "b"))
+    assert torch.equal(a.result.theta_P, thetas["a"]) and torch.equal(b.result.theta_P, thetas["b"])
+    assert not torch.equal(thetas["a"], thetas["b"])
+
+
+def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):
+    trial = trial_of(1, 2)
+    run(trial, tmp_path)
+    assert list(worker.run_trial(tmp_path)) == []
