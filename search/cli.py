@@ -137,8 +137,9 @@ def studies(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in found]))
         return
+    width = max(len(s.name) for s in found)
     for s in found:
-        click.echo(f"{s.name:12} {s.about}")
+        click.echo(f"{s.name:{width}} {s.about}")
 
 
 @main.command()
