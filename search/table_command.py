@@ -115,6 +115,8 @@ def _count(arm: Arm | None) -> str:
 
 
 def _rate(arm: Arm) -> str:
+    if not arm.rate.n:
+        return MISSING
     low, high = arm.rate.interval
     return f"{_percent(arm.rate.rate)} % ({_percent(low)}–{_percent(high)})"
 
@@ -143,6 +145,10 @@ def _both(cell: Cell, says: Callable[[Arm], str]) -> str:
     return " / ".join(says(arm) if arm else MISSING for arm in (cell.with_it, cell.without))
 
 
+def _exact(arm: Arm) -> str:
+    return _percent(arm.best_exact, 2) if arm.rate.n else MISSING
+
+
 def _step(arm: Arm) -> str:
     return MISSING if arm.median_grok_step is None else f"{arm.median_grok_step:,.0f}"
 
@@ -158,7 +164,7 @@ def details(made: Table, link: Callable[[Arm, str], str]) -> list[tuple[str, ...
             cell.constraint, cell.scale.label, cell.says,
             *(link(arm, _count(arm)) + f" {_rate(arm)}" if arm else MISSING
               for arm in (cell.with_it, cell.without)),
-            _difference(cell), _both(cell, lambda arm: _percent(arm.best_exact, 2)),
+            _difference(cell), _both(cell, _exact),
             _both(cell, _step), _both(cell, _verified),
             MISSING if cell.saves is None else str(cell.saves),
         )
