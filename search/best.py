@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from search.options import home_option, json_option
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -21,12 +23,8 @@ NUMBERS = {"params", "best seed", "median grok step"}  # right-aligned
 @click.command()
 @click.argument("study", required=False)
 @click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
-)
+@json_option
+@home_option
 def best(study: str | None, max_params: int | None, as_json: bool, home: str | None) -> None:
     """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
 

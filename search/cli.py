@@ -18,6 +18,7 @@ from search.foreign import import_command
 from search.forge import forge
 from search.home import Home
 from search.models import models
+from search.options import home_option, json_option
 from search.records_command import records_command
 from search.report_command import report
 from search.rerun import rerun
@@ -26,13 +27,6 @@ from search.table_command import table
 if TYPE_CHECKING:
     from search.study import Study
     from trainer.checkpoint import Checkpoint
-
-home_option = click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class Commands(click.Group):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from search.errors import UserError
+from search.options import home_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,11 +39,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 @click.argument("study")
 @click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="File to write.")
 @click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What a row is.")
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
-)
+@home_option
 def records_command(
     study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: str | None
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from search.errors import UserError
+from search.options import home_option
 
 
 @click.command()
@@ -14,11 +15,7 @@ from search.errors import UserError
 @click.option(
     "-o", "target", type=click.Path(path_type=Path), required=True, help="File to write, such as report.html."
 )
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
-)
+@home_option
 def report(study: str, target: Path, home: str | None) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.files import write_text

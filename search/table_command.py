@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.errors import UserError
+from search.options import home_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,11 +35,7 @@ DETAILS = (
     help="Where links lead in md and html: adder-search ui. Empty: no links.",
 )  # fmt: skip
 @click.option("-o", "target", type=click.Path(path_type=Path), help="File to write, instead of printing.")
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
-)
+@home_option
 def table(
     studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: str | None
 ) -> None:
