@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,10 @@ from search.cli import main
 
 COMMAND = Path(sys.executable).with_name("adder-search")
 MARK = "ADDER_SEARCH_TEST_MARK"
-OTHERS = ("ADDER_SEARCH_HOME", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PYTHONPATH", "FORCE_COLOR")
+OTHERS = (
+    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PYTHONPATH",
+    "FORCE_COLOR",
+)  # fmt: skip
 """Environment variables that would lead a command elsewhere."""
 
 
@@ -76,14 +79,14 @@ def _title(pid: int) -> bytes:
 class Running:
     """A command that has been started. All its descendants carry its mark in their environment."""
 
-    def __init__(self, *words: str, cwd: Path):
+    def __init__(self, *words: str, cwd: Path, environment: Mapping[str, str] | None = None):
         self.mark, self.started = uuid.uuid4().hex, time.monotonic()
-        environment = {k: v for k, v in os.environ.items() if k not in OTHERS} | {MARK: self.mark}
+        own = {k: v for k, v in os.environ.items() if k not in OTHERS} | {MARK: self.mark}
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
         self.process = subprocess.Popen(
             [str(COMMAND), *words],
             cwd=cwd,
-            env=environment,
+            env=own | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=self.out,
             stderr=self.err,
@@ -135,16 +138,18 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(*words: str, cwd: Path) -> Iterator[Running]:
-    """A command that is ended with the block."""
-    command = Running(*words, cwd=cwd)
+def running(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Running]:
+    """A command that is ended with the block; `environment` is added to this process's."""
+    command = Running(*words, cwd=cwd, environment=environment)
     try:
         yield command
     finally:
         command.end()
 
 
-def adder_search(*words: str, cwd: Path, timeout: float = 150) -> Said:
+def adder_search(
+    *words: str, cwd: Path, timeout: float = 150, environment: Mapping[str, str] | None = None
+) -> Said:
     """Run a command to its end."""
-    with running(*words, cwd=cwd) as command:
+    with running(*words, cwd=cwd, environment=environment) as command:
         return command.wait(timeout)

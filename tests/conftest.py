@@ -28,7 +28,7 @@ def few_selection_problems():
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty current directory and no settings from outside."""
-    for name in ("ADDER_SEARCH_HOME", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
+    for name in ("ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
