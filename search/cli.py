@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +20,7 @@ from search.options import home_option, json_option
 from search.records_command import records_command
 from search.report_command import report
 from search.rerun import rerun
+from search.run_command import resume, run, stop
 from search.table_command import table
 
 if TYPE_CHECKING:
@@ -53,68 +52,6 @@ class Commands(click.Group):
 @click.version_option(package_name="adder-search")
 def main() -> None:
     """How small a transformer can gradient descent teach to add two 10-digit numbers?"""
-
-
-@main.command()
-@click.argument("study")
-@click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
-@home_option
-def run(study: str, dry_run: bool, home: str | None) -> None:
-    """Train a STUDY: the path of a YAML file, or the name of one that comes with the package.
-
-    A study that was interrupted goes on where it was.
-    """
-    from search import texts
-    from search.study_file import load_study
-
-    asked = load_study(study)
-    if dry_run:
-        with _located(study):
-            click.echo(texts.plan(asked, Home(home)))
-        return
-    _run(asked, study, Home(home))
-
-
-def _run(study: Study, name: str, home: Home) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    from search import driver as engine
-    from search import texts
-    from search.display import Display
-    from search.ledger import Ledger
-    from search.plan import check_resources
-    from search.tracking import connect, is_local, tracking_uri
-
-    with _located(name):
-        check_resources(study.resources)
-    uri = tracking_uri(home, study.tracking_uri)
-    if not is_local(uri):
-        connect(home, uri)  # a server that is away is noticed before anything is written
-    home.create()
-    ledger = Ledger(home)
-    if others := ledger.others(study.name):
-        raise UserError(f"study {study.name} is already being run by {', '.join(others)} (host/process)")
-    client = connect(home, uri)
-    ledger.begin(study.name, study.tracking_uri)
-    console = Console(highlight=False)
-    console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
-    with _located(name), Display(console) as display:
-        ended = engine.run(engine.Driver(study, home, ledger, client, display))
-    click.echo(texts.summary(study, name, home, ended))
-    if ended.interrupted:
-        sys.exit(130)
-    if ended.failed_trials:
-        sys.exit(Failure.code)
-
-
-@contextmanager
-def _located(source: str) -> Iterator[None]:
-    """Say which study file a problem is in."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{source}: {error}") from None
 
 
 @main.command()
@@ -293,7 +230,20 @@ def ui(port: int, home: str | None) -> None:
     sys.exit(serve([*command, *options], place.path))
 
 
-for command in (models, import_command, fold, forge, table, report, best, rerun, records_command):
+for command in (
+    run,
+    resume,
+    stop,
+    models,
+    import_command,
+    fold,
+    forge,
+    table,
+    report,
+    best,
+    rerun,
+    records_command,
+):
     main.add_command(command)
 
 

@@ -46,6 +46,14 @@ class Display:
         else:
             self.console.print("  ".join(f"{name} {value}" for name, value in cells.items()), soft_wrap=True)
 
+    def say(self, line: str) -> None:
+        """Show a line in place of a snapshot."""
+        self.shown = time.monotonic()
+        if self.live:
+            self.live.update(line)
+        else:
+            self.console.print(line, soft_wrap=True)
+
 
 def _cells(s: Snapshot) -> dict[str, str]:
     waiting = "compiling" if s.compiling else "starting"

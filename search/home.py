@@ -6,13 +6,20 @@ import os
 import tempfile
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from search.errors import UserError
 
 DEFAULT = "adder-runs"
+DATABASE = "ADDER_SEARCH_DATABASE"
 
 
 class Home:
-    """Paths below the home. Absolute from the start: Tune changes the working directory of trials."""
+    """Paths below the home. Absolute from the start: Tune changes the working directory of trials.
+
+    With ADDER_SEARCH_DATABASE set the ledger and Optuna's studies are on that server; the other files stay in
+    the folder, which the machines of a cluster then share.
+    """
 
     def __init__(self, folder: str | Path | None = None):
         self.path = Path(folder or os.environ.get("ADDER_SEARCH_HOME") or DEFAULT).absolute()
@@ -23,13 +30,33 @@ class Home:
 
     @property
     def records_db(self) -> Path:
-        """Optuna's studies and the ledger."""
+        """Optuna's studies and the ledger, where no server has them."""
         return self.path / "optuna.db"
 
     @property
+    def has_own_database(self) -> bool:
+        return not os.environ.get(DATABASE)
+
+    @property
     def records_url(self) -> str:
-        """Where SQLAlchemy and Optuna find them."""
-        return f"sqlite:///{self.records_db}"
+        """Where SQLAlchemy and Optuna find ledger and studies. Raises UserError for a URL with a password."""
+        given = os.environ.get(DATABASE)
+        if not given:
+            return f"sqlite:///{self.records_db}"
+        try:
+            url = sa.make_url(given)
+        except sa.exc.ArgumentError:
+            raise UserError(f"{DATABASE}: not a database's URL") from None
+        if url.password is not None or "password" in url.query:
+            raise UserError(f"{DATABASE}: leave the password out and name a password file with PGPASSFILE")
+        if url.get_backend_name() != "postgresql":
+            raise UserError(f"{DATABASE}: must be postgresql+psycopg://USER@HOST/NAME")
+        return url.set(drivername="postgresql+psycopg").render_as_string()
+
+    @property
+    def database_name(self) -> str:
+        """What to call the database in a message."""
+        return str(self.records_db) if self.has_own_database else self.records_url.partition("://")[2]
 
     @property
     def artifacts(self) -> Path:
@@ -44,12 +71,17 @@ class Home:
         """Compiled programs, shared by all trials."""
         return self.path / "cache"
 
+    @property
+    def logs(self) -> Path:
+        """What detached runs print."""
+        return self.path / "logs"
+
     def trial(self, study: str, key: str) -> Path:
         """Where a trial keeps its bank's state and leaves its results until they are recorded."""
         return self.path / "trials" / study / key
 
     def exists(self) -> bool:
-        return self.records_db.exists()
+        return self.records_db.exists() or not self.has_own_database
 
     def create(self) -> None:
         """Make the folder. Raises UserError if nothing can be written there."""

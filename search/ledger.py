@@ -6,27 +6,22 @@ claimed by a driver with a lease while a trial holds it, and `published` says th
 
 from __future__ import annotations
 
-import os
-import socket
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
-from search.errors import Failure, UserError
+from search.database import Database, is_live, metadata, own_name, patient
+from search.errors import UserError
 from search.home import Home
 from search.plan import Configuration, Trial
 from trainer import Outcome, Result, Seed
 
-SCHEMA = 3
-ADD_CONFIRMATION = "ALTER TABLE ledger ADD COLUMN confirmation BOOLEAN NOT NULL DEFAULT FALSE"
+STOPPED = "stopped"
 LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
-LOCK_WAIT_S = 10.0
 
-metadata = sa.MetaData()
 ROWS = sa.Table(
     "ledger",
     metadata,
@@ -58,9 +53,13 @@ STUDIES = sa.Table(
     metadata,
     sa.Column("study", sa.String(64), primary_key=True),
     sa.Column("tracking_uri", sa.Text),
+    sa.Column("definition", sa.JSON),  # the study as it was last run
+    sa.Column("owner", sa.String(128)),
+    sa.Column("lease_until", sa.Float),
+    sa.Column("stop", sa.Boolean, nullable=False, default=False),  # its driver is asked to end
 )
-VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
 
+KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 Row = dict[str, Any]
 Key = tuple[str, int, int]
 """Configuration key, init_seed, data_seed."""
@@ -72,38 +71,78 @@ def is_final(row: Row) -> bool:
 
 
 class Ledger:
-    """The table of one home. Every method is one transaction. Raises Failure if it stays locked."""
+    """The table of one home. Every method is one transaction, done again while the database is away.
 
-    def __init__(self, home: Home):
-        self.path = home.records_db
-        self.owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self.engine = sa.create_engine(home.records_url, connect_args={"timeout": LOCK_WAIT_S})
-        with self._begin() as db:
-            metadata.create_all(db)
-            found = db.scalar(sa.select(VERSION.c.schema))
-            if found is None:
-                db.execute(sa.insert(VERSION).values(schema=SCHEMA))
-            elif found == 2:  # one column more, nothing else
-                db.execute(sa.text(ADD_CONFIRMATION))
-                db.execute(sa.update(VERSION).values(schema=SCHEMA))
-            elif found != SCHEMA:
-                raise UserError(f"{self.path}: written by another version (schema {found}, this is {SCHEMA})")
+    Raises Failure if it stays away for `patience_s`.
+    """
 
-    def rows(self, study: str | None = None, configuration: str | None = None) -> list[Row]:
-        """All rows, or a study's, or a configuration's in it, ordered by configuration and seed."""
-        query = sa.select(ROWS).order_by(ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed)
-        if study is not None:
-            query = query.where(ROWS.c.study == study)
-        if configuration is not None:
-            query = query.where(ROWS.c.configuration == configuration)
+    def __init__(self, home: Home, patience_s: float = 0.0):
+        self.database = Database(home, patience_s)
+        self.owner = own_name()
+
+    @patient
+    def rows(
+        self, study: str | None = None, configuration: str | None = None, trial: str | None = None
+    ) -> list[Row]:
+        """All rows, or a study's, a configuration's or a trial's in it, ordered by configuration and seed."""
+        query = sa.select(ROWS).order_by(
+            ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed, ROWS.c.data_seed
+        )
+        wanted = {"study": study, "configuration": configuration, "trial": trial}
+        query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
         with self._begin() as db:
             return [dict(row) for row in db.execute(query).mappings()]
 
-    def others(self, study: str) -> list[str]:
-        """Owners of live leases in a study that are not this driver."""
-        live = {r["owner"] for r in self.rows(study) if r["outcome"] == Outcome.RUNNING and _is_live(r)}
-        return sorted(live - {self.owner})
+    @patient
+    def hold(self, study: str, definition: Row, tracking_uri: str | None) -> None:
+        """Be the one driver of a study, until `release`. Raises UserError if another one is.
 
+        Keeps the study as its file is now, and where the file has it tracked.
+        """
+        mine = {"owner": self.owner, "lease_until": time.time() + LEASE_S, "stop": False}
+        values = mine | {"definition": definition, "tracking_uri": tracking_uri}
+        with self._begin() as db:
+            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()
+            if row is None:
+                try:
+                    db.execute(sa.insert(STUDIES).values(study=study, **values))
+                except IntegrityError:
+                    raise UserError(f"study {study} was just begun by another driver") from None
+                return
+            if row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
+                left = row["lease_until"] - time.time()
+                raise UserError(
+                    f"study {study} is already being run by {row['owner']} (host/process); stop it with "
+                    f"adder-search stop {study} (if it died without a word, its hold ends in {left:.0f} s)"
+                )
+            as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))
+            held = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
+            if db.execute(held).rowcount != 1:
+                raise UserError(f"study {study} was just taken by another driver")
+
+    @patient
+    def release(self, study: str) -> None:
+        """Be a study's driver no more."""
+        mine = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+        with self._begin() as db:
+            db.execute(sa.update(STUDIES).where(mine).values(owner=None, lease_until=None, stop=False))
+
+    @patient
+    def study(self, name: str) -> Row | None:
+        """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
+        with self._begin() as db:
+            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == name)).mappings().first()
+        if row is None or is_live(row["owner"], row["lease_until"]):
+            return None if row is None else dict(row)
+        return dict(row) | {"owner": None, "stop": False}
+
+    @patient
+    def ask_to_stop(self, study: str) -> None:
+        """Leave word for a study's driver, wherever it runs."""
+        with self._begin() as db:
+            db.execute(sa.update(STUDIES).where(STUDIES.c.study == study).values(stop=True))
+
+    @patient
     def claim(self, trial: Trial) -> None:
         """Note that a trial trains these pairs now. Raises UserError if another driver holds one."""
         with self._begin() as db:
@@ -122,7 +161,7 @@ class Ledger:
                 taken = 0
         elif is_final(dict(row)):
             raise UserError(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
-        elif _is_live(dict(row)) and row["owner"] != self.owner:
+        elif row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
             raise UserError(f"study {trial.study}: seed {seed} is held by {row['owner']}")
         else:
             as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
@@ -130,12 +169,21 @@ class Ledger:
         if taken != 1:
             raise UserError(f"study {trial.study}: seed {seed} was just taken by another driver")
 
-    def renew(self) -> None:
-        """Extend this driver's leases."""
-        mine = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
-        with self._begin() as db:
-            db.execute(sa.update(ROWS).where(mine).values(lease_until=time.time() + LEASE_S))
+    def renew(self, study: str) -> str | None:
+        """Extend this driver's leases. Returns why it is to end, if it is: asked to, or its hold was lost.
 
+        Does not wait for a database that is away.
+        """
+        mine = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
+        held = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+        until = time.time() + LEASE_S
+        with self._begin() as db:
+            db.execute(sa.update(ROWS).where(mine).values(lease_until=until))
+            if db.execute(sa.update(STUDIES).where(held).values(lease_until=until)).rowcount == 0:
+                return "another driver took the study over"
+            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(held)) else None
+
+    @patient
     def record(self, trial: Trial, results: Iterable[Result], rate: float, environment: Row) -> None:
         """Write what became of a trial's pairs; a final row is never overwritten."""
         with self._begin() as db:
@@ -160,6 +208,7 @@ class Ledger:
                 where = sa.and_(_is(_key(trial.study, configuration, result.pair.seed)), open_row)
                 db.execute(sa.update(ROWS).where(where).values(**values))
 
+    @patient
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
         """Note that running pairs were ended from outside, and after how many steps where that is known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, "owner": None, "lease_until": None}
@@ -175,23 +224,37 @@ class Ledger:
                         still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
                         db.execute(sa.update(ROWS).where(still).values(steps=reached))
 
+    @patient
     def publish(self, trial: Trial) -> None:
         """Note that MLflow has a trial's results."""
         with self._begin() as db:
             mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
             db.execute(sa.update(ROWS).where(mine).values(published=True))
 
-    def begin(self, study: str, tracking_uri: str | None) -> None:
-        """Remember where a study's own file has it tracked."""
+    @patient
+    def adopt(self, study: str, rows: Iterable[Row], definition: Row | None) -> None:
+        """Take in rows of another home, all of them final. A pair that is here already is left as it is."""
         with self._begin() as db:
-            db.execute(sa.delete(STUDIES).where(STUDIES.c.study == study))
-            db.execute(sa.insert(STUDIES).values(study=study, tracking_uri=tracking_uri))
+            if db.scalar(sa.select(STUDIES.c.study).where(STUDIES.c.study == study)) is None:
+                db.execute(sa.insert(STUDIES).values(study=study, definition=definition))
+            for row in rows:
+                key = {name: row[name] for name in KEY_COLUMNS} | {"study": study}
+                found = db.execute(sa.select(ROWS.c.outcome).where(_is(key))).mappings().first()
+                values = {c.name: row.get(c.name) for c in ROWS.columns} | {"study": study}
+                values |= {"owner": None, "lease_until": None, "published": False}
+                if found is None:
+                    db.execute(sa.insert(ROWS).values(**values))
+                elif not is_final(dict(found)):
+                    db.execute(sa.update(ROWS).where(_is(key)).values(**values))
 
-    def tracking_uri(self, study: str) -> str | None:
-        """What `begin` was told of a study."""
+    @patient
+    def forget(self, study: str) -> None:
+        """Delete a study's rows."""
         with self._begin() as db:
-            return db.scalar(sa.select(STUDIES.c.tracking_uri).where(STUDIES.c.study == study))
+            for table in (ROWS, STUDIES):
+                db.execute(sa.delete(table).where(table.c.study == study))
 
+    @patient
     def record_verification(self, study: str, key: Key, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
         values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
@@ -211,34 +274,12 @@ class Ledger:
         }
 
     def _begin(self) -> Any:
-        return _Transaction(self.engine, self.path)
-
-
-class _Transaction:
-    """`engine.begin()` that says in one line what is wrong with the database."""
-
-    def __init__(self, engine: sa.Engine, path: Any):
-        self.context, self.path = engine.begin(), path
-
-    def __enter__(self) -> sa.Connection:
-        try:
-            return self.context.__enter__()
-        except (OperationalError, sa.exc.DatabaseError) as error:
-            raise self._failure(error) from None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.context.__exit__(kind, error, trace)
-        if isinstance(error, sa.exc.DatabaseError) and not isinstance(error, IntegrityError):
-            raise self._failure(error) from None
-
-    def _failure(self, error: sa.exc.DatabaseError) -> Failure:
-        hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
-        return Failure(f"{self.path}: {error.orig}{hint}")
+        return self.database.begin()
 
 
 def _named(study: str, key: Key) -> Row:
     """The columns that name a row."""
-    return dict(zip(("study", "configuration", "init_seed", "data_seed"), (study, *key), strict=True))
+    return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
 
 
 def _key(study: str, configuration: Configuration, seed: Seed) -> Row:
@@ -247,21 +288,3 @@ def _key(study: str, configuration: Configuration, seed: Seed) -> Row:
 
 def _is(named: Row) -> sa.ColumnElement[bool]:
     return sa.and_(*(ROWS.c[name] == value for name, value in named.items()))
-
-
-def _is_live(row: Row) -> bool:
-    """Whether the row's lease is held by a driver that can still be there."""
-    if row["owner"] is None or row["lease_until"] is None or row["lease_until"] < time.time():
-        return False
-    host, pid, _ = row["owner"].split("/")
-    return host != socket.gethostname() or _is_alive(int(pid))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -114,7 +114,9 @@ class Trial:
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
         }
-        (folder / TRIAL_FILE).write_text(json.dumps(about, indent=2))
+        fresh = folder / (TRIAL_FILE + ".new")
+        fresh.write_text(json.dumps(about, indent=2))
+        fresh.replace(folder / TRIAL_FILE)
 
     @classmethod
     def read(cls, folder: Path) -> Trial:

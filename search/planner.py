@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from search.allocation import Standing, deserving, leaders
 from search.home import Home
 from search.ledger import Row, is_final
-from search.plan import TRIAL_FILE, Configuration, Fits, Trial, pack
+from search.plan import Configuration, Fits, Trial, pack
 from search.proposals import Proposals, objective
 from search.stats import GrokRate
 from search.study import Study, numbered
@@ -237,11 +238,19 @@ class Planner:
         return pairs >= 2 * slots * self.fits.concurrent
 
 
+def _described(folder: Path) -> Trial | None:
+    """The trial of a folder; None if its description is not there or is none that can be read."""
+    try:
+        return Trial.read(folder)
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
 def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
     """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     folders = [home.trial(study.name, key) for key in open_]
-    trials = [Trial.read(f) for f in folders if (f / TRIAL_FILE).exists()]
+    trials = [t for t in map(_described, folders) if t is not None]
     holders = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip
     wanted = {Configuration(*c) for c in study.listed()}

@@ -25,7 +25,7 @@ from optuna.samplers import BaseSampler, NSGAIISampler, QMCSampler, RandomSample
 from optuna.samplers.nsgaii import BLXAlphaCrossover
 from optuna.trial import FrozenTrial, TrialState
 
-from search.errors import UserError
+from search.extension import CRASHED, close_crashed, open_search, take_up_crashed
 from search.home import Home
 from search.ledger import Row, is_final
 from search.plan import Configuration
@@ -48,13 +48,9 @@ class Proposals:
         self.base = fixed(study.spec(), study.base_recipe())
         self.planned = study.sampler.planned(study.space)
         self.objectives = study.sampler.objectives_of(study.space)
-        self.optuna = optuna.create_study(
-            storage=home.records_url,
-            study_name=study.name,
-            directions=[DIRECTIONS[name] for name in self.objectives],
-            load_if_exists=True,
-        )
-        self._check_begun()
+        wanted = [DIRECTIONS[name] for name in self.objectives]
+        self.optuna = open_search(study, storage_of(home), wanted, distribution_of)
+        take_up_crashed(self.optuna)
         # A resumed search goes on: with the first run's generator it would propose the same again.
         self.optuna.sampler = sampler_of(study, len(self._trials()))
         # A driver that died left its proposals RUNNING: they are taken up again, in order.
@@ -84,14 +80,21 @@ class Proposals:
         return list(dict.fromkeys(self._configuration(t.params) for t in self._trials(TrialState.COMPLETE)))
 
     def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
-        """Report a configuration's rows. With a seed still to be trained it stays open for the next run."""
+        """Report a configuration's rows. With a seed still to be trained it stays open."""
         values = {
             "grok_rate": objective(rows, configuration.recipe),
             "params": float(configuration.spec.params),
         }
-        numbers = self.numbers.pop(configuration.key, [])
-        for number in numbers if all(map(is_final, rows)) else ():
-            self.optuna.tell(number, [values[name] for name in self.objectives])
+        if not all(map(is_final, rows)):
+            return
+        for number in self.numbers.get(configuration.key, ()):
+            told = [values[name] for name in self.objectives]
+            self.optuna.tell(number, told, skip_if_finished=True)  # told before the database went away
+        self.numbers.pop(configuration.key, None)
+
+    def give_up(self) -> None:
+        """What is still open at a search's end has failed for good: the next run proposes it again."""
+        close_crashed(self.optuna)
 
     def _draw(self) -> tuple[int, Numbers] | None:
         """Number and values of an orphan or else of a new Optuna trial, None when there are enough."""
@@ -114,30 +117,12 @@ class Proposals:
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         """Whether a trial counts: its driver did not die while it was being drawn."""
-        if trial.state != TrialState.FAIL:
-            return True
+        if trial.state != TrialState.FAIL or trial.user_attrs.get(CRASHED):
+            return trial.state != TrialState.FAIL  # what crashed is proposed again, and counts then
         try:
             return bool(resolve(self.study.space, trial.params, self.base))
         except ValueError:
             return False
-
-    def _check_begun(self) -> None:
-        """Keep what is searched, so that a search that goes on by another file is refused."""
-        space = {path: d.model_dump(mode="json") for path, d in self.study.space.items()}
-        base = Configuration(self.study.spec(), self.study.base_recipe()).key
-        wanted = [DIRECTIONS[name] for name in self.objectives]
-        parts = {
-            "sampler.objectives": [d.name.lower() for d in self.optuna.directions] == wanted,
-            "space": self.optuna.user_attrs.get("space", space) == space,
-            "model or recipe": self.optuna.user_attrs.get("base", base) == base,
-        }
-        for part, same in parts.items():
-            if not same:
-                raise UserError(
-                    f"study {self.study.name}: {part}: not what it was begun with; give it a new name"
-                )
-        self.optuna.set_user_attr("space", space)
-        self.optuna.set_user_attr("base", base)
 
 
 def objective(rows: Sequence[Row], recipe: Recipe) -> float:
@@ -158,6 +143,13 @@ def objective(rows: Sequence[Row], recipe: Recipe) -> float:
 def _number(found: float | None) -> float:
     """A seed that diverged before it was evaluated got nowhere."""
     return found if found is not None and math.isfinite(found) else 0.0
+
+
+def storage_of(home: Home) -> Any:
+    """Optuna's storage; connections of a server that was away are noticed before they are used."""
+    if isinstance(home.records_url, str) and not home.records_url.startswith("sqlite"):
+        return optuna.storages.RDBStorage(home.records_url, engine_kwargs={"pool_pre_ping": True})
+    return home.records_url
 
 
 def sampler_of(study: Study, drawn: int) -> BaseSampler:

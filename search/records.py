@@ -94,7 +94,8 @@ def study_of(study: str, *, home: str | Path | None = None) -> Study | None:
 
 def reach(home: Home, study: str | None = None) -> MlflowClient:
     """The store that has a study's records. Raises UserError where nothing has run."""
-    uri = tracking_uri(home, Ledger(home).tracking_uri(study) if study and home.exists() else None)
+    kept = (Ledger(home).study(study) if study and home.exists() else None) or {}
+    uri = tracking_uri(home, kept.get("tracking_uri"))
     if is_local(uri) and not home.exists():
         raise UserError(f"nothing has run yet in {home.path}")
     return connect(home, uri)

@@ -95,6 +95,15 @@ class Stop(Strict):
     )
 
 
+class Faults(Strict):
+    """What is done about trials that fail: raise, lose their process or their node, or hang."""
+
+    max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
+    stall_s: int = Field(
+        1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds"
+    )
+
+
 class Resources(Strict):
     """What one trial gets, how many seeds it has, and how many of them it trains at once."""
 
@@ -163,6 +172,7 @@ class Study(Strict):
     allocation: Allocation | None = Field(None, description="more seeds for what is still open")
     confirm: Confirm | None = Field(None, description="a second pass on fresh seeds")
     stop: Stop = Field(default=Stop())
+    faults: Faults = Field(default=Faults())
     space: dict[str, Distribution] = Field(
         default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
     )

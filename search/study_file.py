@@ -18,6 +18,7 @@ from search.study import (
     Allocation,
     Confirm,
     Entry,
+    Faults,
     Resources,
     SeedCross,
     SeedRange,
@@ -172,7 +173,7 @@ def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
-        "space": Distribution, "allocation": Allocation, "confirm": Confirm,
+        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults,
     }  # fmt: skip
     sections["configurations"] = Entry
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)

@@ -42,6 +42,9 @@ KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.par
 STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 BEST_CHILDREN = 3
+STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
+ALL_DRAWN = 32
+"""Configurations of a study up to which each has its picture; of more, those that grokked have."""
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG, STUDY_JSON, CENSORED_JSON = "curves.png", "study.json", "censored.json"
 CENSORED = ("init_seed", "data_seed", "confirmation", "steps", "best_exact", "best_token")
@@ -131,15 +134,24 @@ class Tracker:
         run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
         return str(run.info.run_id)
 
-    def progress(self, configuration: Configuration, step: int, values: dict[str, float]) -> None:
-        """Metrics of a configuration at a training step, once: MLflow keeps every value of a step."""
-        run = self.run_of(configuration)
-        if run not in self.steps:
-            self.steps[run] = {m.step for m in self.client.get_metric_history(run, "grok_rate")}
-        if step not in self.steps[run]:
-            now = int(time.time() * 1000)
-            self.client.log_batch(run, metrics=[Metric(k, v, now, step) for k, v in values.items()])
-            self.steps[run].add(step)
+    def progress(self, configuration: Configuration, steps: dict[int, dict[str, float]]) -> None:
+        """Metrics of a configuration by training step."""
+        self._log_once(self.run_of(configuration), "grok_rate", steps)
+
+    def _log_once(self, run: str, mark: str, steps: dict[int, dict[str, float]]) -> None:
+        """Metrics by step, those of a step together and once: MLflow keeps every value of a step.
+
+        `mark`: the metric that says whether a step is there.
+        """
+        known = self.steps.pop(run, None)  # kept when all is written: after an error the server is asked
+        if known is None:
+            known = {m.step for m in self.client.get_metric_history(run, mark)}
+        now, new = int(time.time() * 1000), [step for step in steps if step not in known]
+        for i in range(0, len(new), STEPS_AT_ONCE):
+            some = new[i : i + STEPS_AT_ONCE]
+            metrics = [Metric(k, v, now, step) for step in some for k, v in steps[step].items()]
+            self.client.log_batch(run, metrics=metrics)
+        self.steps[run] = known.union(new)
 
     def trial(self, key: str, part: worker.Part) -> None:
         """What of a finished trial is one configuration's, as artifacts of its run: θ's, curves, results."""
@@ -180,7 +192,8 @@ class Tracker:
         if not seeds:
             return {}, {}
         grokked = [s for s in seeds if s.result.outcome == Outcome.GROKKED]
-        self._picture(run, configuration, seeds, grokked, folder / CURVES_PNG)
+        if grokked or self.study.planned <= ALL_DRAWN:
+            self._picture(run, configuration, seeds, grokked, folder / CURVES_PNG)
         self._checkpoint(run, BEST, seeds[0], folder)
         self.client.set_tag(run, BEST_TAG, str(seeds[0].result.pair.seed))
         watched = set(self.study.watched())
@@ -213,6 +226,7 @@ class Tracker:
         """Metrics of the steps that an interruption left out, from the recorded curves."""
         if len(results) < len(self.study.watched()):
             return
+        steps = {}
         for i in range(max(len(r.curve_EM) for r in results)):
             rows = [
                 dict(zip(worker.MEASURES, r.curve_EM[min(i, len(r.curve_EM) - 1)].tolist(), strict=True))
@@ -220,7 +234,8 @@ class Tracker:
                 for r in results
             ]
             step = (i + 1) * configuration.recipe.eval_every
-            self.progress(configuration, step, step_metrics(step, rows))
+            steps[step] = step_metrics(step, rows)
+        self.progress(configuration, steps)
 
     def _child(self, parent: str, seed: RecordedSeed, folder: Path) -> None:
         """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts."""
@@ -230,14 +245,12 @@ class Tracker:
             return
         tags = {PARENT_TAG: parent, SEED_TAG: name}
         run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
-        now, every = int(time.time() * 1000), seed.configuration.recipe.eval_every
-        points = [
-            Metric(measure, value, now, (i + 1) * every)
+        every = seed.configuration.recipe.eval_every
+        points = {
+            (i + 1) * every: dict(zip(worker.MEASURES, row, strict=True))
             for i, row in enumerate(result.curve_EM.tolist())
-            for measure, value in zip(worker.MEASURES, row, strict=True)
-        ]
-        for start in range(0, len(points), 1_000):  # MLflow's limit for one call
-            self.client.log_batch(run, metrics=points[start : start + 1_000])
+        }
+        self._log_once(run, worker.MEASURES[0], points)
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held,
                   "params": seed.configuration.spec.params}  # fmt: skip
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])

@@ -18,13 +18,15 @@ from typing import Any
 
 import pandas as pd
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from search.plan import Configuration, Trial
 from trainer import MEASURES, RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 
-STATE, PARTS, ERROR = "bank.state", "results", "error.txt"
+STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
+LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
 THETA, CURVES, RESULTS = "theta.safetensors", "curves.parquet", "results.json"
 WHO = ["configuration", "init_seed", "data_seed"]
 FACTS = (
@@ -37,9 +39,11 @@ def train(config: dict[str, Any]) -> None:
     from ray import tune  # the worker's process; `run_trial` itself needs no Ray
 
     folder = Path(config["folder"])
+    (folder / ERROR).unlink(missing_ok=True)  # of an earlier attempt
     try:
-        for progress in run_trial(folder):
-            tune.report(progress)
+        with FileLock(folder / LOCK, timeout=LOCK_WAIT_S):
+            for progress in run_trial(folder):
+                tune.report(progress)
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
         (folder / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")

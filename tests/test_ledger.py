@@ -1,6 +1,8 @@
 """The ledger: one row a pair, held by one driver at a time, and final when it is final."""
 
+import contextlib
 import multiprocessing
+import re
 import sqlite3
 import threading
 import time
@@ -11,10 +13,12 @@ import sqlalchemy as sa
 import torch
 
 from model import RUNGS
+from search import database
 from search import ledger as ledger_module
+from search.database import Away
 from search.errors import UserError
 from search.home import Home
-from search.ledger import LEASE_S, ROWS, Ledger, is_final
+from search.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
 from search.plan import Configuration, Trial
 from search.study import Resources, Stop
 from trainer import Outcome, Pair, Recipe, Result, Seed
@@ -43,11 +47,15 @@ def result_of(seed, outcome=Outcome.FAILED, best=0.5, hopeless_step=None):
     )
 
 
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
+def made(folder):
+    home = Home(folder)
     home.create()
     return home
+
+
+@pytest.fixture
+def home(tmp_path):
+    return made(tmp_path / "home")
 
 
 @pytest.fixture
@@ -67,7 +75,7 @@ def dead_owner():
     process = multiprocessing.get_context("spawn").Process(target=int)
     process.start()
     process.join()
-    return f"{ledger_module.socket.gethostname()}/{process.pid}/00000000"
+    return f"{database._host()}/{process.pid}/00000000"
 
 
 def test_a_claim_is_a_lease(ledger):
@@ -93,7 +101,7 @@ def test_a_pair_has_one_row_in_each_study(ledger):
     key = {
         name: ledger.rows("study")[0][name] for name in ("study", "configuration", "init_seed", "data_seed")
     }
-    with pytest.raises(sa.exc.IntegrityError), ledger.engine.begin() as db:
+    with pytest.raises(sa.exc.IntegrityError), ledger.database.engine.begin() as db:
         db.execute(sa.insert(ROWS).values(**key, trial="t", outcome="running"))
 
 
@@ -104,7 +112,7 @@ def test_renewing_extends_only_the_own_leases(ledger, home, monkeypatch):
     before = [r["lease_until"] for r in ledger.rows()]
     later = time.time() + 50
     monkeypatch.setattr(ledger_module.time, "time", lambda: later)
-    ledger.renew()
+    ledger.renew("study")
     assert [r["lease_until"] for r in ledger.rows()] == [later + LEASE_S, before[1]]
 
 
@@ -115,7 +123,6 @@ def test_a_live_driver_keeps_its_pairs(ledger, home):
     with pytest.raises(UserError, match=f"study study: seed 2 is held by {other.owner}"):
         ledger.claim(trial_of(*SEEDS))
     assert len(ledger.rows()) == 1, "a claim is whole or not at all"
-    assert (ledger.others("study"), other.others("study"), ledger.others("x")) == ([other.owner], [], [])
 
 
 @pytest.mark.parametrize("how", ["dead", "late", "censored"])
@@ -129,16 +136,19 @@ def test_a_lease_that_nobody_can_hold_is_free(how, ledger, home, monkeypatch):
         monkeypatch.setattr(ledger_module.time, "time", lambda: later)
     if how == "censored":
         other.censor([trial], "interrupted")
-    assert ledger.others("study") == []
     ledger.claim(trial)
     only(ledger, owner=ledger.owner, outcome="running", reason=None)
 
 
-def test_a_lease_from_another_machine_is_kept_until_it_ends(ledger, home):
+def test_a_lease_from_another_machine_is_kept_until_it_ends(ledger, home, monkeypatch):
     other = Ledger(home)
     other.owner = "elsewhere/1/00000000"
     other.claim(trial_of(SEEDS[0]))
-    assert ledger.others("study") == ["elsewhere/1/00000000"]
+    with pytest.raises(UserError, match="seed 1 is held by elsewhere/1/00000000"):
+        ledger.claim(trial_of(SEEDS[0]))
+    later = time.time() + LEASE_S + 1
+    monkeypatch.setattr(ledger_module.time, "time", lambda: later)
+    ledger.claim(trial_of(SEEDS[0]))
 
 
 def test_of_many_drivers_one_gets_a_pair(home):
@@ -199,7 +209,7 @@ def test_a_final_row_is_never_overwritten(outcome, ledger):
     before = only(ledger, outcome=outcome)
     ledger.record(trial, [result_of(SEEDS[0], Outcome.DIVERGED, best=0.1)], 2.0, {"other": True})
     ledger.censor([trial], "interrupted")
-    ledger.renew()
+    ledger.renew("study")
     with pytest.raises(UserError, match=rf"study study: seed 1 has run already \({outcome}\)"):
         ledger.claim(trial)
     assert ledger.rows() == [before]
@@ -243,11 +253,104 @@ def test_calls_of_verify_are_counted(ledger):
     only(ledger, verify_calls=2, verified=10_010)
 
 
-def test_a_study_remembers_its_own_tracking_server(ledger):
-    assert ledger.tracking_uri("study") is None
-    ledger.begin("study", "http://one")
-    ledger.begin("study", "http://two")
-    assert ledger.tracking_uri("study") == "http://two" and ledger.tracking_uri("other") is None
+# ---- one driver a study
+
+
+def test_a_study_remembers_how_it_was_run(ledger):
+    assert ledger.study("study") is None
+    for uri in ("http://one", "http://two"):
+        ledger.hold("study", {"name": "study", "seeds": [1]}, uri)
+    kept = ledger.study("study")
+    assert (kept["tracking_uri"], kept["definition"]) == ("http://two", {"name": "study", "seeds": [1]})
+    assert kept["owner"] == ledger.owner and ledger.study("other") is None
+    ledger.release("study")
+    assert ledger.study("study") == kept | {"owner": None, "lease_until": None}
+
+
+def test_a_study_has_one_driver(ledger, home):
+    other = Ledger(home)
+    other.hold("study", {}, None)
+    with pytest.raises(UserError, match=f"study study is already being run by {other.owner}"):
+        ledger.hold("study", {}, None)
+    ledger.hold("another", {}, None)
+    ledger.release("study")  # not its own: nothing
+    assert ledger.study("study")["owner"] == other.owner
+    other.release("study")
+    ledger.hold("study", {}, None)
+
+
+@pytest.mark.parametrize("how", ["dead", "late"])
+def test_the_hold_of_a_dead_driver_is_taken_over_and_it_learns_of_it(how, ledger, home, monkeypatch):
+    other = Ledger(home)
+    if how == "dead":
+        other.owner = dead_owner()
+    other.hold("study", {}, None)
+    if how == "late":
+        other.owner = "elsewhere/1/00000000"
+        with other.database.begin() as db:
+            db.execute(sa.update(STUDIES).values(owner=other.owner, lease_until=time.time() - 1))
+    assert ledger.study("study")["owner"] is None
+    ledger.hold("study", {}, None)
+    assert other.renew("study") == "another driver took the study over"
+    assert ledger.renew("study") is None
+    assert ledger.study("study")["owner"] == ledger.owner
+
+
+def test_of_many_drivers_one_gets_a_study(home):
+    ledgers, won = [Ledger(home) for _ in range(8)], []
+    together = threading.Barrier(len(ledgers))
+
+    def hold(ledger):
+        together.wait()
+        with contextlib.suppress(UserError):
+            ledger.hold("study", {}, None)
+            won.append(ledger.owner)
+
+    threads = [threading.Thread(target=hold, args=(ledger,)) for ledger in ledgers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [ledgers[0].study("study")["owner"]] == won
+
+
+def test_a_driver_is_asked_to_stop_once(ledger, home):
+    ledger.hold("study", {}, None)
+    Ledger(home).ask_to_stop("study")
+    assert ledger.renew("study") == ledger.renew("study") == "stopped"
+    ledger.release("study")
+    ledger.hold("study", {}, None)
+    assert ledger.renew("study") is None, "the next run was not asked"
+
+
+# ---- rows that come and go
+
+
+def test_rows_of_another_home_are_taken_in_once(ledger, tmp_path):
+    trial = trial_of(*SEEDS[:2])
+    ledger.claim(trial)
+    ledger.record(trial, [result_of(s, Outcome.GROKKED) for s in SEEDS[:2]], 5.0, {"threads": 1})
+    ledger.publish(trial)
+    rows = ledger.rows()
+    other = Ledger(made(tmp_path / "other"))
+    other.claim(trial_of(SEEDS[0]))  # open there: the other home's result settles it
+    other.adopt("study", rows, {"name": "study"})
+    expected = [r | {"published": False} for r in rows]
+    assert other.rows() == expected and other.study("study")["definition"] == {"name": "study"}
+    other.adopt("study", [r | {"outcome": "failed"} for r in rows], None)
+    assert other.rows() == expected
+
+
+def test_a_study_is_forgotten(ledger):
+    for study in ("study", "another"):
+        ledger.claim(trial_of(SEEDS[0], study=study))
+        ledger.hold(study, {}, None)
+    ledger.forget("study")
+    assert [r["study"] for r in ledger.rows()] == ["another"]
+    assert ledger.study("study") is None and ledger.study("another")
+
+
+# ---- other versions, other databases
 
 
 def test_a_ledger_is_opened_again(ledger, home):
@@ -255,21 +358,95 @@ def test_a_ledger_is_opened_again(ledger, home):
     assert Ledger(home).rows() == ledger.rows()
 
 
-def test_another_schema_is_refused(ledger, home):
+@pytest.mark.parametrize(
+    ("schema", "way_out"),
+    [
+        (1, "too old to migrate (schema 1, this is 4); read it with that version, and run its studies anew"),
+        (5, "a newer version (schema 5, this is 4); upgrade adder-search, or choose another home"),
+    ],
+)
+def test_another_schema_is_refused_with_the_way_out(schema, way_out, ledger, home):
     with closing(sqlite3.connect(home.records_db)) as db:
-        db.execute("UPDATE ledger_version SET schema = 1")
+        db.execute(f"UPDATE ledger_version SET schema = {schema}")
         db.commit()
-    with pytest.raises(UserError, match=r"optuna\.db: written by another version \(schema 1, this is 3\)"):
+    before = home.records_db.read_bytes()
+    with pytest.raises(UserError, match=re.escape(way_out)):
+        Ledger(home)
+    assert home.records_db.read_bytes() == before
+
+
+def made_older(home, schema):
+    """Turn a home's database into one that an earlier version would have left."""
+    with closing(sqlite3.connect(home.records_db)) as db:
+        for column in ("definition", "owner", "lease_until", "stop"):
+            db.execute(f"ALTER TABLE ledger_studies DROP COLUMN {column}")
+        if schema == 2:
+            db.execute("ALTER TABLE ledger DROP COLUMN confirmation")
+        db.execute(f"UPDATE ledger_version SET schema = {schema}")
+        db.commit()
+
+
+@pytest.mark.parametrize("schema", [2, 3])
+def test_an_older_home_is_migrated_on_a_copy(schema, ledger, home):
+    trial = trial_of(*SEEDS[:2])
+    ledger.claim(trial)
+    ledger.record(trial, [result_of(s) for s in SEEDS[:2]], 1.0, {})
+    rows = ledger.rows()
+    made_older(home, schema)
+    before = home.records_db.read_bytes()
+    for _ in range(2):
+        assert Ledger(home).rows("study") == rows
+    Ledger(home).hold("study", {}, None)
+    kept = home.path / f"optuna.db.schema-{schema}"
+    with closing(sqlite3.connect(kept)) as old, closing(sqlite3.connect(home.records_db)) as new:
+        assert old.execute("SELECT schema FROM ledger_version").fetchone() == (schema,)
+        assert new.execute("SELECT schema FROM ledger_version").fetchone() == (4,)
+        assert old.execute("SELECT count(*) FROM ledger").fetchone() == (2,)
+    assert len(kept.read_bytes()) == len(before)
+    assert sorted(f.name for f in home.path.glob("optuna.db*")) == ["optuna.db", kept.name]
+
+
+def test_a_home_that_an_older_version_runs_on_is_not_migrated(ledger, home):
+    ledger.claim(trial_of(SEEDS[0]))
+    made_older(home, 3)
+    with pytest.raises(UserError, match=f"{ledger.owner} runs an older version on it; stop it first"):
         Ledger(home)
 
 
-def test_a_ledger_of_the_version_before_gains_the_confirmation_column(ledger, home):
-    trial = trial_of(*SEEDS[:1])
-    ledger.claim(trial)
-    with closing(sqlite3.connect(home.records_db)) as db:
-        db.execute("ALTER TABLE ledger DROP COLUMN confirmation")
-        db.execute("UPDATE ledger_version SET schema = 2")
-        db.commit()
-    for _ in range(2):
-        (row,) = Ledger(home).rows("study")
-        assert row["confirmation"] is False and row["trial"] == trial.key
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("postgresql://me:secret@host/db", "leave the password out and name a password file with PGPASSFILE"),
+        ("postgresql://me@host/db?password=secret", "leave the password out"),
+        ("mysql://me@host/db", "must be postgresql+psycopg://USER@HOST/NAME"),
+        ("nonsense", "not a database's URL"),
+    ],
+)
+def test_a_database_is_named_without_its_password(url, problem, home, monkeypatch):
+    monkeypatch.setenv("ADDER_SEARCH_DATABASE", url)
+    with pytest.raises(UserError, match=re.escape(problem)) as said:
+        Ledger(home)
+    assert "secret" not in str(said.value)
+
+
+def test_a_server_that_is_away_is_a_line_and_waited_for_when_asked(home, monkeypatch):
+    monkeypatch.setenv("ADDER_SEARCH_DATABASE", "postgresql://me@127.0.0.1:1/db")
+    with pytest.raises(Away, match=r"me@127\.0\.0\.1:1/db: .*refused"):
+        Ledger(home)
+
+
+def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypatch):
+    begin, calls = ledger.database.begin, []
+
+    def away_twice():
+        calls.append(0)
+        if len(calls) <= 2:
+            raise Away("gone")
+        return begin()
+
+    monkeypatch.setattr(ledger.database, "begin", away_twice)
+    monkeypatch.setattr(database, "RETRY_S", 0.01)
+    with pytest.raises(Away):
+        ledger.rows()
+    ledger.database.patience_s = 5.0
+    assert ledger.rows() == [] and len(calls) == 3

@@ -163,7 +163,7 @@ def test_a_finished_search_is_done(home):
     rows = [r for t in trials for r in rows_of(t)]
     again = planner_of(SEARCH, home, rows)
     assert again.is_done and again.next() == DONE
-    with pytest.raises(UserError, match="model or recipe: not what it was begun with; give it a new name"):
+    with pytest.raises(UserError, match="model or recipe: not what it was begun with; give the study a new"):
         planner_of(SEARCH.replace("steps: 1000", "steps: 2000"), home, rows)
     more = SEARCH.replace("configurations: 4", "configurations: 5")
     assert len(finish(planner_of(more, home, rows))[1]) == 1
@@ -201,12 +201,15 @@ def test_impossible_combinations_are_dropped(home):
     assert set(drawn.values()) == {TrialState.COMPLETE, TrialState.FAIL}
 
 
-def test_a_space_that_changed_under_the_same_name_is_refused(home):
-    finish(planner_of(FEW, home))
-    changed = FEW.replace("[1, 2]", "[1, 2, 3]").replace("configurations: 6", "configurations: 7")
-    with pytest.raises(UserError, match="study search: space: not what it was begun with"):
-        planner_of(changed, home).next()
-    assert not any(t.state == TrialState.RUNNING for t in optuna_trials(home))
+def test_a_wider_space_is_an_edited_file(home):
+    trials, _ = finish(planner_of(FEW, home))
+    rows = [r for t in trials for r in rows_of(t)]
+    wider = FEW.replace("[1, 2]", "[1, 2, 3]").replace("configurations: 6", "configurations: 12")
+    again = planner_of(wider, home, rows)
+    new, _ = finish(again)
+    assert {only(t).recipe.hold for t in new} == {3}, "what is recorded is not trained again"
+    assert [t.state for t in optuna_trials(home, "search~2")] == [TrialState.COMPLETE] * 12
+    assert again.is_done and planner_of(wider, home, rows + [r for t in new for r in rows_of(t)]).is_done
 
 
 # ---- keys and plans

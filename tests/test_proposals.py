@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,21 +178,99 @@ def test_one_objective_or_two() -> None:
     assert [d.name for d in turned.optuna.directions] == ["MINIMIZE", "MAXIMIZE"]
 
 
+# A file that changed (search/extension.py)
+
+NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4]}}\n"
+
+
 @pytest.mark.parametrize(
-    ("space", "more", "part"),
+    "space",
     [
-        (SPACE.replace("[0.1, 0.5]", "[0.1, 0.4]"), "", "space"),
-        (SPACE.replace("{recipe.wd_drop: 0.1}", "{recipe.wd_drop: 1.0}"), "", "space"),
-        (SPACE + "  recipe.lr: {float: [0, 1]}\n", "", "space"),
-        (SPACE, ", objectives: [grok_rate]", "sampler.objectives"),
+        NARROW.replace("[0.01, 0.02]", "[0.001, 0.1], log: true"),
+        NARROW.replace("[3, 4]", "[3, 4, 5]"),
+        NARROW.replace("{choice: [3, 4]}", "{int: [3, 5]}"),
+        NARROW.replace("}}", "}, recipe.clip: {float: [0.5, 2]}}"),
+        NARROW.replace("}}", "}, recipe.fade_end: {int: [0, 30000], after: recipe.fade_start}}"),
+        NARROW.replace("}}", "}, recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}}"),
     ],
 )
-def test_a_search_that_is_another_is_refused(space: str, more: str, part: str) -> None:
+def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
     storage = InMemoryStorage()
-    asked(proposals_of(storage), 1)
-    with pytest.raises(UserError, match=f"study x: {part}: not what it was begun with; give it a new name"):
-        proposals_of(storage, space=space, more=more)
-    assert len(asked(proposals_of(storage))) == 23
+    first = proposals_of(storage, space=NARROW)
+    told = asked(first, 6)
+    open_ = first.ask()
+    values = [t.values for t in first.optuna.trials[:6]]
+    for _ in range(2):  # and once more by the same file
+        again = proposals_of(storage, count=30, space=space)
+        assert again.told() == list(dict.fromkeys(told))
+        assert [t.values for t in again.optuna.trials[:6]] == values
+    found = asked(again)
+    assert found[0] == open_ and len(again.optuna.trials) == 30
+    assert {t.state for t in again.optuna.trials} == {TrialState.COMPLETE}
+    fields = {path for t in again.optuna.trials for path in t.params}
+    assert fields == set(again.study.space)
+
+
+def test_a_copy_that_was_cut_off_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, wider = InMemoryStorage(), NARROW.replace("[3, 4]", "[3, 4, 5]")
+    asked(proposals_of(storage, space=NARROW), 5)
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "set_user_attr", dies)
+        with pytest.raises(KeyboardInterrupt):
+            proposals_of(storage, space=wider)
+    again = proposals_of(storage, space=wider)
+    assert len(again.told()) == 5 and len(again.optuna.trials) == 5
+    assert len(asked(again)) == 19
+
+
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        (NARROW.replace("[0.01, 0.02]", "[0.5, 0.6]"), "space: an earlier proposal had recipe.lr 0.01"),
+        (NARROW.replace("[3, 4]", "[5]"), "space: an earlier proposal had model.qk_dim "),
+        ("space: {recipe.lr: {float: [0.01, 0.02]}}\n", "space: an earlier proposal had model.qk_dim "),
+        (
+            NARROW.replace("}}", "}, recipe.clip: {float: [2, 3]}}"),
+            "had recipe.clip 1.0, which this space has",
+        ),
+        (NARROW + "recipe: {batch: 32}\n", "model or recipe: not what it was begun with"),
+    ],
+)
+def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, problem: str) -> None:
+    storage = InMemoryStorage()
+    asked(proposals_of(storage, space=NARROW), 8)
+    with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
+        proposals_of(storage, space=space)
+    assert len(asked(proposals_of(storage, space=NARROW))) == 16
+
+
+def test_another_objective_is_told_of_what_is_known() -> None:
+    storage = InMemoryStorage()
+    asked(proposals_of(storage), 3)
+    again = proposals_of(storage, more=", objectives: [grok_rate]")
+    assert [len(t.values) for t in again.optuna.trials] == [1, 1, 1]
+    assert len(asked(again)) == 21
+
+
+def test_what_crashed_is_closed_and_proposed_again_by_the_next_run() -> None:
+    storage = InMemoryStorage()
+    first = proposals_of(storage, count=4, space=LINE)
+    asked(first, 2)
+    crashed = first.ask()
+    assert crashed is not None
+    first.tell(crashed, [row(), row(Outcome.CENSORED)])
+    assert [t.state for t in first.optuna.trials][2] == TrialState.RUNNING
+    first.give_up()
+    assert TrialState.RUNNING not in {t.state for t in first.optuna.trials}
+    again = proposals_of(storage, count=4, space=LINE)
+    assert asked(again)[0] == crashed and len(again.told()) == 4
+    states = [t.state for t in again.optuna.trials]
+    assert (states.count(TrialState.COMPLETE), states.count(TrialState.FAIL)) == (4, 1)
+    assert asked(proposals_of(storage, count=4, space=LINE)) == []
 
 
 # The objective
