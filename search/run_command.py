@@ -51,30 +51,45 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 def run(
     study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: str | None
 ) -> None:
-    """Train a STUDY: the path of a YAML file, or the name of one that comes with the package.
+    """Train a STUDY: a YAML file, or the name of one that comes with the package or has been run before.
 
     A study that was interrupted goes on where it was, by its file as it is now: more seeds, rounds or
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
     from search import texts
-    from search.study_file import load_study
 
-    asked = load_study(study)
+    place = Home(home)
+    asked = _asked(study, place)
     if dry_run:
         with _located(study):
-            click.echo(texts.plan(asked, Home(home)))
+            click.echo(texts.plan(asked, place))
         return
-    _begin(asked, study, Home(home), fresh, detach, max_hours)
+    _begin(asked, study, place, fresh, detach, max_hours)
 
 
 @click.command()
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: str | None) -> None:
     """The same as run: go on with a STUDY that was interrupted."""
+    place = Home(home)
+    _begin(_asked(study, place), study, place, False, detach, max_hours)
+
+
+def _asked(name: str, home: Home) -> Study:
+    """A study by path or name; one that is no file any more is as it was last run in this home."""
+    from search.study import Study
     from search.study_file import load_study
 
-    _begin(load_study(study), study, Home(home), False, detach, max_hours)
+    try:
+        return load_study(name)
+    except UserError:
+        from search.ledger import Ledger
+
+        kept = Ledger(home).study(name) if home.exists() and Path(name).name == name else None
+        if kept is None or kept["definition"] is None:
+            raise
+        return Study.model_validate_json(json.dumps(kept["definition"]))
 
 
 def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
@@ -96,7 +111,8 @@ def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max
     if detach:
         _detach(study, home, ledger, max_hours)
     else:
-        _run(study, source if not fresh else study.name, home, ledger, client, max_hours)
+        by_name = fresh or Path(source).parent == home.logs  # what --detach left is no file of the user's
+        _run(study, study.name if by_name else source, home, ledger, client, max_hours)
 
 
 def _run(
@@ -200,11 +216,10 @@ def stop(study: str, home: str | None) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
     from model.fields import nearest
     from search.ledger import Ledger
-    from search.study_file import load_study
     from search.texts import home_flag
 
     place = Home(home)
-    name = load_study(study).name if Path(study).is_file() else study
+    name = _asked(study, place).name if Path(study).is_file() else study
     ledger = Ledger(place) if place.exists() else None
     found = ledger.study(name) if ledger else None
     if ledger is None or found is None:

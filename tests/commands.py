@@ -76,12 +76,17 @@ def _title(pid: int) -> bytes:
     return b""
 
 
+def own_environment() -> dict[str, str]:
+    """This process's environment without what would lead a command elsewhere."""
+    return {k: v for k, v in os.environ.items() if k not in OTHERS}
+
+
 class Running:
     """A command that has been started. All its descendants carry its mark in their environment."""
 
     def __init__(self, *words: str, cwd: Path, environment: Mapping[str, str] | None = None):
         self.mark, self.started = uuid.uuid4().hex, time.monotonic()
-        own = {k: v for k, v in os.environ.items() if k not in OTHERS} | {MARK: self.mark}
+        own = own_environment() | {MARK: self.mark}
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
         self.process = subprocess.Popen(
             [str(COMMAND), *words],

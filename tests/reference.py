@@ -1,0 +1,151 @@
+"""What uninterrupted training gives, computed here without Ray, and what a home has recorded of a study."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+import yaml
+from mlflow import MlflowClient
+
+from model.spec import Spec
+from search.home import Home
+from search.ledger import Ledger, Row, is_final
+from search.plan import Configuration
+from search.study_file import parse_study
+from search.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect, load_seeds, tracking_uri
+from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
+
+QUICK = {
+    "name": "quick",
+    "model": "57p",
+    "recipe": {"steps": 200, "batch": 32, "eval_every": 20, "warmup": 20, "curriculum": [[3, 100]],
+               "fade_start": 100, "fade_end": 150},
+    "seeds": {"first": 5, "count": 4},
+    "stop": {"hopeless": False},
+    # One slot: the second seed of a trial waits for the first, on any number of cores.
+    "resources": {"cpu": 1, "gpu": 0, "slots": 1, "seeds_per_trial": 2, "compiled": False, "save_every": 1},
+}  # fmt: skip
+"""Four seeds in two trials, some seconds of training."""
+
+Key = tuple[str, int, int]
+Facts = tuple[bytes, bytes, int, str]
+"""θ, curve, steps and outcome."""
+
+
+def write_study(folder: Path, study: Mapping[str, Any]) -> str:
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{study['name']}.yaml"
+    file.write_text(yaml.safe_dump(dict(study)))
+    return str(file)
+
+
+def trained(spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool) -> dict[Key, Facts]:
+    """Seeds trained here, in one eager bank, with the hopeless rule or without."""
+    pairs = [Pair(recipe, s) for s in seeds]
+    bank = Bank(spec, pairs, slots=slots, compiled=False, hopeless=RULE if rule else None)
+    while bank.advance():
+        pass
+    key = Configuration(spec, recipe).key
+    results = [bank.result(n) for n in range(len(seeds))]
+    return {(key, r.pair.seed.init_seed, r.pair.seed.data_seed): _facts(r) for r in results}
+
+
+def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
+    """What a study's listed configurations must come to."""
+    asked = parse_study(yaml.safe_dump(dict(study)), "expected")
+    found: dict[Key, Facts] = {}
+    for spec, recipe in asked.listed():
+        found |= trained(spec, recipe, asked.first_seeds(), asked.resources.slots or 1, asked.stop.hopeless)
+    return found
+
+
+def _facts(result: Any) -> Facts:
+    theta, curve = result.theta_P.numpy().tobytes(), result.curve_EM.numpy().tobytes()
+    return theta, curve, result.steps, result.outcome.value
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """This process's environment with some values, as a command's would be."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def client_of(home: Path) -> MlflowClient:
+    place = Home(home)
+    return connect(place, tracking_uri(place))
+
+
+def rows_of(home: Path, study: str) -> list[Row]:
+    return Ledger(Home(home)).rows(study)
+
+
+def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
+    """What MLflow has of a study's seeds. No pair is there twice."""
+    client, found = client_of(home), {}
+    for run in _runs(client, study):
+        if KEY_TAG not in run.data.tags:
+            continue
+        for seed in load_seeds(client, run.info.run_id, scratch):
+            pair = seed.result.pair.seed
+            key = (seed.configuration.key, pair.init_seed, pair.data_seed)
+            assert key not in found, f"{key} is recorded twice"
+            found[key] = _facts(seed.result)
+    return found
+
+
+def _runs(client: MlflowClient, study: str) -> list[Any]:
+    experiment = client.get_experiment_by_name(study)
+    assert experiment is not None
+    return list(client.search_runs([experiment.experiment_id], max_results=5_000))
+
+
+def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Mapping[Key, Facts]) -> None:
+    """A study is recorded as if nothing had happened: each seed once, with these results, nothing open."""
+    name = study["name"]
+    rows = rows_of(home, name)
+    keys = [(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows]
+    assert sorted(keys) == sorted(wanted)
+    assert all(is_final(r) and r["published"] and r["owner"] is None for r in rows), rows
+    assert {k: (r["steps"], r["outcome"]) for k, r in zip(keys, rows, strict=True)} == {
+        k: (steps, outcome) for k, (_, _, steps, outcome) in wanted.items()
+    }
+    assert recorded(home, name, scratch) == wanted
+    runs = _runs(client_of(home), name)
+    assert {r.info.status for r in runs} == {"FINISHED"}
+    assert sum(STUDY_TAG in r.data.tags for r in runs) == 1
+    of = Counter(r.data.tags[KEY_TAG] for r in runs if KEY_TAG in r.data.tags)
+    assert of == Counter({key for key, _, _ in wanted})
+    seeds = [r.data.tags for r in runs if SEED_TAG in r.data.tags]
+    assert len({(t[PARENT_TAG], t[SEED_TAG]) for t in seeds}) == len(seeds)
+    for run in runs:
+        if KEY_TAG in run.data.tags:
+            check_run(home, run, wanted)
+    assert Ledger(Home(home)).study(name)["owner"] is None  # type: ignore[index]
+    if "space" in study:
+        proposals = optuna.load_study(study_name=name, storage=Home(home).records_url).trials
+        assert {t.state.name for t in proposals} <= {"COMPLETE", "FAIL"}
+
+
+def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
+    """A configuration's counts are those of its seeds, and each step's metrics are there once."""
+    mine = [facts for (key, _, _), facts in wanted.items() if key == run.data.tags[KEY_TAG]]
+    counts = Counter(outcome for _, _, _, outcome in mine)
+    for outcome in Outcome:
+        if outcome not in (Outcome.QUEUED, Outcome.RUNNING):
+            assert run.data.metrics[f"final.{outcome.value}"] == counts[outcome.value], outcome
+    every = int(run.data.params["recipe.eval_every"])
+    longest = max(steps for _, _, steps, _ in mine)
+    history = client_of(home).get_metric_history(run.info.run_id, "median_token")
+    assert sorted(m.step for m in history) == list(range(every, longest + 1, every))
