@@ -11,9 +11,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
@@ -84,12 +85,18 @@ def own_environment() -> dict[str, str]:
 class Running:
     """A command that has been started. All its descendants carry its mark in their environment."""
 
-    def __init__(self, *words: str, cwd: Path, environment: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        *words: str,
+        cwd: Path,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = (str(COMMAND),),
+    ):
         self.mark, self.started = uuid.uuid4().hex, time.monotonic()
         own = own_environment() | {MARK: self.mark}
         self.out, self.err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
         self.process = subprocess.Popen(
-            [str(COMMAND), *words],
+            [*program, *words],
             cwd=cwd,
             env=own | dict(environment or {}),
             stdin=subprocess.DEVNULL,
@@ -143,18 +150,16 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Running]:
-    """A command that is ended with the block; `environment` is added to this process's."""
-    command = Running(*words, cwd=cwd, environment=environment)
+def running(*words: str, cwd: Path, **options: Any) -> Iterator[Running]:
+    """A command that is ended with the block. Options: `environment`, added to this process's; `program`."""
+    command = Running(*words, cwd=cwd, **options)
     try:
         yield command
     finally:
         command.end()
 
 
-def adder_search(
-    *words: str, cwd: Path, timeout: float = 150, environment: Mapping[str, str] | None = None
-) -> Said:
+def adder_search(*words: str, cwd: Path, timeout: float = 150, **options: Any) -> Said:
     """Run a command to its end."""
-    with running(*words, cwd=cwd, environment=environment) as command:
+    with running(*words, cwd=cwd, **options) as command:
         return command.wait(timeout)
