@@ -1,11 +1,12 @@
 # make demo: from nothing to a verified adder.   make test: the tests, the linter, the type checker.
-# make test-full: the tests and those that take minutes.
+# make test-full: the tests and those that take minutes.   make test-faults: kills, outages, load; half an hour.
+# make secrets: the passwords and the token of docker-compose.yml (docs/cluster.md).
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-full lint clean
+.PHONY: demo test test-full test-faults lint audit secrets clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -18,13 +19,25 @@ test: $(VENV)/.installed-test
 	$(MAKE) lint
 
 test-full: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m ""
+	$(BIN)/python -m pytest -m "not faults"
 	$(MAKE) lint
+
+test-faults: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m faults
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Asks the package index for advisories about every pinned version; --strict: one that it cannot ask about fails.
+audit: $(VENV)/.installed
+	$(PIP) -e ".[audit]"
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
+
+SECRETS_DIR ?= secrets
+secrets:
+	docker/secrets.sh $(SECRETS_DIR)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,54 @@
+# One image for every service of docker-compose.yml but PostgreSQL. Needs no BuildKit.
+#   docker build -t adder-search:cpu .
+#   docker build -t adder-search:cuda --build-arg TORCH=cuda .
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS dependencies
+# cpu or cuda. The default index has the CUDA build; the CPU build comes from TORCH_INDEX or from WHEELS.
+ARG TORCH=cpu
+# URL of a package index that has torch's builds (PyTorch's own does); empty: none.
+ARG TORCH_INDEX=
+# A folder of wheels in the build context, used before any index; its name begins with "wheels"; it may be missing.
+ARG WHEELS=wheels
+
+RUN python3 -m venv /opt/adder
+ENV PATH=/opt/adder/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /build
+
+# Only what these say, so that a changed line of code leaves this layer alone. The pattern makes the folder optional.
+COPY constraints.txt setup.cfg docker/requirements.py ${WHEELS:-wheels}* ./
+RUN python requirements.py "$TORCH" cluster > requirements.txt \
+    && pip install --only-binary :all: --find-links . ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
+        -c constraints.txt -r requirements.txt \
+    || { echo "TORCH=$TORCH: if torch was not found, name an index (TORCH_INDEX) or a folder (WHEELS) that has it"; exit 1; }
+
+FROM dependencies AS source
+COPY pyproject.toml README.md LICENSE ./
+COPY model model/
+COPY trainer trainer/
+COPY search search/
+COPY studies studies/
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
+
+FROM ${PYTHON_IMAGE}
+# torch.compile makes its programs with a C++ compiler.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends g++ \
+    && rm -rf /var/lib/apt/lists/*
+# A new volume takes the owner of the folder that it is mounted on: so these exist, and are the user's.
+RUN useradd --uid 1000 --create-home adder \
+    && install -d -o adder -g adder /var/lib/adder /var/lib/adder/home /var/lib/adder/artifacts /work
+COPY --from=dependencies /opt/adder /opt/adder
+ENV PATH=/opt/adder/bin:$PATH
+COPY --from=source /wheel /wheel
+RUN pip install --no-index --no-deps --no-cache-dir --disable-pip-version-check /wheel/*.whl && pip check
+COPY docker/entrypoint.sh /usr/local/bin/adder-entrypoint
+COPY docker/driver.sh /usr/local/bin/adder-driver
+ENV PYTHONUNBUFFERED=1 \
+    ADDER_SEARCH_HOME=/var/lib/adder/home \
+    RAY_USAGE_STATS_ENABLED=0 \
+    MLFLOW_DISABLE_TELEMETRY=true
+USER adder
+WORKDIR /work
+ENTRYPOINT ["adder-entrypoint"]
+CMD ["adder-search", "--help"]

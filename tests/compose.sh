@@ -1,0 +1,292 @@
+#!/usr/bin/env bash
+# The stack of docker-compose.yml for real, as docs/cluster.md describes it: builds the image, brings the stack up with
+# two workers, runs the smoke study through it, asks the UI, looks for passwords where none may be, kills a worker in the
+# middle of a study, takes the stack down and up again and finds the records. Under a project name, with volumes and
+# secrets of its own, all of which it removes; the image stays.
+#
+#   tests/compose.sh                  needs a Docker engine, `docker compose` or docker-compose 1.29, and curl
+#   COMPOSE=docker-compose            which of the two
+#   BUILD_ARGS="--network host"       more options for `docker build`; TORCH_INDEX and WHEELS as in the Dockerfile
+#   MLFLOW_PORT=15000                 a free port of 127.0.0.1
+#   KEEP=1                            leave the stack up at the end, to look at
+# Exit code: 0 passed, 1 failed, 77 no engine here (what automake calls a skip).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PROJECT="adder-test-$$"
+export COMPOSE_PROJECT_NAME="$PROJECT" MLFLOW_PORT="${MLFLOW_PORT:-15000}" RAY_WORKER_CPUS=1
+export ADDER_IMAGE="${ADDER_IMAGE:-adder-search:cpu}"
+UI="http://127.0.0.1:$MLFLOW_PORT"
+WORKERS=2
+read -r -a COMPOSE_COMMAND <<<"${COMPOSE:-}"
+
+say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
+fail() {
+    printf 'FAILED: %s\n' "$*" >&2
+    exit 1
+}
+
+# compose SECONDS ARGUMENTS...
+compose() {
+    local limit="$1"
+    shift
+    timeout --foreground "$limit" "${COMPOSE_COMMAND[@]}" "$@" </dev/null
+}
+
+# The driver as a job: search SECONDS ARGUMENTS...; without a terminal, so that a script can call it.
+search() {
+    local limit="$1"
+    shift
+    compose "$limit" run --rm -T -v "$WORK/cut.yaml:/work/cut.yaml:ro" search "$@"
+}
+
+# Ids of a service's running containers; both kinds of compose set these labels.
+containers() {
+    docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT" \
+        --filter "label=com.docker.compose.service=$1"
+}
+
+# until_true SECONDS WHAT COMMAND...
+until_true() {
+    local deadline=$((SECONDS + $1)) what="$2"
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || fail "waited for $what in vain"
+        sleep 2
+    done
+}
+
+find_engine() {
+    if ! command -v docker >/dev/null || ! timeout 20 docker info >/dev/null 2>&1; then
+        echo "tests/compose.sh: no Docker engine answers here: nothing was tested" >&2
+        exit 77
+    fi
+    if [ "${#COMPOSE_COMMAND[@]}" -eq 0 ]; then
+        if docker compose version >/dev/null 2>&1; then
+            COMPOSE_COMMAND=(docker compose)
+        elif command -v docker-compose >/dev/null; then
+            COMPOSE_COMMAND=(docker-compose)
+        else
+            echo "tests/compose.sh: neither docker compose nor docker-compose is here: nothing was tested" >&2
+            exit 77
+        fi
+    fi
+    echo "engine $(docker version --format '{{.Server.Version}}'), $("${COMPOSE_COMMAND[@]}" version --short)"
+}
+
+clean_up() {
+    local code=$?
+    trap - EXIT INT TERM
+    if [ "$code" -ne 0 ]; then
+        compose 60 logs --tail=25 2>&1 | tail -n 150 >&2 || true
+    fi
+    if [ -z "${KEEP:-}" ]; then
+        # --profile: the classic docker-compose leaves a job's containers alone otherwise
+        compose 180 --profile job down --volumes --remove-orphans --timeout 10 >/dev/null 2>&1 || true
+        rm -rf "$WORK"
+    else
+        echo "left up: COMPOSE_PROJECT_NAME=$PROJECT SECRETS_DIR=$SECRETS_DIR MLFLOW_PORT=$MLFLOW_PORT"
+    fi
+    exit "$code"
+}
+
+build() {
+    say "build $ADDER_IMAGE"
+    # shellcheck disable=SC2086  # several options in one variable
+    timeout --foreground 3000 docker build ${BUILD_ARGS:-} --tag "$ADDER_IMAGE" \
+        --build-arg TORCH_INDEX="${TORCH_INDEX:-}" --build-arg WHEELS="${WHEELS:-wheels}" . >"$WORK/build.log" 2>&1 ||
+        { tail -n 30 "$WORK/build.log" >&2 && fail "docker build"; }
+    [ "$(docker image inspect --format '{{.Config.User}}' "$ADDER_IMAGE")" = adder ] || fail "the image runs as root"
+}
+
+is_healthy() {
+    [ "$(docker inspect --format '{{.State.Health.Status}}' "$(containers "$1")")" = healthy ]
+}
+
+# What Ray's head counts is what a study sees.
+workers_joined() {
+    docker exec "$(containers ray-head)" ray status | grep -q "/$1.0 CPU"
+}
+
+up() {
+    say "up"
+    compose 600 up -d --scale ray-worker="$WORKERS" 2>&1 | tail -n 3
+    until_true 240 "MLflow" is_healthy mlflow
+    until_true 120 "$WORKERS Ray workers" workers_joined "$WORKERS"
+    [ -z "$(containers search)" ] || fail "up started the driver"
+}
+
+# The seeds of a study that are recorded, their trials' names and times left out.
+recorded() {
+    compose 120 run --rm -T --no-deps search status "$1" --json |
+        python3 -c 'import json, sys
+keys = ("configuration", "init_seed", "data_seed", "outcome", "steps", "best_token")
+for row in sorted([r[k] for k in keys] for r in json.load(sys.stdin)["seeds"]): print(*row)'
+}
+
+# expect_seeds STUDY NUMBER: so many seeds, each once, all trained to an end
+expect_seeds() {
+    recorded "$1" >"$WORK/$1.seeds" || fail "no records of $1"
+    [ "$(wc -l <"$WORK/$1.seeds")" -eq "$2" ] || fail "$1: not $2 records: $(cat "$WORK/$1.seeds")"
+    [ "$(cut -d' ' -f1-3 "$WORK/$1.seeds" | sort -u | wc -l)" -eq "$2" ] || fail "$1: a seed is recorded twice"
+    ! grep -qE 'censored|running' "$WORK/$1.seeds" || fail "$1: seeds did not end: $(cat "$WORK/$1.seeds")"
+}
+
+run_smoke() {
+    say "the smoke study on $WORKERS workers"
+    search 600 run studies/smoke.yaml 2>&1 | tee "$WORK/smoke.log"
+    expect_seeds smoke 4
+    [ "$(mlflow_runs smoke)" -gt 0 ] || fail "no runs in MLflow"
+    ! docker exec "$(containers ray-head)" test -e /var/lib/adder/home/optuna.db || fail "records are not in PostgreSQL"
+}
+
+# ask PATH CURL-OPTIONS...: as MLflow's first user; the password comes by standard input, not by a command line
+ask() {
+    local path="$1"
+    shift
+    printf 'user = "adder:%s"\n' "$(<"$SECRETS_DIR/mlflow_admin_password")" |
+        curl --silent --show-error --max-time 30 --config - "$@" "$UI$path"
+}
+
+mlflow_runs() {
+    local experiment
+    experiment="$(ask "/api/2.0/mlflow/experiments/get-by-name?experiment_name=$1" |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["experiment"]["experiment_id"])')"
+    ask /api/2.0/mlflow/runs/search --json "{\"experiment_ids\": [\"$experiment\"], \"max_results\": 1000}" |
+        python3 -c 'import json, sys; print(len(json.load(sys.stdin).get("runs", [])))'
+}
+
+status_code() { printf '%s' "$("$@" --output /dev/null --write-out '%{http_code}')"; }
+stranger() { curl --silent --max-time 30 "$@"; }
+
+expect_code() {
+    local wanted="$1" got
+    shift
+    got="$(status_code "$@")"
+    [ "$got" = "$wanted" ] || fail "$got instead of $wanted: ${*:2}"
+}
+
+ask_the_ui() {
+    say "the UI's doors"
+    expect_code 200 stranger "$UI/health"
+    expect_code 401 stranger "$UI/"
+    expect_code 401 stranger "$UI/api/2.0/mlflow/experiments/search?max_results=1"
+    expect_code 401 stranger --user adder:wrong "$UI/"
+    expect_code 200 ask /
+    expect_code 200 ask "/api/2.0/mlflow/experiments/search?max_results=1"
+    expect_code 403 ask / --header "Host: elsewhere.example"
+    expect_code 403 ask /api/2.0/mlflow/experiments/create --header "Origin: https://elsewhere.example" --json '{"name": "x"}'
+    docker port "$(containers mlflow)" | grep -v ' 127.0.0.1:' && fail "a port is open to other hosts"
+    [ "$(docker ps --filter "label=com.docker.compose.project=$PROJECT" --format '{{.Ports}}' | grep -c -- '->')" -eq 1 ] ||
+        fail "more than MLflow's port is published"
+}
+
+ray_refuses_strangers() {
+    say "Ray without the token"
+    local head said
+    head="$(containers ray-head)"
+    printf '%064d\n' 0 | docker exec --interactive "$head" bash -c 'cat >/tmp/wrong-token'
+    said="$(docker exec --env RAY_AUTH_TOKEN_PATH=/tmp/wrong-token "$head" timeout 60 ray status 2>&1)" &&
+        fail "Ray took a wrong token"
+    grep -q InvalidAuthToken <<<"$said" || fail "Ray refused a wrong token with other words: $said"
+}
+
+# files_with CONTAINER FOLDERS...: the files in there with a password in them
+files_with() {
+    local id="$1"
+    shift
+    docker exec --interactive "$id" grep -rlFf - "$@" <"$WORK/passwords" || [ "$?" -eq 1 ]
+}
+
+# What the engine tells of containers and image, command lines, logs, and what MLflow and Optuna have recorded.
+everything_said() {
+    local id
+    for id in $(docker ps --all --quiet --filter "label=com.docker.compose.project=$PROJECT"); do
+        docker inspect "$id"
+        docker logs "$id" 2>&1
+        docker top "$id" -eo args 2>/dev/null || true # of those that run
+    done
+    docker image inspect "$ADDER_IMAGE"
+    docker history --no-trunc "$ADDER_IMAGE"
+    for id in mlflow mlflow_auth optuna; do
+        docker exec "$(containers postgres)" pg_dump --username=postgres "$id"
+    done
+    cat "$WORK"/*.log
+}
+
+# Neither there nor in Ray's session files or the home, which has Tune's state in it, may a password be.
+look_for_passwords() {
+    say "passwords where none may be"
+    local id found
+    sed 's/.*://' "$SECRETS_DIR"/* >"$WORK/passwords"
+    [ "$(sort -u "$WORK/passwords" | wc -l)" -eq 6 ] || fail "six passwords expected"
+    everything_said >"$WORK/said"
+    [ "$(wc -l <"$WORK/said")" -gt 1000 ] || fail "there was nothing to look at"
+    ! grep -qFf "$WORK/passwords" "$WORK/said" || fail "a password shows"
+    for id in $(containers ray-head) $(containers ray-worker); do
+        [ -n "$(files_with "$id" /run/secrets)" ] || fail "looking for passwords finds none where they are"
+        found="$(files_with "$id" /tmp/ray /var/lib/adder/home)"
+        [ -z "$found" ] || fail "a password is in $found"
+    done
+}
+
+# A study of four trials, one seed each, long enough to lose a worker in its middle.
+write_cut_study() {
+    sed -e 's/^name: .*/name: cut/' -e 's/^  steps: .*/  steps: 1500/' -e 's/^  eval_every: .*/  eval_every: 100/' \
+        -e 's/seeds_per_trial: 2/seeds_per_trial: 1/' studies/smoke.yaml >"$WORK/cut.yaml"
+    chmod 644 "$WORK/cut.yaml"
+}
+
+both_train() {
+    [ "$(docker exec "$(containers ray-head)" bash -c 'ls /var/lib/adder/home/trials/cut/*/bank.state' | wc -l)" -ge "$WORKERS" ]
+}
+
+kill_a_worker() {
+    say "a worker is killed in the middle of a study"
+    search 900 run cut.yaml >"$WORK/cut.log" 2>&1 &
+    local driver=$! code=0 victim
+    until_true 240 "two trials that train" both_train
+    victim="$(containers ray-worker | head -n 1)"
+    docker kill "$victim" >/dev/null
+    echo "killed $victim"
+    wait "$driver" || code=$?
+    tail -n 12 "$WORK/cut.log"
+    [ "$code" -le 1 ] || fail "the driver ended with exit code $code"
+    # Exit code 1: seeds were left out after their retries; the next run tries them again, on the worker that is left.
+    [ "$code" -eq 0 ] || search 900 run cut.yaml
+    expect_seeds cut 4
+}
+
+down_and_up() {
+    say "down and up again"
+    local before study
+    before="$(mlflow_runs smoke) $(mlflow_runs cut)"
+    compose 240 --profile job down --timeout 30 2>&1 | tail -n 2
+    [ -z "$(docker ps --all --quiet --filter "label=com.docker.compose.project=$PROJECT")" ] || fail "down left containers"
+    up
+    for study in smoke cut; do
+        cp "$WORK/$study.seeds" "$WORK/$study.before"
+        expect_seeds "$study" 4
+        cmp "$WORK/$study.before" "$WORK/$study.seeds" || fail "$study: other records than before"
+    done
+    [ "$(mlflow_runs smoke) $(mlflow_runs cut)" = "$before" ] || fail "MLflow has other runs than before"
+    search 300 run studies/smoke.yaml | tail -n 5 # nothing is left to do
+    expect_seeds smoke 4
+    cmp "$WORK/smoke.before" "$WORK/smoke.seeds" || fail "smoke was trained again"
+}
+
+find_engine
+WORK="$(mktemp -d)"
+export SECRETS_DIR="$WORK/secrets"
+trap clean_up EXIT INT TERM
+make --silent secrets SECRETS_DIR="$SECRETS_DIR"
+write_cut_study
+build
+up
+run_smoke
+ask_the_ui
+ray_refuses_strangers
+kill_a_worker
+look_for_passwords
+down_and_up
+say "passed"
