@@ -46,17 +46,18 @@ def check(instance: Any) -> None:
         if "says" not in meta:
             continue
         kind = type(field.default)
-        if kind is float and type(value) is int:
-            object.__setattr__(instance, field.name, float(value))
-        elif type(value) is not kind:
-            raise ValueError(f"{field.name} must be {_kind(kind)}, got {value!r}")
+        whole = kind is float and type(value) is int
+        if not whole and type(value) is not kind:
+            raise ValueError(f"{field.name} must be {_kind(kind)}, got {value!r:.80}")
         if kind in (int, float) and not abs(value) <= LARGEST:  # so put, a NaN is refused too
-            raise ValueError(f"{field.name} must be finite and at most {LARGEST}, got {value!r}")
+            raise ValueError(f"{field.name} must be finite and at most {LARGEST}, got {value!r:.80}")
+        if whole:
+            object.__setattr__(instance, field.name, float(value))
         low, high = meta["low"], meta["high"]
         if (low is not None and value < low) or (high is not None and value > high):
-            raise ValueError(f"{field.name} must be {_range(low, high)}, got {value!r}")
+            raise ValueError(f"{field.name} must be {_range(low, high)}, got {value!r:.80}")
         if meta["values"] and value not in meta["values"]:
-            raise ValueError(f"{field.name} must be {_either(meta['values'])}, got {value!r}")
+            raise ValueError(f"{field.name} must be {_either(meta['values'])}, got {value!r:.80}")
 
 
 def check_combination(instance: Any) -> None:

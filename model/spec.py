@@ -164,10 +164,10 @@ class Spec(ABC):
 def make_spec(family: str, **options: Any) -> Spec:
     """A spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
     if family not in FAMILIES:
-        raise ValueError(f"unknown family {family!r}; {nearest(family, FAMILIES)}")
+        raise ValueError(f"unknown family {family!r:.80}; {nearest(family, FAMILIES)}")
     cls = FAMILIES[family]
     known = [f.name for f in dataclasses.fields(cls)]
     for name in options:
         if name not in known:
-            raise ValueError(f"unknown constraint {name!r} of {family}; {nearest(name, known)}")
+            raise ValueError(f"unknown constraint {name!r:.80} of {family}; {nearest(name, known)}")
     return cls(**options)

@@ -12,12 +12,14 @@ import json
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import ray
 from ray import tune
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
@@ -166,6 +168,8 @@ def _ray(home: Home) -> Iterator[None]:
     environment = {**QUIET, "TORCHINDUCTOR_CACHE_DIR": str(home.cache)}
     cluster = os.environ.get("RAY_ADDRESS")
     try:
+        if cluster and ":" in cluster and "://" not in cluster:
+            _reach(cluster)
         ray.init(
             address=cluster or "local",
             include_dashboard=None if cluster else False,
@@ -180,6 +184,23 @@ def _ray(home: Home) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _reach(cluster: str) -> None:
+    """Raise at once what is wrong with an address or a token: ray.init tries for most of a minute, writes to
+    stderr meanwhile, and may exit.
+    """
+    host, _, port = cluster.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10):
+        pass
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)  # Ray's C++ writes there whatever the log level
+    try:
+        GcsClient(address=cluster).get_all_node_info(timeout=10)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
 
 
 def _tune(driver: Driver) -> None:

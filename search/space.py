@@ -40,7 +40,7 @@ class Distribution(Strict):
     float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
     int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
     choice: list[bool | int | float | str | list[list[int]]] | None = Field(
-        None, min_length=1, description="the values"
+        None, min_length=1, max_length=MOST_TRIED, description="the values"
     )
     log: bool = Field(False, description="sample the logarithm")
     step: float | None = Field(None, gt=0, description="distance of the values of a float or int")

@@ -17,6 +17,9 @@ from search.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_
 from trainer import Recipe, Seed
 
 CPU_SLOTS = 16
+MOST_SEEDS = 1_000_000
+MOST_CONFIGURATIONS = 10_000
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
@@ -33,6 +36,12 @@ class SeedCross(Strict):
 
     init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")
     data: list[SeedNumber] = Field(min_length=1, description="seeds of the data")
+
+    @model_validator(mode="after")
+    def _countable(self) -> SeedCross:
+        if (pairs := len(self.init) * len(self.data)) > MOST_SEEDS:
+            raise ValueError(f"at most {MOST_SEEDS} pairs of init and data, got {pairs}")
+        return self
 
 
 def _form(value: Any) -> str | None:
@@ -154,14 +163,16 @@ class Study(Strict):
     """One question. `model` is a rung's name, or a mapping: rung or family, and constraints."""
 
     name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        pattern=NAME,
         description="letters, digits, dot, dash, underscore; names the MLflow experiment",
     )
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(None, description="the spec")
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     configurations: list[Entry] = Field(
-        default_factory=list, description="several, each trained with all the seeds"
+        default_factory=list,
+        max_length=MOST_CONFIGURATIONS,
+        description="several, each trained with all the seeds",
     )
     toggle: list[str] = Field(
         default_factory=list,
@@ -200,9 +211,10 @@ class Study(Strict):
         if (self.configurations or self.toggle) and self.space:
             name = "configurations" if self.configurations else "toggle"
             raise at(name, "a study has a list of configurations or a space, not both")
+        first: dict[tuple[Spec, Recipe], int] = {}
         for i, configuration in enumerate(listed):
-            if configuration in listed[:i]:
-                raise at(f"configurations.{i}", f"the same as configurations.{listed.index(configuration)}")
+            if first.setdefault(configuration, i) < i:
+                raise at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
         self.listed()
         if self.space:
             check_space(self.space, self.spec(), self.configuration)

@@ -29,6 +29,7 @@ from search.study import (
 
 LARGEST_FILE = 1 << 20  # bytes
 LONGEST_LINE = 1_000  # characters of an error
+MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 
 
 def shipped() -> dict[str, str]:
@@ -73,7 +74,12 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            found = super().construct_object(node, deep)
+            if type(found) is int and found.bit_length() > MOST_BITS:
+                raise OverflowError
+            if type(found) is str:
+                found.encode()  # half a surrogate pair can be written nowhere
+            return found
         except (
             ValueError,
             LookupError,

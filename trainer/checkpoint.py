@@ -103,7 +103,7 @@ def _check_papers(path: Path, about: dict[str, Any]) -> None:
     """Whoever reads a checkpoint may rely on these kinds. Raises ValueError at the key path."""
     wanted = {name: (about[name], kind) for name, kind in PAPERS.items()}
     for name, value in about["seed"].items() if isinstance(about["seed"], dict) else ():
-        wanted[f"seed.{name}"] = (value, int)
+        wanted[f"seed.{ascii(name)[1:-1]:.40}"] = (value, int)
     if isinstance(about["spec"], dict):
         wanted["spec.family"] = (about["spec"].get("family"), str)
     for name, (value, kind) in wanted.items():
@@ -124,13 +124,16 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_theta(path: Path, spec: Spec) -> Tensor:
+    data = _read_bytes(path)
     try:
-        tensors = load(_read_bytes(path))
+        tensors = load(data)
     except SafetensorError as error:
-        raise ValueError(f"{path}: not a safetensors file ({error})") from None
+        raise ValueError(f"{path}: not a safetensors file ({error!s:.200})") from None
+    except (LookupError, TypeError, RuntimeError, ValueError, OverflowError):  # of a header that is made up
+        raise ValueError(f"{path}: its header asks for numbers or shapes that torch has not") from None
     theta = tensors.get("theta")
     if theta is None or theta.dtype != torch.float32 or theta.shape != (spec.params,):
-        found = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)}"
+        found = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)!s:.80}"
         raise ValueError(f"{path}: θ must be {spec.params} float32 numbers for this spec, found {found}")
     if not torch.isfinite(theta).all():
         raise ValueError(f"{path}: θ has numbers that are not finite")

@@ -80,9 +80,15 @@ def _entries(data: bytes) -> dict[str, bytes]:
             entries = archive.infolist()
             usual = all(e.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries)
             fits = usual and sum(entry.file_size for entry in entries) <= LARGEST
-            return {entry.filename: archive.read(entry) for entry in entries} if fits else {}
+            return {entry.filename: _unfolded(archive, entry) for entry in entries} if fits else {}
     except Exception:  # a damaged archive can raise anything
         raise ValueError("truncated or damaged: it begins like a PyTorch file and is not whole") from None
+
+
+def _unfolded(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """No more of it than it says that it has: `ZipFile.read` unfolds all that is there and then cuts it."""
+    with archive.open(entry) as file:
+        return file.read(entry.file_size)
 
 
 def _inside(entries: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -1,0 +1,237 @@
+"""Damage for the tests that feed it to readers, as hypothesis strategies; and a fence that tells on them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Damage = Callable[[Any], Any]
+
+
+def feed(strategy: st.SearchStrategy[Any], count: int, read: Callable[[Any], None]) -> None:
+    """Give so many inputs to a reader, and make sure that it was that many."""
+    fed = 0
+
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def one(value: Any) -> None:
+        nonlocal fed
+        fed += 1
+        read(value)
+
+    one()
+    assert fed >= count
+
+
+# ---- what a reader must not do
+
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGING = (
+    "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
+    "os.truncate", "os.utime", "os.chdir",
+)  # fmt: skip
+FOREIGN = (
+    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.putenv",
+    "socket.connect", "socket.bind", "urllib.Request", "ctypes.dlopen", "code.__new__",
+)  # fmt: skip
+_inside: Path | None = None
+_seen: list[str] = []
+
+
+def _told(event: str, arguments: tuple[Any, ...]) -> None:
+    """Python tells an audit hook of every file that it opens and every process that it starts."""
+    if _inside is None:
+        return
+    if event == "open":
+        path, _, flags = arguments
+        if not (isinstance(flags, int) and flags & WRITING) or isinstance(path, int):
+            return
+    elif event in CHANGING:
+        path = arguments[0]
+    elif event in FOREIGN:
+        _seen.append(f"{event} {arguments!r:.200}")
+        return
+    else:
+        return
+    if not Path(os.path.realpath(os.fsdecode(path))).is_relative_to(_inside):
+        _seen.append(f"{event} {path!r}")
+
+
+@contextmanager
+def fence(folder: Path) -> Iterator[None]:
+    """Fails if the block writes a file outside the folder, starts a process or opens a connection.
+
+    What it did is only noted until the block ends: an exception on the spot might be taken for bad input.
+    """
+    global _inside
+    if _told not in _hooked:
+        sys.addaudithook(_told)  # for good: there is no way back
+        _hooked.append(_told)
+    _seen.clear()
+    _inside = Path(os.path.realpath(folder))
+    try:
+        yield
+    finally:
+        _inside = None
+    assert not _seen, _seen
+
+
+_hooked: list[Any] = []
+
+
+# ---- values that nobody expects
+
+
+class Raw(str):
+    """YAML as it stands."""
+
+
+HUGE = st.sampled_from([2**31, 2**63, 2**64, -(2**63), 10**30, 10**400, -(16**900), 1e308, 1e-320, -0.0])
+TEXTS = st.sampled_from(
+    [
+        "", "\x00", "\ud800", "\u202e", "a\nb", "\x1b[31m", "../../x", "/etc/passwd", "<script>", "{{7*7}}",
+        "é" * 99, "x" * 10_000, "nan", "57p", "__class__", "²", "٣", "%s%n", "'; drop table x; --", "$(id)",
+    ]
+)  # fmt: skip
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.integers(-3, 3) | st.floats() | HUGE | TEXTS
+    | st.text(max_size=6)
+)  # fmt: skip
+NESTED = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+def deep(depth: int, inner: Any) -> Any:
+    for _ in range(depth):
+        inner = [inner] if depth % 2 else {"a": inner}
+    return inner
+
+
+VALUES = NESTED | st.builds(deep, st.sampled_from([9, 40, 150]), LEAVES)
+
+
+# ---- damaged structures and bytes
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in nested dictionaries and lists."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*place, key)
+        yield from _places(inner, (*place, key))
+
+
+def _edit(whole: Any, where: int, how: str, value: Any) -> None:
+    places = list(_places(whole))
+    if not places:
+        return
+    *path, last = places[where % len(places)]
+    holder = whole
+    for key in path:
+        holder = holder[key]
+    if how == "replace":
+        holder[last] = value
+    elif how == "remove":
+        del holder[last]
+    elif how == "add":
+        holder.update({str(value)[:80]: value}) if isinstance(holder, dict) else holder.append(value)
+    else:  # another's value
+        holder[last] = copy.deepcopy(_at(whole, places[hash(str(value)) % len(places)]))
+
+
+def _at(whole: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        whole = whole[key]
+    return whole
+
+
+def damaged(values: st.SearchStrategy[Any] = VALUES) -> st.SearchStrategy[Damage]:
+    """A function that gives a copy of a structure with one to three things wrong."""
+    how = st.sampled_from(["replace", "replace", "replace", "remove", "add", "exchange"])
+    edits = st.lists(st.tuples(st.integers(0, 10_000), how, values), min_size=1, max_size=3)
+
+    def damage(edits: list[tuple[int, str, Any]]) -> Damage:
+        def apply(whole: Any) -> Any:
+            found = copy.deepcopy(whole)
+            for where, kind, value in edits:
+                _edit(found, where, kind, copy.deepcopy(value))
+            return found
+
+        return apply
+
+    return edits.map(damage)
+
+
+def _bitten(data: bytes, where: int, how: str, value: int) -> bytes:
+    place = where % (len(data) + 1)
+    if how == "flip" and place < len(data):
+        return data[:place] + bytes([data[place] ^ (1 << value % 8)]) + data[place + 1 :]
+    if how == "set":
+        return data[:place] + bytes([value]) + data[place + 1 :]
+    if how == "cut":
+        return data[:place]
+    if how == "leave out":
+        return data[:place] + data[place + value :]
+    if how == "insert":
+        return data[:place] + bytes([value]) * (1 + value % 5) + data[place:]
+    return data[:place] + data[place // 2 : place] + data[place:]
+
+
+BITES: st.SearchStrategy[Damage] = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 20),
+        st.sampled_from(["flip", "set", "cut", "leave out", "insert", "repeat"]),
+        st.integers(0, 255),
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda bites: lambda data: _all_bites(data, bites))
+"""Functions that damage bytes: bits flipped, bytes set, left out, inserted and repeated, the end cut off."""
+
+
+def _all_bites(data: bytes, bites: list[tuple[int, str, int]]) -> bytes:
+    for where, how, value in bites:
+        data = _bitten(data, where, how, value)
+    return data
+
+
+# ---- as text
+
+
+def as_json(value: Any) -> str:
+    """JSON with what JSON has not: NaN, lone surrogates."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{as_json(str(k))}:{as_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(as_json, value)) + "]"
+    if isinstance(value, Raw):
+        return str(value)
+    return json.dumps(value)
+
+
+def as_yaml(value: Any) -> str:
+    """YAML in flow style."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{as_yaml(k)}: {as_yaml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(as_yaml, value)) + "]"
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+    if isinstance(value, Raw):
+        return str(value)
+    return json.dumps(value)

@@ -1,0 +1,112 @@
+"""Processes that tests start and end, with all that those start. Needs Linux's /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+MARK = "ADDER_SEARCH_SERVICE_MARK"
+OURS = ("ADDER_SEARCH_", "MLFLOW_", "RAY_", "PG")
+"""How the names of environment variables begin that would lead a service elsewhere."""
+LOOPBACK = "127.0.0.1"
+PATIENCE_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        return int(taken.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def wait_until(there: Callable[[], Any], what: str, timeout: float = PATIENCE_S) -> Any:
+    """What `there` returns once that is true. Fails with `what` after the timeout."""
+    deadline = time.monotonic() + timeout
+    while not (found := there()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+    return found
+
+
+class Process:
+    """A process and all that it starts: known by their session, or where they left it by a mark in their
+    environment (Ray's agents write their titles over theirs)."""
+
+    def __init__(self, command: list[str], log: Path, environment: Mapping[str, str], **options: Any):
+        self.mark, self.log, self.has_ended = uuid.uuid4().hex, log, False
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        with log.open("ab") as output:
+            self.popen = subprocess.Popen(
+                command,
+                env={**inherited, **environment, MARK: self.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                **options,
+            )
+
+    def wait_until(self, there: Callable[[], Any], timeout: float = PATIENCE_S) -> None:
+        """Until it is there. Fails with the end of its log if the process has ended, or after the timeout."""
+        deadline = time.monotonic() + timeout
+        while not there():
+            ended, late = self.popen.poll() is not None, time.monotonic() > deadline
+            assert not (ended or late), f"{'ended' if ended else 'late'}: {self.said()}"
+            time.sleep(0.05)
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-4_000:]
+
+    def processes(self) -> list[int]:
+        """Those of its processes that are still there."""
+        if self.has_ended:
+            return []
+        wanted, found = f"{MARK}={self.mark}".encode(), []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state, _, _, session = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
+                mine = int(session) == self.popen.pid
+                if state != "Z" and (mine or wanted in (entry / "environ").read_bytes().split(b"\0")):
+                    found.append(int(entry.name))
+        return found
+
+    def end(self, gently: signal.Signals | None = None, timeout: float = 20) -> None:
+        """Send a signal and wait for the end; then SIGKILL to whatever is left of it."""
+        if gently and self.popen.poll() is None:
+            self.popen.send_signal(gently)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.popen.wait(timeout)
+        deadline = time.monotonic() + timeout
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"still there after SIGKILL: {left}"
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        self.popen.wait(timeout)
+        self.has_ended = True
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """A short path: Ray's sockets lie below it, and a socket's path has at most 107 characters."""
+    path = Path(tempfile.mkdtemp(prefix="as-", dir="/tmp"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)

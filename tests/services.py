@@ -1,0 +1,323 @@
+"""PostgreSQL, MLflow with passwords and a Ray cluster as processes on loopback: real ones, for one test.
+
+Each is a context manager. It keeps everything in a temporary folder, listens on ports that were free, waits
+until it answers and ends exactly the processes that it started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import LOOPBACK, OURS, Process, free_port, is_listening, short_folder
+
+REQUIRED = "ADDER_SEARCH_SERVICES"
+"""Set to `required`, a program that is missing is a failure and no reason to skip."""
+
+
+# ---- PostgreSQL
+
+
+@functools.cache
+def _postgres_programs() -> Path | None:
+    """The folder with initdb and postgres, which a distribution may keep off PATH."""
+    folders = [
+        Path(found).resolve().parent for name in ("initdb", "postgres") if (found := shutil.which(name))
+    ]
+    if config := shutil.which("pg_config"):
+        folders.append(Path(subprocess.check_output([config, "--bindir"], text=True).strip()))
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((f for f in folders if (f / "initdb").is_file() and (f / "postgres").is_file()), None)
+
+
+def missing() -> str:
+    """What is not installed that the services need; empty if all is there."""
+    if not sys.platform.startswith("linux"):
+        return "finds processes in Linux's /proc"
+    if not _postgres_programs():
+        return "PostgreSQL's server programs are not installed (apt-get install postgresql)"
+    if os.geteuid() == 0 and not _postgres_user():
+        return "PostgreSQL does not run as root, and there is no user postgres"
+    return ""
+
+
+def need_services() -> None:
+    """Skip with the reason, or fail where services are required."""
+    if reason := missing():
+        (pytest.fail if os.environ.get(REQUIRED) == "required" else pytest.skip)(reason)
+
+
+def _postgres_user() -> pwd.struct_passwd | None:
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam("postgres")
+    return None
+
+
+class Postgres:
+    """A cluster of its own with the user `adder` and the databases `mlflow`, `mlflow_auth`, `optuna`."""
+
+    USER = "adder"
+    DATABASES = ("mlflow", "mlflow_auth", "optuna")
+
+    def __init__(self, folder: Path):
+        programs = _postgres_programs()
+        assert programs
+        self.folder, self.programs, self.data = folder, programs, folder / "data"
+        self.port, self.password = free_port(), secrets.token_urlsafe(16)
+        self.passfile = folder / "passfile"
+        self.process: Process | None = None
+        self._as: dict[str, Any] = {"cwd": folder}
+        if os.geteuid() == 0 and (user := _postgres_user()):
+            folder.chmod(0o711)
+            self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        self._create()
+
+    def _create(self) -> None:
+        self.data.mkdir(mode=0o700)
+        _write_secret(self.passfile, f"{LOOPBACK}:{self.port}:*:{self.USER}:{self.password}\n")
+        secret = self.folder / "initial"
+        _write_secret(secret, self.password)
+        for path in (self.data, secret):
+            os.chown(path, self._as.get("user", -1), self._as.get("group", -1))
+        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        self._run(["initdb", "-D", self.data, "-U", self.USER, f"--pwfile={secret}", *options])
+        secret.unlink()
+        databases = "".join(f"CREATE DATABASE {name};\n" for name in self.DATABASES)
+        self._run(["postgres", "--single", "-D", self.data, "postgres"], databases)
+
+    def _run(self, words: list[Any], said: str = "") -> None:
+        command = [str(self.programs / words[0]), *map(str, words[1:])]
+        done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=60, **self._as)
+        assert done.returncode == 0, done.stderr
+
+    def url(self, database: str) -> str:
+        """Without the password, which libpq finds in the file that PGPASSFILE names."""
+        return f"postgresql+psycopg://{self.USER}@{LOOPBACK}:{self.port}/{database}"
+
+    def environment(self) -> dict[str, str]:
+        return {"PGPASSFILE": str(self.passfile)}
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        settings = {"listen_addresses": LOOPBACK, "port": self.port, "unix_socket_directories": ""}
+        settings |= {"fsync": "off", "shared_buffers": "16MB", "max_connections": 60}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        command = [str(self.programs / "postgres"), "-D", str(self.data), *options]
+        self.process = Process(command, self.folder / "postgres.log", {}, **self._as)
+        ready = [str(self.programs / "pg_isready"), "-q", "-h", LOOPBACK, "-p", str(self.port)]
+        self.process.wait_until(lambda: subprocess.run(ready, timeout=20).returncode == 0)
+
+    def stop(self) -> None:
+        """End the server at once, with its connections (PostgreSQL's fast shutdown)."""
+        if self.process:
+            self.process.end(signal.SIGINT)
+        self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+@contextlib.contextmanager
+def postgres() -> Iterator[Postgres]:
+    """A throw-away PostgreSQL that is running."""
+    need_services()
+    with short_folder() as place:
+        server = Postgres(place)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+# ---- MLflow
+
+
+class MlflowServer:
+    """An MLflow server with basic authentication that keeps artifacts in its folder."""
+
+    USER = "admin"
+
+    def __init__(self, folder: Path, database: Postgres | None):
+        self.folder, self.database, self.port = folder, database, free_port()
+        self.password, self.uri = secrets.token_urlsafe(16), f"http://{LOOPBACK}:{self.port}"
+        self.process: Process | None = None
+        users = database.url("mlflow_auth") if database else f"sqlite:///{folder}/users.db"
+        (folder / "auth.ini").write_text(
+            f"[mlflow]\ndefault_permission = NO_PERMISSIONS\ndatabase_uri = {users}\n"
+            f"admin_username = {self.USER}\n"
+            "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+        )
+        self._secrets = {
+            "MLFLOW_AUTH_ADMIN_PASSWORD": self.password,
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_urlsafe(16),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """What a client needs."""
+        return {
+            "MLFLOW_TRACKING_URI": self.uri,
+            "MLFLOW_TRACKING_USERNAME": self.USER,
+            "MLFLOW_TRACKING_PASSWORD": self.password,
+        }
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        store = self.database.url("mlflow") if self.database else f"sqlite:///{self.folder}/mlflow.db"
+        command = [sys.executable, "-I", "-m", "mlflow", "server", "--app-name", "basic-auth"]
+        command += ["--host", LOOPBACK, "--port", str(self.port), "--workers", "1"]
+        command += ["--backend-store-uri", store, "--artifacts-destination", str(self.folder / "artifacts")]
+        command += ["--allowed-hosts", f"{LOOPBACK}:{self.port}", "--cors-allowed-origins", self.uri]
+        environment = {
+            "MLFLOW_AUTH_CONFIG_PATH": str(self.folder / "auth.ini"),
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # processes for nothing
+            **self._secrets,
+            **(self.database.environment() if self.database else {}),
+        }
+        self.process = Process(command, self.folder / "mlflow.log", environment, cwd=self.folder)
+        self.process.wait_until(self.is_healthy)
+
+    def is_healthy(self) -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.uri}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    def stop(self) -> None:
+        """End the server; what it stored stays."""
+        if self.process:
+            self.process.end(signal.SIGTERM, timeout=10)
+        self.process = None
+
+
+@contextlib.contextmanager
+def mlflow_server(database: Postgres | None = None) -> Iterator[MlflowServer]:
+    """An MLflow server that is running, on SQLite in its folder or on a PostgreSQL's databases."""
+    with short_folder() as place:
+        server = MlflowServer(place, database)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+# ---- Ray
+
+
+ASK = """
+import json, sys
+from ray._raylet import GcsClient
+nodes = GcsClient(address=sys.argv[1]).get_all_node_info(timeout=10).values()
+found = [{"name": n.node_name, "alive": n.state == 0, "has": dict(n.resources_total)} for n in nodes]
+print(json.dumps(found))
+"""
+
+
+class RayNode:
+    """One node of a cluster: a raylet and the workers that it starts."""
+
+    def __init__(self, name: str, process: Process):
+        self.name, self.process = name, process
+
+    def kill(self) -> None:
+        """SIGKILL to all of it at once, as if the machine were gone."""
+        self.process.end()
+
+
+class RayCluster:
+    """A head without CPUs and nodes that have some, on one machine, with token authentication."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.port = folder, free_port()
+        self.address, self.token = f"{LOOPBACK}:{self.port}", folder / "token"
+        _write_secret(self.token, secrets.token_hex(32))
+        self.head: RayNode | None = None
+        self.nodes: list[RayNode] = []
+
+    def environment(self) -> dict[str, str]:
+        """What a driver needs."""
+        return {"RAY_ADDRESS": self.address, **self._authentication()}
+
+    def _authentication(self) -> dict[str, str]:
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)}
+
+    def _system(self) -> dict[str, str]:
+        """A dead node is noticed after 5 s, where Ray takes 15."""
+        return {**self._authentication(), "RAY_health_check_period_ms": "1000"}
+
+    def start_head(self) -> None:
+        options = ["--head", "--port", str(self.port)]
+        options += ["--num-cpus", "0", "--num-gpus", "0", "--include-dashboard", "false"]
+        self.head = self._start("head", options)
+        self.head.process.wait_until(lambda: is_listening(self.port))
+
+    def add(self, cpus: float = 1, gpus: float = 0) -> RayNode:
+        """Start one more node, and do not wait for it. GPUs are only declared."""
+        name = f"node-{len(self.nodes)}"
+        options = ["--address", self.address, "--num-cpus", str(cpus), "--num-gpus", str(gpus)]
+        self.nodes.append(self._start(name, options))
+        return self.nodes[-1]
+
+    def _start(self, name: str, options: list[str]) -> RayNode:
+        command = [sys.executable, "-I", "-m", "ray.scripts.scripts", "start", "--block", "--node-name", name]
+        command += ["--temp-dir", str(self.folder / name)]  # else two that start at once take one socket
+        command += ["--node-ip-address", LOOPBACK, "--object-store-memory", "100000000"]
+        command += ["--disable-usage-stats", "--include-log-monitor", "false", *options]
+        log = self.folder / f"{name}.log"
+        return RayNode(name, Process(command, log, self._system(), cwd=self.folder))
+
+    def known(self) -> list[dict[str, Any]]:
+        """The nodes that the head knows: `name`, `alive`, and what it `has` by Ray's names of resources."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        environment |= self._authentication()
+        command = [sys.executable, "-I", "-c", ASK, self.address]
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        return json.loads(asked.stdout) if asked.returncode == 0 else []
+
+    def alive(self) -> set[str]:
+        """The names of the nodes that the head takes to be there."""
+        return {node["name"] for node in self.known() if node["alive"]}
+
+    def wait_for(self, *nodes: RayNode) -> None:
+        """Until the head knows these."""
+        wanted = {node.name for node in nodes}
+        nodes[-1].process.wait_until(lambda: wanted <= self.alive())
+
+    def stop(self) -> None:
+        for node in [*self.nodes, *([self.head] if self.head else [])]:
+            node.kill()
+
+
+@contextlib.contextmanager
+def ray_cluster(workers: int = 2, cpus: float = 1, gpus: float = 0) -> Iterator[RayCluster]:
+    """A running cluster whose workers have so many CPUs and declared GPUs each."""
+    with short_folder() as place:
+        cluster = RayCluster(place)
+        try:
+            cluster.start_head()
+            for _ in range(workers):
+                cluster.add(cpus, gpus)
+            cluster.wait_for(cluster.head, *cluster.nodes)
+            yield cluster
+        finally:
+            cluster.stop()

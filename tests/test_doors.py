@@ -1,0 +1,256 @@
+"""Doors that must be shut: to who has no token or password, to names that lead elsewhere, to text as code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import secrets
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from model import RUNGS
+from search import records
+from search.errors import UserError
+from search.home import Home
+from search.ledger import Ledger
+from search.plan import Configuration, Trial
+from search.study_file import parse_study
+from search.tracking import KEY_TAG, connect
+from tests.commands import adder_search, call, fails_with_one
+from tests.services import mlflow_server, postgres, ray_cluster
+from tests.test_services import status
+from trainer import Seed
+from trainer.checkpoint import Checkpoint
+
+SMALL = {
+    "name": "small",
+    "model": "57p",
+    "recipe": {"steps": 20, "batch": 8, "eval_every": 20},
+    "seeds": [1],
+    "resources": {"gpu": 0, "compiled": False},
+}
+STRANGER = "http://elsewhere.example"
+
+
+# ---- strangers
+
+
+@pytest.fixture(scope="module")
+def around(tmp_path_factory):
+    """Services that know their own, and the folder of a study."""
+    folder = tmp_path_factory.mktemp("doors")
+    (folder / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    with postgres() as database, mlflow_server() as mlflow, ray_cluster(workers=1) as ray:
+        known = mlflow.environment() | ray.environment() | database.environment()
+        known["ADDER_SEARCH_DATABASE"] = database.url("optuna")
+        (folder / "guess").write_text(secrets.token_hex(32))
+        (folder / "guess").chmod(0o600)
+        yield SimpleNamespace(folder=folder, mlflow=mlflow, ray=ray, database=database, known=known)
+
+
+SHUT = {
+    "no token of Ray's": ({"RAY_AUTH_TOKEN_PATH": "nowhere"}, 1, "Ray"),
+    "another token": ({"RAY_AUTH_TOKEN_PATH": "guess"}, 1, "Ray"),
+    "no password for MLflow": ({"MLFLOW_TRACKING_USERNAME": "", "MLFLOW_TRACKING_PASSWORD": ""}, 1, "MLflow"),
+    "another password for MLflow": ({"MLFLOW_TRACKING_PASSWORD": "guess"}, 1, "MLflow"),
+    "a host that MLflow does not know": ({"MLFLOW_TRACKING_URI": "http://localhost:{port}"}, 1, "MLflow"),
+    "no password for PostgreSQL": ({"PGPASSFILE": "nowhere"}, 1, "no password supplied"),
+    "a password in the URL": (
+        {"ADDER_SEARCH_DATABASE": "postgresql+psycopg://adder:{secret}@127.0.0.1/optuna"}, 2, "PGPASSFILE"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.end_to_end
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", SHUT)
+def test_a_run_without_the_key_is_one_line(case, around):
+    changes, code, word = SHUT[case]
+    secret = around.database.password
+    given = {k: v.format(port=around.mlflow.port, secret=secret) for k, v in changes.items()}
+    home = around.folder / case.replace(" ", "-")
+    said = adder_search(
+        "run",
+        "small.yaml",
+        "--home",
+        str(home),
+        cwd=around.folder,
+        environment=around.known | given,
+        timeout=100,
+    )
+    assert said.code == code, said
+    assert said.err.startswith("error: ") and said.err.count("\n") == 1 and word in said.err, said.err
+    keys = (secret, around.mlflow.password, around.ray.token.read_text())
+    assert not any(key in said.out + said.err for key in ("Traceback", *keys))
+    assert not list(home.rglob("trial.json")), "something was begun"
+
+
+@pytest.mark.end_to_end
+@pytest.mark.timeout(120)
+def test_a_run_with_the_keys_goes_through(around):
+    said = adder_search("run", "small.yaml", "--home", "own", cwd=around.folder, environment=around.known)
+    assert (said.code, said.err) == (0, ""), said
+    kept = [f for f in (around.folder / "own").rglob("*") if f.is_file()]
+    keys = (around.database.password, around.mlflow.password, around.ray.token.read_text())
+    assert not [f for f in kept if any(key.encode() in f.read_bytes() for key in keys)], "a secret was kept"
+
+
+@pytest.mark.end_to_end
+def test_mlflow_refuses_a_host_or_a_page_from_elsewhere(around):
+    page = f"{around.mlflow.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
+    who = (around.mlflow.USER, around.mlflow.password)
+    assert status(page, *who) == 200
+    assert status(page, *who, Host="elsewhere.example") == 403
+    assert status(page, *who, Host=f"elsewhere.example:{around.mlflow.port}") == 403
+    assert status(page, Host="elsewhere.example") in (401, 403)
+    post = f"{around.mlflow.uri}/api/2.0/mlflow/experiments/create"
+    assert status(post, *who, method="POST", Origin=STRANGER) == 403
+
+
+# ---- names that become paths
+
+EVIL = "../../x"
+
+
+@pytest.fixture
+def recorded(here):
+    """A home whose MLflow store has an experiment of this name, as any program could make it."""
+    home = Home("home")
+    home.create()
+    Ledger(home)
+
+    def make(name: str) -> MlflowClient:
+        client = connect(home, f"sqlite:///{home.mlflow_db}")
+        experiment = client.create_experiment(name, artifact_location=home.artifacts.as_uri())
+        run = client.create_run(experiment, tags={KEY_TAG: "0" * 12}, run_name="57p 000000")
+        client.log_param(run.info.run_id, "rung", "57p")
+        client.log_param(run.info.run_id, "params", "57")
+        client.log_metric(run.info.run_id, "final.seeds", 1)
+        client.log_metric(run.info.run_id, "final.grokked", 1)
+        client.log_metric(run.info.run_id, "final.median_grok_step", 1)
+        return client
+
+    return make
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "stop", "status", "pull", "best", "report"])
+def test_a_study_that_is_a_path_is_refused(command, recorded):
+    recorded(EVIL)
+    more = {"report": ("-o", "report.html")}.get(command, ())
+    line = fails_with_one(2, command, EVIL, *more, "--home", "home")
+    assert EVIL in line
+
+
+@pytest.mark.parametrize("name", [EVIL, "$(touch made)", "a b", "x\n", "-o", "<script>"])
+def test_an_experiment_that_is_no_study_is_not_listed(name, recorded):
+    """`best` prints a command for every study, to be copied into a shell."""
+    recorded(name)
+    assert records.studies("home") == []
+    assert "pull" not in call("best", "--home", "home").output
+
+
+@pytest.mark.parametrize("key", [EVIL, "/etc", "..", "", "%", "' or 1=1 --"])
+def test_a_configuration_that_is_a_path_is_none(key, recorded):
+    recorded("honest")
+    line = fails_with_one(2, "pull", "honest", "--configuration", key or "-", "--home", "home")
+    assert "honest" in line
+
+
+def test_a_trials_folder_is_named_by_what_it_trains(tmp_path):
+    """The keys in a trial's description are names in that file alone: its own are made from its contents."""
+    study = parse_study(yaml.safe_dump(SMALL), "small.yaml")
+    configuration = Configuration(*study.listed()[0])
+    trial = Trial("small", ((configuration, Seed.of(1)),), 1, study.resources, study.stop)
+    trial.write(tmp_path)
+    file = tmp_path / "trial.json"
+    file.write_text(file.read_text().replace(configuration.key, EVIL))
+    found = Trial.read(tmp_path)
+    assert (found.key, found.configurations[0].key) == (trial.key, configuration.key)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "/tmp/x", "x" * 65, "ä", "x\n", "-x", ".x", " x"])
+def test_no_file_gives_a_study_such_a_name(name, here):
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"name": name}))
+    line = fails_with_one(2, "run", "own.yaml")
+    assert line.startswith("own.yaml: name: "), line
+
+
+# ---- text that would be code
+
+
+HOSTILE = [
+    '"""); __import__("os").system("touch made")',
+    "'); raise SystemExit #",
+    "# ---- end of data ----\nimport os\nos.system('touch made')\n",
+    "\\'); open('made', 'w') #",
+    "{__import__('os').system('touch made')}",
+    "\u2028import os\u2029\x0c\x85\r\n",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_checkpoint_is_exported_as_data(text, here):
+    """Everything that a checkpoint says of itself, through the command; the module is read and not run."""
+    spec = RUNGS["57p"]
+    provenance = {text: {text: [text, {"trained": text}]}, "study": text, "configuration": text}
+    papers = {
+        "metrics": {text: text},
+        "recipe": {text: text},
+        "seed": {text: 1, "init_seed": 3},
+        "code": text,
+    }
+    Checkpoint(spec, spec.initial(3), provenance=provenance, **papers).save(Path("hostile"))
+    Checkpoint(spec, spec.initial(3)).save(Path("honest"))
+    for name in ("hostile", "honest"):
+        said = call("export", name, "-o", f"{name}.py", "--author", text if name == "hostile" else "me")
+        assert said.exit_code == 0, said.output
+    hostile, honest = (ast.parse(Path(f"{name}.py").read_text("utf-8")) for name in ("hostile", "honest"))
+
+    def code(module):
+        """All but the values of the data block, which must be literals."""
+        data = [n for n in module.body if isinstance(n, ast.AnnAssign)]
+        assert all(ast.literal_eval(n.value) is not None for n in data)
+        return [ast.dump(n.target) for n in data], [
+            ast.dump(n) for n in module.body if not isinstance(n, ast.AnnAssign)
+        ]
+
+    assert code(hostile) == code(honest)
+    assert not Path("made").exists()
+
+
+def test_yaml_tags_make_nothing_through_the_command(here):
+    for tag in (
+        "!!python/object/apply:os.system ['touch made']",
+        "!!python/object/new:os.system [touch made]",
+    ):
+        Path("own.yaml").write_text(yaml.safe_dump(SMALL) + f"about: {tag}\n")
+        line = fails_with_one(2, "run", "own.yaml")
+        assert "not valid YAML" in line
+    assert not Path("made").exists()
+
+
+def test_what_a_checkpoint_says_reaches_the_terminal_as_text(here):
+    """No escape sequences and no second line, whatever the papers have for names."""
+    spec = RUNGS["57p"]
+    Checkpoint(spec, spec.initial(3)).save(Path("hostile"))
+    file = Path("hostile/checkpoint.json")
+    about = json.loads(file.read_text())
+    for change in (
+        {"seed": {"a\nb\x1b[31m": "x"}},
+        {"spec": about["spec"] | {"a\nb\x1b[31m": 1}},
+        {"code": ["\x1b[31m"]},
+        {"spec": about["spec"] | {"family": "\x1b[31m"}},
+    ):
+        file.write_text(json.dumps(about | change))
+        assert fails_with_one(2, "verify", "hostile").isprintable()
+
+
+def test_records_do_not_evaluate_what_mlflow_has_for_parameters():
+    for text in HOSTILE:
+        assert records._typed(text) == text
+    with pytest.raises(UserError, match="nothing has run yet"):
+        records.reach(Home("nowhere-at-all"))

@@ -1,0 +1,399 @@
+"""Garbage into everything that reads a file from elsewhere: 10,000 inputs, no crash, nothing written or run.
+
+Each reader has one kind of error for its user (UserError, ValueError) with a text of one line; whatever else
+it raises fails here. What is read in spite of its damage must survive being written and read again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import resource
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from hypothesis import strategies as st
+
+from search.errors import UserError
+from search.study import Study
+from search.study_file import parse_study, shipped
+from tests.bad_foreign import NEW, SMALL, new, old
+from tests.garbage import BITES, LEAVES, NESTED, VALUES, Raw, as_json, as_yaml, damaged, feed, fence
+from tests.published import noisy, report
+from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+from trainer.foreign import load_any
+
+pytestmark = pytest.mark.usefixtures("here")
+SHARES = {"studies": 4_000, "checkpoints": 3_000, "other programs' files": 3_000}
+LONGEST = 2_000  # characters of a complaint
+
+
+def complaint(read: Callable[[], Any], kind: type[Exception]) -> str | None:
+    """The one-line complaint of a reader, or None if it took its input."""
+    try:
+        read()
+    except kind as error:
+        return str(error)
+    return None
+
+
+def check_lines(text: str) -> None:
+    assert text and len(text) < 20 * LONGEST and text.count("\n") < 40, f"{len(text)}: {text[:LONGEST]}"
+    assert all(line.isprintable() and len(line) < LONGEST for line in text.split("\n")), ascii(text)[:LONGEST]
+
+
+@contextmanager
+def in_memory(most: int) -> Iterator[None]:
+    """Fails if the process grows by more bytes than that beyond its greatest size so far."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    assert grown < most, f"{grown:,} bytes"
+
+
+def test_it_is_10000_in_all() -> None:
+    assert sum(SHARES.values()) == 10_000
+
+
+# ---- studies
+
+WHOLE = yaml.safe_load(
+    """
+    {name: x, about: a b, model: {rung: 57p, qk_dim: 4, tie_qk: false}, seeds: {first: 1, count: 3},
+     recipe: {steps: 100, batch: 8, eval_every: 10, lr: 0.02, curriculum: [[3, 10], [6, 20]], fade_start: 10,
+       fade_end: 20},
+     space: {recipe.lr: {float: [0.01, 0.1], log: true}, recipe.warmup: {int: [1, 9], step: 2},
+       model.tie_vo: {choice: [true, false]}, recipe.fade_end: {int: [1, 9], after: recipe.fade_start},
+       recipe.clip: {choice: [0.5, 1.0], when: {model.tie_vo: [true]}}},
+     sampler: {name: tpe, configurations: 3, seed: 1, objectives: [grok_rate]},
+     until: {}, stop: {hopeless: true}, allocation: {threshold: 0.2, most: 8, budget: 99},
+     confirm: {configurations: 2, seeds: {init: [100, 101], data: [102]}},
+     resources: {cpu: 1, gpu: 0.25, slots: 2, seeds_per_trial: 4, compiled: false, save_every: 1}}
+    """
+)
+LISTED = yaml.safe_load(
+    """
+    {name: y, model: 57p, seeds: [1, 2, 5], until: {grokked: 1, max_seeds: 9},
+     configurations: [{recipe: {lr: 0.01}}, {model: 67p}, {model: {qk_dim: 5}, recipe: {batch: 16}}],
+     toggle: [tie_vo, qk_dim=4], recipe: {steps: 100, eval_every: 10}, tracking_uri: "http://127.0.0.1:5000"}
+    """
+)
+SNIPPETS = st.sampled_from(
+    ["!!python/object/apply:os.system [touch made]", "!!python/name:os.system", "&a [*a]", "*a", "<<: {a: 1}",
+     "!!binary aGk=", "!!set {a, b}", "!!timestamp 2020-01-01", "1" + ":59" * 3_000, "1:59:59.5",
+     "0b1" + "0" * 99, "0x" + "f" * 5_000, "!!float x", "? [a]", "0o7", "2020-99-99", "|\n a", "!!null x",
+     "- a", "1e999", "'", "\t", "%YAML 9.9"]
+).map(Raw)  # fmt: skip
+STRUCTURES = st.builds(
+    lambda damage, whole: as_yaml(damage(whole)),
+    damaged(VALUES | SNIPPETS),
+    st.sampled_from([WHOLE, LISTED]),
+)
+TEXT = st.builds(
+    lambda damage, text: damage(text.encode()).decode("utf-8", "replace"),
+    BITES,
+    st.sampled_from([*shipped().values(), yaml.safe_dump(WHOLE), yaml.safe_dump(LISTED)]),
+)
+
+
+def read_study(text: str) -> str | None:
+    def read() -> None:
+        study = parse_study(text, "some.yaml")
+        again = Study.model_validate_json(study.model_dump_json(by_alias=True))  # as MLflow keeps it
+        assert again.listed() == study.listed() and again.planned == study.planned
+
+    with fence(Path.cwd()):
+        said = complaint(read, UserError)
+    if said is not None:
+        check_lines(said)
+    return said
+
+
+def test_studies() -> None:
+    assert read_study(as_yaml(WHOLE)) is None and read_study(as_yaml(LISTED)) is None
+    feed(STRUCTURES | TEXT | NESTED.map(as_yaml), SHARES["studies"], read_study)
+    assert not list(Path().iterdir())
+
+
+BEGIN = "name: x\nmodel: 57p\n"
+ONE = BEGIN + "seeds: [1]\n"
+LONG = "0x" + "f" * 5_000
+BOMBS = {
+    **{f"a number of 6,000 digits, {where[-12:]}": BEGIN + where.format(LONG) for where in (
+        "seeds: [{}]", "seeds: {{first: {}, count: 1}}", "seeds: {{first: 1, count: {}}}",
+        "seeds: [1]\nrecipe: {{lr: {}}}", "seeds: [1]\nrecipe: {{steps: {}}}",
+        "seeds: [1]\nresources: {{cpu: {}}}", "seeds: [1]\nresources: {{gpu: {}}}",
+        "seeds: [1]\nresources: {{slots: {}}}", "seeds: [1]\nresources: {{save_every: {}}}",
+        "seeds: [1]\nabout: {}", "seeds: [1]\nuntil: {{grokked: {}}}", "seeds: [1]\n{}: 1",
+        "seeds: [1]\nspace: {{recipe.lr: {{float: [0, {}]}}}}",
+        "seeds: [1]\nspace: {{recipe.lr: {{choice: [{}]}}}}", "seeds: [1]\ntoggle: [qk_dim={}]",
+    )},
+    "10^30 seeds": BEGIN + f"seeds: {{first: 0, count: {10**30}}}",
+    "10^30 rounds": ONE + f"until: {{grokked: 1, max_seeds: {10**30}}}",
+    "10^30 slots": ONE + f"resources: {{slots: {10**30}}}",
+    "10^30 seeds a trial": ONE + f"resources: {{seeds_per_trial: {10**30}}}",
+    "4 million crossed seeds": BEGIN + f"seeds: {{init: {[*range(2_000)]}, data: {[*range(2_000)]}}}",
+    "4 million to confirm": ONE
+    + f"confirm: {{seeds: {{init: {[*range(2_000)]}, data: {[*range(2, 2_002)]}}}}}",
+    "a grid of 2 billion": ONE + "sampler: {name: grid}\nspace: {recipe.hold: {int: [0, 2000000000]}}",
+    "a step of nothing": ONE + "space: {recipe.lr: {float: [0.1, 0.2], step: 1.0e-300}}",
+    **{f"1 MiB of {sign}": sign * ((1 << 20) // len(sign))
+       for sign in ("[", "{a: ", "- ", "? ", "[{", "!!set {")},
+    "1 MiB of indentation": "".join(f"{' ' * i}a:\n" for i in range(1_400)),
+    "12,000 configurations": ONE + "configurations:\n" + "".join(
+        f"- {{recipe: {{lr: 0.{n:06}}}}}\n" for n in range(1, 12_001)),
+    "50,000 choices": ONE + f"space: {{recipe.hold: {{choice: {[*range(50_000)]}}}}}",
+}  # fmt: skip
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", BOMBS)
+def test_a_study_that_asks_for_too_much_is_refused(case: str) -> None:
+    with in_memory(1 << 29):
+        assert read_study(BOMBS[case]), "taken"
+
+
+# ---- our checkpoints: papers and θ
+
+PAPERS = Checkpoint(
+    NEW,
+    NEW.initial(3),
+    recipe={"steps": 100, "lr": 0.02, "curriculum": [[3, 10]]},
+    seed={"init_seed": 3, "data_seed": 3},
+    metrics={"outcome": "grokked", "best_exact": 1.0},
+    provenance={"study": "57p", "configuration": "0" * 12},
+)
+ABOUT = json.loads(json.dumps(PAPERS.as_dict()))
+REPORT_ABOUT = ABOUT | {"spec": SMALL.as_dict(), "params": SMALL.params}
+HEADER = {"theta": {"dtype": "F32", "shape": [57], "data_offsets": [0, 228]}, "__metadata__": {"a": "b"}}
+NUMBERS = NEW.initial(3).numpy().tobytes()
+DTYPES = ["F64", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "F8_E8M0", "F4", "F6_E2M3", "C64", "F99"]
+SHAPES = [[], [0], [57, 0], [2**63], [0, 2**63], [2**62, 4], [-1], [1] * 70, [57, 1], [228]]
+HEADER_VALUES = st.sampled_from([*DTYPES, *SHAPES, [0, 2**64], [0, 0], [228, 0]]) | VALUES
+
+
+def tensors(header: str, data: bytes = NUMBERS) -> bytes:
+    """A safetensors file with any header."""
+    raw = header.encode("utf-8", "surrogatepass")
+    return struct.pack("<Q", len(raw)) + raw + data
+
+
+THETA = tensors(json.dumps(HEADER))
+PAIRS = (
+    st.builds(
+        lambda damage, about: (as_json(damage(about)).encode("utf-8", "surrogatepass"), THETA),
+        damaged(),
+        st.sampled_from([ABOUT, REPORT_ABOUT]),
+    )
+    | BITES.map(lambda damage: (damage(json.dumps(ABOUT).encode()), THETA))
+    | damaged(HEADER_VALUES).map(
+        lambda damage: (json.dumps(ABOUT).encode(), tensors(as_json(damage(HEADER))))
+    )
+    | BITES.map(lambda damage: (json.dumps(ABOUT).encode(), damage(THETA)))
+    | st.tuples(st.binary(max_size=80), st.binary(max_size=80))
+    | st.tuples(NESTED.map(lambda v: as_json(v).encode("utf-8", "surrogatepass")), st.just(THETA))
+)
+
+
+def read_checkpoint(path: Path, again: Path) -> str | None:
+    """The complaint about a checkpoint; one that is taken is written and read again."""
+
+    def read() -> None:
+        checkpoint = load_any(path)
+        checkpoint.save(again)
+        found = Checkpoint.load(again)
+        assert torch.equal(found.theta_P, checkpoint.theta_P) and found.spec == checkpoint.spec
+
+    with fence(Path.cwd()):
+        said = complaint(read, ValueError)
+    if said is not None:
+        check_lines(said)
+        assert said.startswith(str(path.parent if path.suffix == ".json" else path)), said
+    return said
+
+
+def read_pair(pair: tuple[bytes, bytes]) -> str | None:
+    folder = Path("ours")
+    folder.mkdir(exist_ok=True)
+    for name, data in zip((JSON_FILE, THETA_FILE), pair, strict=True):
+        (folder / name).write_bytes(data)
+    return read_checkpoint(folder, Path("again"))
+
+
+def test_checkpoints() -> None:
+    assert read_pair((json.dumps(ABOUT).encode(), THETA)) is None
+    feed(PAIRS, SHARES["checkpoints"], read_pair)
+    assert {f.name for f in Path().iterdir()} == {"ours", "again"}
+
+
+def headed(data: bytes = NUMBERS, **entry: Any) -> bytes:
+    return tensors(json.dumps({"theta": HEADER["theta"] | entry}), data)
+
+
+FALSE_THETA = {
+    "a header of 8 EiB": struct.pack("<Q", 2**63) + b"{}",
+    "a header of 100 MB": struct.pack("<Q", 10**8) + b"{}",
+    "a terabyte": headed(shape=[2**38], data_offsets=[0, 2**40]),
+    "overflow": headed(shape=[2**62, 4]),
+    "nothing, 2^63 wide": headed(shape=[0, 2**63], data_offsets=[0, 0]),
+    "nothing, 2^63 wide, and no more": headed(b"", shape=[0, 2**63], data_offsets=[0, 0]),
+    "100,000 dimensions": headed(shape=[1] * 100_000),
+    **{f"dtype {d}": headed(NUMBERS * 2, dtype=d, shape=[456], data_offsets=[0, 456])
+       for d in ("F8_E8M0", "F8_E4M3")},
+    "dtype F4": tensors('{"theta":{"dtype":"F4","shape":[456],"data_offsets":[0,228]}}'),
+    "dtype F6": tensors('{"theta":{"dtype":"F6_E2M3","shape":[304],"data_offsets":[0,228]}}'),
+    "a deep header": tensors("[" * 100_000),
+}  # fmt: skip
+LIES: dict[str, dict[str, Any]] = {
+    "a float of 400 digits": {"spec": ABOUT["spec"] | {"spiral_amp": 10**400}},
+    "a size of 400 digits": {"spec": ABOUT["spec"] | {"heads": 10**400}},
+    "a million numbers": {"spec": ABOUT["spec"] | {"heads": [*range(10**6)]}},
+    "a width of 2 billion": {"spec": SMALL.as_dict() | {"width": 2**31 - 1}},
+    "a name of lines": {"seed": {"a\nb\x1b[31m": "x"}},
+    "a name of a megabyte": {"seed": {"a" * (1 << 20): "x"}},
+    "an option of lines": {"spec": ABOUT["spec"] | {"a\nb\x1b": 1}},
+    "an option of a megabyte": {"spec": ABOUT["spec"] | {"a" * (1 << 20): 1}},
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("case", FALSE_THETA)
+def test_numbers_that_are_not_there_are_refused(case: str) -> None:
+    assert read_pair((json.dumps(ABOUT).encode(), FALSE_THETA[case])), "taken"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("case", LIES)
+def test_papers_that_lie_are_refused(case: str) -> None:
+    assert read_pair((as_json(ABOUT | LIES[case]).encode(), THETA)), "taken"
+
+
+# ---- other programs' files
+
+CONTENTS = [new(), old(), report(SMALL, noisy(SMALL))]
+ARC = torch.tensor(2.0)
+TENSORS = st.sampled_from(
+    [ARC, ARC * torch.nan, ARC.double() / 3, ARC.long(), ARC.expand(10**6, 10**6), torch.empty(0), ARC * 1j,
+     torch.ones(2, 5).t(), torch.ones(2, 5).to_sparse(), torch.ones(2, 5, device="meta"), torch.ones(1, 57),
+     torch.nn.Parameter(ARC), torch.ones(5, requires_grad=True), torch.ones([1] * 60), torch.float16,
+     {1, 2}, 1j]
+)  # fmt: skip
+OBJECTS = TENSORS | LEAVES | NESTED
+
+
+def saved(content: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def repacked(data: bytes, damage: Callable[[bytes], bytes], entry: str = "data.pkl") -> bytes:
+    """An archive whose pickle is damaged and whose checksums are right."""
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old_,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new_,
+    ):
+        for info in old_.infolist():
+            content = old_.read(info)
+            new_.writestr(info.filename, damage(content) if info.filename.endswith(entry) else content)
+    return buffer.getvalue()
+
+
+SAVED = [saved(content) for content in CONTENTS]
+STEPS = [
+    b"]", b"}", b"(", b"l", b"t", b"\x85", b"\x86", b"s", b"u", b"a", b"e", b"d", b"0", b"1", b"2", b")",
+    b"N", b"\x88", b"q\x01", b"h\x01", b"K\x07", b"M\xff\xff", b"J\xff\xff\xff\xff", b"\x8a\x01\x7f", b"R",
+    b"b", b"Q", b"\x81", b"X\x01\x00\x00\x00a", b"X\xff\xff\xff\x7fa", b"ctorch._utils\n_rebuild_tensor_v2\n",
+    b"ctorch\nFloatStorage\n", b"ccollections\nOrderedDict\n", b"cargparse\nNamespace\n",
+    b"ctorch\ndevice\n", b"cpathlib\nPosixPath\n", b"cos\nsystem\n", b"\x8c\x01a", b"\x93",
+    b"\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
+]  # fmt: skip
+OPCODES = st.lists(st.sampled_from(STEPS), max_size=30).map(
+    lambda steps: lambda _: b"\x80\x02" + b"".join(steps) + b"."
+)
+FILES = (
+    st.builds(lambda damage, content: saved(damage(content)), damaged(OBJECTS), st.sampled_from(CONTENTS))
+    | st.builds(lambda damage, data: damage(data), BITES, st.sampled_from(SAVED))
+    | st.builds(lambda damage, data: repacked(data, damage), BITES | OPCODES, st.sampled_from(SAVED))
+    | st.builds(lambda damage, data: repacked(data, damage, "data/0"), BITES, st.sampled_from(SAVED))
+    | st.binary(max_size=80).map(lambda data: b"PK\x03\x04" + data)
+    | st.binary(max_size=80)
+)
+
+
+def read_file(data: bytes) -> str | None:
+    file = Path("theirs.pt")
+    file.write_bytes(data)
+    return read_checkpoint(file, Path("again"))
+
+
+def test_other_programs_files() -> None:
+    for data in SAVED:
+        assert read_file(data) is None
+    feed(FILES, SHARES["other programs' files"], read_file)
+    assert {f.name for f in Path().iterdir()} == {"theirs.pt", "again"}
+
+
+def zipped(**content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in content.items():
+            archive.writestr(f"archive/{name.replace('_', '/').replace('PKL', 'data.pkl')}", data)
+    return buffer.getvalue()
+
+
+def understated(data: bytes) -> bytes:
+    """A bomb that says that it is small: its sizes in both places are made 100 bytes."""
+    size = struct.pack("<I", BOMB)
+    assert data.count(size) == 2
+    return data.replace(size, struct.pack("<I", 100))
+
+
+BOMB = 200 << 20
+PICKLE = b"\x80\x02}."
+ARCHIVES = {
+    "200 MiB of numbers": lambda: zipped(PKL=PICKLE, data_0=bytes(BOMB)),
+    "200 MiB of pickle": lambda: zipped(PKL=bytes(BOMB)),
+    "200 MiB that say 100 bytes": lambda: understated(zipped(PKL=PICKLE, data_0=bytes(BOMB))),
+    "30,000 entries": lambda: zipped(PKL=PICKLE, **{f"data_{n}": b"" for n in range(30_000)}),
+    "memo of itself": lambda: repacked(SAVED[0], lambda _: b"\x80\x02]q\x01h\x01a."),
+    "billion laughs": lambda: saved(CONTENTS[0] | {"args": {"x": laughs()}}),
+    "a pickle 100,000 deep": lambda: zipped(PKL=b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."),
+    "a text of 2 GB": lambda: zipped(PKL=b"\x80\x02X\xff\xff\xff\x7fa."),
+    "a storage of a terabyte": lambda: repacked(
+        SAVED[0], lambda p: p.replace(b"K\x05tq", b"\x8a\x05\0\0\0\0\1tq")
+    ),
+}
+
+
+def laughs() -> list[Any]:
+    found: list[Any] = []
+    for _ in range(60):
+        found = [found, found]
+    return found
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_archives_that_unfold_are_refused(case: str) -> None:
+    data = ARCHIVES[case]()
+    with in_memory(64 << 20):
+        assert read_file(data), "taken"
+
+
+def test_the_fence_tells(tmp_path: Path) -> None:
+    outside = tmp_path.parent / "outside"
+    for deed in (outside.touch, outside.unlink, lambda: Path("/dev/null").open("w").close(), outside.mkdir):
+        with pytest.raises(AssertionError), fence(tmp_path):
+            deed()
+    outside.rmdir()
+    with fence(tmp_path):
+        (tmp_path / "inside").write_text("x")
