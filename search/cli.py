@@ -15,6 +15,7 @@ from search.fold import fold
 from search.foreign import import_command
 from search.forge import forge
 from search.home import Home
+from search.homes_command import archive, delete, merge
 from search.models import models
 from search.options import home_option, json_option
 from search.records_command import records_command
@@ -243,6 +244,9 @@ for command in (
     best,
     rerun,
     records_command,
+    merge,
+    archive,
+    delete,
 ):
     main.add_command(command)
 

@@ -94,7 +94,7 @@ class Ledger:
             return [dict(row) for row in db.execute(query).mappings()]
 
     @patient
-    def hold(self, study: str, definition: Row, tracking_uri: str | None) -> None:
+    def hold(self, study: str, definition: Row | None, tracking_uri: str | None) -> None:
         """Be the one driver of a study, until `release`. Raises UserError if another one is.
 
         Keeps the study as its file is now, and where the file has it tracked.

@@ -46,7 +46,8 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     for trial, reason in ended.failed_trials.items():
         lines.append(f"  trial {trial} failed: {reason}")
     if ended.unpublished:
-        lines.append(f"  MLflow has not got {ended.unpublished} seeds yet; the next run writes them")
+        missing = f"MLflow has not got {ended.unpublished} seeds yet"
+        lines.append(f"  {missing}; the next run (or merge) writes them")
     flag = home_flag(home)
     if ended.interrupted or ended.failed_trials:
         return "\n".join([*lines, "", GO_ON, f"  adder-search run {name}{flag}"])

@@ -107,7 +107,7 @@ class Tracker:
 
     def _create(self) -> str:
         tags = {"mlflow.note.content": self.study.about} if self.study.about else {}
-        local = is_local(tracking_uri(self.home, self.study.tracking_uri))
+        local = is_local(self.client.tracking_uri)
         location = (self.home.artifacts / self.study.name).as_uri() if local else None
         return self.client.create_experiment(self.study.name, artifact_location=location, tags=tags)
 
@@ -350,8 +350,10 @@ def artifact(client: MlflowClient, run: str, name: str, scratch: Path) -> Path |
     """Where a run's artifact is, a file or a folder at its top level; None if there is none."""
     place = urlparse(client.get_run(run).info.artifact_uri)
     if place.scheme == "file":
-        path = Path(unquote(place.path)) / name
-        return path if path.exists() else None
+        written = Path(unquote(place.path))
+        store = Path(urlparse(client.tracking_uri).path).parent
+        moved = store / "artifacts" / Path(*written.parts[-3:])  # MLflow knows where a home was made
+        return next((path / name for path in (moved, written) if (path / name).exists()), None)
     if name not in {item.path for item in client.list_artifacts(run)}:
         return None
     own = scratch / run  # parts of one trial have the same path in several runs

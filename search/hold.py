@@ -1,0 +1,52 @@
+"""Holding a study while its records are moved about, so that nobody runs it meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from search.errors import Failure
+from search.ledger import Ledger, Row
+
+RENEW_S = 20.0
+
+
+class Hold:
+    """A study that is held, and renewed by a thread of its own: reading and writing may take minutes."""
+
+    def __init__(self, ledger: Ledger, study: str):
+        self.ledger, self.study = ledger, study
+        self.why: str | None = None
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._renew, name="hold", daemon=True)
+        self.thread.start()
+
+    def check(self) -> None:
+        """Raise Failure if somebody asked to stop, or took the study over."""
+        if self.why:
+            raise Failure(f"study {self.study}: {self.why}; the same command again completes what was begun")
+
+    def end(self) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    def _renew(self) -> None:
+        while not self.ended.wait(RENEW_S):
+            with contextlib.suppress(Failure):  # it may come back before the lease ends
+                self.why = self.ledger.renew(self.study)
+                if self.why:
+                    return
+
+
+@contextlib.contextmanager
+def held(ledger: Ledger, study: str, definition: Row | None, tracking_uri: str | None) -> Iterator[Hold]:
+    """Be a study's one driver. Raises UserError if another one is."""
+    ledger.hold(study, definition, tracking_uri)
+    hold = Hold(ledger, study)
+    try:
+        yield hold
+    finally:
+        hold.end()
+        with contextlib.suppress(Failure):  # the hold ends by itself
+            ledger.release(study)
