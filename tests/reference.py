@@ -24,14 +24,14 @@ from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
 QUICK = {
     "name": "quick",
     "model": "57p",
-    "recipe": {"steps": 200, "batch": 32, "eval_every": 20, "warmup": 20, "curriculum": [[3, 100]],
-               "fade_start": 100, "fade_end": 150},
+    "recipe": {"steps": 60, "batch": 32, "eval_every": 20, "warmup": 20, "curriculum": [[3, 30]],
+               "fade_start": 30, "fade_end": 45},
     "seeds": {"first": 5, "count": 4},
     "stop": {"hopeless": False},
     # One slot: the second seed of a trial waits for the first, on any number of cores.
     "resources": {"cpu": 1, "gpu": 0, "slots": 1, "seeds_per_trial": 2, "compiled": False, "save_every": 1},
 }  # fmt: skip
-"""Four seeds in two trials, some seconds of training."""
+"""Four seeds in two trials, a second of training each."""
 
 Key = tuple[str, int, int]
 Facts = tuple[bytes, bytes, int, str]

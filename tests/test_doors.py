@@ -66,7 +66,7 @@ SHUT = {
 
 
 @pytest.mark.end_to_end
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("case", SHUT)
 def test_a_run_without_the_key_is_one_line(case, around):
     changes, code, word = SHUT[case]
@@ -90,7 +90,7 @@ def test_a_run_without_the_key_is_one_line(case, around):
 
 
 @pytest.mark.end_to_end
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(200)
 def test_a_run_with_the_keys_goes_through(around):
     said = adder_search("run", "small.yaml", "--home", "own", cwd=around.folder, environment=around.known)
     assert (said.code, said.err) == (0, ""), said

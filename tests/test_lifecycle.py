@@ -1,14 +1,22 @@
 """A study's life from the command line: in the background, stopped, limited, extended, begun afresh."""
 
+import re
 import subprocess
 import sys
 
 import pytest
+import yaml
 
+from search.errors import UserError
+from search.extension import check_extension
+from search.ledger import Ledger
+from search.run_command import _renamed
+from search.study_file import parse_study
+from search.tracking import connect
 from tests.commands import COMMAND, adder_search, own_environment
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(280)]
 
 LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}}
 
@@ -44,7 +52,7 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(t
     }
 
 
-def test_a_finished_study_is_extended_by_editing_its_file_or_begun_afresh(tmp_path):
+def test_a_finished_study_is_extended_by_editing_its_file(tmp_path):
     home = tmp_path / "adder-runs"
     short = QUICK | {"seeds": {"first": 5, "count": 2}}
     assert adder_search("run", write_study(tmp_path, short), cwd=tmp_path).code == 0
@@ -54,15 +62,55 @@ def test_a_finished_study_is_extended_by_editing_its_file_or_begun_afresh(tmp_pa
     assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
     check_whole(home, QUICK, tmp_path, expected(QUICK))
 
-    said = adder_search("run", write_study(tmp_path, short), "--fresh", cwd=tmp_path)
-    assert said.code == 0, said
-    assert said.out.startswith("quick-2: a fresh start of ")
-    fresh = short | {"name": "quick-2"}
-    check_whole(home, fresh, tmp_path, expected(fresh))
 
-    into_search = short | {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
-    said = adder_search("run", write_study(tmp_path, into_search), cwd=tmp_path)
-    assert said.code == 2 and "was begun as a list, the file now has a space" in said.err
-    confirmed = short | {"confirm": {"seeds": [5]}, "seeds": [90]}
-    said = adder_search("run", write_study(tmp_path, confirmed), cwd=tmp_path)
-    assert said.code == 2 and "confirm.seeds: 5 was a seed of the search" in said.err
+# ---- what a file may not become, and new names
+
+
+def row(number, confirmation=False):
+    return {"init_seed": number, "data_seed": number, "confirmation": confirmation}
+
+
+def study(**changes):
+    return parse_study(yaml.safe_dump(QUICK | changes), "test")
+
+
+SEARCHED = {"space": {"recipe.lr": {"float": [0.01, 0.02]}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "rows", "problem"),
+    [
+        ({}, SEARCHED, [], "was begun as a list, the file now has a space"),
+        (SEARCHED, {}, [], "was begun as a search, the file now has no space"),
+        ({}, {"confirm": {"seeds": [90]}}, [row(90)], "confirm.seeds: 90 was a seed of the search"),
+        ({}, {"seeds": [5, 90]}, [row(90, True)], "seeds: 90 was used to confirm"),
+    ],
+)
+def test_a_file_that_would_mix_what_cannot_be_compared_is_refused(before, now, rows, problem):
+    known = study(**before).model_dump(mode="json", by_alias=True)
+    with pytest.raises(UserError, match=re.escape(f"study quick: {problem}")):
+        check_extension(study(**now), known, rows)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"seeds": {"first": 1, "count": 90}},
+        {"recipe": QUICK["recipe"] | {"steps": 120}},
+        {"until": {"grokked": 2, "max_seeds": 16}},
+        {"confirm": {"seeds": [91]}},
+    ],
+)
+def test_a_file_that_asks_for_more_goes_on(now):
+    check_extension(study(**now), study().model_dump(mode="json", by_alias=True), [row(5), row(92, True)])
+    check_extension(study(**now), None, [])
+
+
+def test_a_fresh_start_takes_the_next_name_that_is_free(home):
+    ledger = Ledger(home)
+    client = connect(home, f"sqlite:///{home.mlflow_db}")
+    assert _renamed(study(), ledger, client).name == "quick-2"
+    ledger.hold("quick-2", {}, None)
+    client.create_experiment("quick-3")
+    fresh = _renamed(study(**SEARCHED), ledger, client)
+    assert fresh == study(**SEARCHED, name="quick-4")

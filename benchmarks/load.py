@@ -1,0 +1,238 @@
+"""What a study of thousands of trials costs beside the training.
+
+    python -m benchmarks.load [--trials 2000] [--workers 2] [--busy 0] [--seeds 10000] [--json FILE]
+
+Trials: a study of so many, each of one seed (four seeds a configuration), with real Ray, ledger and MLflow,
+and in the place of training a function that sleeps for `--busy` seconds and leaves one seed's results.
+Scheduling overhead a trial, memory and processor time of the driver, and how long it takes to list, table and
+report afterwards. Seeds: so many recorded in one study, without Ray: the size of the store, and `table`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from search import engine, worker
+from search.display import Display
+from search.driver import Driver
+from search.home import Home
+from search.ledger import Ledger
+from search.plan import Configuration, Trial
+from search.study import Resources, Stop, Study
+from search.tracking import Tracker, connect, tracking_uri
+from search.worker import Part
+from trainer import Outcome, Pair, Recipe, Result, Seed
+from trainer.checkpoint import code_version
+
+EACH = 4  # seeds of a configuration, each in a trial of its own
+STEPS, EVERY = 30_000, 1_000
+TOGGLED = ("tie_vo", "shared_norm", "no_eos", "qk_dim=4")  # an arm each, beside 57p itself
+
+
+def result_of(pair: Pair, spec: Any) -> Result:
+    """A made-up seed: a curve of 30 evaluations, one of eight grokked. No training."""
+    draw = torch.Generator().manual_seed(pair.seed.init_seed)
+    grokked = pair.seed.init_seed % 8 == 0
+    return Result(
+        pair=pair, outcome=Outcome.GROKKED if grokked else Outcome.FAILED, steps=STEPS,
+        grok_step=20_000 if grokked else None, held=grokked, hopeless_step=None, best_step=STEPS,
+        best_exact=float(grokked), best_token=0.9, theta_P=torch.randn(spec.params, generator=draw),
+        curve_EM=torch.rand(STEPS // EVERY, len(worker.MEASURES), generator=draw),
+    )  # fmt: skip
+
+
+def about() -> dict[str, Any]:
+    return {"environment": {"code": code_version(), "threads": 1, "slots": 1}, "seed_steps_per_s": 1_000.0,
+            "compile_s": 0.0, "cache_misses": 0}  # fmt: skip
+
+
+def train(config: dict[str, Any], busy_s: float = 0.0) -> None:
+    """In the place of search.worker.train: what the driver prepared becomes the results, after a while."""
+    import json as js  # a worker's process has nothing of this file
+    import time as clock
+    from pathlib import Path as Place
+
+    from ray import tune
+
+    folder = Place(config["folder"])
+    clock.sleep(busy_s)
+    trial = js.loads((folder / "trial.json").read_text())
+    (folder / "prepared").rename(folder / "results")
+    tune.report({"payload": js.dumps({"trial": trial["study"], "phase": "done"})})
+
+
+def study_of(trials: int) -> Study:
+    configurations = [{"recipe": {"lr": 0.001 + i / 1e6}} for i in range(trials // EACH)]
+    return Study.model_validate(
+        {
+            "name": "load", "model": "57p", "recipe": {"steps": STEPS, "eval_every": EVERY},
+            "seeds": {"first": 1, "count": EACH}, "configurations": configurations,
+            "resources": {"gpu": 0, "slots": 1, "seeds_per_trial": 1, "compiled": False},
+        }
+    )  # fmt: skip
+
+
+class Measured(Driver):
+    """A driver that prepares each trial's results and notes its own memory and time at each trial's end."""
+
+    def start_next(self) -> Trial | str | None:
+        trial = super().start_next()
+        if isinstance(trial, Trial):
+            results = [result_of(p, trial.spec) for p in trial.pairs]
+            for configuration in trial.configurations:
+                place = self.home.trial(trial.study, trial.key) / "prepared" / configuration.key
+                Part(trial.part(configuration), results, about()).write(place)
+        return trial
+
+    def finished(self, trial: Trial, failure: str | None) -> None:
+        super().finished(trial, failure)
+        row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
+        self.noted = [*getattr(self, "noted", ()), row | {"jobs": len(self.outbox.jobs)}]
+
+
+def memory() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run_trials(home: Home, trials: int, workers: int, busy_s: float) -> dict[str, Any]:
+    """The study from its first trial to its end."""
+    study = study_of(trials)
+    home.create()
+    worker.train = functools.partial(train, busy_s=busy_s)  # type: ignore[assignment]
+    init = engine.ray.init
+    engine.ray.init = functools.partial(init, num_cpus=workers)
+    ledger = Ledger(home)
+    ledger.hold(study.name, study.model_dump(mode="json", by_alias=True), None)
+    client = connect(home, tracking_uri(home))
+    start = time.perf_counter()
+    with Display(Console(file=sys.stderr)) as display:
+        driver = Measured(study, home, ledger, client, display)
+        engine.run(driver)
+    ledger.release(study.name)
+    rows = ledger.rows(study.name)
+    assert len(rows) == trials and all(r["published"] for r in rows), "not all is recorded"
+    return summary(driver.noted, time.perf_counter() - start, workers, busy_s)
+
+
+def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_s: float) -> dict[str, Any]:
+    """Rates between the first tenth of the trials and the last, so that starting is left out."""
+    first, last = noted[len(noted) // 10], noted[-1]
+    count = len(noted) - len(noted) // 10 - 1
+    wall_s = (last["wall_s"] - first["wall_s"]) / count
+    memory_MiB = np.array([row["memory"] for row in noted]) / 2**20
+    later = memory_MiB[len(noted) // 4 :]
+    slope = np.polyfit(np.arange(len(later)), later, 1)[0]
+    return {
+        "trials": len(noted), "workers": workers, "busy_s": busy_s, "total_s": total_s,
+        "trial_wall_s": wall_s, "overhead_s": wall_s * workers - busy_s,
+        "driver_cpu_s": (last["cpu_s"] - first["cpu_s"]) / count,
+        "memory_MiB": float(memory_MiB[-1]), "memory_slope_KiB": float(slope * 1024),
+        "jobs_at_the_end": last["jobs"],
+    }  # fmt: skip
+
+
+def record_seeds(home: Home, seeds: int) -> dict[str, Any]:
+    """A study of toggled constraints with so many seeds, recorded as a driver does."""
+    recipe = Recipe(steps=STEPS, eval_every=EVERY)
+    study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
+    specs = [spec for spec, _ in study.listed()]
+    home.create()
+    ledger, client = Ledger(home), connect(home, tracking_uri(home))
+    ledger.hold(study.name, {}, None)
+    tracker = Tracker(client, home, study)
+    start, each, bank = time.perf_counter(), seeds // len(specs), 100
+    for spec in specs:
+        configuration = Configuration(spec, recipe)
+        for first in range(0, each, bank):
+            work = tuple((configuration, Seed.of(n)) for n in range(first, min(first + bank, each)))
+            trial = Trial(study.name, work, bank, Resources(), Stop())
+            ledger.claim(trial)
+            results = [result_of(p, spec) for p in trial.pairs]
+            ledger.record(trial, results, 1_000.0, about()["environment"])
+            tracker.trial(trial.key, Part(trial, results, about()))
+            ledger.publish(trial)
+        tracker.summary(configuration, ledger.rows(study.name, configuration.key))
+        tracker.end(configuration)
+    took = time.perf_counter() - start
+    ledger.release(study.name)
+    return {"seeds": each * len(specs), "record_s": took, **sizes(home)}
+
+
+def sizes(home: Home) -> dict[str, int]:
+    files = [f for f in home.artifacts.rglob("*") if f.is_file()]
+    return {
+        "ledger_bytes": home.records_db.stat().st_size,
+        "mlflow_bytes": home.mlflow_db.stat().st_size,
+        "artifact_bytes": sum(f.stat().st_size for f in files),
+        "artifact_files": len(files),
+    }
+
+
+def commands(home: Home, study: str, scratch: Path) -> dict[str, float]:
+    """Seconds of whole commands, Python's start included."""
+    asked: dict[str, list[str]] = {
+        "status_s": ["status"],
+        "records_s": ["records", study, "-o", str(scratch / "records.csv")],
+        "seeds_s": ["records", study, "--of", "seeds", "-o", str(scratch / "seeds.csv")],
+        "table_s": ["table", study],
+        "best_s": ["best", study],
+        "report_s": ["report", study, "-o", str(scratch / "report.html")],
+    }
+    return {name: timed(lambda w=words: _command(home, w)) for name, words in asked.items()}
+
+
+def _command(home: Home, words: list[str]) -> None:
+    command = [sys.executable, "-P", "-m", "search.cli", *words, "--home", str(home.path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 2):  # 2: nothing to be put into a table
+        raise SystemExit(f"{' '.join(words)}: {done.stderr}")
+
+
+def timed(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--trials", type=int, default=2_000)
+    parser.add_argument("--workers", type=int, default=2, help="trials at one time")
+    parser.add_argument("--busy", type=float, default=0.0, help="seconds that a trial sleeps")
+    parser.add_argument("--seeds", type=int, default=10_000, help="0: none")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    row: dict[str, Any] = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        if args.trials:
+            home = Home(scratch / "trials")
+            row["trials"] = run_trials(home, args.trials, args.workers, args.busy)
+            row["trials"] |= sizes(home) | commands(home, "load", scratch)
+            print(json.dumps(row["trials"], indent=2), flush=True)
+        if args.seeds:
+            home = Home(scratch / "seeds")
+            row["seeds"] = record_seeds(home, args.seeds) | commands(home, "many", scratch)
+            print(json.dumps(row["seeds"], indent=2), flush=True)
+    if args.json:
+        args.json.write_text(json.dumps(row, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""What a study survives, killed for real: drivers, workers, nodes, checkpoints, trials that go wrong.
+
+Every record is compared with training that nothing interrupted. Minutes long: `make test-faults`.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import optuna
+import pytest
+
+from search.ledger import is_final
+from tests.commands import adder_search, running
+from tests.reference import QUICK, check_whole, expected, recorded, rows_of, write_study
+from tests.services import ray_cluster
+from trainer import Outcome
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_500)]
+
+STEPS_200 = QUICK["recipe"] | {"steps": 200}
+SWEEP = QUICK | {
+    "name": "sweep",
+    "seeds": {"first": 5, "count": 12},
+    "recipe": STEPS_200,
+    "faults": {"max_failures": 5},
+}
+GRID = QUICK | {
+    "name": "grid",
+    "recipe": STEPS_200,
+    "seeds": [5, 6],
+    "space": {"recipe.lr": {"choice": [0.01, 0.02]}, "recipe.clip": {"choice": [0.5, 1.0, 2.0]}},
+    "sampler": {"name": "grid"},
+    "faults": {"max_failures": 5},
+}
+LONG = QUICK | {
+    "name": "long",
+    "recipe": QUICK["recipe"] | {"steps": 600},
+    "faults": {"max_failures": 10},
+}
+FAULTY = Path(__file__).with_name("faulty.py")
+
+
+@cache
+def long_wanted():
+    return expected(LONG)
+
+
+@cache
+def grid_wanted():
+    """What the grid's six configurations come to."""
+    wanted = {}
+    for lr in (0.01, 0.02):
+        for clip in (0.5, 1.0, 2.0):
+            plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
+            wanted |= expected(plain | {"recipe": GRID["recipe"] | {"lr": lr, "clip": clip}})
+    return wanted
+
+
+def states(home):
+    return {(f, f.stat().st_mtime_ns) for f in (home / "trials").rglob("bank.state")}
+
+
+def wait_for(there, command, timeout=240):
+    """Until `there()`, while the command runs."""
+    deadline = time.monotonic() + timeout
+    while not there():
+        assert command.process.poll() is None, command.wait()
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.1)
+
+
+def wait_for_progress(command, home):
+    """Until a bank has saved a state that was not there before."""
+    before = states(home)
+    wait_for(lambda: not states(home) <= before, command)
+
+
+def trial_processes(command):
+    """The processes of its own that train trials now."""
+    found = []
+    for pid in command.descendants():
+        try:
+            title = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if title.startswith(b"ray::") and b"Dashboard" not in title and b"RuntimeEnv" not in title:
+            found += [pid] if b"IDLE" not in title else []
+    return found
+
+
+# ---- the driver
+
+
+@pytest.mark.parametrize(("study", "wanted", "kills"), [(SWEEP, expected, 14), (GRID, grid_wanted, 6)])
+def test_a_driver_killed_at_random_instants(study, wanted, kills, tmp_path):
+    """At 20 in all. A study that ends before its instant is checked and begun again in another home."""
+    draw, killed, homes = random.Random(57), 0, 0
+    wanted = wanted(study) if wanted is expected else wanted()
+    file = write_study(tmp_path, study)
+    while killed < kills:
+        homes += 1
+        home, ended = tmp_path / f"home-{homes}", False
+        while killed < kills and not ended:
+            with running("run", file, "--home", str(home), cwd=tmp_path) as command:
+                instant = command.started + draw.uniform(1, 25)
+                while time.monotonic() < instant and command.process.poll() is None:
+                    time.sleep(0.05)
+                ended = command.process.poll() is not None
+                if not ended:
+                    os.kill(command.process.pid, signal.SIGKILL)
+                    killed += 1
+                assert command.wait(20).code == (0 if ended else -signal.SIGKILL), command.wait()
+        said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=400)
+        assert said.code == 0, said
+        check_whole(home, study, tmp_path, wanted)
+
+
+# ---- workers and nodes
+
+
+def test_killed_workers_are_replaced(tmp_path):
+    home = tmp_path / "home"
+    with running("run", write_study(tmp_path, LONG), "--home", str(home), cwd=tmp_path) as command:
+        for _ in range(3):
+            wait_for_progress(command, home)
+            victims = trial_processes(command)
+            assert victims
+            os.kill(victims[0], signal.SIGKILL)
+        said = command.wait(600)
+    assert said.code == 0, said
+    check_whole(home, LONG, tmp_path, long_wanted())
+
+
+def test_a_node_dies_while_banks_train(tmp_path):
+    home = tmp_path / "home"
+    with ray_cluster(workers=2, cpus=1) as ray:
+        options = {"cwd": tmp_path, "environment": ray.environment()}
+        with running("run", write_study(tmp_path, LONG), "--home", str(home), **options) as command:
+            wait_for_progress(command, home)
+            wait_for(lambda: len({f.parent for f, _ in states(home)}) == 2, command)
+            ray.nodes[0].kill()
+            said = command.wait(600)
+    assert said.code == 0, said
+    check_whole(home, LONG, tmp_path, long_wanted())
+
+
+# ---- checkpoints
+
+
+def test_torn_states_cost_steps_and_no_result(tmp_path):
+    home, file = tmp_path / "home", write_study(tmp_path, LONG)
+    with running("run", file, "--home", str(home), cwd=tmp_path) as command:
+        wait_for(lambda: len({f.parent for f, _ in states(home)}) == 2, command)
+        for _ in range(3):
+            wait_for_progress(command, home)
+        os.kill(command.process.pid, signal.SIGKILL)
+        command.wait(20)
+        assert command.gone(killed=True)
+    one, other = sorted(f for f, _ in states(home))
+    one.write_bytes(one.read_bytes()[:-100])  # its predecessor is whole
+    for torn in other.parent.glob("bank.state*"):
+        torn.write_bytes(b"")
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600)
+    assert said.code == 0, said
+    check_whole(home, LONG, tmp_path, long_wanted())
+
+
+# ---- trials that go wrong
+
+
+def faulty(how, times):
+    return {"program": (sys.executable, "-P", str(FAULTY), how, str(times))}
+
+
+@pytest.mark.parametrize("how", ["raise", "memory", "hang", "freeze"])
+def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
+    study = QUICK | {"name": how, "faults": {"max_failures": 2, "stall_s": 45}}
+    home, file = tmp_path / "home", write_study(tmp_path, study)
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600, **faulty(how, 1))
+    if how == "memory" and "no control group" in said.err:
+        pytest.skip(said.err.strip())
+    assert said.code == 0, said
+    check_whole(home, study, tmp_path, expected(study))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("raise", "RuntimeError: no luck"),
+        ("memory", "its process died"),
+        ("hang", "stalled: nothing was"),
+    ],
+)
+def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reason, tmp_path):
+    study = QUICK | {"name": how, "faults": {"max_failures": 1, "stall_s": 45}}
+    home, file = tmp_path / "home", write_study(tmp_path, study)
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600, **faulty(how, 99))
+    if how == "memory" and "no control group" in said.err:
+        pytest.skip(said.err.strip())
+    assert said.code == 1, said
+    assert reason in said.out and "To go on:" in said.out, said.out
+    rows = rows_of(home, how)
+    assert len(rows) == 4
+    failed = [r for r in rows if not is_final(r)]
+    assert failed and all(r["outcome"] == Outcome.CENSORED and reason in r["reason"] for r in failed)
+    assert all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r)), "the others went on"
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600)
+    assert said.code == 0, said
+    check_whole(home, study, tmp_path, expected(study))
+
+
+def test_a_search_whose_trial_fails_ends_with_nothing_open_and_proposes_it_again(tmp_path):
+    study = GRID | {"faults": {"max_failures": 0}}
+    home, file = tmp_path / "home", write_study(tmp_path, study)
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600, **faulty("raise", 1))
+    assert said.code == 1, said
+    trials = optuna.load_study(study_name="grid", storage=f"sqlite:///{home / 'optuna.db'}").trials
+    assert {t.state.name for t in trials} == {"COMPLETE", "FAIL"}
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600)
+    assert said.code == 0, said
+    check_whole(home, study, tmp_path, grid_wanted())
+
+
+def test_a_seed_that_diverges_leaves_its_neighbours_alone(tmp_path):
+    """One bank of two slots: what is not finite in one is nothing to the other, to the bit."""
+    wild = QUICK["recipe"] | {"lr": 1.0e30, "clip": 1.0e30}
+    study = QUICK | {
+        "name": "wild",
+        "configurations": [{}, {"recipe": {"lr": 1.0e30, "clip": 1.0e30}}],
+        "resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 8, "cpu": 1},
+    }
+    alone = {k: v for k, v in study.items() if k != "configurations"}
+    wanted = expected(alone) | expected(alone | {"recipe": wild})
+    outcomes = [outcome for _, _, _, outcome in wanted.values()]
+    assert outcomes.count("failed") == outcomes.count("diverged") == 4
+    home = tmp_path / "home"
+    said = adder_search("run", write_study(tmp_path, study), "--home", str(home), cwd=tmp_path)
+    assert said.code == 0, said
+    rows = {(r["configuration"], r["init_seed"], r["data_seed"]): r for r in rows_of(home, "wild")}
+    assert {k: r["outcome"] for k, r in rows.items()} == {k: facts[3] for k, facts in wanted.items()}
+    assert len({r["trial"] for r in rows.values()}) < 8, "they share banks"
+    found = recorded(home, "wild", tmp_path)
+    same = {k for k, facts in wanted.items() if facts[3] == "failed"}
+    assert {k: found[k] for k in same} == {k: wanted[k] for k in same}

@@ -1,0 +1,107 @@
+"""The outbox: jobs in order, once, however long the server is away."""
+
+import threading
+import time
+
+import pytest
+
+from search import outbox as module
+from search.outbox import Outbox
+
+
+class Server:
+    """It is away while `silent`, and notes what was written."""
+
+    def __init__(self):
+        self.silent, self.written = False, []
+
+    def answer(self):
+        if self.silent:
+            raise ConnectionError("nobody there\nat all")
+
+    def write(self, what):
+        self.answer()
+        self.written.append(what)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.05)
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+def outbox(server):
+    outbox = Outbox(server.answer)
+    yield outbox
+    outbox.close()
+    assert not outbox.thread.is_alive()
+
+
+def test_jobs_are_done_in_order_by_another_thread(server, outbox):
+    threads = set()
+    for n in range(50):
+        outbox.put(lambda n=n: (threads.add(threading.current_thread()), server.write(n)))
+    assert outbox.drain(5, 5) == 0
+    assert server.written == list(range(50)) and threads == {outbox.thread}
+
+
+def test_what_was_put_while_the_server_was_away_is_written_once(server, outbox, caplog):
+    server.silent = True
+    for n in range(5):
+        outbox.put(server.write, n)
+    assert outbox.drain(0.3, 0.3) == 5 and server.written == []
+    server.silent = False
+    assert outbox.drain(5, 5) == 0
+    assert server.written == [0, 1, 2, 3, 4]
+    assert [r.getMessage() for r in caplog.records] == [
+        "MLflow is away (nobody there at all); training goes on, it is written later",
+        "MLflow is back",
+    ]
+
+
+def test_a_job_that_fails_while_the_server_answers_is_given_up_and_the_others_are_done(
+    server, outbox, caplog
+):
+    tries = []
+
+    def wrong():
+        tries.append(0)
+        raise ValueError("no such run")
+
+    outbox.put(wrong)
+    outbox.put(server.write, "next")
+    assert outbox.drain(5, 5) == 0
+    assert len(tries) == module.TRIES and server.written == ["next"]
+    assert [r.getMessage() for r in caplog.records] == ["MLflow: no such run"]
+
+
+def test_of_a_long_queue_what_is_optional_is_left_out(server, outbox, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST", 3)
+    server.silent = True
+    for n in range(6):
+        outbox.put(server.write, n, optional=True)
+    outbox.put(server.write, "needed")
+    server.silent = False
+    assert outbox.drain(5, 5) == 0
+    assert server.written == [0, 1, 2, "needed"]
+
+
+def test_waiting_ends_without_progress_and_says_what_is_left(server, outbox):
+    server.silent, seen, start = True, [], time.monotonic()
+    outbox.put(server.write, 1)
+    assert outbox.drain(60, 0.4, seen.append) == 1
+    assert time.monotonic() - start < 10 and set(seen) == {1}
+
+
+def test_a_closed_outbox_leaves_its_jobs_undone(server):
+    server.silent = True
+    outbox = Outbox(server.answer)
+    outbox.put(server.write, 1)
+    outbox.close()
+    assert not outbox.thread.is_alive() and server.written == [] and len(outbox.jobs) == 1
