@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
+from filelock import FileLock
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError
 
 from search.errors import Failure, UserError
@@ -62,6 +63,17 @@ class Database:
             self.engine = sa.create_engine(home.records_url, connect_args={"timeout": LOCK_WAIT_S})
         else:
             self.engine = sa.create_engine(home.records_url, pool_pre_ping=True)
+        for last in (False, True):  # of two that begin an empty database at once, one finds it half made
+            try:
+                self._prepare()
+                break
+            except (Failure, IntegrityError):
+                if last:
+                    raise
+                time.sleep(RETRY_S)
+
+    def _prepare(self) -> None:
+        """Make the tables, or bring them to this schema."""
         with self.begin() as db:
             metadata.create_all(db)
             found = db.scalar(sa.select(VERSION.c.schema))
@@ -140,24 +152,39 @@ def _migrate_file(path: Path) -> None:
     if not path.exists():
         return
     try:
-        with closing(sqlite3.connect(path, timeout=LOCK_WAIT_S)) as old:
-            known = old.execute("SELECT name FROM sqlite_master WHERE name = 'ledger_version'").fetchone()
-            row = old.execute("SELECT schema FROM ledger_version").fetchone() if known else None
-            if row is None or row[0] == SCHEMA:
-                return
-            steps = _steps(row[0], str(path))
-            _refuse_live(old, path)
-            copy, kept = path.with_name(path.name + ".new"), path.with_name(f"{path.name}.schema-{row[0]}")
-            for target in (kept, copy):
-                target.unlink(missing_ok=True)
-                with closing(sqlite3.connect(target)) as new:
-                    old.backup(new)
-        with closing(sqlite3.connect(copy)) as new:
-            for step in [*steps, f"UPDATE ledger_version SET schema = {SCHEMA}"]:
-                new.execute(step)
-            new.commit()
+        found = _schema_of(path)
+        if found is not None and found != SCHEMA:
+            _steps(found, str(path))  # or nothing is touched
+            with FileLock(path.with_name(path.name + ".migrating")):
+                _migrate_locked(path)
     except sqlite3.Error as error:
         raise Failure(_problem(str(path), error)) from None
+
+
+def _schema_of(path: Path) -> int | None:
+    """The schema of a file's ledger, None if it has none."""
+    with closing(sqlite3.connect(path, timeout=LOCK_WAIT_S)) as db:
+        known = db.execute("SELECT name FROM sqlite_master WHERE name = 'ledger_version'").fetchone()
+        row = db.execute("SELECT schema FROM ledger_version").fetchone() if known else None
+    return row[0] if row else None
+
+
+def _migrate_locked(path: Path) -> None:
+    found = _schema_of(path)
+    if found is None or found == SCHEMA:  # another process has done it meanwhile
+        return
+    steps = _steps(found, str(path))
+    copy, kept = path.with_name(path.name + ".new"), path.with_name(f"{path.name}.schema-{found}")
+    with closing(sqlite3.connect(path, timeout=LOCK_WAIT_S)) as old:
+        _refuse_live(old, path)
+        for target in (kept, copy):
+            target.unlink(missing_ok=True)
+            with closing(sqlite3.connect(target)) as new:
+                old.backup(new)
+    with closing(sqlite3.connect(copy)) as new:
+        for step in [*steps, f"UPDATE ledger_version SET schema = {SCHEMA}"]:
+            new.execute(step)
+        new.commit()
     copy.replace(path)
 
 

@@ -21,6 +21,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from search import worker
 from search.database import Away, wait_for
 from search.display import Display
+from search.errors import Failure, UserError
 from search.evidence import log_evidence
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
@@ -29,15 +30,17 @@ from search.plan import Configuration, Trial
 from search.planner import DONE, Planner, interrupted
 from search.progress import Progress
 from search.study import Study
-from search.tracking import FINISHED, Tracker
+from search.tracking import FINISHED, Tracker, answered
 
 RENEW_S = 5.0
 PATIENCE_S = 600.0
 """How long a database that is away is waited for."""
-DRAIN_S, DRAIN_QUIET_S = 3_600.0, 60.0
-"""How long the end of a study waits for MLflow: in all, and without any progress."""
+DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
+"""How long the end of a study waits for MLflow: in all, and while it is away."""
 STOPPING_S = 10.0
 """The same for the end of a run that was stopped."""
+SHARED_S = 5.0
+"""How long results may take to be seen through a shared folder."""
 LOST = (Away, StorageInternalError, OperationalError, InterfaceError)
 """What a database that is away makes ledger and Optuna raise."""
 
@@ -76,20 +79,40 @@ class Driver:
     ):
         self.study, self.home, self.ledger, self.display = study, home, ledger, display
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
+        # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
+        os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
+        self._check_store(client)
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.renewed = time.monotonic()
-        self.is_done = False
+        self.is_done = self.closing = self.hurried = False
         self.recovered: set[str] = set()
         self.recover()
         rows = ledger.rows(study.name)
-        self.planner = Planner(study, rows, home, interrupted(study, rows, home))
-        self.unconcluded = self.tracker.unconcluded() | self.recovered
+        ledger.close_orphans(study.name)
+        self.planner = self._patiently(
+            lambda: Planner(study, rows, home, interrupted(study, rows, home)), 0.0
+        )
+        with answered(study.name):
+            open_runs = self.tracker.unconcluded()
+        self.unconcluded = open_runs.keys() | self.recovered
+        for key in open_runs.keys() - self.planner.known.keys():  # the file asks for it no more
+            self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.asked)
         self.conclude_earlier()
         ledger.database.patience_s = PATIENCE_S
+
+    def _check_store(self, client: MlflowClient) -> None:
+        """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
+        published = any(r["published"] for r in self.ledger.rows(self.study.name))
+        with answered(self.study.name):
+            if published and client.get_experiment_by_name(self.study.name) is None:
+                raise UserError(
+                    f"study {self.study.name}: this MLflow store has none of its records; name the store "
+                    "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
+                )
 
     def recover(self) -> None:
         """Record what trials of an earlier run left behind, then publish what MLflow has not got."""
@@ -143,8 +166,15 @@ class Driver:
 
     def record(self, trial: Trial) -> None:
         """Write a trial's results to the ledger, and have them published."""
-        parts = worker.read_results(self.home.trial(self.study.name, trial.key))
-        assert parts, trial.key
+        folder = self.home.trial(self.study.name, trial.key)
+        deadline = time.monotonic() + SHARED_S
+        while not worker.has_results(folder) and time.monotonic() < deadline:
+            time.sleep(0.2)  # a shared folder may show them late
+        parts = worker.read_results(folder)
+        if not parts:
+            raise Failure(
+                f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
+            )
         for part in parts:
             about = part.about
             self.ledger.record(part.trial, part.results, about["seed_steps_per_s"], about["environment"])
@@ -161,11 +191,13 @@ class Driver:
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Write a configuration's summary, picture, best checkpoint and child runs to MLflow."""
-        decoded = self.tracker.summary(configuration, self._rows_of(configuration))
+        rows = self._rows_of(configuration)
+        known = {(r["init_seed"], r["data_seed"]) for r in rows if r["verified"] is not None}
+        for seed, correct in self.tracker.summary(configuration, rows).items():
+            if (seed.init_seed, seed.data_seed) not in known:
+                key = (configuration.key, seed.init_seed, seed.data_seed)
+                self.ledger.record_verification(self.study.name, key, correct)
         self.tracker.end(configuration, status)
-        for seed, correct in decoded.items():
-            key = (configuration.key, seed.init_seed, seed.data_seed)
-            self.ledger.record_verification(self.study.name, key, correct)
 
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
@@ -182,6 +214,7 @@ class Driver:
 
     def close(self) -> None:
         """After Tune has stopped: whatever still counts as running was interrupted."""
+        self.closing = True
         self.ended.interrupted = not self.is_done
         why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
         open_ = [] if self.is_done else self.planner.in_flight
@@ -190,9 +223,10 @@ class Driver:
             self.outbox.put(self.conclude, configuration, "KILLED")
         if self.is_done and self.planner.proposals:
             self._patiently(self.planner.proposals.give_up)
-        if self.is_done and (self.ended.trials or self.recovered):
-            self.outbox.put(log_evidence, self.tracker)
-        longest = (DRAIN_S, DRAIN_QUIET_S) if self.is_done else (STOPPING_S, STOPPING_S)
+        if self.is_done:
+            final = sum(map(is_final, self.ledger.rows(self.study.name)))
+            self.outbox.put(log_evidence, self.tracker, final)
+        longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
         left = self.outbox.drain(*longest, self._waiting)
         self.outbox.close()
         rows = self.ledger.rows(self.study.name)
@@ -214,20 +248,30 @@ class Driver:
     def _renew(self) -> None:
         try:
             if why := self.ledger.renew(self.study.name):
-                self.stop(why)
+                self.hurried = True
+                if not self.closing:
+                    self.stop(why)
         except Away as error:
             log.warning("%s", error)
 
-    def _waiting(self, left: int) -> None:
-        """While the run ends: its leases are kept, and whoever looks is told why."""
+    def _waiting(self, left: int) -> bool:
+        """While the run ends: its leases are kept, and whoever looks is told why. True: it is to end now."""
         if time.monotonic() - self.renewed > RENEW_S:
             self._renew()
             self.renewed = time.monotonic()
         if self.display.due():
             self.display.say(f"writing to MLflow: {left} left")
+        return self.closing and self.is_done and self.hurried
 
     def _rows_of(self, configuration: Configuration) -> list[Row]:
         return self.ledger.rows(self.study.name, configuration.key)
 
-    def _patiently(self, call: Callable[[], T]) -> T:
-        return wait_for(call, PATIENCE_S, LOST)
+    def _patiently(self, call: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+        """What a call to ledger and Optuna returns, once their database answers. Raises Failure."""
+        try:
+            return wait_for(call, patience_s, LOST)
+        except Failure:
+            raise
+        except LOST as error:
+            text = " ".join(str(error).split())[:200]
+            raise Failure(f"{self.ledger.database.name}: {text}") from None

@@ -8,6 +8,7 @@ bank's state at the same path.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -15,11 +16,13 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.air.execution._internal import RayActorManager
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
@@ -32,6 +35,7 @@ from search.planner import DONE
 
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
 BLIND_S = 10.0  # a driver that did not look for so long cannot say that a trial was silent
+OUT_OF_MEMORY = "OutOfMemoryError"
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -59,13 +63,15 @@ class PlanSearcher(Searcher):
         return {"folder": str(self.driver.home.trial(trial.study, trial.key))}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        self.driver.reported(self.trials[trial_id], json.loads(result["payload"]))
+        with self.watch.kept():
+            self.driver.reported(self.trials[trial_id], json.loads(result["payload"]))
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
         failure = self.watch.why(trial_id) if error else None
-        self.driver.finished(self.trials.pop(trial_id), failure)
+        with self.watch.kept():
+            self.driver.finished(self.trials.pop(trial_id), failure)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its searcher when it starts: without the driver, whose state is the ledger."""
@@ -88,8 +94,19 @@ class Watch(tune.Callback):
         self.running: dict[str, TuneTrial] = {}
         self.stalled: set[str] = set()
         self.looked = time.monotonic()
+        self.broken: Exception | None = None
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """What the driver raises is raised at Tune's next step: Tune would take it for the trial's own."""
+        try:
+            yield
+        except Exception as error:
+            self.broken = self.broken or error
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if self.broken:
+            raise self.broken
         if self.driver:
             self.driver.tick()
         now = time.monotonic()
@@ -117,6 +134,7 @@ class Watch(tune.Callback):
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         self.heard.pop(trial.trial_id, None)  # until it starts again
+        self.stalled.discard(trial.trial_id)
 
     def why(self, trial_id: str) -> str:
         """What killed a trial's process, as far as is known here."""
@@ -124,7 +142,7 @@ class Watch(tune.Callback):
             return f"stalled: nothing was heard of it for {self.stall_s} s"
         trial = self.running.get(trial_id)
         error = trial.get_pickled_error() if trial else None
-        if isinstance(getattr(error, "cause", error), ray.exceptions.OutOfMemoryError):
+        if OUT_OF_MEMORY in str(error):
             return "out of memory: Ray ended its process"
         return "its process died"
 
@@ -141,7 +159,8 @@ class Watch(tune.Callback):
             known.pop(trial.trial_id, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"driver": None, "heard": {}, "running": {}, "stalled": set(), "stall_s": 0, "looked": 0.0}
+        empty: dict[str, Any] = {"driver": None, "heard": {}, "running": {}, "stalled": set(), "broken": None}
+        return {**self.__dict__, **empty}
 
 
 def run(driver: Driver) -> Ended:
@@ -153,7 +172,11 @@ def run(driver: Driver) -> Ended:
     os.environ.update(QUIET)
     with _ray(driver.home):
         signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-        _tune(driver)
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            _tune(driver)
+        finally:
+            signal.signal(signal.SIGINT, before)  # Tune leaves its own behind, which stops nothing any more
         driver.close()
     return driver.ended
 
@@ -190,6 +213,9 @@ def _reach(cluster: str) -> None:
     """Raise at once what is wrong with an address or a token: ray.init tries for most of a minute, writes to
     stderr meanwhile, and may exit.
     """
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if token and not Path(token).is_file():  # Ray would exit without a word
+        raise FileNotFoundError(f"there is no token at {token} (RAY_AUTH_TOKEN_PATH)")
     host, _, port = cluster.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10):
         pass
@@ -203,7 +229,23 @@ def _reach(cluster: str) -> None:
         os.close(nowhere)
 
 
+def _retry_after_out_of_memory() -> None:
+    """Have Tune start a trial again that Ray's memory monitor ended: its error, of a kind that Tune knows."""
+    failed = RayActorManager._actor_task_failed
+    if hasattr(failed, "__wrapped__"):
+        return
+
+    @functools.wraps(failed)
+    def known(self: Any, task: Any, error: Exception) -> None:
+        if isinstance(error, ray.exceptions.OutOfMemoryError):
+            error = ray.exceptions.RayActorError(error_msg=f"{OUT_OF_MEMORY}: {error}")
+        failed(self, task, error)
+
+    RayActorManager._actor_task_failed = known
+
+
 def _tune(driver: Driver) -> None:
+    _retry_after_out_of_memory()
     study, home = driver.study, driver.home
     share, fits = placement(study.resources, ray.cluster_resources())
     driver.planner.fits = fits

@@ -11,12 +11,24 @@ from search.report import pictures
 from search.table_command import made_from, written
 from search.tracking import Tracker
 
+EVIDENCE_TAG = "adder.evidence"
 TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
 
 
-def log_evidence(tracker: Tracker) -> None:
-    """The constraint table, where the study has one constraint with and without, and the main pictures."""
-    study, client, run = tracker.study, tracker.client, tracker.own_run()
+def log_evidence(tracker: Tracker, final: int) -> None:
+    """The constraint table, where the study has one constraint with and without, and the main pictures.
+
+    `final`: how many seeds have ended; with as many as last time there is nothing new to say.
+    """
+    client, run = tracker.client, tracker.own_run()
+    if client.get_run(run).data.tags.get(EVIDENCE_TAG) == str(final):
+        return
+    _log(tracker, run)
+    client.set_tag(run, EVIDENCE_TAG, str(final))
+
+
+def _log(tracker: Tracker, run: str) -> None:
+    study, client = tracker.study, tracker.client
     frames = [read(client, study.name, of) for of in ("configurations", "seeds", "curves")]
     if frames[1].empty:
         return

@@ -79,6 +79,9 @@ def open_search(
         begun.add_trials(carried)
     begun.set_user_attr(BASE, base)
     begun.set_user_attr(SPACE, space)  # last: it says that the copy is whole
+    if found and found is not begun:
+        for trial in found.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            found.tell(trial.number, state=TrialState.FAIL)  # it is open in the copy
     return begun
 
 
@@ -90,6 +93,7 @@ def _carried(
     old = {path: Distribution.model_validate(d, by_name=True) for path, d in known.items()}
     base, trials = fixed(study.spec(), study.base_recipe()), []
     objectives = study.sampler.objectives_of(study.space)
+    again = {t.user_attrs.get(AGAIN) for t in found.get_trials(deepcopy=False)}
     for trial in found.get_trials(deepcopy=False):
         try:
             spec, recipe = study.configuration(resolve(old, trial.params, base))
@@ -101,7 +105,12 @@ def _carried(
             known = {"grok_rate": trial.values[0], "params": float(spec.params)}
             values = [known[name] for name in objectives]
         distributions = {path: distribute(study.space[path]) for path in numbers}
-        facts = {"state": trial.state, "values": values, "user_attrs": trial.user_attrs}
+        state = trial.state
+        if trial.user_attrs.get(CRASHED):  # to be proposed again, unless it has been
+            if trial.number in again:
+                continue
+            state = TrialState.RUNNING
+        facts: dict[str, Any] = {"state": state, "values": values}
         trials.append(create_trial(params=numbers, distributions=distributions, **facts))
     return trials
 

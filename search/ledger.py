@@ -216,7 +216,7 @@ class Ledger:
         with self._begin() as db:
             for trial in trials:
                 mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
-                running = sa.and_(mine, ROWS.c.outcome == Outcome.RUNNING)
+                running = sa.and_(mine, ROWS.c.outcome == Outcome.RUNNING, ROWS.c.owner == self.owner)
                 db.execute(sa.update(ROWS).where(running).values(**values))
                 for configuration, seed in trial.work:
                     key = (configuration.key, seed.init_seed, seed.data_seed)
@@ -224,6 +224,27 @@ class Ledger:
                         censored = sa.and_(_is(_named(trial.study, key)), mine)
                         still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
                         db.execute(sa.update(ROWS).where(still).values(steps=reached))
+
+    @patient
+    def close_orphans(self, study: str) -> None:
+        """Note of a study that is held that rows which still count as running have nobody any more."""
+        values = {
+            "outcome": Outcome.CENSORED,
+            "reason": "its driver died",
+            "owner": None,
+            "lease_until": None,
+        }
+        running = sa.and_(ROWS.c.study == study, ROWS.c.outcome == Outcome.RUNNING)
+        with self._begin() as db:
+            db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
+
+    @patient
+    def define(self, study: str, definition: Row, tracking_uri: str | None) -> None:
+        """Keep a held study as its file is now, and where the file has it tracked."""
+        mine = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+        with self._begin() as db:
+            values = {"definition": definition, "tracking_uri": tracking_uri}
+            db.execute(sa.update(STUDIES).where(mine).values(**values))
 
     @patient
     def publish(self, trial: Trial) -> None:

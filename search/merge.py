@@ -298,7 +298,7 @@ def _write(merged: Merged, ledger: Ledger, hold: Hold) -> None:
         for pieces in by_configuration.values():
             hold.check()
             _publish(merged, pieces, tracker, ledger)
-        log_evidence(tracker)
+        log_evidence(tracker, sum(map(is_final, ledger.rows(study.name))))
     ledger.settle(study.name, merged.calls)
 
 
@@ -317,7 +317,8 @@ def _publish(merged: Merged, pieces: list[Piece], tracker: Tracker, ledger: Ledg
     for piece, part in zip(pieces, parts, strict=True):
         if not _is_there(merged, piece):
             tracker.trial(piece.trial, part)
-    decoded = tracker.summary(configuration, rows)
+    known = {(r["init_seed"], r["data_seed"]) for r in rows if r["verified"] is not None}
+    for seed, correct in tracker.summary(configuration, rows).items():
+        if (seed.init_seed, seed.data_seed) not in known:
+            ledger.record_verification(name, (configuration.key, seed.init_seed, seed.data_seed), correct)
     tracker.end(configuration, FINISHED if all(map(is_final, rows)) else LATER)
-    for seed, correct in decoded.items():
-        ledger.record_verification(name, (configuration.key, seed.init_seed, seed.data_seed), correct)

@@ -31,6 +31,8 @@ class Outbox:
     answers: Callable[[], Any]
     jobs: deque[Callable[[], Any]] = field(default_factory=deque)
     last_done: float = field(default_factory=time.monotonic)
+    away: bool = False
+    """Whether the server did not answer when it was last asked."""
 
     def __post_init__(self) -> None:
         self.change, self.closed = threading.Condition(), False
@@ -44,17 +46,16 @@ class Outbox:
                 self.jobs.append(lambda: call(*args))
                 self.change.notify()
 
-    def drain(self, longest_s: float, quiet_s: float, tick: Callable[[int], Any] = lambda left: None) -> int:
-        """Wait until all is done, at most `longest_s`, and `quiet_s` without progress. Returns what is left.
+    def drain(self, longest_s: float, away_s: float, tick: Callable[[int], Any] = lambda left: None) -> int:
+        """Wait until all is done, at most `longest_s`, and `away_s` for a server that is away.
 
-        `tick` is called with the number of jobs that are left, a few times a second.
+        Returns what is left. `tick` gets that number a few times a second, and ends the wait by True.
         """
         start = self.last_done = time.monotonic()
         while (left := len(self.jobs)) and self.thread.is_alive():
             now = time.monotonic()
-            if now - start > longest_s or now - self.last_done > quiet_s:
+            if now - start > longest_s or (self.away and now - self.last_done > away_s) or tick(left):
                 break
-            tick(left)
             with self.change:
                 self.change.wait(0.2)
         return left
@@ -82,12 +83,12 @@ class Outbox:
 
     def _see_through(self, job: Callable[[], Any]) -> None:
         """Do a job, however long the server is away; what fails while it answers is tried so often."""
-        tries, pause, away = 0, FIRST_PAUSE_S, False
+        tries, pause = 0, FIRST_PAUSE_S
         while not self.closed and (error := _failure(job)) is not None:
             if (silent := _failure(self.answers)) is not None:
-                if not away:
+                if not self.away:
                     log.warning("MLflow is away (%s); training goes on, it is written later", silent)
-                away = True
+                self.away = True
                 self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             elif (tries := tries + 1) < TRIES:
@@ -95,8 +96,9 @@ class Outbox:
             else:
                 log.warning("MLflow: %s", error)
                 return
-        if away and not self.closed:
+        if self.away and not self.closed:
             log.warning("MLflow is back")
+            self.away = False
 
     def _sleep(self, seconds: float) -> None:
         """Wait, unless the outbox is closed meanwhile."""

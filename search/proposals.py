@@ -50,7 +50,6 @@ class Proposals:
         self.objectives = study.sampler.objectives_of(study.space)
         wanted = [DIRECTIONS[name] for name in self.objectives]
         self.optuna = open_search(study, storage_of(home), wanted, distribution_of)
-        take_up_crashed(self.optuna)
         # A resumed search goes on: with the first run's generator it would propose the same again.
         self.optuna.sampler = sampler_of(study, len(self._trials()))
         # A driver that died left its proposals RUNNING: they are taken up again, in order.
@@ -60,7 +59,9 @@ class Proposals:
     @property
     def exhausted(self) -> bool:
         """Whether no proposal is left to be made or taken up again."""
-        return not self.orphans and sum(map(self._is_whole, self._trials())) >= self.planned
+        if self.orphans or self._unknown():
+            return False
+        return sum(map(self._is_whole, self._trials())) >= self.planned
 
     def ask(self) -> Configuration | None:
         """The next proposal, or None when the study's number of configurations is reached."""
@@ -98,6 +99,9 @@ class Proposals:
 
     def _draw(self) -> tuple[int, Numbers] | None:
         """Number and values of an orphan or else of a new Optuna trial, None when there are enough."""
+        if not self.orphans:
+            take_up_crashed(self.optuna)
+            self.orphans.extend(self._unknown())
         if self.orphans:
             orphan = self.orphans.popleft()
             return orphan.number, orphan.params
@@ -114,6 +118,11 @@ class Proposals:
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
         return self.optuna.get_trials(deepcopy=False, states=states or None)
+
+    def _unknown(self) -> list[FrozenTrial]:
+        """Open trials that were cut off, by a database that went away, before they were known here."""
+        mine = {n for numbers in self.numbers.values() for n in numbers}
+        return [t for t in self._trials(TrialState.RUNNING) if t.number not in mine]
 
     def _is_whole(self, trial: FrozenTrial) -> bool:
         """Whether a trial counts: its driver did not die while it was being drawn."""

@@ -131,7 +131,9 @@ def _run(
 
         console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         with Display(console) as display:
-            ended = engine.run(Driver(study, home, ledger, client, display, max_hours))
+            driver = Driver(study, home, ledger, client, display, max_hours)
+            ledger.define(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
+            ended = engine.run(driver)
     click.echo(texts.summary(study, source, home, ended))
     _exit(ended)
 
@@ -147,16 +149,16 @@ def _exit(ended: Ended) -> None:
 def _held(study: Study, ledger: Ledger) -> Iterator[None]:
     """Be the study's one driver. Raises UserError if another one is, or if it cannot go on by this file."""
     from search.extension import check_extension
+    from search.hold import held
 
-    before = ledger.study(study.name)
-    check_extension(study, before and before["definition"], ledger.rows(study.name))
-    ledger.hold(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
-    try:
-        yield
-    finally:
-        ledger.database.patience_s = 0.0
-        with contextlib.suppress(Failure):  # the hold ends by itself
-            ledger.release(study.name)
+    before = ledger.study(study.name) or {"definition": None, "tracking_uri": None}
+    check_extension(study, before["definition"], ledger.rows(study.name))
+    # with what is kept so far: the planner may still refuse the file
+    with held(ledger, study.name, before["definition"], before["tracking_uri"]):
+        try:
+            yield
+        finally:
+            ledger.database.patience_s = 0.0  # for the release: the hold ends by itself
 
 
 @contextlib.contextmanager
@@ -199,9 +201,11 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
         if held and held["owner"] and held["owner"].split("/")[1] == str(process.pid):
             break
         time.sleep(LOOK_S)
-    if process.poll():
-        click.echo(log.read_text().removesuffix("\n"), err=True)
-        sys.exit(process.returncode)
+    if (code := process.poll()) is not None:  # refused, or done already
+        click.echo(log.read_text().replace(f"error: {file}: ", "error: ").removesuffix("\n"), err=bool(code))
+        sys.exit(code)
+    if time.monotonic() > deadline:
+        raise Failure(f"process {process.pid} has not begun in {STARTING_S:.0f} s; see {log}")
     from search.texts import home_flag
 
     flag = home_flag(home)

@@ -163,16 +163,16 @@ class Tracker:
     def summary(self, configuration: Configuration, rows: list[Row]) -> dict[Seed, int]:
         """Counts, rate and interval of a configuration, its picture, and its best seeds' checkpoints.
 
-        Returns how many of AdderBoard's 10,010 those seeds have right that were decoded just now.
+        Returns how many of AdderBoard's 10,010 its child runs have right, by seed.
         """
         run = self.run_of(configuration)
         with tempfile.TemporaryDirectory() as folder:
-            verified, decoded = self._best(run, configuration, Path(folder))
+            verified = self._best(run, configuration, Path(folder))
         right = sum(correct == ADDITIONS for correct in verified.values())
         self.counts(configuration, rows, {"verified": right, "verify_tried": len(verified)})
         censored = [{name: r[name] for name in CENSORED} for r in rows if r["outcome"] == Outcome.CENSORED]
         self.client.log_dict(run, {"seeds": censored}, CENSORED_JSON)
-        return decoded
+        return verified
 
     def counts(
         self, configuration: Configuration, rows: list[Row], more: dict[str, float] | None = None
@@ -183,15 +183,11 @@ class Tracker:
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
 
-    def _best(
-        self, run: str, configuration: Configuration, folder: Path
-    ) -> tuple[dict[Seed, int], dict[Seed, int]]:
-        """Write picture, best checkpoint and child runs. Returns right additions of the children, by seed:
-        of all of them, and of the new ones.
-        """
+    def _best(self, run: str, configuration: Configuration, folder: Path) -> dict[Seed, int]:
+        """Write picture, best checkpoint and child runs. Returns right additions of the children, by seed."""
         seeds = sorted(load_seeds(self.client, run, folder), key=lambda s: rank(s.result))
         if not seeds:
-            return {}, {}
+            return {}
         grokked = [s for s in seeds if s.result.outcome == Outcome.GROKKED]
         if grokked or self.study.planned <= ALL_DRAWN:
             self._picture(run, configuration, seeds, grokked, folder / CURVES_PNG)
@@ -199,10 +195,9 @@ class Tracker:
         self.client.set_tag(run, BEST_TAG, str(seeds[0].result.pair.seed))
         watched = set(self.study.watched())
         self._fill_steps(configuration, [s.result for s in seeds if s.result.pair.seed in watched])
-        before = self._verified(run)
         for seed in grokked[:BEST_CHILDREN]:
             self._child(run, seed, folder)
-        return (after := self._verified(run)), {k: v for k, v in after.items() if k not in before}
+        return self._verified(run)
 
     def _verified(self, run: str) -> dict[Seed, int]:
         """What is known of a configuration's child runs: right additions of AdderBoard's, by seed."""
@@ -268,12 +263,12 @@ class Tracker:
     def end(self, configuration: Configuration, status: str = FINISHED) -> None:
         self.client.set_terminated(self.run_of(configuration), status=status)
 
-    def unconcluded(self) -> set[str]:
-        """Keys of the configurations whose runs have not been concluded."""
+    def unconcluded(self) -> dict[str, str]:
+        """The configurations whose runs have not been concluded: key and run."""
         runs = self.client.search_runs(
             [self.experiment], "attributes.status != 'FINISHED'", max_results=50_000
         )
-        return {r.data.tags[KEY_TAG] for r in runs if KEY_TAG in r.data.tags}
+        return {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
 
     def asked(self) -> None:
         """Leave the study itself, as it is now, with its own run."""
@@ -283,12 +278,13 @@ class Tracker:
 
     def own_run(self) -> str:
         """The run that is the study's and no configuration's: what was asked, what came of it as a whole."""
-        if (found := self._find(f"tags.`{STUDY_TAG}` = 'yes'", parent=None)) is not None:
-            return found
-        name = f"study {self.study.name}"
-        run = self.client.create_run(self.experiment, tags={STUDY_TAG: "yes"}, run_name=name)
-        self.client.set_terminated(run.info.run_id)
-        return str(run.info.run_id)
+        run = self._find(f"tags.`{STUDY_TAG}` = 'yes'", parent=None)
+        if run is None:
+            tags, name = {STUDY_TAG: "yes"}, f"study {self.study.name}"
+            run = str(self.client.create_run(self.experiment, tags=tags, run_name=name).info.run_id)
+        if self.client.get_run(run).info.status != FINISHED:
+            self.client.set_terminated(run)
+        return run
 
     def reopen(self, configuration: Configuration) -> None:
         self.client.update_run(self.run_of(configuration), status="RUNNING")

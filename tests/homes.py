@@ -42,7 +42,7 @@ def quick(monkeypatch):
     right = SimpleNamespace(correct=9_000)
     monkeypatch.setattr(tracking, "verify", lambda spec, theta_P: right)
     monkeypatch.setattr(tracking.Tracker, "_picture", lambda *given: None)
-    monkeypatch.setattr(merge, "log_evidence", lambda tracker: None)
+    monkeypatch.setattr(merge, "log_evidence", lambda *given: None)
     monkeypatch.setattr(holdings, "connect", _connect)
 
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -31,13 +32,17 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(t
     )
     assert said.returncode == 0 and "away: runs as process" in said.stdout, said
     try:
+        deadline = time.monotonic() + 100
+        while not any(r["outcome"] == "running" for r in rows_of(home, "away")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
         second = adder_search("run", file, cwd=tmp_path)
         assert (second.code, second.out) == (2, ""), second
         assert "study away is already being run by" in second.err and second.err.count("\n") == 1
     finally:
         stopped = adder_search("stop", "away", cwd=tmp_path)
     assert stopped.code == 0 and "To go on:\n  adder-search run away" in stopped.out, stopped
-    assert {r["outcome"] for r in rows_of(home, "away")} <= {"censored"}
+    assert {(r["outcome"], r["reason"]) for r in rows_of(home, "away")} == {("censored", "stopped")}
     (log,) = (home / "logs").glob("away-*.log")
     assert "To go on:\n  adder-search run away" in log.read_text()
     again = adder_search("stop", "away", cwd=tmp_path)
@@ -46,10 +51,7 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(t
     (tmp_path / "away.yaml").unlink()  # the ledger knows it
     said = adder_search("resume", "away", "--max-hours", "0.0001", cwd=tmp_path)
     assert said.code == 130, said
-    assert {(r["outcome"], r["reason"]) for r in rows_of(home, "away")} <= {
-        ("censored", "stopped"),
-        ("censored", "time limit"),
-    }
+    assert "To go on:\n  adder-search run away" in said.out
 
 
 def test_a_finished_study_is_extended_by_editing_its_file(tmp_path):

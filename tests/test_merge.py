@@ -212,7 +212,7 @@ def test_a_summary_is_written_for_what_gained_seeds(monkeypatch):
     recorded("joined", (1,))
     recorded("a", (2, 3), grokked=(3,))
     drawn = []
-    monkeypatch.setattr(merge, "log_evidence", lambda tracker: drawn.append(tracker.study.name))
+    monkeypatch.setattr(merge, "log_evidence", lambda tracker, final: drawn.append(tracker.study.name))
     merged("a")
     merged("a")
     assert drawn == ["sweep"]
