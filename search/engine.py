@@ -236,10 +236,10 @@ def _retry_after_out_of_memory() -> None:
         return
 
     @functools.wraps(failed)
-    def known(self: Any, task: Any, error: Exception) -> None:
-        if isinstance(error, ray.exceptions.OutOfMemoryError):
-            error = ray.exceptions.RayActorError(error_msg=f"{OUT_OF_MEMORY}: {error}")
-        failed(self, task, error)
+    def known(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, ray.exceptions.OutOfMemoryError):
+            exception = ray.exceptions.RayActorError(error_msg=f"{OUT_OF_MEMORY}: {exception}")
+        failed(self, tracked_actor_task, exception)
 
     RayActorManager._actor_task_failed = known
 
