@@ -10,20 +10,18 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError
 from search import engine
 
 
-def test_out_of_memory_is_a_process_that_died():
+@pytest.mark.parametrize("error", [OutOfMemoryError("no room"), ActorDiedError()])
+def test_out_of_memory_is_a_process_that_died(error):
     """Ray's memory monitor has an error of its own, which Tune would raise out of the driver."""
     engine._retry_after_out_of_memory()
     engine._retry_after_out_of_memory()  # once is enough
-    for error in (OutOfMemoryError("no room"), ActorDiedError("dead")):
-        told = []
-        actor = SimpleNamespace(actor_id=1, _on_error=lambda actor, exception: told.append(exception))
-        task = SimpleNamespace(
-            _tracked_actor=actor, _on_error=lambda actor, exception: told.append(exception)
-        )
-        manager = SimpleNamespace(_failed_actor_ids=set(), _cleanup_actor=lambda tracked_actor: None)
-        RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
-        assert len(told) == 2 and all(isinstance(e, ray.exceptions.RayActorError) for e in told)
-        assert (engine.OUT_OF_MEMORY in str(told[0])) == isinstance(error, OutOfMemoryError)
+    told = []
+    actor = SimpleNamespace(actor_id=1, _on_error=lambda *given: told.append(given[1]))
+    task = SimpleNamespace(_tracked_actor=actor, _on_error=lambda *given: told.append(given[1]))
+    manager = SimpleNamespace(_failed_actor_ids=set(), _cleanup_actor=lambda tracked_actor: None)
+    RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
+    assert len(told) == 2 and all(isinstance(e, ray.exceptions.RayActorError) for e in told)
+    assert (engine.OUT_OF_MEMORY in str(told[0])) == isinstance(error, OutOfMemoryError)
 
 
 def test_what_the_driver_raises_ends_the_run_and_not_the_trial():
