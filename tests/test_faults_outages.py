@@ -30,7 +30,7 @@ def trains_meanwhile(command, home, seconds):
 
 
 def test_mlflow_is_away_for_a_minute(tmp_path):
-    slow = QUICK["recipe"] | {"steps": 6_000, "eval_every": 50}
+    slow = QUICK["recipe"] | {"steps": 4_000, "eval_every": 50}
     study = QUICK | {"name": "minute", "recipe": slow, "seeds": [5, 6]}
     study |= {"resources": QUICK["resources"] | {"seeds_per_trial": 1}}
     home = tmp_path / "home"
