@@ -37,7 +37,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 # A new volume takes the owner of the folder that it is mounted on: so these exist, and are the user's.
 RUN useradd --uid 1000 --create-home adder \
-    && install -d -o adder -g adder /var/lib/adder /var/lib/adder/home /var/lib/adder/artifacts /work
+    && install -d -o adder -g adder /var/lib/adder /var/lib/adder/home /var/lib/adder/artifacts /study
 COPY --from=dependencies /opt/adder /opt/adder
 ENV PATH=/opt/adder/bin:$PATH
 COPY --from=source /wheel /wheel
@@ -49,6 +49,6 @@ ENV PYTHONUNBUFFERED=1 \
     RAY_USAGE_STATS_ENABLED=0 \
     MLFLOW_DISABLE_TELEMETRY=true
 USER adder
-WORKDIR /work
+WORKDIR /study
 ENTRYPOINT ["adder-entrypoint"]
 CMD ["adder-search", "--help"]

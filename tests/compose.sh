@@ -37,7 +37,7 @@ compose() {
 search() {
     local limit="$1"
     shift
-    compose "$limit" run --rm -T -v "$WORK/cut.yaml:/work/cut.yaml:ro" search "$@"
+    compose "$limit" run --rm -T -v "$WORK/cut.yaml:/study/cut.yaml:ro" search "$@"
 }
 
 # Ids of a service's running containers; both kinds of compose set these labels.
