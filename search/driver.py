@@ -191,12 +191,8 @@ class Driver:
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Write a configuration's summary, picture, best checkpoint and child runs to MLflow."""
-        rows = self._rows_of(configuration)
-        known = {(r["init_seed"], r["data_seed"]) for r in rows if r["verified"] is not None}
-        for seed, correct in self.tracker.summary(configuration, rows).items():
-            if (seed.init_seed, seed.data_seed) not in known:
-                key = (configuration.key, seed.init_seed, seed.data_seed)
-                self.ledger.record_verification(self.study.name, key, correct)
+        decoded = self.tracker.summary(configuration, self._rows_of(configuration))
+        self.ledger.record_decoded(self.study.name, configuration.key, decoded)
         self.tracker.end(configuration, status)
 
     def conclude_earlier(self) -> None:

@@ -89,12 +89,13 @@ def _carried(
     found: optuna.Study, study: Study, distribute: Callable[[Distribution], Any]
 ) -> list[FrozenTrial]:
     """What was proposed, as trials of the new space; what was never drawn to its end is left behind."""
-    known = found.user_attrs.get(SPACE, {})
-    old = {path: Distribution.model_validate(d, by_name=True) for path, d in known.items()}
+    before = found.user_attrs.get(SPACE, {})
+    old = {path: Distribution.model_validate(d, by_name=True) for path, d in before.items()}
     base, trials = fixed(study.spec(), study.base_recipe()), []
     objectives = study.sampler.objectives_of(study.space)
-    again = {t.user_attrs.get(AGAIN) for t in found.get_trials(deepcopy=False)}
-    for trial in found.get_trials(deepcopy=False):
+    proposed = found.get_trials(deepcopy=False)
+    again = {t.user_attrs.get(AGAIN) for t in proposed}
+    for trial in proposed:
         try:
             spec, recipe = study.configuration(resolve(old, trial.params, base))
         except ValueError:

@@ -29,7 +29,7 @@ from search.home import Home
 from search.ledger import Key, Ledger, Row, is_final
 from search.plan import Trial
 from search.records import runs_of
-from search.study import Study
+from search.study import Study, is_name
 from search.tracking import (
     STUDY_JSON,
     STUDY_TAG,
@@ -43,8 +43,6 @@ from search.tracking import (
 from search.worker import Part
 from trainer import Outcome, Result, Seed
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""A study's name, and so that of its folder."""
 TRIAL_KEY, RUN_ID = re.compile(r"[0-9a-f]{12}"), re.compile(r"[0-9a-f]{32}")
 UNREADABLE = (OSError, ValueError, TypeError, LookupError, AssertionError, RuntimeError, SafetensorError)
 PARTS_AT_ONCE = 16
@@ -77,11 +75,6 @@ def name_of_home(home: Home) -> str:
 def store_of(home: Home, own: str | None) -> str:
     """Where MLflow has a study of a home. `own`: the study's tracking_uri."""
     return f"sqlite:///{home.mlflow_db}" if isinstance(home, FolderHome) else tracking_uri(home, own)
-
-
-def is_name(study: str) -> bool:
-    """Whether this can be a study's name. Nothing else becomes a path."""
-    return NAME.fullmatch(study) is not None and study != "Default"
 
 
 @contextlib.contextmanager

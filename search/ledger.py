@@ -254,11 +254,9 @@ class Ledger:
             db.execute(sa.update(ROWS).where(mine).values(published=True))
 
     @patient
-    def adopt(self, study: str, rows: Iterable[Row], definition: Row | None) -> None:
+    def adopt(self, study: str, rows: Iterable[Row]) -> None:
         """Take in rows of another home, all of them final. A pair that is here already is left as it is."""
         with self._begin() as db:
-            if db.scalar(sa.select(STUDIES.c.study).where(STUDIES.c.study == study)) is None:
-                db.execute(sa.insert(STUDIES).values(study=study, definition=definition))
             for row in rows:
                 key = {name: row[name] for name in KEY_COLUMNS} | {"study": study}
                 found = db.execute(sa.select(ROWS.c.outcome).where(_is(key))).mappings().first()
@@ -292,6 +290,13 @@ class Ledger:
         with self._begin() as db:
             found = db.execute(sa.update(ROWS).where(_is(_named(study, key))).values(**values))
             return found.rowcount > 0
+
+    def record_decoded(self, study: str, configuration: str, correct: Mapping[Seed, int]) -> None:
+        """Count the calls of `verify` that a conclusion made: of seeds that the ledger has no result of."""
+        for row in self.rows(study, configuration):
+            first, data = row["init_seed"], row["data_seed"]
+            if row["verified"] is None and (right := correct.get(Seed(first, data))) is not None:
+                self.record_verification(study, (configuration, first, data), right)
 
     def _running(self, trial: Trial) -> Row:
         lease = {"owner": self.owner, "lease_until": time.time() + LEASE_S}

@@ -286,11 +286,11 @@ def _held(merged: Merged, ledger: Ledger) -> AbstractContextManager[Hold]:
 def _write(merged: Merged, ledger: Ledger, hold: Hold) -> None:
     """Write what a study gets."""
     study, home = merged.study, merged.target.home
-    ledger.adopt(study.name, merged.rows(), None)
+    ledger.adopt(study.name, merged.rows())
     if merged.proposals:
         carry(study, home, merged.proposals)
     if merged.taken:
-        tracker = _tracker(merged)
+        tracker = Tracker(merged.target.client, home, study)
         tracker.asked()
         by_configuration: dict[str, list[Piece]] = {}
         for piece in merged.pieces:
@@ -300,11 +300,6 @@ def _write(merged: Merged, ledger: Ledger, hold: Hold) -> None:
             _publish(merged, pieces, tracker, ledger)
         log_evidence(tracker, sum(map(is_final, ledger.rows(study.name))))
     ledger.settle(study.name, merged.calls)
-
-
-def _tracker(merged: Merged) -> Tracker:
-    study, home, client = merged.study, merged.target.home, merged.target.client
-    return Tracker(client, home, study)
 
 
 def _publish(merged: Merged, pieces: list[Piece], tracker: Tracker, ledger: Ledger) -> None:
@@ -317,8 +312,5 @@ def _publish(merged: Merged, pieces: list[Piece], tracker: Tracker, ledger: Ledg
     for piece, part in zip(pieces, parts, strict=True):
         if not _is_there(merged, piece):
             tracker.trial(piece.trial, part)
-    known = {(r["init_seed"], r["data_seed"]) for r in rows if r["verified"] is not None}
-    for seed, correct in tracker.summary(configuration, rows).items():
-        if (seed.init_seed, seed.data_seed) not in known:
-            ledger.record_verification(name, (configuration.key, seed.init_seed, seed.data_seed), correct)
+    ledger.record_decoded(name, configuration.key, tracker.summary(configuration, rows))
     tracker.end(configuration, FINISHED if all(map(is_final, rows)) else LATER)

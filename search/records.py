@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from search.home import Home
 from search.ledger import Ledger, Row
 from search.plan import Trial
 from search.stats import GrokRate, Stopping
-from search.study import NAME, Study
+from search.study import Study, is_name
 from search.tracking import (
     BEST_TAG,
     CENSORED_JSON,
@@ -109,7 +108,7 @@ def runs_of(client: MlflowClient, study: str) -> list[Run]:
 
 
 def _all_runs(client: MlflowClient, study: str) -> list[Run]:
-    experiment = client.get_experiment_by_name(study) if _is_name(study) else None
+    experiment = client.get_experiment_by_name(study) if is_name(study) else None
     if experiment is None:
         raise UserError(
             f"study {study!r} has no records here; {nearest(study, _known(client) or ['none yet'])}"
@@ -124,12 +123,7 @@ def _all_runs(client: MlflowClient, study: str) -> list[Run]:
 
 
 def _known(client: MlflowClient) -> list[str]:
-    return sorted(e.name for e in client.search_experiments() if e.name != "Default" and _is_name(e.name))
-
-
-def _is_name(name: str) -> bool:
-    """Whether a study can have this name. MLflow takes any for an experiment, and names become paths here."""
-    return re.fullmatch(NAME.strip("^$"), name) is not None
+    return sorted(e.name for e in client.search_experiments() if is_name(e.name))
 
 
 def _configurations(client: MlflowClient, study: str) -> pd.DataFrame:

@@ -25,10 +25,11 @@ from model.fields import nearest
 from search.carrying import delete_proposals, proposals_in
 from search.errors import Failure, UserError
 from search.hold import Hold, held
-from search.holdings import FolderHome, Holding, difference, is_name, source_store, store_of
+from search.holdings import FolderHome, Holding, difference, source_store, store_of
 from search.home import Home
 from search.ledger import Ledger, Row, is_final
 from search.merge import Merged, Source, merge
+from search.study import is_name
 from search.tracking import answered, connect, is_local
 from search.worker import STATE
 from trainer import Outcome, Seed

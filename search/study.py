@@ -6,6 +6,7 @@ Every field says what it counts. Pydantic lives here and in search/study_file.py
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,12 @@ CPU_SLOTS = 16
 MOST_SEEDS = 1_000_000
 MOST_CONFIGURATIONS = 10_000
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+def is_name(text: str) -> bool:
+    """Whether a study can have this name. MLflow takes any for an experiment, and names become paths here."""
+    return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
+
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 

@@ -18,7 +18,10 @@ Damage = Callable[[Any], Any]
 
 
 def feed(strategy: st.SearchStrategy[Any], count: int, read: Callable[[Any], None]) -> None:
-    """Give so many inputs to a reader, and make sure that it was that many."""
+    """Give so many inputs to a reader, and make sure that it was that many.
+
+    They are the same ones each time; `--hypothesis-profile=default` draws others.
+    """
     fed = 0
 
     @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))

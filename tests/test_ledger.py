@@ -330,10 +330,10 @@ def test_rows_of_another_home_are_taken_in_once(ledger, tmp_path):
     rows = ledger.rows()
     other = Ledger(made(tmp_path / "other"))
     other.claim(trial_of(SEEDS[0]))  # open there: the other home's result settles it
-    other.adopt("study", rows, {"name": "study"})
+    other.adopt("study", rows)
     expected = [r | {"published": False} for r in rows]
-    assert other.rows() == expected and other.study("study")["definition"] == {"name": "study"}
-    other.adopt("study", [r | {"outcome": "failed"} for r in rows], None)
+    assert other.rows() == expected
+    other.adopt("study", [r | {"outcome": "failed"} for r in rows])
     assert other.rows() == expected
 
 

@@ -128,7 +128,7 @@ def _read_theta(path: Path, spec: Spec) -> Tensor:
     try:
         tensors = load(data)
     except SafetensorError as error:
-        raise ValueError(f"{path}: not a safetensors file ({error!s:.200})") from None
+        raise ValueError(f"{path}: not a safetensors file ({ascii(str(error))[1:-1]:.200})") from None
     except (LookupError, TypeError, RuntimeError, ValueError, OverflowError):  # of a header that is made up
         raise ValueError(f"{path}: its header asks for numbers or shapes that torch has not") from None
     theta = tensors.get("theta")
