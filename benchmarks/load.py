@@ -30,6 +30,7 @@ from rich.console import Console
 from search import engine, worker
 from search.display import Display
 from search.driver import Driver
+from search.hold import held
 from search.home import Home
 from search.ledger import Ledger
 from search.plan import Configuration, Trial
@@ -118,13 +119,12 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float) -> dict[str
     init = engine.ray.init
     engine.ray.init = functools.partial(init, num_cpus=workers)
     ledger = Ledger(home)
-    ledger.hold(study.name, study.model_dump(mode="json", by_alias=True), None)
     client = connect(home, tracking_uri(home))
     start = time.perf_counter()
-    with Display(Console(file=sys.stderr)) as display:
-        driver = Measured(study, home, ledger, client, display)
+    definition = study.model_dump(mode="json", by_alias=True)
+    with held(ledger, study.name, definition, None) as hold, Display(Console(file=sys.stderr)) as display:
+        driver = Measured(study, home, hold, client, display)
         engine.run(driver)
-    ledger.release(study.name)
     rows = ledger.rows(study.name)
     assert len(rows) == trials and all(r["published"] for r in rows), "not all is recorded"
     return summary(driver.noted, time.perf_counter() - start, workers, busy_s)

@@ -5,7 +5,6 @@ It knows nothing of Ray: search/engine.py has Tune ask it for trials and tell it
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -23,8 +22,9 @@ from search.database import Away, wait_for
 from search.display import Display
 from search.errors import Failure, UserError
 from search.evidence import log_evidence
+from search.hold import Hold
 from search.home import Home
-from search.ledger import Ledger, Row, is_final
+from search.ledger import Row, is_final
 from search.outbox import Outbox
 from search.plan import Configuration, Trial
 from search.planner import DONE, Planner, interrupted
@@ -32,7 +32,6 @@ from search.progress import Progress
 from search.study import Study
 from search.tracking import FINISHED, Tracker, answered
 
-RENEW_S = 5.0
 PATIENCE_S = 600.0
 """How long a database that is away is waited for."""
 DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
@@ -45,7 +44,6 @@ LOST = (Away, StorageInternalError, OperationalError, InterfaceError)
 """What a database that is away makes ledger and Optuna raise."""
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -66,18 +64,19 @@ class Ended:
 
 
 class Driver:
-    """One run of one study. The ledger must be held for it (`Ledger.hold`)."""
+    """One run of one study, which must be held (search/hold.py)."""
 
     def __init__(
         self,
         study: Study,
         home: Home,
-        ledger: Ledger,
+        hold: Hold,
         client: MlflowClient,
         display: Display,
         max_hours: float | None = None,
     ):
-        self.study, self.home, self.ledger, self.display = study, home, ledger, display
+        ledger = hold.ledger
+        self.study, self.home, self.hold, self.ledger, self.display = study, home, hold, ledger, display
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
@@ -86,8 +85,7 @@ class Driver:
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
-        self.renewed = time.monotonic()
-        self.is_done = self.closing = self.hurried = False
+        self.is_done = False
         self.recovered: set[str] = set()
         self.recover()
         rows = ledger.rows(study.name)
@@ -210,7 +208,6 @@ class Driver:
 
     def close(self) -> None:
         """After Tune has stopped: whatever still counts as running was interrupted."""
-        self.closing = True
         self.ended.interrupted = not self.is_done
         why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
         open_ = [] if self.is_done else self.planner.in_flight
@@ -231,33 +228,19 @@ class Driver:
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
 
     def tick(self) -> None:
-        """Renew the leases, look whether the run is to end, and show how far it is, when they are due."""
-        now = time.monotonic()
-        if now - self.renewed > RENEW_S:
-            self._renew()
-            self.renewed = time.monotonic()
-        if self.deadline is not None and now > self.deadline:
+        """Look whether the run is to end, and show how far it is when that is due."""
+        if self.hold.why:
+            self.stop(self.hold.why)
+        if self.deadline is not None and time.monotonic() > self.deadline:
             self.stop("time limit")
         if self.display.due():
             self.display.show(self.progress.snapshot(self.planner.queued_steps))
 
-    def _renew(self) -> None:
-        try:
-            if why := self.ledger.renew(self.study.name):
-                self.hurried = True
-                if not self.closing:
-                    self.stop(why)
-        except Away as error:
-            log.warning("%s", error)
-
     def _waiting(self, left: int) -> bool:
-        """While the run ends: its leases are kept, and whoever looks is told why. True: it is to end now."""
-        if time.monotonic() - self.renewed > RENEW_S:
-            self._renew()
-            self.renewed = time.monotonic()
+        """While the run ends: whoever looks is told why. True: it was asked to end now."""
         if self.display.due():
             self.display.say(f"writing to MLflow: {left} left")
-        return self.closing and self.is_done and self.hurried
+        return self.is_done and self.hold.why is not None
 
     def _rows_of(self, configuration: Configuration) -> list[Row]:
         return self.ledger.rows(self.study.name, configuration.key)

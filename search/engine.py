@@ -85,7 +85,7 @@ class PlanSearcher(Searcher):
 
 
 class Watch(tune.Callback):
-    """Lets the driver renew its leases while no trial reports, and kills trials that are silent too long."""
+    """Lets the driver look up while no trial reports, and kills trials that are silent too long."""
 
     def __init__(self, driver: Driver):
         self.driver: Driver | None = driver

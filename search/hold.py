@@ -1,4 +1,4 @@
-"""Holding a study while its records are moved about, so that nobody runs it meanwhile."""
+"""Holding a study while it is run or its records are moved about, so that nobody else does."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from search.errors import Failure
 from search.ledger import Ledger, Row
 
-RENEW_S = 20.0
+RENEW_S = 5.0
 
 
 class Hold:
-    """A study that is held, and renewed by a thread of its own: reading and writing may take minutes."""
+    """A study that is held. A thread of its own renews the leases, whatever the others wait for.
+
+    `why`: what the study is to be let go for, if it is: asked to stop, or taken over.
+    """
 
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
@@ -34,9 +37,7 @@ class Hold:
     def _renew(self) -> None:
         while not self.ended.wait(RENEW_S):
             with contextlib.suppress(Failure):  # it may come back before the lease ends
-                self.why = self.ledger.renew(self.study)
-                if self.why:
-                    return
+                self.why = self.ledger.renew(self.study) or self.why
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from search.driver import Ended
+    from search.hold import Hold
     from search.ledger import Ledger
     from search.study import Study
 
@@ -125,13 +126,13 @@ def _run(
     from search.display import Display
 
     console = Console(highlight=False)
-    with _located(source), _held(study, ledger):
+    with _located(source), _held(study, ledger) as hold:
         from search import engine
         from search.driver import Driver
 
         console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         with Display(console) as display:
-            driver = Driver(study, home, ledger, client, display, max_hours)
+            driver = Driver(study, home, hold, client, display, max_hours)
             ledger.define(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
             ended = engine.run(driver)
     click.echo(texts.summary(study, source, home, ended))
@@ -146,7 +147,7 @@ def _exit(ended: Ended) -> None:
 
 
 @contextlib.contextmanager
-def _held(study: Study, ledger: Ledger) -> Iterator[None]:
+def _held(study: Study, ledger: Ledger) -> Iterator[Hold]:
     """Be the study's one driver. Raises UserError if another one is, or if it cannot go on by this file."""
     from search.extension import check_extension
     from search.hold import held
@@ -154,9 +155,9 @@ def _held(study: Study, ledger: Ledger) -> Iterator[None]:
     before = ledger.study(study.name) or {"definition": None, "tracking_uri": None}
     check_extension(study, before["definition"], ledger.rows(study.name))
     # with what is kept so far: the planner may still refuse the file
-    with held(ledger, study.name, before["definition"], before["tracking_uri"]):
+    with held(ledger, study.name, before["definition"], before["tracking_uri"]) as hold:
         try:
-            yield
+            yield hold
         finally:
             ledger.database.patience_s = 0.0  # for the release: the hold ends by itself
 

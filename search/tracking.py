@@ -251,8 +251,8 @@ class Tracker:
                   "params": seed.configuration.spec.params}  # fmt: skip
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self._checkpoint(run, CHECKPOINT, seed, folder)
-        correct = verify(seed.configuration.spec, result.theta_P).correct
-        self.client.log_metric(run, ADDERBOARD, correct)
+        if ADDERBOARD not in self.client.get_run(run).data.metrics:  # of a driver that died before the end
+            self.client.log_metric(run, ADDERBOARD, verify(seed.configuration.spec, result.theta_P).correct)
         self.client.set_terminated(run)
 
     def _checkpoint(self, run: str, name: str, seed: RecordedSeed, folder: Path) -> None:

@@ -88,9 +88,9 @@ class Postgres:
 
     def _create(self) -> None:
         self.data.mkdir(mode=0o700)
-        _write_secret(self.passfile, f"{LOOPBACK}:{self.port}:*:{self.USER}:{self.password}\n")
+        write_secret(self.passfile, f"{LOOPBACK}:{self.port}:*:{self.USER}:{self.password}\n")
         secret = self.folder / "initial"
-        _write_secret(secret, self.password)
+        write_secret(secret, self.password)
         for path in (self.data, secret):
             os.chown(path, self._as.get("user", -1), self._as.get("group", -1))
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
@@ -132,7 +132,8 @@ class Postgres:
         self.start()
 
 
-def _write_secret(path: Path, text: str) -> None:
+def write_secret(path: Path, text: str) -> None:
+    """A file that its owner alone may read."""
     path.touch(mode=0o600)
     path.write_text(text)
 
@@ -250,7 +251,7 @@ class RayCluster:
     def __init__(self, folder: Path):
         self.folder, self.port = folder, free_port()
         self.address, self.token = f"{LOOPBACK}:{self.port}", folder / "token"
-        _write_secret(self.token, secrets.token_hex(32))
+        write_secret(self.token, secrets.token_hex(32))
         self.head: RayNode | None = None
         self.nodes: list[RayNode] = []
 

@@ -1,20 +1,47 @@
-"""A study on a cluster: PostgreSQL, an MLflow server with authentication, a Ray head and two workers.
+"""PostgreSQL, an MLflow server with authentication, a Ray head and two nodes, as processes on loopback.
 
-All of them are real and processes of their own on loopback.
+Each by itself, a study on all of them, and strangers at their doors.
 """
 
-import time
+from __future__ import annotations
 
+import os
+import secrets
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from types import SimpleNamespace
+
+import psycopg
 import pytest
 
 from search.home import Home
 from search.ledger import Ledger
-from tests.commands import running
+from tests import services
+from tests.commands import adder_search, running
+from tests.processes import LOOPBACK, OURS, wait_until
 from tests.reference import QUICK, check_whole, environment, expected, write_study
 from tests.services import mlflow_server, postgres, ray_cluster
 from trainer import Outcome
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(280)]
+
+
+@pytest.fixture(scope="module")
+def around(tmp_path_factory):
+    """The services, the environment that a driver needs (`known`), and the secrets in it (`keys`)."""
+    with postgres() as database, mlflow_server(database) as mlflow, ray_cluster(workers=1, cpus=1) as ray:
+        ray.wait_for(ray.add(cpus=4, gpus=1))  # one CPU less than five quarters of a GPU and a grid want
+        known = database.environment() | mlflow.environment() | ray.environment()
+        known["ADDER_SEARCH_DATABASE"] = database.url("optuna")
+        keys = (database.password, mlflow.password, ray.token.read_text())
+        yield SimpleNamespace(database=database, mlflow=mlflow, ray=ray, known=known, keys=keys)
+
+
+# ---- studies
 
 QUARTERS = QUICK | {
     "name": "quarters",
@@ -29,32 +56,6 @@ GRID = QUICK | {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """The environment of a driver on the cluster, and the secrets that must stay where they are."""
-    home = tmp_path_factory.mktemp("shared") / "home"
-    with postgres() as db, mlflow_server(db) as mlflow, ray_cluster(workers=1, cpus=1) as ray:
-        ray.wait_for(ray.add(cpus=4, gpus=1))  # one CPU less than five quarters of a GPU and a grid want
-        values = db.environment() | mlflow.environment() | ray.environment()
-        values |= {"ADDER_SEARCH_DATABASE": db.url("optuna"), "ADDER_SEARCH_HOME": str(home)}
-        yield values, home, [db.password, mlflow.password, ray.token.read_text()]
-
-
-def test_a_cluster_gives_what_one_machine_gives_and_keeps_its_secrets(cluster, tmp_path):
-    values, home, secrets = cluster
-    file = write_study(tmp_path, QUICK)
-    with running("run", file, cwd=tmp_path, environment=values) as command:
-        said = command.wait(200)
-    assert said.code == 0, said
-    with environment(values):
-        check_whole(home, QUICK, tmp_path, expected(QUICK))
-    assert not (home / "optuna.db").exists() and not (home / "mlflow.db").exists()
-    for path in home.rglob("*"):
-        text = path.read_bytes() if path.is_file() else b""
-        assert not any(secret.encode() in text for secret in secrets), path
-    assert not any(secret in said.out + said.err for secret in secrets)
-
-
 def grid_wanted():
     """What the grid's two configurations come to."""
     plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
@@ -62,16 +63,18 @@ def grid_wanted():
     return found[0] | found[1]
 
 
-def test_two_drivers_share_a_cluster_and_four_quarters_a_gpu(cluster, tmp_path):
-    values, home, _ = cluster
+def test_two_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tmp_path):
+    """To the bit; four trials of a quarter of the one GPU at a time and no fifth; no secret in any file."""
+    home = tmp_path / "home"
     files = {study["name"]: write_study(tmp_path, study) for study in (QUARTERS, GRID)}
-    options = {"cwd": tmp_path, "environment": values}
+    options = {"cwd": tmp_path, "environment": around.known | {"ADDER_SEARCH_HOME": str(home)}}
     most = 0
     with (
         running("run", files["quarters"], **options) as quarters,
         running("run", files["grid"], **options) as grid,
-        environment(values),
+        environment(options["environment"]),
     ):
+        wait_until(home.exists, "no home was made")
         ledger = Ledger(Home(home))
         while quarters.process.poll() is None:
             rows = ledger.rows("quarters")
@@ -79,7 +82,139 @@ def test_two_drivers_share_a_cluster_and_four_quarters_a_gpu(cluster, tmp_path):
             assert most <= 4, "a fifth trial does not fit"
             time.sleep(0.1)
         said = quarters.wait(10), grid.wait(200)
-        assert [s.code for s in said] == [0, 0], said
+        assert [(s.code, s.err) for s in said] == [(0, ""), (0, "")], said
         assert most == 4, "four quarters at one time"
         check_whole(home, QUARTERS, tmp_path, expected(QUARTERS))
         check_whole(home, GRID, tmp_path, grid_wanted())
+    assert not (home / "optuna.db").exists() and not (home / "mlflow.db").exists()
+    texts = [s.out + s.err for s in said]
+    texts += [f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file()]
+    assert not [text for text in texts if any(key in text for key in around.keys)], "a secret was kept"
+
+
+# ---- strangers
+
+SHUT = {
+    "no token of Ray's": ({"RAY_AUTH_TOKEN_PATH": "nowhere"}, 1, "Ray"),
+    "another token": ({"RAY_AUTH_TOKEN_PATH": "guess"}, 1, "Ray"),
+    "no password for MLflow": ({"MLFLOW_TRACKING_USERNAME": "", "MLFLOW_TRACKING_PASSWORD": ""}, 1, "MLflow"),
+    "another password for MLflow": ({"MLFLOW_TRACKING_PASSWORD": "guess"}, 1, "MLflow"),
+    "a host that MLflow does not know": ({"MLFLOW_TRACKING_URI": "http://localhost:{port}"}, 1, "MLflow"),
+    "no password for PostgreSQL": ({"PGPASSFILE": "nowhere"}, 1, "no password supplied"),
+    "a password in the URL": (
+        {"ADDER_SEARCH_DATABASE": "postgresql+psycopg://adder:{secret}@127.0.0.1/optuna"}, 2, "PGPASSFILE"
+    ),
+}  # fmt: skip
+STRANGER = "http://elsewhere.example"
+
+
+@pytest.mark.parametrize("case", SHUT)
+def test_a_run_without_the_key_is_one_line(case, around, tmp_path):
+    changes, code, word = SHUT[case]
+    services.write_secret(tmp_path / "guess", secrets.token_hex(32))
+    given = {k: v.format(port=around.mlflow.port, secret=around.keys[0]) for k, v in changes.items()}
+    words = ("run", write_study(tmp_path, QUICK), "--home", "home")
+    said = adder_search(*words, cwd=tmp_path, environment=around.known | given, timeout=100)
+    assert said.code == code, said
+    assert said.err.startswith("error: ") and said.err.count("\n") == 1 and word in said.err, said.err
+    assert not any(key in said.out + said.err for key in ("Traceback", *around.keys))
+    assert not list(tmp_path.rglob("trial.json")), "something was begun"
+
+
+def status(url, user="", password="", method="GET", **headers):
+    """The HTTP status of a page."""
+    if user:
+        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers, method=method), timeout=20
+        ) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_mlflow_refuses_who_has_no_password_and_what_comes_from_elsewhere(around):
+    server = around.mlflow
+    who = (server.USER, server.password)
+    page = f"{server.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
+    artifacts = f"{server.uri}/api/2.0/mlflow-artifacts/artifacts"
+    assert (status(page), status(page, server.USER, "guess"), status(page, *who)) == (401, 401, 200)
+    assert (status(artifacts), status(artifacts, *who)) == (401, 200)
+    assert status(page, *who, Host="elsewhere.example") == 403
+    assert status(page, *who, Host=f"elsewhere.example:{server.port}") == 403
+    assert status(page, Host="elsewhere.example") in (401, 403)
+    post = f"{server.uri}/api/2.0/mlflow/experiments/create"
+    assert status(post, *who, method="POST", Origin=STRANGER) == 403
+
+
+def connect(database, passfile, name="optuna"):
+    where = {"host": LOOPBACK, "port": database.port, "user": database.USER, "dbname": name}
+    return psycopg.connect(**where, passfile=str(passfile), connect_timeout=10)
+
+
+def test_postgres_has_the_databases_for_who_knows_the_password(around, tmp_path):
+    database = around.database
+    for name in database.DATABASES:
+        with connect(database, database.passfile, name) as connection:
+            assert connection.execute("select current_database()").fetchone() == (name,)
+    with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+        connect(database, tmp_path / "none")
+    wrong = tmp_path / "wrong"
+    services.write_secret(wrong, database.passfile.read_text().replace(database.password, "guess"))
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        connect(database, wrong)
+    assert database.passfile.stat().st_mode & 0o777 == 0o600
+    assert database.password not in database.url("optuna")
+
+
+# ---- the services by themselves: what the tests of faults rely on
+
+
+def test_postgres_keeps_what_it_has_and_loses_its_connections(around):
+    database = around.database
+    with connect(database, database.passfile) as connection:
+        connection.execute("create table kept as select 42 as answer")
+        connection.commit()
+        database.restart()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("select 1")
+    with connect(database, database.passfile) as connection:
+        assert connection.execute("select answer from kept").fetchone() == (42,)
+
+
+SCATTER = """
+import os, ray
+ray.init(logging_level='ERROR', log_to_driver=False)
+@ray.remote(num_gpus=0.25, num_cpus=0)
+def gpu():
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+print(*ray.get([gpu.remote() for _ in range(2)]))
+"""
+
+
+def test_a_ray_cluster_has_its_nodes_and_survives_the_loss_of_one(around):
+    cluster = around.ray
+    cpus = {node["name"]: node["has"].get("CPU", 0) for node in cluster.known()}
+    assert cpus == {"head": 0, "node-0": 1, "node-1": 4}
+    own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    command = [sys.executable, "-I", "-c", SCATTER]
+    said = subprocess.run(
+        command, env=own | cluster.environment(), capture_output=True, text=True, timeout=60
+    )
+    assert said.stdout.split() == ["0", "0"], said.stderr
+
+    process = cluster.nodes[0].process
+    cluster.nodes[0].kill()
+    assert not process.processes()
+    wait_until(lambda: cluster.alive() == {"head", "node-1"}, "the dead node still counts", 30)
+
+
+def test_what_is_missing_is_a_reason_to_skip_or_a_failure(monkeypatch):
+    monkeypatch.setattr(services, "_postgres_programs", lambda: None)
+    monkeypatch.delenv(services.REQUIRED, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install postgresql"):
+        services.need_services()
+    monkeypatch.setenv(services.REQUIRED, "required")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install postgresql"):
+        services.need_services()

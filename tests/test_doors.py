@@ -1,12 +1,10 @@
-"""Doors that must be shut: to who has no token or password, to names that lead elsewhere, to text as code."""
+"""Doors that must be shut: to names that lead elsewhere, to text as code. Strangers: test_cluster.py."""
 
 from __future__ import annotations
 
 import ast
 import json
-import secrets
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -20,9 +18,7 @@ from search.ledger import Ledger
 from search.plan import Configuration, Trial
 from search.study_file import parse_study
 from search.tracking import KEY_TAG, connect
-from tests.commands import adder_search, call, fails_with_one
-from tests.services import mlflow_server, postgres, ray_cluster
-from tests.test_services import status
+from tests.commands import call, fails_with_one
 from trainer import Seed
 from trainer.checkpoint import Checkpoint
 
@@ -33,82 +29,6 @@ SMALL = {
     "seeds": [1],
     "resources": {"gpu": 0, "compiled": False},
 }
-STRANGER = "http://elsewhere.example"
-
-
-# ---- strangers
-
-
-@pytest.fixture(scope="module")
-def around(tmp_path_factory):
-    """Services that know their own, and the folder of a study."""
-    folder = tmp_path_factory.mktemp("doors")
-    (folder / "small.yaml").write_text(yaml.safe_dump(SMALL))
-    with postgres() as database, mlflow_server() as mlflow, ray_cluster(workers=1) as ray:
-        known = mlflow.environment() | ray.environment() | database.environment()
-        known["ADDER_SEARCH_DATABASE"] = database.url("optuna")
-        (folder / "guess").write_text(secrets.token_hex(32))
-        (folder / "guess").chmod(0o600)
-        yield SimpleNamespace(folder=folder, mlflow=mlflow, ray=ray, database=database, known=known)
-
-
-SHUT = {
-    "no token of Ray's": ({"RAY_AUTH_TOKEN_PATH": "nowhere"}, 1, "Ray"),
-    "another token": ({"RAY_AUTH_TOKEN_PATH": "guess"}, 1, "Ray"),
-    "no password for MLflow": ({"MLFLOW_TRACKING_USERNAME": "", "MLFLOW_TRACKING_PASSWORD": ""}, 1, "MLflow"),
-    "another password for MLflow": ({"MLFLOW_TRACKING_PASSWORD": "guess"}, 1, "MLflow"),
-    "a host that MLflow does not know": ({"MLFLOW_TRACKING_URI": "http://localhost:{port}"}, 1, "MLflow"),
-    "no password for PostgreSQL": ({"PGPASSFILE": "nowhere"}, 1, "no password supplied"),
-    "a password in the URL": (
-        {"ADDER_SEARCH_DATABASE": "postgresql+psycopg://adder:{secret}@127.0.0.1/optuna"}, 2, "PGPASSFILE"
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.end_to_end
-@pytest.mark.timeout(200)
-@pytest.mark.parametrize("case", SHUT)
-def test_a_run_without_the_key_is_one_line(case, around):
-    changes, code, word = SHUT[case]
-    secret = around.database.password
-    given = {k: v.format(port=around.mlflow.port, secret=secret) for k, v in changes.items()}
-    home = around.folder / case.replace(" ", "-")
-    said = adder_search(
-        "run",
-        "small.yaml",
-        "--home",
-        str(home),
-        cwd=around.folder,
-        environment=around.known | given,
-        timeout=100,
-    )
-    assert said.code == code, said
-    assert said.err.startswith("error: ") and said.err.count("\n") == 1 and word in said.err, said.err
-    keys = (secret, around.mlflow.password, around.ray.token.read_text())
-    assert not any(key in said.out + said.err for key in ("Traceback", *keys))
-    assert not list(home.rglob("trial.json")), "something was begun"
-
-
-@pytest.mark.end_to_end
-@pytest.mark.timeout(200)
-def test_a_run_with_the_keys_goes_through(around):
-    said = adder_search("run", "small.yaml", "--home", "own", cwd=around.folder, environment=around.known)
-    assert (said.code, said.err) == (0, ""), said
-    kept = [f for f in (around.folder / "own").rglob("*") if f.is_file()]
-    keys = (around.database.password, around.mlflow.password, around.ray.token.read_text())
-    assert not [f for f in kept if any(key.encode() in f.read_bytes() for key in keys)], "a secret was kept"
-
-
-@pytest.mark.end_to_end
-def test_mlflow_refuses_a_host_or_a_page_from_elsewhere(around):
-    page = f"{around.mlflow.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
-    who = (around.mlflow.USER, around.mlflow.password)
-    assert status(page, *who) == 200
-    assert status(page, *who, Host="elsewhere.example") == 403
-    assert status(page, *who, Host=f"elsewhere.example:{around.mlflow.port}") == 403
-    assert status(page, Host="elsewhere.example") in (401, 403)
-    post = f"{around.mlflow.uri}/api/2.0/mlflow/experiments/create"
-    assert status(post, *who, method="POST", Origin=STRANGER) == 403
 
 
 # ---- names that become paths

@@ -98,16 +98,20 @@ def trial_processes(command):
 
 @pytest.mark.parametrize(("study", "wanted", "kills"), [(SWEEP, expected, 14), (GRID, grid_wanted, 6)])
 def test_a_driver_killed_at_random_instants(study, wanted, kills, tmp_path):
-    """At 20 in all. A study that ends before its instant is checked and begun again in another home."""
+    """At 20 in all, of the time that an undisturbed run takes here. A study that ends before its instant is
+    checked and begun again in another home.
+    """
     draw, killed, homes = random.Random(57), 0, 0
     wanted = wanted(study) if wanted is expected else wanted()
     file = write_study(tmp_path, study)
+    whole = adder_search("run", file, "--home", "undisturbed", cwd=tmp_path, timeout=400)
+    assert whole.code == 0, whole
     while killed < kills:
         homes += 1
         home, ended = tmp_path / f"home-{homes}", False
         while killed < kills and not ended:
             with running("run", file, "--home", str(home), cwd=tmp_path) as command:
-                instant = command.started + draw.uniform(1, 25)
+                instant = command.started + draw.uniform(0, whole.seconds)
                 while time.monotonic() < instant and command.process.poll() is None:
                     time.sleep(0.05)
                 ended = command.process.poll() is not None
@@ -177,7 +181,7 @@ def faulty(how, times):
     return {"program": (sys.executable, "-P", str(FAULTY), how, str(times))}
 
 
-@pytest.mark.parametrize("how", ["raise", "memory", "hang", "freeze"])
+@pytest.mark.parametrize("how", ["raise", "memory", "freeze"])
 def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
     study = QUICK | {"name": how, "faults": {"max_failures": 2, "stall_s": 45}}
     home, file = tmp_path / "home", write_study(tmp_path, study)
