@@ -22,12 +22,12 @@ from mlflow.entities import Experiment, ViewType
 from mlflow.tracking._tracking_service.utils import _get_store
 
 from model.fields import nearest
-from search.carrying import delete_proposals, proposals_in
+from search.carrying import delete_proposals, missing_of, newest, proposals_in
 from search.errors import Failure, UserError
 from search.hold import Hold, held
 from search.holdings import FolderHome, Holding, difference, source_store, store_of
 from search.home import Home
-from search.ledger import Ledger, Row, is_final
+from search.ledger import Key, Ledger, Row, is_final
 from search.merge import Merged, Source, merge
 from search.study import is_name
 from search.tracking import answered, connect, is_local
@@ -239,11 +239,20 @@ def _check(merged: Merged, home: Home, ledger: Ledger, read: FolderHome, scratch
     here = Holding(home, ledger, study, _new(scratch / "here"), uri)
     there = Holding(read, its, study, _new(scratch / "there"), source_store(read, None, study))
     same = here.rows.keys() == there.rows.keys() and all(is_final(r) for r in its.rows(study))
-    for key in here.rows if same else ():
-        if difference(here.result(key), there.result(key)) is not None or not there.rows[key]["published"]:
-            same = False
+    same = same and all(_is_same(here, there, key) for key in here.rows)
+    if merged.proposals:
+        found = newest(read, study)
+        same = same and not missing_of(merged.proposals, found.get_trials(deepcopy=False) if found else [])
     if not same:
         raise Failure(f"study {study}: the archive is not what is here; nothing was deleted")
+
+
+def _is_same(here: Holding, there: Holding, key: Key) -> bool:
+    """Whether an archive has a pair's result, and what the ledger says of it."""
+    mine, its = here.rows[key], there.rows[key]
+    as_said = its["published"] and its["confirmation"] == mine["confirmation"]
+    as_often = its["verify_calls"] >= mine["verify_calls"]
+    return bool(as_said and as_often and difference(here.result(key), there.result(key)) is None)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from search import hold, homes_command, removal
+from search import hold, homes_command, merge, removal
 from search.errors import Failure
 from search.home import Home
 from search.ledger import ROWS, Ledger
@@ -238,6 +238,27 @@ def test_what_does_not_read_back_is_not_deleted(monkeypatch, here):
         said = call("archive", "sweep", "-o", target, "--yes", "--home", "runs")
         assert said.exit_code == 1 and "the archive is not what is here; nothing was deleted" in said.stderr
     assert untouched("runs", before) and [p.name for p in here.iterdir()] == ["runs"]
+
+
+def lost(*given):
+    """In the place of what writes a part of an archive."""
+
+
+def test_calls_of_verify_and_proposals_are_read_back_too(monkeypatch, here):
+    searched("runs", [1_000, 2_000])
+    ledger = Ledger(Home("runs"))
+    (first, *_) = ledger.rows("search")
+    key = (first["configuration"], first["init_seed"], first["data_seed"])
+    ledger.record_verification("search", key, 10_000)
+    for place, name in ((Ledger, "settle"), (merge, "carry")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, lost)
+            said = call("archive", "search", "-o", name, "--yes", "--home", "runs")
+            assert said.exit_code == 1 and "the archive is not what is here" in said.stderr, name
+        assert not (here / name).exists() and told("runs") == [1_000, 2_000]
+    done("archive", "search", "-o", "away", "--yes", "--home", "runs")
+    assert told("away") == [1_000, 2_000]
+    assert {r["verify_calls"] for r in Ledger(Home("away")).rows("search")} == {0, 1}
 
 
 def test_nothing_is_written_over(here):
