@@ -15,11 +15,11 @@ demo: $(VENV)/.installed
 	$(BIN)/adder-search export best -o submission.py
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	$(MAKE) lint
 
 test-full: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not faults"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not faults"
 	$(MAKE) lint
 
 test-faults: $(VENV)/.installed-test

@@ -105,7 +105,7 @@ class Running:
             start_new_session=True,
         )
 
-    def wait(self, timeout: float = 150) -> Said:
+    def wait(self, timeout: float = 300) -> Said:
         code = self.process.wait(timeout)
         seconds = time.monotonic() - self.started
         self.err.seek(0)
@@ -159,7 +159,7 @@ def running(*words: str, cwd: Path, **options: Any) -> Iterator[Running]:
         command.end()
 
 
-def adder_search(*words: str, cwd: Path, timeout: float = 150, **options: Any) -> Said:
+def adder_search(*words: str, cwd: Path, timeout: float = 300, **options: Any) -> Said:
     """Run a command to its end."""
     with running(*words, cwd=cwd, **options) as command:
         return command.wait(timeout)

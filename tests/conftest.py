@@ -10,6 +10,13 @@ from tests.commands import adder_search
 from trainer import programs
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Under `-n`, a file's tests share a process, and those of the one smoke study do."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("smoke" if "smoke" in item.fixturenames else item.path.name))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     """Tests state what one thread computes; more threads may add in another order."""

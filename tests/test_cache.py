@@ -19,7 +19,7 @@ GRAPHS = 4  # of a bank: operands, tokens, train step, evaluation
 
 @pytest.mark.compiled
 @pytest.mark.end_to_end
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 def test_three_trials_of_one_spec_compile_it_once(tmp_path):
     """Two of them at the same time, where there are two cores: each graph is missing from the cache once."""

@@ -238,9 +238,9 @@ def test_qualified_is_enough_if_asked_for(adder: Path) -> None:
 
 def test_decoding_the_protocol_takes_no_two_seconds(adder: Path) -> None:
     loaded = Checkpoint.load(adder)
-    start = time.perf_counter()
+    start = time.process_time()
     assert verify(loaded.spec, loaded.theta_P).verified
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_a_trained_adder_is_exported(adder: Path) -> None:

@@ -27,7 +27,7 @@ from tests.reference import QUICK, check_whole, environment, expected, write_stu
 from tests.services import mlflow_server, postgres, ray_cluster
 from trainer import Outcome
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

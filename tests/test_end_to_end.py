@@ -23,7 +23,7 @@ from search.tracking import KEY_TAG
 from search.worker import Part
 from tests.commands import adder_search, running
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 SMALL = {
     "name": "small",

@@ -17,7 +17,7 @@ from search.tracking import connect
 from tests.commands import COMMAND, adder_search, own_environment
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}}
 

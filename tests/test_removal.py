@@ -28,7 +28,7 @@ from tests.services import mlflow_server
 from tests.test_merge import SEARCH, rows_of, runs, searched, told
 
 __all__ = ["quick"]
-pytestmark = [pytest.mark.usefixtures("here", "quick"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.usefixtures("here", "quick"), pytest.mark.timeout(300)]
 
 
 def two_studies(folder="runs"):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.browser import chromium, click, page_of, screenshots_folder, served, visible, wait_until
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

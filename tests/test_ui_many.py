@@ -28,7 +28,7 @@ from tests.browser import (
 from trainer import Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoint import Checkpoint
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 CERTIFICATE = Path(__file__).parents[1] / "docs" / "certificates" / "57p"
 MANY, SEEDS = 200, 16
 TOP = MANY - 1
