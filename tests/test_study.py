@@ -214,7 +214,7 @@ def wants_a_unit(default: Any) -> bool:
     return type(default) in (int, float)
 
 
-@pytest.mark.parametrize("cls", [Recipe, *{type(s) for s in RUNGS.values()}])
+@pytest.mark.parametrize("cls", [Recipe, *dict.fromkeys(type(s) for s in RUNGS.values())])
 def test_every_field_of_recipe_and_spec_is_documented(cls: type[Recipe] | type[Spec]) -> None:
     for field in dataclasses.fields(cls):
         assert field.metadata["says"], field.name
