@@ -25,7 +25,7 @@ def test_three_trials_of_one_spec_compile_it_once(tmp_path):
     """Two of them at the same time, where there are two cores: each graph is missing from the cache once."""
     file, home = tmp_path / "study.yaml", tmp_path / "home"
     file.write_text(yaml.safe_dump(STUDY))
-    said = adder_search("run", str(file), "--home", str(home), cwd=tmp_path, timeout=270)
+    said = adder_search("run", str(file), "--home", str(home), cwd=tmp_path, timeout=550)
     assert said.code == 0, said
     parts = [Part.read(f) for f in sorted((home / "artifacts" / "shared").glob("*/artifacts/trials/*"))]
     misses = [part.about["cache_misses"] for part in parts]

@@ -11,7 +11,7 @@ from search.tracking import STUDY_TAG
 from tests.commands import call, fails_with_one
 from trainer import MEASURES
 
-pytestmark = pytest.mark.end_to_end
+pytestmark = [pytest.mark.end_to_end, pytest.mark.usefixtures("here")]
 
 
 def test_a_row_a_seed(smoke):
