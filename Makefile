@@ -23,7 +23,7 @@ test-full: $(VENV)/.installed-test
 	$(MAKE) lint
 
 test-faults: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m faults
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
