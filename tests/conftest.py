@@ -12,7 +12,7 @@ from trainer import programs
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Under `-n`, a file's tests share a process, those of the one smoke study do, and a fault is for itself."""
+    """Under `-n` a file's tests share a process, so do those of the smoke study; a fault is for itself."""
     for item in items:
         group = item.nodeid if item.get_closest_marker("faults") else item.path.name
         item.add_marker(pytest.mark.xdist_group("smoke" if "smoke" in item.fixturenames else group))
