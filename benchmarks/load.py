@@ -5,7 +5,9 @@
 Trials: a study of so many, each of one seed (four seeds a configuration), with real Ray, ledger and MLflow,
 and in the place of training a function that sleeps for `--busy` seconds and leaves one seed's results.
 Scheduling overhead a trial, memory and processor time of the driver, and how long it takes to list, table and
-report afterwards. Seeds: so many recorded in one study, without Ray: the size of the store, and `table`.
+report afterwards. With `--workers 0` there is no Ray and each trial has ended when it begins: what the driver
+itself can take at the most, with its writing to MLflow in `total_s`. Seeds: so many recorded in one study,
+without Ray: the size of the store, and `table`.
 """
 
 from __future__ import annotations
@@ -124,10 +126,19 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float) -> dict[str
     definition = study.model_dump(mode="json", by_alias=True)
     with held(ledger, study.name, definition, None) as hold, Display(Console(file=sys.stderr)) as display:
         driver = Measured(study, home, hold, client, display)
-        engine.run(driver)
+        (engine.run if workers else directly)(driver)
     rows = ledger.rows(study.name)
     assert len(rows) == trials and all(r["published"] for r in rows), "not all is recorded"
     return summary(driver.noted, time.perf_counter() - start, workers, busy_s)
+
+
+def directly(driver: Driver) -> None:
+    """What Ray does with a driver, if its trials took no time."""
+    while isinstance(trial := driver.start_next(), Trial):
+        folder = driver.home.trial(trial.study, trial.key)
+        (folder / "prepared").rename(folder / "results")
+        driver.finished(trial, None)
+    driver.close()
 
 
 def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_s: float) -> dict[str, Any]:
@@ -140,7 +151,7 @@ def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_
     slope = np.polyfit(np.arange(len(later)), later, 1)[0]
     return {
         "trials": len(noted), "workers": workers, "busy_s": busy_s, "total_s": total_s,
-        "trial_wall_s": wall_s, "overhead_s": wall_s * workers - busy_s,
+        "trial_wall_s": wall_s, "overhead_s": wall_s * max(1, workers) - busy_s,
         "driver_cpu_s": (last["cpu_s"] - first["cpu_s"]) / count,
         "memory_MiB": float(memory_MiB[-1]), "memory_slope_KiB": float(slope * 1024),
         "jobs_at_the_end": last["jobs"],
@@ -213,7 +224,7 @@ def timed(call: Callable[[], Any]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--trials", type=int, default=2_000)
-    parser.add_argument("--workers", type=int, default=2, help="trials at one time")
+    parser.add_argument("--workers", type=int, default=2, help="trials at one time; 0: no Ray")
     parser.add_argument("--busy", type=float, default=0.0, help="seconds that a trial sleeps")
     parser.add_argument("--seeds", type=int, default=10_000, help="0: none")
     parser.add_argument("--json", type=Path)

@@ -12,7 +12,7 @@ from tests.reference import QUICK, check_whole, environment, expected, write_stu
 from tests.services import mlflow_server, postgres
 from tests.test_faults import GRID, LONG, grid_wanted, long_wanted, states, wait_for_progress
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_500)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_700)]
 
 AWAY_S = 60
 
