@@ -19,7 +19,7 @@ MARK = "ADDER_SEARCH_SERVICE_MARK"
 OURS = ("ADDER_SEARCH_", "MLFLOW_", "RAY_", "PG")
 """How the names of environment variables begin that would lead a service elsewhere."""
 LOOPBACK = "127.0.0.1"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def free_port() -> int:

@@ -346,7 +346,7 @@ def wait_for_progress(command, home):
     def states():
         return {(f, f.stat().st_mtime_ns) for f in (home / "trials").rglob("bank.state")}
 
-    before, deadline = states(), time.monotonic() + 90
+    before, deadline = states(), time.monotonic() + 300
     while states() <= before:
         assert command.process.poll() is None, command.wait()
         assert time.monotonic() < deadline, "no bank saved its state"
@@ -362,8 +362,8 @@ def test_interrupted_and_killed_a_study_ends_as_if_nothing_had_happened(elsewher
         wait_for_progress(command, home)
         told = time.monotonic()
         os.kill(command.process.pid, signal.SIGINT)
-        said = command.wait(60)
-        assert time.monotonic() - told < 20
+        said = command.wait(200)
+        assert time.monotonic() - told < 60
         assert said.code == 130, said
         assert is_plain(said), said
         assert "To go on:\n  adder-search run" in said.out

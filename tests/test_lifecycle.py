@@ -32,7 +32,7 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(t
     )
     assert said.returncode == 0 and "away: runs as process" in said.stdout, said
     try:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 300
         while not any(r["outcome"] == "running" for r in rows_of(home, "away")):
             assert time.monotonic() < deadline
             time.sleep(0.2)
