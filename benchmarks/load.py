@@ -6,8 +6,8 @@ Trials: a study of so many, each of one seed (four seeds a configuration), with 
 and in the place of training a function that sleeps for `--busy` seconds and leaves one seed's results.
 Scheduling overhead a trial, memory and processor time of the driver, and how long it takes to list, table and
 report afterwards. With `--workers 0` there is no Ray and each trial has ended when it begins: what the driver
-itself can take at the most, with its writing to MLflow in `total_s`. Seeds: so many recorded in one study,
-without Ray: the size of the store, and `table`.
+itself can take at the most, its writing to MLflow included (`written_s`, a trial). Seeds: so many recorded in
+one study, without Ray: the size of the store, and `table`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def study_of(trials: int) -> Study:
 
 
 class Measured(Driver):
-    """A driver that prepares each trial's results and notes its own memory and time at each trial's end."""
+    """A driver that prepares each trial's results, and notes its own memory and time at each trial's end."""
+
+    noted: list[dict[str, float]]
 
     def start_next(self) -> Trial | str | None:
         trial = super().start_next()
@@ -101,6 +103,11 @@ class Measured(Driver):
                 place = self.home.trial(trial.study, trial.key) / "prepared" / configuration.key
                 Part(trial.part(configuration), results, about()).write(place)
         return trial
+
+    def _waiting(self, left: int) -> bool:
+        if left <= 1:  # the study's own pictures and table, whatever the number of its trials
+            self.written = getattr(self, "written", time.perf_counter())
+        return super()._waiting(left)
 
     def finished(self, trial: Trial, failure: str | None) -> None:
         super().finished(trial, failure)
@@ -129,7 +136,9 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float) -> dict[str
         (engine.run if workers else directly)(driver)
     rows = ledger.rows(study.name)
     assert len(rows) == trials and all(r["published"] for r in rows), "not all is recorded"
-    return summary(driver.noted, time.perf_counter() - start, workers, busy_s)
+    found = summary(driver.noted, time.perf_counter() - start, workers, busy_s)
+    written = getattr(driver, "written", time.perf_counter())
+    return found | {"written_s": (written - driver.noted[0]["wall_s"]) / trials}
 
 
 def directly(driver: Driver) -> None:
