@@ -31,7 +31,6 @@ from search.errors import Failure, UserError
 from search.home import Home
 from search.ledger import Row
 from search.plan import Configuration
-from search.plots import grokking_curves
 from search.progress import step_metrics
 from search.stats import COUNTED, GrokRate, Stopping
 from search.study import Study
@@ -213,6 +212,8 @@ class Tracker:
         grokked: list[RecordedSeed],
         path: Path,
     ) -> None:
+        from search.plots import grokking_curves  # matplotlib takes longer to load than most commands to run
+
         curves = worker.curve_table(configuration, [s.result for s in seeds])
         winners = [(s.result.pair.seed.init_seed, s.result.pair.seed.data_seed) for s in grokked]
         grokking_curves(curves, winners, f"study {self.study.name}, {configuration.title}", path)
