@@ -15,15 +15,15 @@ demo: $(VENV)/.installed
 	$(BIN)/adder-search export best -o submission.py
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	$(MAKE) lint
 
 test-full: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not faults"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not faults"
 	$(MAKE) lint
 
 test-faults: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults
+	$(BIN)/python -m pytest -n 2 --dist load --maxschedchunk=1 -m faults
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -10,14 +10,6 @@ from tests.commands import adder_search
 from trainer import programs
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Under `-n` a file's tests share a process, so do those of the smoke study; a fault is for itself."""
-    for item in items:
-        group = item.nodeid if item.get_closest_marker("faults") else item.path.name
-        item.add_marker(pytest.mark.xdist_group("smoke" if "smoke" in item.fixturenames else group))
-
-
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     """Tests state what one thread computes; more threads may add in another order."""
