@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# A file's tests share a process, and with it what they have started.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-full test-faults lint audit secrets clean
@@ -15,11 +17,11 @@ demo: $(VENV)/.installed
 	$(BIN)/adder-search export best -o submission.py
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 	$(MAKE) lint
 
 test-full: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not faults"
+	$(PYTEST) -m "not faults"
 	$(MAKE) lint
 
 test-faults: $(VENV)/.installed-test

@@ -39,6 +39,8 @@ def around(tmp_path_factory):
         known["ADDER_SEARCH_DATABASE"] = database.url("optuna")
         keys = (database.password, mlflow.password, ray.token.read_text())
         yield SimpleNamespace(database=database, mlflow=mlflow, ray=ray, known=known, keys=keys)
+        processes = [mlflow.process, *(node.process for node in (ray.head, *ray.nodes))]
+    assert not any(process.processes() for process in processes)
 
 
 # ---- studies
@@ -171,6 +173,15 @@ def test_postgres_has_the_databases_for_who_knows_the_password(around, tmp_path)
 # ---- the services by themselves: what the tests of faults rely on
 
 
+def test_mlflow_keeps_its_users_when_it_starts_again(around):
+    server = around.mlflow
+    server.stop()
+    assert not server.is_healthy()
+    server.start()
+    page = f"{server.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
+    assert (status(page), status(page, server.USER, server.password)) == (401, 200)
+
+
 def test_postgres_keeps_what_it_has_and_loses_its_connections(around):
     database = around.database
     with connect(database, database.passfile) as connection:
@@ -208,6 +219,8 @@ def test_a_ray_cluster_has_its_nodes_and_survives_the_loss_of_one(around):
     cluster.nodes[0].kill()
     assert not process.processes()
     wait_until(lambda: cluster.alive() == {"head", "node-1"}, "the dead node still counts", 30)
+    cluster.wait_for(cluster.add())
+    assert cluster.alive() == {"head", "node-1", "node-2"}
 
 
 def test_what_is_missing_is_a_reason_to_skip_or_a_failure(monkeypatch):

@@ -181,7 +181,7 @@ def faulty(how, times):
     return {"program": (sys.executable, "-P", str(FAULTY), how, str(times))}
 
 
-@pytest.mark.parametrize("how", ["raise", "memory", "freeze"])
+@pytest.mark.parametrize("how", ["raise", "memory", "hang", "freeze"])
 def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
     study = QUICK | {"name": how, "faults": {"max_failures": 2, "stall_s": 45}}
     home, file = tmp_path / "home", write_study(tmp_path, study)
