@@ -239,7 +239,9 @@ class Driver:
     def _waiting(self, left: int) -> bool:
         """While the run ends: whoever looks is told why. True: it was asked to end now."""
         if self.display.due():
-            self.display.say(f"writing to MLflow: {left} left")
+            evidence = self.is_done and left == 1
+            what = "the study's table and pictures" if evidence else f"{left} left"
+            self.display.say(f"writing to MLflow: {what}")
         return self.is_done and self.hold.why is not None
 
     def _rows_of(self, configuration: Configuration) -> list[Row]:
