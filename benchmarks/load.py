@@ -1,13 +1,15 @@
 """What a study of thousands of trials costs beside the training.
 
-    python -m benchmarks.load [--trials 2000] [--workers 2] [--busy 0] [--seeds 10000] [--json FILE]
+    python -m benchmarks.load [--trials 2000] [--workers 2] [--busy 0] [--max-hours H]
+                              [--seeds 10000] [--json FILE]
 
 Trials: a study of so many, each of one seed (four seeds a configuration), with real Ray, ledger and MLflow,
 and in the place of training a function that sleeps for `--busy` seconds and leaves one seed's results.
 Scheduling overhead a trial, memory and processor time of the driver, and how long it takes to list, table and
 report afterwards. With `--workers 0` there is no Ray and each trial has ended when it begins: what the driver
 itself can take at the most, its writing to MLflow included (`written_s`, a trial). Seeds: so many recorded in
-one study, without Ray: the size of the store, and `table`.
+one study, without Ray: the size of the store, and `table`. `stolen`: the share of the processors' time that
+the machine gave to others meanwhile; with much of it, times mean little, and counts of processor time more.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from search.display import Display
 from search.driver import Driver
 from search.hold import held
 from search.home import Home
-from search.ledger import Ledger
+from search.ledger import Ledger, is_final
 from search.plan import Configuration, Trial
 from search.study import Resources, Stop, Study
 from search.tracking import Tracker, connect, tracking_uri
@@ -93,7 +95,10 @@ def study_of(trials: int) -> Study:
 class Measured(Driver):
     """A driver that prepares each trial's results, and notes its own memory and time at each trial's end."""
 
-    noted: list[dict[str, float]]
+    def __init__(self, *args: Any, **options: Any):
+        self.noted: list[dict[str, Any]] = []
+        self.written: float | None = None
+        super().__init__(*args, **options)
 
     def start_next(self) -> Trial | str | None:
         trial = super().start_next()
@@ -106,13 +111,13 @@ class Measured(Driver):
 
     def _waiting(self, left: int) -> bool:
         if left <= 1:  # the study's own pictures and table, whatever the number of its trials
-            self.written = getattr(self, "written", time.perf_counter())
+            self.written = self.written or time.perf_counter()
         return super()._waiting(left)
 
     def finished(self, trial: Trial, failure: str | None) -> None:
         super().finished(trial, failure)
         row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
-        self.noted = [*getattr(self, "noted", ()), row | {"jobs": len(self.outbox.jobs)}]
+        self.noted.append(row | {"jobs": len(self.outbox.jobs)})
 
 
 def memory() -> int:
@@ -120,8 +125,16 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def run_trials(home: Home, trials: int, workers: int, busy_s: float) -> dict[str, Any]:
-    """The study from its first trial to its end."""
+def jiffies() -> tuple[int, int]:
+    """All processors' time since they started, and what of it was stolen: given to other machines."""
+    spent = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return sum(spent), spent[7]
+
+
+def run_trials(
+    home: Home, trials: int, workers: int, busy_s: float, max_hours: float | None = None
+) -> dict[str, Any]:
+    """The study from its first trial to its end, or for so long."""
     study = study_of(trials)
     home.create()
     worker.train = functools.partial(train, busy_s=busy_s)  # type: ignore[assignment]
@@ -129,16 +142,19 @@ def run_trials(home: Home, trials: int, workers: int, busy_s: float) -> dict[str
     engine.ray.init = functools.partial(init, num_cpus=workers)
     ledger = Ledger(home)
     client = connect(home, tracking_uri(home))
-    start = time.perf_counter()
+    start, before = time.perf_counter(), jiffies()
     definition = study.model_dump(mode="json", by_alias=True)
     with held(ledger, study.name, definition, None) as hold, Display(Console(file=sys.stderr)) as display:
-        driver = Measured(study, home, hold, client, display)
+        driver = Measured(study, home, hold, client, display, max_hours)
         (engine.run if workers else directly)(driver)
     rows = ledger.rows(study.name)
-    assert len(rows) == trials and all(r["published"] for r in rows), "not all is recorded"
-    found = summary(driver.noted, time.perf_counter() - start, workers, busy_s)
-    written = getattr(driver, "written", time.perf_counter())
-    return found | {"written_s": (written - driver.noted[0]["wall_s"]) / trials}
+    done = [r for r in rows if is_final(r)]
+    if not driver.ended.interrupted:
+        assert len(done) == trials and all(r["published"] for r in done), "not all is recorded"
+    end, after = time.perf_counter(), jiffies()
+    written_s = ((driver.written or end) - driver.noted[0]["wall_s"]) / len(done)
+    stolen = (after[1] - before[1]) / (after[0] - before[0])
+    return summary(driver.noted, end - start, workers, busy_s) | {"written_s": written_s, "stolen": stolen}
 
 
 def directly(driver: Driver) -> None:
@@ -235,6 +251,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2_000)
     parser.add_argument("--workers", type=int, default=2, help="trials at one time; 0: no Ray")
     parser.add_argument("--busy", type=float, default=0.0, help="seconds that a trial sleeps")
+    parser.add_argument("--max-hours", type=float, help="no new trials after so long")
     parser.add_argument("--seeds", type=int, default=10_000, help="0: none")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -243,7 +260,7 @@ def main() -> None:
         scratch = Path(folder)
         if args.trials:
             home = Home(scratch / "trials")
-            row["trials"] = run_trials(home, args.trials, args.workers, args.busy)
+            row["trials"] = run_trials(home, args.trials, args.workers, args.busy, args.max_hours)
             row["trials"] |= sizes(home) | commands(home, "load", scratch)
             print(json.dumps(row["trials"], indent=2), flush=True)
         if args.seeds:
