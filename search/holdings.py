@@ -188,7 +188,7 @@ class Holding:
     def _trials(self, run: Any) -> list[Path]:
         """The artifacts of a run's trials."""
         if not is_local(self.uri):
-            return trial_folders(self.client, run.info.run_id, self.scratch)
+            return trial_folders(self.client, run, self.scratch)
         folders = [f for top in reversed(self._artifacts(run, TRIALS)) for f in top.iterdir()]
         return [by_name for _, by_name in sorted({f.name: f for f in folders}.items())]
 

@@ -55,7 +55,7 @@ def _recorded(client: MlflowClient, runs: list[Run]) -> list[RecordedSeed]:
     found: list[RecordedSeed] = []
     with tempfile.TemporaryDirectory() as folder:
         for run in runs:
-            found += load_seeds(client, run.info.run_id, Path(folder))
+            found += load_seeds(client, run, Path(folder))
     return found
 
 

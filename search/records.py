@@ -182,7 +182,7 @@ def _censored(client: MlflowClient, study: str) -> list[Row]:
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for run in runs_of(client, study):
-            if (path := artifact(client, run.info.run_id, CENSORED_JSON, Path(scratch))) is None:
+            if (path := artifact(client, run, CENSORED_JSON, Path(scratch))) is None:
                 continue
             about = {
                 "study": study, "configuration": run.data.tags[KEY_TAG], "title": run.info.run_name,
@@ -232,7 +232,7 @@ def _trials(client: MlflowClient, study: str) -> Iterator[tuple[Run, Path]]:
     """Every finished trial's folder, with the run of the configuration whose seeds it has."""
     with tempfile.TemporaryDirectory() as scratch:
         for run in runs_of(client, study):
-            for folder in trial_folders(client, run.info.run_id, Path(scratch)):
+            for folder in trial_folders(client, run, Path(scratch)):
                 yield run, folder
 
 

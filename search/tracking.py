@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
+from mlflow.entities import Metric, Param, Run
 
 from model import verify
 from model.adderboard import ADDITIONS
@@ -184,7 +184,8 @@ class Tracker:
 
     def _best(self, run: str, configuration: Configuration, folder: Path) -> dict[Seed, int]:
         """Write picture, best checkpoint and child runs. Returns right additions of the children, by seed."""
-        seeds = sorted(load_seeds(self.client, run, folder), key=lambda s: rank(s.result))
+        recorded = load_seeds(self.client, self.client.get_run(run), folder)
+        seeds = sorted(recorded, key=lambda s: rank(s.result))
         if not seeds:
             return {}
         grokked = [s for s in seeds if s.result.outcome == Outcome.GROKKED]
@@ -331,31 +332,31 @@ class RecordedSeed:
         )
 
 
-def load_seeds(client: MlflowClient, run: str, folder: Path) -> list[RecordedSeed]:
+def load_seeds(client: MlflowClient, run: Run, folder: Path) -> list[RecordedSeed]:
     """Every recorded seed of a configuration's run, read back from its artifacts."""
     parts = [worker.Part.read(f) for f in trial_folders(client, run, folder)]
     return [RecordedSeed(p.configuration, r, p.about["environment"]) for p in parts for r in p.results]
 
 
-def trial_folders(client: MlflowClient, run: str, scratch: Path) -> list[Path]:
+def trial_folders(client: MlflowClient, run: Run, scratch: Path) -> list[Path]:
     """Where the artifacts of a configuration's trials are; `scratch`: where those of a server are put."""
     folder = artifact(client, run, TRIALS, scratch)
     return sorted(folder.iterdir()) if folder else []
 
 
-def artifact(client: MlflowClient, run: str, name: str, scratch: Path) -> Path | None:
+def artifact(client: MlflowClient, run: Run, name: str, scratch: Path) -> Path | None:
     """Where a run's artifact is, a file or a folder at its top level; None if there is none."""
-    place = urlparse(client.get_run(run).info.artifact_uri)
+    place, run_id = urlparse(run.info.artifact_uri), run.info.run_id
     if place.scheme == "file":
         written = Path(unquote(place.path))
         store = Path(urlparse(client.tracking_uri).path).parent
         moved = store / "artifacts" / Path(*written.parts[-3:])  # MLflow knows where a home was made
         return next((path / name for path in (moved, written) if (path / name).exists()), None)
-    if name not in {item.path for item in client.list_artifacts(run)}:
+    if name not in {item.path for item in client.list_artifacts(run_id)}:
         return None
-    own = scratch / run  # parts of one trial have the same path in several runs
+    own = scratch / run_id  # parts of one trial have the same path in several runs
     own.mkdir(exist_ok=True)
-    return Path(client.download_artifacts(run, name, str(own)))
+    return Path(client.download_artifacts(run_id, name, str(own)))
 
 
 def final_metrics(rows: list[Row]) -> dict[str, float]:

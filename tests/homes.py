@@ -187,7 +187,7 @@ def thetas(folder, study="sweep"):
     client = connect(home, f"sqlite:///{home.mlflow_db}")
     experiment = client.get_experiment_by_name(study)
     for run in client.search_runs([experiment.experiment_id], f"tags.`{tracking.KEY_TAG}` != ''"):
-        found += tracking.load_seeds(client, run.info.run_id, home.path)
+        found += tracking.load_seeds(client, run, home.path)
     pairs = {(s.configuration.key, s.result.pair.seed) for s in found}
     assert len(found) == len(pairs), "a seed is there twice"
     return {(s.configuration.key, s.result.pair.seed): s.result.theta_P.tolist() for s in found}

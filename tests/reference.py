@@ -97,7 +97,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     for run in _runs(client, study):
         if KEY_TAG not in run.data.tags:
             continue
-        for seed in load_seeds(client, run.info.run_id, scratch):
+        for seed in load_seeds(client, run, scratch):
             pair = seed.result.pair.seed
             key = (seed.configuration.key, pair.init_seed, pair.data_seed)
             assert key not in found, f"{key} is recorded twice"

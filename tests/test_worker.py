@@ -128,9 +128,6 @@ class Server:
     def __init__(self, folders):
         self.folders = folders
 
-    def get_run(self, run):
-        return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"mlflow-artifacts:/{run}"))
-
     def list_artifacts(self, run):
         return [SimpleNamespace(path="trials")]
 
@@ -151,7 +148,8 @@ def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(tmp_path):
         folders[run], thetas[run] = tmp_path / "artifacts" / run, part.results[0].theta_P
     (tmp_path / "scratch").mkdir()
     client = Server(folders)
-    (a,), (b,) = (load_seeds(client, run, tmp_path / "scratch") for run in ("a", "b"))
+    infos = [SimpleNamespace(run_id=run, artifact_uri=f"mlflow-artifacts:/{run}") for run in folders]
+    (a,), (b,) = (load_seeds(client, SimpleNamespace(info=i), tmp_path / "scratch") for i in infos)
     assert torch.equal(a.result.theta_P, thetas["a"]) and torch.equal(b.result.theta_P, thetas["b"])
     assert not torch.equal(thetas["a"], thetas["b"])
 
