@@ -56,8 +56,8 @@ class Database:
     read, UserError for the schema of another version.
     """
 
-    def __init__(self, home: Home, patience_s: float = 0.0):
-        self.name, self.patience_s = home.database_name, patience_s
+    def __init__(self, home: Home):
+        self.name, self.patience_s = home.database_name, 0.0
         if home.has_own_database:
             _migrate_file(home.records_db)
             self.engine = sa.create_engine(home.records_url, connect_args={"timeout": LOCK_WAIT_S})

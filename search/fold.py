@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.errors import Failure, UserError
+from search.options import json_option
 
 if TYPE_CHECKING:
     from model.compare import Comparison
@@ -24,7 +25,7 @@ FRESH_SEED = 46  # of the pairs that only folds are compared on
 @click.option(
     "--pairs", default=1_000_000, show_default=True, type=click.IntRange(0), help="Fresh pairs to compare on."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     """Rewrite a CHECKPOINT exactly into its smallest form; nothing is trained again.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.errors import UserError
+from search.options import json_option
 
 if TYPE_CHECKING:
     from model import Spec, Verification
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--out", "target", required=True, type=click.Path(path_type=Path), help="Folder to make.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def import_command(file: Path, target: Path, as_json: bool) -> None:
     """Turn a FILE of MicroAdder's or of the 456p report's into a checkpoint folder, and verify it.
 

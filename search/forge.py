@@ -11,6 +11,7 @@ import click
 
 from search.errors import UserError
 from search.files import write_text
+from search.options import json_option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +34,7 @@ PAGE, PLACEHOLDER = "forgeformer.html", "{/* the model */}"
     "--ten-digits", "adder", type=click.Path(path_type=Path), metavar="DIR",
     help="Write the ten-digit adder built by hand as a checkpoint, to verify and export.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path | None, as_json: bool) -> None:
     """Add A and B, from 1 to 99, with a transformer forged by hand, and show every number on the way.
 

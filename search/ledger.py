@@ -71,13 +71,13 @@ def is_final(row: Row) -> bool:
 
 
 class Ledger:
-    """The table of one home. Every method is one transaction, done again while the database is away.
+    """The table of one home. What is marked `patient` is done again while the database is away.
 
-    Raises Failure if it stays away for `patience_s`.
+    Raises Failure if it stays away for longer than `database.patience_s`, at first 0.
     """
 
-    def __init__(self, home: Home, patience_s: float = 0.0):
-        self.database = Database(home, patience_s)
+    def __init__(self, home: Home):
+        self.database = Database(home)
         self.owner = own_name()
 
     @patient

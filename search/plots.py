@@ -81,9 +81,9 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
     return figure
 
 
-def small_multiples(panels: Sequence[tuple[str, pd.DataFrame, Pairs]], columns: int = 3) -> Figure:
+def small_multiples(panels: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure:
     """Exact match against steps, a panel a configuration: (title, its curves, its grokked seeds)."""
-    columns = min(columns, len(panels))
+    columns = min(3, len(panels))
     rows = ceil(len(panels) / columns)
     figure = new_figure(max(6.0, 3.65 * columns), 2.6 * rows + 0.3)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)

@@ -352,7 +352,8 @@ class _Study:
 def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame) -> np.ndarray:
     """(grokked + t) / (seeds + 2) of each configuration; t: its seeds' mean best token accuracy, below 1.
 
-    The grok rate as a search's objective: it tells apart configurations that never grokked.
+    A search's objective without its least part, how early they grokked (search/proposals.py, `objective`): it
+    tells apart configurations that never grokked.
     """
     tokens = seeds["best_token"].fillna(0.0).clip(upper=0.999).groupby(seeds["configuration"]).mean()
     t = configurations["configuration"].map(tokens).fillna(0.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from model.spec import FAMILIES
-from search.space import Distribution, Space
+from search.space import Distribution, Space, listed
 from search.study import Study
 from trainer import Recipe
 
@@ -93,14 +93,10 @@ def _holds(path: str, space: Space, configurations: pd.DataFrame) -> np.ndarray:
     holds = np.ones(len(configurations), dtype=bool)
     for other, wanted in space[path].when.items() if path in space else ():
         if other in space:
-            listed = {shown(value) for value in _listed(wanted)}
-            holds &= np.array([shown(value) in listed for value in configurations[other]])
+            allowed = {shown(value) for value in listed(wanted)}
+            holds &= np.array([shown(value) in allowed for value in configurations[other]])
             holds &= _holds(other, space, configurations)
     return holds
-
-
-def _listed(wanted: Any) -> list[Any]:
-    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[str, ...]:
@@ -158,6 +154,6 @@ def in_words(distribution: Distribution) -> str:
     if distribution.after:
         words += f", counted from {distribution.after}"
     conditions = (
-        f"{other} is {' or '.join(map(shown, _listed(w)))}" for other, w in distribution.when.items()
+        f"{other} is {' or '.join(map(shown, listed(w)))}" for other, w in distribution.when.items()
     )
     return words + "".join(f", where {condition}" for condition in conditions)

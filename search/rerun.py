@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.errors import Failure, UserError
+from search.options import json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option(
     "--home",
     type=click.Path(file_okay=False),

@@ -72,7 +72,7 @@ def run(
 @click.command()
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: str | None) -> None:
-    """The same as run: go on with a STUDY that was interrupted."""
+    """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
     place = Home(home)
     _begin(_asked(study, place), study, place, False, detach, max_hours)
 

@@ -144,7 +144,9 @@ Space = Mapping[str, Distribution]
 class Sampler(Strict):
     """How Optuna proposes configurations. Used where the study has a search space."""
 
-    name: Literal["tpe", "nsga2", "qmc", "random", "grid"] = Field("tpe", description="Optuna's sampler")
+    name: Literal["tpe", "nsga2", "qmc", "random", "grid"] = Field(
+        "tpe", description="tpe, nsga2, qmc, random (Optuna's samplers) or grid"
+    )
     configurations: int | None = Field(
         None, ge=1, description="how many are proposed; 16, or the whole grid; unit: configurations"
     )
@@ -212,10 +214,11 @@ def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
     A condition on a field that does not exist itself does not hold; those on fixed fields always do.
     """
     conditions = ((p, wanted) for p, wanted in space[path].when.items() if p in space)
-    return all(p in numbers and space[p].decoded(numbers[p]) in _listed(wanted) for p, wanted in conditions)
+    return all(p in numbers and space[p].decoded(numbers[p]) in listed(wanted) for p, wanted in conditions)
 
 
-def _listed(wanted: Any) -> list[Any]:
+def listed(wanted: Any) -> list[Any]:
+    """The values that a condition allows: one, or a list of them."""
     return wanted if isinstance(wanted, list) else [wanted]
 
 
@@ -307,7 +310,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
             if key == "after" and type(base(name)) not in (int, float):
                 raise at(where, f"{name} is not a number")
             if key == "when":
-                _check_condition(space, name, _listed(mine.when[name]), base, where)
+                _check_condition(space, name, listed(mine.when[name]), base, where)
     order(space)
     for path in space:
         _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
@@ -348,13 +351,13 @@ def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
     found = {path: list(d.ends()) for path, d in space.items()}
     for mine in space.values():
         for path in mine.when.keys() & space.keys():
-            wanted = [v for v in _listed(mine.when[path]) if space[path].has(v)]
+            wanted = [v for v in listed(mine.when[path]) if space[path].has(v)]
             found[path] += [v for v in wanted if v not in found[path]]
     needed = [target]
     for path in needed:  # grows by the conditions of conditions
         for other, wanted in space[path].when.items():
             if other in space:
-                found[other] = [v for v in found[other] if v in _listed(wanted)]
+                found[other] = [v for v in found[other] if v in listed(wanted)]
                 needed.append(other)
     return found
 
