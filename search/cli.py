@@ -16,6 +16,7 @@ from search.foreign import import_command
 from search.forge import forge
 from search.home import Home
 from search.homes_command import archive, delete, merge
+from search.keys import keys
 from search.models import models
 from search.options import home_option, json_option
 from search.records_command import records_command
@@ -236,6 +237,7 @@ for command in (
     resume,
     stop,
     models,
+    keys,
     import_command,
     fold,
     forge,

@@ -75,9 +75,11 @@ def numbered(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
 
 
 class Until(Strict):
-    """When a study ends before or after its list of seeds."""
+    """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
 
-    grokked: int | None = Field(None, ge=1, description="stop once so many seeds grokked; unit: seeds")
+    grokked: int | None = Field(
+        None, ge=1, description="no further round, and no further proposal, once so many grokked; unit: seeds"
+    )
     max_seeds: int | None = Field(
         None, ge=1, le=1_000_000, description="while fewer grokked, go on in rounds up to this; unit: seeds"
     )
@@ -174,7 +176,9 @@ class Study(Strict):
         description="letters, digits, dot, dash, underscore; names the MLflow experiment",
     )
     about: str = Field("", description="one line: what the study asks")
-    model: str | dict[str, Any] | None = Field(None, description="the spec")
+    model: str | dict[str, Any] | None = Field(
+        None, description="a rung, or a mapping: rung or family, and fields (adder-search models)"
+    )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     configurations: list[Entry] = Field(
         default_factory=list,
@@ -214,6 +218,8 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Study:
+        if re.search("//[^/@]*:[^/@]*@", self.tracking_uri or ""):  # it is recorded, in MLflow too
+            raise at("tracking_uri", "leave the password out and set MLFLOW_TRACKING_PASSWORD")
         listed = self.written()
         if (self.configurations or self.toggle) and self.space:
             name = "configurations" if self.configurations else "toggle"
@@ -235,6 +241,8 @@ class Study(Strict):
         limit = self.until.max_seeds
         if limit is not None and self.until.grokked is None:
             raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
+        if self.until.grokked is not None and limit is None and not self.space:
+            raise at("until", "grokked needs max_seeds: up to how many seeds to go on")
         if self.until.grokked is not None and self.allocation:
             raise at("allocation", "a study goes on by until or by allocation, not both")
         first = len(seeds) * self.planned

@@ -180,6 +180,10 @@ def test_a_tracking_uri_that_is_none(uri: str, home: Home) -> None:
     assert line.startswith(f"MLflow store {uri}: ")
 
 
-def test_a_password_is_not_repeated(home: Home) -> None:
-    Path("some.yaml").write_text(GOOD + SMOKE + "tracking_uri: postgresqlx://me:secret@127.0.0.1:9/x\n")
+def test_a_password_is_not_repeated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = "postgresqlx://me:secret@127.0.0.1:9/x"
+    Path("some.yaml").write_text(GOOD + SMOKE + f"tracking_uri: {uri}\n")
+    assert "secret" not in fails_with_one(2, "run", "some.yaml", "--home", "home"), "nor kept"
+    Path("some.yaml").write_text(GOOD + SMOKE)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert "secret" not in fails_with_one(1, "run", "some.yaml", "--home", "home")

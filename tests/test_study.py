@@ -156,7 +156,6 @@ def test_rounds_follow_up_to_the_limit() -> None:
     ("seeds", "until", "expected"),
     [
         ("[5, 3]", "{}", [[5, 3]]),
-        ("[5, 3]", "{grokked: 1}", [[5, 3]]),
         ("[5, 3]", "{grokked: 1, max_seeds: 2}", [[5, 3]]),
         ("[5, 3]", "{grokked: 1, max_seeds: 5}", [[5, 3], [6, 7], [8]]),
         ("{first: 0, count: 1}", "{grokked: 1, max_seeds: 3}", [[0], [1], [2]]),

@@ -1,0 +1,53 @@
+"""`adder-search keys` lists what a study file may say, and nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from search.keys import every_key
+from search.study_file import parse_study, shipped
+from tests.commands import call, fails
+
+LISTED = {k.path: k for k in every_key()}
+OFF = {p for p in LISTED if p.partition(".")[0] in ("allocation", "confirm", "space")}
+"""Keys of sections that are on once one of them is given."""
+SMALL = {"name": "x", "model": "57p", "seeds": [1]}
+
+
+def leaves(value, path=""):
+    """The key paths of a file's leaves, as the list writes them."""
+    if path == "model" or path.endswith((".model", ".recipe", ".when")):
+        yield path  # what is in there are fields and their values
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{'FIELD' if path == 'space' else name}".lstrip("."))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from leaves(inner, f"{path}.N")
+    else:
+        yield path
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_every_key_of_the_studies_that_come_along_is_listed(name):
+    used = set(leaves(yaml.safe_load(Path(f"studies/{name}.yaml").read_text())))
+    assert used and used <= LISTED.keys()
+
+
+@pytest.mark.parametrize("path", [p for p, k in LISTED.items() if k.default is not None and p not in OFF])
+def test_a_default_is_what_the_file_would_say(path):
+    given = LISTED[path].default
+    for name in reversed(path.split(".")):
+        given = {name: given}
+    parsed = [parse_study(json.dumps(SMALL | more), "") for more in (given, {})]
+    assert parsed[0].listed() == parsed[1].listed()
+    assert parsed[0].model_copy(update={"recipe": {}}) == parsed[1]
+
+
+def test_a_section_is_listed_alone_and_a_wrong_one_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "until.max_seeds" in call("keys", "until").output and "recipe" not in call("keys", "until").output
+    assert [k["path"] for k in json.loads(call("keys", "stop", "--json").output)] == ["stop", "stop.hopeless"]
+    assert fails(2, "keys", "util") == ["no key 'util'; did you mean until?"]
