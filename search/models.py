@@ -124,7 +124,9 @@ def differences(one: Spec, other: Spec) -> dict[str, Any]:
 
 
 def listing() -> str:
-    """Families with their constraints, then the rungs."""
+    """Families with their constraints and sizes, then the rungs."""
+    import dataclasses
+
     from model import RUNGS
     from model.fields import spelt
     from model.spec import FAMILIES
@@ -138,6 +140,9 @@ def listing() -> str:
             rules += [f"excludes {n}" for n in meta["excludes"]]
             notes = "; ".join([*rules, meta["source"]])
             lines.append(f"  {name:20} {meta['says']} ({notes})")
+        for field in dataclasses.fields(cls):
+            if field.name not in cls.constraints():
+                lines.append(f"  {field.name:20} {field.metadata['says']} [{field.default}]")
         lines += [f"  rungs: {', '.join(n for n, s in RUNGS.items() if s.family == family)}", ""]
     names = ", ".join(f"{r['name']} ({r['params']})" for r in by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]

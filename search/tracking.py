@@ -1,7 +1,7 @@
 """Writing MLflow: an experiment a study, a run a configuration, a child run for each of its best seeds.
 
 Everything is looked up by tag before it is created and is a function of the ledger and a trial's
-results, so writing twice changes nothing. Only the driver writes.
+results, so writing twice changes nothing. Only who holds the study writes.
 """
 
 from __future__ import annotations

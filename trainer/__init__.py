@@ -1,4 +1,4 @@
-"""How one bank is trained: problems, schedules, optimiser, evaluation, state. Needs torch alone."""
+"""How one bank is trained: problems, schedules, optimiser, evaluation, state. Needs torch and safetensors."""
 
 from trainer.bank import Bank
 from trainer.hopeless import FALSE_KILLS_UPPER, RULE, Rule
