@@ -19,7 +19,6 @@ from urllib.parse import unquote, urlparse
 
 import torch
 from mlflow import MlflowClient
-from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from search import worker
@@ -30,6 +29,7 @@ from search.ledger import Key, Ledger, Row, is_final
 from search.plan import Trial
 from search.records import runs_of
 from search.study import Study, is_name
+from search.study_file import recorded_study
 from search.tracking import (
     STUDY_JSON,
     STUDY_TAG,
@@ -139,12 +139,7 @@ class Holding:
         known = self.kept["definition"] if self.kept else None
         if known is None and (known := self._written()) is None:
             raise UserError(f"study {self.study}: {self.name} does not say what it asked; run it there again")
-        try:
-            study = Study.model_validate_json(json.dumps(known))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise UserError(f"study {self.study}: {self.name}: definition: {where}: {first['msg']}") from None
+        study = recorded_study(json.dumps(known), f"study {self.study}: {self.name}: definition")
         if study.name != self.study:
             raise UserError(f"study {self.study}: {self.name}: its definition is that of {study.name!r}")
         return study

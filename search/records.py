@@ -22,6 +22,7 @@ from search.ledger import Ledger, Row
 from search.plan import Trial
 from search.stats import GrokRate, Stopping
 from search.study import Study, is_name
+from search.study_file import recorded_study
 from search.tracking import (
     BEST_TAG,
     CENSORED_JSON,
@@ -89,7 +90,7 @@ def study_of(study: str, *, home: str | Path | None = None) -> Study | None:
         if not own:
             return None
         path = client.download_artifacts(own[0].info.run_id, STUDY_JSON, folder)
-        return Study.model_validate_json(Path(path).read_text())
+        return recorded_study(Path(path).read_text(), f"study {study} as it was recorded")
 
 
 def reach(home: Home, study: str | None = None) -> MlflowClient:

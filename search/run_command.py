@@ -79,8 +79,7 @@ def resume(study: str, detach: bool, max_hours: float | None, home: str | None) 
 
 def _asked(name: str, home: Home) -> Study:
     """A study by path or name; one that is no file any more is as it was last run in this home."""
-    from search.study import Study
-    from search.study_file import load_study
+    from search.study_file import load_study, recorded_study
 
     try:
         return load_study(name)
@@ -90,7 +89,7 @@ def _asked(name: str, home: Home) -> Study:
         kept = Ledger(home).study(name) if home.exists() and Path(name).name == name else None
         if kept is None or kept["definition"] is None:
             raise
-        return Study.model_validate_json(json.dumps(kept["definition"]))
+        return recorded_study(json.dumps(kept["definition"]), f"study {name} as it was recorded")
 
 
 def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:

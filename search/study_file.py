@@ -122,6 +122,17 @@ def parse_study(text: str, source: str) -> Study:
         raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error))) from None
 
 
+def recorded_study(definition: str, source: str) -> Study:
+    """A study from the JSON that it was recorded as.
+
+    Raises UserError, naming source and first problem, for what an earlier version took and this one refuses.
+    """
+    try:
+        return Study.model_validate_json(definition)
+    except ValidationError as error:
+        raise UserError(_printable(f"{source}: {next(_lines(error))}")) from None
+
+
 def _printable(line: str) -> str:
     """One line whatever a user's text holds, and not a page long."""
     plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)

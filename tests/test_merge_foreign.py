@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from search.home import Home
 from search.ledger import ROWS, STUDIES, Ledger
-from tests.commands import call
+from tests.commands import call, fails_with_one
 from tests.homes import quick, recorded, study_of, thetas
 from tests.test_merge import change, merged, refused
 
@@ -69,6 +69,7 @@ def test_a_definition_that_is_none_is_refused(definition):
         definition = study_of().model_dump(mode="json", by_alias=True) | definition | {"seeds": "none"}
     change("a", STUDIES, definition=definition)
     assert "definition" in refused("a", into="empty")
+    assert "study sweep as it was recorded: " in fails_with_one(2, "run", "sweep", "--home", "a")
 
 
 def test_a_definition_of_another_study_is_refused():
