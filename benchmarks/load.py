@@ -174,10 +174,12 @@ def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_
     memory_MiB = np.array([row["memory"] for row in noted]) / 2**20
     later = memory_MiB[len(noted) // 4 :]
     slope = np.polyfit(np.arange(len(later)), later, 1)[0]
+    quarter = noted[-max(2, len(noted) // 4) :]
+    late_s = (last["cpu_s"] - quarter[0]["cpu_s"]) / (len(quarter) - 1)
     return {
         "trials": len(noted), "workers": workers, "busy_s": busy_s, "total_s": total_s,
         "trial_wall_s": wall_s, "overhead_s": wall_s * max(1, workers) - busy_s,
-        "driver_cpu_s": (last["cpu_s"] - first["cpu_s"]) / count,
+        "driver_cpu_s": (last["cpu_s"] - first["cpu_s"]) / count, "driver_cpu_last_quarter_s": late_s,
         "memory_MiB": float(memory_MiB[-1]), "memory_slope_KiB": float(slope * 1024),
         "jobs_at_the_end": last["jobs"],
     }  # fmt: skip
