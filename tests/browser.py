@@ -6,10 +6,8 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.commands import running
+from tests.processes import PATIENCE_S, free_port, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
@@ -31,21 +30,6 @@ OPTIONS = (
     "--disable-sync",
     "--window-size=1500,1400",
 )
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def wait_until(condition: Callable[[], Any], what: str, timeout: float = 90, every: float = 0.25) -> Any:
-    """What the condition returns, as soon as that is true."""
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what}: not after {timeout} s"
-        time.sleep(every)
-    return found
 
 
 def is_healthy(address: str) -> bool:
@@ -64,8 +48,7 @@ def served(folder: Path) -> Iterator[SimpleNamespace]:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with running("ui", "--port", str(port), cwd=folder) as command:
-        wait_until(lambda: is_healthy(address) or command.process.poll() is not None, "health")
-        assert command.process.poll() is None, command.wait()
+        command.wait_for(lambda: is_healthy(address), "health")
         yield SimpleNamespace(address=address, printed=command.printed)
         os.kill(command.process.pid, signal.SIGTERM)
         said = command.wait(30)
@@ -94,7 +77,7 @@ def chromium(profile: Path) -> Iterator[Any]:
         options.add_argument(option)
     found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
-        found.set_page_load_timeout(90)
+        found.set_page_load_timeout(PATIENCE_S)
         yield found
     finally:
         found.quit()
@@ -107,14 +90,14 @@ def screenshots_folder(temporary: Path) -> Path:
     return folder
 
 
-def visible(browser: Any, *words: str, timeout: float = 90) -> str:
+def visible(browser: Any, *words: str) -> str:
     """Wait until the page shows all these words."""
 
     def text() -> str | bool:
         shown = browser.execute_script("return document.body ? document.body.innerText : ''")
         return all(word in shown for word in words) and shown
 
-    return str(wait_until(text, f"the page shows {words}", timeout))
+    return str(wait_until(text, f"the page shows {words}"))
 
 
 def press(browser: Any, xpath: str, what: str) -> None:

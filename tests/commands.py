@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from search.cli import main
+from tests.processes import PATIENCE_S, wait_until
 
 COMMAND = Path(sys.executable).with_name("adder-search")
 MARK = "ADDER_SEARCH_TEST_MARK"
@@ -105,11 +106,20 @@ class Running:
             start_new_session=True,
         )
 
-    def wait(self, timeout: float = 300) -> Said:
+    def wait(self, timeout: float = PATIENCE_S) -> Said:
         code = self.process.wait(timeout)
         seconds = time.monotonic() - self.started
         self.err.seek(0)
         return Said(code, self.printed(), self.err.read(), seconds)
+
+    def wait_for(self, there: Callable[[], Any], what: str) -> None:
+        """Until it is there; fails with what the command said if that ends first."""
+
+        def ended_or_there() -> str:
+            ended = self.process.poll() is not None
+            return "there" if there() else "ended" if ended else ""
+
+        assert wait_until(ended_or_there, what) == "there", self.wait()
 
     def printed(self) -> str:
         """Its output until now."""
@@ -129,7 +139,7 @@ class Running:
         """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""
         return [pid for pid in self.descendants() if not _title(pid).startswith(RAY_AGENTS)]
 
-    def gone(self, timeout: float = 20, killed: bool = False) -> bool:
+    def gone(self, timeout: float = 60, killed: bool = False) -> bool:
         """Whether every descendant has ended by then; of a killed command, every one that does its work."""
         deadline = time.monotonic() + timeout
         while self.workers() if killed else self.descendants():
@@ -159,7 +169,7 @@ def running(*words: str, cwd: Path, **options: Any) -> Iterator[Running]:
         command.end()
 
 
-def adder_search(*words: str, cwd: Path, timeout: float = 300, **options: Any) -> Said:
+def adder_search(*words: str, cwd: Path, timeout: float = PATIENCE_S, **options: Any) -> Said:
     """Run a command to its end."""
     with running(*words, cwd=cwd, **options) as command:
         return command.wait(timeout)

@@ -19,6 +19,7 @@ from search.ledger import Ledger, Row, is_final
 from search.plan import Configuration
 from search.study_file import parse_study
 from search.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect, load_seeds, tracking_uri
+from tests.commands import Running
 from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
 
 QUICK = {
@@ -43,6 +44,17 @@ def write_study(folder: Path, study: Mapping[str, Any]) -> str:
     file = folder / f"{study['name']}.yaml"
     file.write_text(yaml.safe_dump(dict(study)))
     return str(file)
+
+
+def states(home: Path) -> set[tuple[Path, int]]:
+    """The banks' newest saved states, and when they were written."""
+    return {(f, f.stat().st_mtime_ns) for f in (home / "trials").rglob("bank.state")}
+
+
+def wait_for_progress(command: Running, home: Path) -> None:
+    """Until a bank of the running study has saved a state that was not there before."""
+    before = states(home)
+    command.wait_for(lambda: not states(home) <= before, "no bank saved its state")
 
 
 def trained(spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool) -> dict[Key, Facts]:

@@ -19,13 +19,12 @@ GRAPHS = 4  # of a bank: operands, tokens, train step, evaluation
 
 @pytest.mark.compiled
 @pytest.mark.end_to_end
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 def test_three_trials_of_one_spec_compile_it_once(tmp_path):
     """Two of them at the same time, where there are two cores: each graph is missing from the cache once."""
     file, home = tmp_path / "study.yaml", tmp_path / "home"
     file.write_text(yaml.safe_dump(STUDY))
-    said = adder_search("run", str(file), "--home", str(home), cwd=tmp_path, timeout=550)
+    said = adder_search("run", str(file), "--home", str(home), cwd=tmp_path)
     assert said.code == 0, said
     parts = [Part.read(f) for f in sorted((home / "artifacts" / "shared").glob("*/artifacts/trials/*"))]
     misses = [part.about["cache_misses"] for part in parts]

@@ -16,11 +16,20 @@ import pytest
 
 from search.ledger import is_final
 from tests.commands import adder_search, running
-from tests.reference import QUICK, check_whole, expected, recorded, rows_of, write_study
+from tests.reference import (
+    QUICK,
+    check_whole,
+    expected,
+    recorded,
+    rows_of,
+    states,
+    wait_for_progress,
+    write_study,
+)
 from tests.services import ray_cluster
 from trainer import Outcome
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_700)]
+pytestmark = pytest.mark.faults
 
 STEPS_200 = QUICK["recipe"] | {"steps": 200}
 SWEEP = QUICK | {
@@ -61,23 +70,8 @@ def grid_wanted():
     return wanted
 
 
-def states(home):
-    return {(f, f.stat().st_mtime_ns) for f in (home / "trials").rglob("bank.state")}
-
-
-def wait_for(there, command, timeout=240):
-    """Until `there()`, while the command runs."""
-    deadline = time.monotonic() + timeout
-    while not there():
-        assert command.process.poll() is None, command.wait()
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.1)
-
-
-def wait_for_progress(command, home):
-    """Until a bank has saved a state that was not there before."""
-    before = states(home)
-    wait_for(lambda: not states(home) <= before, command)
+def wait_for_both_banks(command, home):
+    command.wait_for(lambda: len({f.parent for f, _ in states(home)}) == 2, "two banks saved no states")
 
 
 def trial_processes(command):
@@ -104,7 +98,7 @@ def test_a_driver_killed_at_random_instants(study, wanted, kills, tmp_path):
     draw, killed, homes = random.Random(57), 0, 0
     wanted = wanted(study) if wanted is expected else wanted()
     file = write_study(tmp_path, study)
-    whole = adder_search("run", file, "--home", "undisturbed", cwd=tmp_path, timeout=400)
+    whole = adder_search("run", file, "--home", "undisturbed", cwd=tmp_path)
     assert whole.code == 0, whole
     while killed < kills:
         homes += 1
@@ -119,7 +113,7 @@ def test_a_driver_killed_at_random_instants(study, wanted, kills, tmp_path):
                     os.kill(command.process.pid, signal.SIGKILL)
                     killed += 1
                 assert command.wait(20).code == (0 if ended else -signal.SIGKILL), command.wait()
-        said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=400)
+        said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
         assert said.code == 0, said
         check_whole(home, study, tmp_path, wanted)
 
@@ -135,7 +129,7 @@ def test_killed_workers_are_replaced(tmp_path):
             victims = trial_processes(command)
             assert victims
             os.kill(victims[0], signal.SIGKILL)
-        said = command.wait(600)
+        said = command.wait()
     assert said.code == 0, said
     check_whole(home, LONG, tmp_path, long_wanted())
 
@@ -146,9 +140,9 @@ def test_a_node_dies_while_banks_train(tmp_path):
         options = {"cwd": tmp_path, "environment": ray.environment()}
         with running("run", write_study(tmp_path, LONG), "--home", str(home), **options) as command:
             wait_for_progress(command, home)
-            wait_for(lambda: len({f.parent for f, _ in states(home)}) == 2, command)
+            wait_for_both_banks(command, home)
             ray.nodes[0].kill()
-            said = command.wait(600)
+            said = command.wait()
     assert said.code == 0, said
     check_whole(home, LONG, tmp_path, long_wanted())
 
@@ -159,7 +153,7 @@ def test_a_node_dies_while_banks_train(tmp_path):
 def test_torn_states_cost_steps_and_no_result(tmp_path):
     home, file = tmp_path / "home", write_study(tmp_path, LONG)
     with running("run", file, "--home", str(home), cwd=tmp_path) as command:
-        wait_for(lambda: len({f.parent for f, _ in states(home)}) == 2, command)
+        wait_for_both_banks(command, home)
         for _ in range(3):
             wait_for_progress(command, home)
         os.kill(command.process.pid, signal.SIGKILL)
@@ -169,7 +163,7 @@ def test_torn_states_cost_steps_and_no_result(tmp_path):
     one.write_bytes(one.read_bytes()[:-100])  # its predecessor is whole
     for torn in other.parent.glob("bank.state*"):
         torn.write_bytes(b"")
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600)
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
     assert said.code == 0, said
     check_whole(home, LONG, tmp_path, long_wanted())
 
@@ -185,7 +179,7 @@ def faulty(how, times):
 def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
     study = QUICK | {"name": how, "faults": {"max_failures": 2, "stall_s": 45}}
     home, file = tmp_path / "home", write_study(tmp_path, study)
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600, **faulty(how, 1))
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, **faulty(how, 1))
     if how == "memory" and "no control group" in said.err:
         pytest.skip(said.err.strip())
     assert said.code == 0, said
@@ -203,7 +197,7 @@ def test_a_trial_that_goes_wrong_is_started_again(how, tmp_path):
 def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reason, tmp_path):
     study = QUICK | {"name": how, "faults": {"max_failures": 1, "stall_s": 45}}
     home, file = tmp_path / "home", write_study(tmp_path, study)
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600, **faulty(how, 99))
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, **faulty(how, 99))
     if how == "memory" and "no control group" in said.err:
         pytest.skip(said.err.strip())
     assert said.code == 1, said
@@ -213,7 +207,7 @@ def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reaso
     failed = [r for r in rows if not is_final(r)]
     assert failed and all(r["outcome"] == Outcome.CENSORED and reason in r["reason"] for r in failed)
     assert all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r)), "the others went on"
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600)
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
     assert said.code == 0, said
     check_whole(home, study, tmp_path, expected(study))
 
@@ -221,11 +215,11 @@ def test_a_trial_that_goes_on_going_wrong_is_recorded_with_its_reason(how, reaso
 def test_a_search_whose_trial_fails_ends_with_nothing_open_and_proposes_it_again(tmp_path):
     study = GRID | {"faults": {"max_failures": 0}}
     home, file = tmp_path / "home", write_study(tmp_path, study)
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600, **faulty("raise", 1))
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, **faulty("raise", 1))
     assert said.code == 1, said
     trials = optuna.load_study(study_name="grid", storage=f"sqlite:///{home / 'optuna.db'}").trials
     assert {t.state.name for t in trials} == {"COMPLETE", "FAIL"}
-    said = adder_search("run", file, "--home", str(home), cwd=tmp_path, timeout=600)
+    said = adder_search("run", file, "--home", str(home), cwd=tmp_path)
     assert said.code == 0, said
     check_whole(home, study, tmp_path, grid_wanted())
 

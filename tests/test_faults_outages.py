@@ -8,11 +8,11 @@ import time
 import pytest
 
 from tests.commands import adder_search, running
-from tests.reference import QUICK, check_whole, environment, expected, write_study
+from tests.reference import QUICK, check_whole, environment, expected, states, wait_for_progress, write_study
 from tests.services import mlflow_server, postgres
-from tests.test_faults import GRID, LONG, grid_wanted, long_wanted, states, wait_for_progress
+from tests.test_faults import GRID, LONG, grid_wanted, long_wanted
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(2_700)]
+pytestmark = pytest.mark.faults
 
 AWAY_S = 60
 
@@ -42,7 +42,7 @@ def test_mlflow_is_away_for_a_minute(tmp_path):
             mlflow.stop()
             assert trains_meanwhile(command, home, AWAY_S)
             mlflow.start()
-            said = command.wait(900)
+            said = command.wait()
         assert said.code == 0, said
         assert "MLflow is away" in said.err and "MLflow is back" in said.err and "Traceback" not in said.err
         with environment(values):
@@ -57,7 +57,7 @@ def test_mlflow_is_away_until_after_the_end(tmp_path):
         with running(*words, **options) as command:
             wait_for_progress(command, home)
             mlflow.stop()
-            said = command.wait(600)
+            said = command.wait()
         assert said.code == 0, said
         assert "MLflow has not got 4 seeds yet; the next run (or merge) writes them" in said.out
         mlflow.start()
@@ -78,7 +78,7 @@ def test_postgresql_is_restarted(tmp_path):
                 db.stop()
                 time.sleep(down_s)
                 db.start()
-            said = command.wait(600)
+            said = command.wait()
         assert said.code == 0 and "Traceback" not in said.err, said
         with environment(values):
             check_whole(home, GRID, tmp_path, grid_wanted())
@@ -117,6 +117,6 @@ def test_a_full_disk_costs_states_and_no_result(tmp_path):
             assert states(home) == before, "there was room for a state"
             (disk / "filler").unlink()
             wait_for_progress(command, home)
-            said = command.wait(600)
+            said = command.wait()
         assert said.code == 0, said
         check_whole(home, LONG, tmp_path, long_wanted())

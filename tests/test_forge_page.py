@@ -13,8 +13,6 @@ from model import forged
 from search.forge import PLACEHOLDER, html
 from tests.test_ui import browser  # noqa: F401  (a fixture)
 
-pytestmark = pytest.mark.timeout(300)
-
 STEPS = 15
 PAIRS = [(1, 1), (37, 46), (99, 99), (10, 90), (5, 5), (9, 1), (50, 49), (4, 77), (19, 81), (88, 12)]
 

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
@@ -15,9 +14,10 @@ from search.run_command import _renamed
 from search.study_file import parse_study
 from search.tracking import connect
 from tests.commands import COMMAND, adder_search, own_environment
+from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.end_to_end
 
 LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}}
 
@@ -27,15 +27,12 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(t
     file, home = write_study(tmp_path, LONG), tmp_path / "adder-runs"
     # not through `running`, which ends a command's descendants with it
     words = [str(COMMAND), "run", file, "--detach"]
-    said = subprocess.run(
-        words, cwd=tmp_path, env=own_environment(), capture_output=True, text=True, timeout=120
-    )
+    said = subprocess.run(words, cwd=tmp_path, env=own_environment(), capture_output=True, text=True)
     assert said.returncode == 0 and "away: runs as process" in said.stdout, said
     try:
-        deadline = time.monotonic() + 300
-        while not any(r["outcome"] == "running" for r in rows_of(home, "away")):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_until(
+            lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run"
+        )
         second = adder_search("run", file, cwd=tmp_path)
         assert (second.code, second.out) == (2, ""), second
         assert "study away is already being run by" in second.err and second.err.count("\n") == 1

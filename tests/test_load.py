@@ -8,7 +8,6 @@ import pytest
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(1_800)
 def test_200_trials_and_10_000_seeds(tmp_path):
     out = tmp_path / "load.json"
     command = [

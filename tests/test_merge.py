@@ -32,7 +32,7 @@ from tests.homes import (
 from trainer import Outcome
 
 __all__ = ["quick"]
-pytestmark = [pytest.mark.usefixtures("here", "quick"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("here", "quick")
 SEARCH = STUDY.replace("sweep", "search") + (
     "space: {recipe.hold: {choice: [1000, 2000, 3000, 4000]}}\n"
     "sampler: {name: grid}\n"

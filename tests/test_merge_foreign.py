@@ -17,7 +17,7 @@ from tests.homes import quick, recorded, study_of, thetas
 from tests.test_merge import change, merged, refused
 
 __all__ = ["quick"]
-pytestmark = [pytest.mark.usefixtures("here", "quick"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("here", "quick")
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc", "", ".hidden", "a/b", "Default", "x" * 65, "a\nb"])

@@ -28,7 +28,7 @@ from tests.services import mlflow_server
 from tests.test_merge import SEARCH, rows_of, runs, searched, told
 
 __all__ = ["quick"]
-pytestmark = [pytest.mark.usefixtures("here", "quick"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("here", "quick")
 
 
 def two_studies(folder="runs"):
@@ -283,7 +283,6 @@ def test_nothing_to_archive():
 
 
 @pytest.mark.faults  # minutes of password hashing
-@pytest.mark.timeout(600)
 def test_on_a_server_the_name_is_freed(monkeypatch):
     with mlflow_server() as server:
         for name, value in server.environment().items():

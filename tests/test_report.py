@@ -194,7 +194,6 @@ def test_what_is_not_there_is_a_users_error(recorded, tmp_path):
 
 
 @pytest.mark.end_to_end
-@pytest.mark.timeout(300)
 def test_a_click_or_enter_sorts_the_table(tmp_path):
     from selenium.webdriver import Keys
 

@@ -2,12 +2,9 @@
 
 import random
 
-import pytest
-
 from benchmarks import resume
 
 
-@pytest.mark.timeout(300)
 def test_a_bank_that_is_killed_twice_ends_as_one_that_is_not(tmp_path):
     path = tmp_path / "bank.state"
     resume.kill_at_random(path, 2, random.Random(4))

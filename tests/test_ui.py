@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from tests.browser import chromium, click, page_of, screenshots_folder, served, visible, wait_until
+from tests.browser import chromium, click, page_of, screenshots_folder, served, visible
+from tests.processes import wait_until
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.end_to_end
 
 
 @pytest.fixture(scope="module")
@@ -52,5 +53,5 @@ def test_a_person_finds_the_study_its_run_the_parameters_and_the_metrics(smoke, 
 
     browser.get(f"{page}/artifacts/curves.png")
     visible(browser, "curves.png", "best", "trials")
-    wait_until(lambda: browser.find_elements("xpath", "//img[starts-with(@src, 'blob:')]"), "the picture", 30)
+    wait_until(lambda: browser.find_elements("xpath", "//img[starts-with(@src, 'blob:')]"), "the picture")
     browser.save_screenshot(str(screenshots / "5-artifacts.png"))
