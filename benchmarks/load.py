@@ -151,6 +151,8 @@ def run_trials(
     done = [r for r in rows if is_final(r)]
     if not driver.ended.interrupted:
         assert len(done) == trials and all(r["published"] for r in done), "not all is recorded"
+    if len(driver.noted) < 2:
+        raise SystemExit(f"{len(driver.noted)} trials ended: too few to say what one takes")
     end, after = time.perf_counter(), jiffies()
     written_s = ((driver.written or end) - driver.noted[0]["wall_s"]) / len(done)
     stolen = (after[1] - before[1]) / (after[0] - before[0])

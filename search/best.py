@@ -31,13 +31,13 @@ def best(study: str | None, max_params: int | None, as_json: bool, home: str | N
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
     """
     from search.home import Home
-    from search.texts import home_flag
+    from search.texts import home_flag, pull_command
 
     place = Home(home)
     names = [study] if study else _studies(place)
     found = front(_configurations(names, home), max_params) if names else []
     for row in found:
-        row["pull"] = pull_command(row) + home_flag(place)
+        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "front": found}))
     elif not names:
@@ -96,12 +96,6 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         **{name: int(row[name]) for name in counts},
         **{name: float(row[name]) for name in rates},
     }
-
-
-def pull_command(row: dict[str, Any]) -> str:
-    """What fetches a configuration's best checkpoint."""
-    key = row["configuration"]
-    return f"adder-search pull {row['study']} --configuration {key} -o {row['study']}-{key[:6]}"
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -29,6 +29,7 @@ from search.plots_study import front_figure, time_figure
 from search.report_fields import Field, columns, meaning, shown, varied
 from search.stats import COUNTED, GrokRate, Stopping
 from search.study import Study
+from search.texts import pull_command
 from trainer import FALSE_KILLS_UPPER, Outcome
 
 FEW = 6  # configurations that are shown one by one
@@ -258,12 +259,11 @@ class _Study:
             whole.n - confirmation.n,
             whole.given_up - confirmation.given_up,
         )
-        folder = str(row["title"]).replace(" ", "-")
-        pull = f"adder-search pull {self.name} --configuration {row['configuration']} -o {folder}"
         rates = {"rate": Rate(whole), "search": Rate(search), "confirmation": Rate(confirmation)}
         searched = [(f.values[i], label) for f, label in zip(self.fields, self._labels[i], strict=True)]
+        pull = pull_command(self.name, row["configuration"]) if len(str(row["best_seed"])) else ""
         extra = {"searched": searched, "front": self._front[i], "shrunk": self.objective[i]}
-        return {**row, **rates, **extra, "pull": pull if len(str(row["best_seed"])) else ""}
+        return {**row, **rates, **extra, "pull": pull}
 
     @cached_property
     def _labels(self) -> list[tuple[str, ...]]:

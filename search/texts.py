@@ -109,6 +109,11 @@ def _stopping(stopping: Stopping) -> list[str]:
     return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
 
 
+def pull_command(study: str, configuration: str) -> str:
+    """What fetches a configuration's best checkpoint, by its key."""
+    return f"adder-search pull {study} --configuration {configuration} -o {study}-{configuration[:6]}"
+
+
 def home_flag(home: Home) -> str:
     """What has to be typed to reach this home from here."""
     return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"

@@ -95,11 +95,16 @@ def test_a_perfect_model_measures_exactly_one(programs):
 
 
 def test_nothing_is_compiled_again(programs):
-    """Refilled slots, idle slots, a loaded state: one shape, one program."""
+    """Refilled slots, idle slots, other recipes: one shape, one program."""
     with torch._dynamo.config.patch(error_on_recompile=True):
         before = dict(torch._dynamo.utils.counters["stats"])
-        bank = finish(make(range(11), programs))
-        assert {bank.result(n).steps for n in range(11)} == {40}
+        for recipe in (
+            {},
+            {"lr": 0.001, "clip": 0.1, "wd_drop": 0.5},
+            {"curriculum": ((2, 5),), "carry_mix": 0.0},
+        ):
+            bank = finish(make(range(11), programs, **recipe))
+            assert all(bank.result(n).steps for n in range(11))
         assert torch._dynamo.utils.counters["stats"] == before
 
 
@@ -111,6 +116,15 @@ def test_a_saved_state_goes_on_bit_for_bit_without_compiling_again(programs, eig
     assert again.load(tmp_path / "bank.state")
     with torch._dynamo.config.patch(error_on_recompile=True):
         assert torch.equal(finish(again).state["theta"], eight)
+
+
+def test_torchs_table_of_dtypes_is_filled_once(programs, monkeypatch):
+    from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Handler
+
+    rule = Handler().add
+    assert Handler().add is rule
+    monkeypatch.setattr(Handler, "__init__", Handler.__init__.__wrapped__)
+    assert Handler().add is not rule, "torch does so itself by now: initialise_once can go"
 
 
 def test_one_process_compiles_more_programs_than_dynamos_limit(monkeypatch):

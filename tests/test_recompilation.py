@@ -68,7 +68,10 @@ def test_one_graph_for_each_program(name, graphs, tmp_path):
 
 @pytest.mark.compiled
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
-@pytest.mark.parametrize("name", ["57p", pytest.param("170p", marks=pytest.mark.full), "456p"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("57p", marks=pytest.mark.full), pytest.param("170p", marks=pytest.mark.full), "456p"],
+)
 def test_inductor_compiles_once(name, tmp_path):
     torch._dynamo.reset()
     with torch._dynamo.config.patch(error_on_recompile=True):

@@ -71,7 +71,7 @@ def test_one_configuration_has_no_sections_about_several():
         assert page.cells[page.cells.index(name) + 1] == "1"
     assert "gave up 1 of 4 seeds" in text
     key = given[1]["configuration"][0]
-    assert f"adder-search pull s --configuration {key} -o 57p-{key[:6]}" in page.cells
+    assert f"adder-search pull s --configuration {key} -o s-{key[:6]}" in page.cells
 
 
 def test_a_search_has_all_of_them_and_both_rates():

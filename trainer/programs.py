@@ -15,7 +15,7 @@ import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,22 @@ def keep_memory() -> None:
             ctypes.CDLL(None).mallopt(option, 1 << 30)
 
 
+def initialise_once() -> None:
+    """Have torch 2.13 fill its only table of dtypes once, and not for each operation that it writes, which
+    is a fifth of a compilation.
+    """
+    from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Handler
+
+    fill = Handler.__init__
+
+    def fill_if_empty(self: Handler) -> None:
+        if not vars(self):
+            fill(self)
+
+    if not hasattr(fill, "__wrapped__"):
+        Handler.__init__ = wraps(fill)(fill_if_empty)
+
+
 class Programs:
     """make_block, train_step and evaluate for one spec, batch, block and device."""
 
@@ -77,6 +93,7 @@ class Programs:
         self._replay: Replay | None = None
         if compiled:
             keep_memory()
+            initialise_once()
             # Isolated: else all partials share one function's limit of eight recompilations.
             how = {"fullgraph": True, "dynamic": False, "isolate_recompiles": True, "options": OPTIONS}
             for name in ("_draw", "_tokens", "_train", "_evaluate"):
