@@ -35,6 +35,7 @@ from search.planner import DONE
 
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
 BLIND_S = 10.0  # a driver that did not look for so long cannot say that a trial was silent
+LATE = "timed out during startup"
 OUT_OF_MEMORY = "OutOfMemoryError"
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -193,7 +194,7 @@ def _ray(home: Home) -> Iterator[None]:
     try:
         if cluster and ":" in cluster and "://" not in cluster:
             _reach(cluster)
-        ray.init(
+        _init(
             address=cluster or "local",
             include_dashboard=None if cluster else False,
             log_to_driver=False,
@@ -207,6 +208,16 @@ def _ray(home: Home) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _init(**options: Any) -> None:
+    """ray.init, a second time if the machine was too busy to start Ray in the 30 s that Ray gives it."""
+    try:
+        ray.init(**options)
+    except Exception as error:
+        if LATE not in str(error):
+            raise
+        ray.init(**options)  # the processes of the first time end with this one
 
 
 def _reach(cluster: str) -> None:

@@ -31,3 +31,23 @@ def test_what_the_driver_raises_ends_the_run_and_not_the_trial():
         raise KeyError("the ledger is away")
     with pytest.raises(KeyError, match="the ledger is away"):
         watch.on_step_begin(0, [])
+
+
+def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
+    errors = [Exception("The current node timed out during startup. This could happen because ..."), None]
+    tried = []
+
+    def init(**options):
+        tried.append(options)
+        if error := errors[len(tried) - 1]:
+            raise error
+
+    monkeypatch.setattr(ray, "init", init)
+    engine._init(address="local")
+    assert tried == [{"address": "local"}] * 2
+
+    tried.clear()
+    errors[0] = ConnectionError("no such cluster")
+    with pytest.raises(ConnectionError):
+        engine._init(address="local")
+    assert len(tried) == 1
