@@ -1,9 +1,11 @@
 """Fixtures that several files of tests use."""
 
+import sqlite3
 from types import SimpleNamespace
 
 import pytest
 import torch
+from mlflow.store.db import utils
 
 from search.home import Home
 from tests.commands import adder_search
@@ -14,6 +16,31 @@ from trainer import programs
 def one_thread():
     """Tests state what one thread computes; more threads may add in another order."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def tables_are_copied():
+    """MLflow makes a database by all its migrations since 2019, which takes two seconds: in a process of
+    tests once, then by a copy. Commands in processes of their own make theirs as ever.
+    """
+    made, template = utils._initialize_tables, sqlite3.connect(":memory:", check_same_thread=False)
+
+    def initialize(engine):
+        if engine.url.get_backend_name() != "sqlite":
+            made(engine)
+            return
+        is_first = not template.execute("select count(*) from sqlite_master").fetchone()[0]
+        if is_first:
+            made(engine)
+        with engine.connect() as connection:
+            mine = connection.connection.driver_connection
+            given, taken = (mine, template) if is_first else (template, mine)
+            given.backup(taken)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "_initialize_tables", initialize)
+        yield
+    template.close()
 
 
 @pytest.fixture(scope="module")

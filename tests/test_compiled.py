@@ -6,6 +6,7 @@ import torch
 from model import rung
 from tests.golden import golden_theta
 from trainer import Bank, Pair, Recipe, Seed
+from trainer.problems import selection
 from trainer.programs import missing_for_compilation
 
 pytestmark = [
@@ -131,6 +132,7 @@ def test_one_process_compiles_more_programs_than_dynamos_limit(monkeypatch):
     """torch.compile keeps eight versions of one function; banks of many shapes must not share one."""
     whole = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **options: whole(f, backend="eager", **options))
+    monkeypatch.setattr("trainer.programs.selection", lambda: selection(64))
     recipe = Recipe(steps=1, eval_every=1, batch=2)
     for slots in range(1, 4):
-        Bank(SPEC, [Pair(recipe, Seed.of(1))], slots=slots)
+        Bank(rung("262p"), [Pair(recipe, Seed.of(1))], slots=slots)
