@@ -139,7 +139,7 @@ class Running:
         """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""
         return [pid for pid in self.descendants() if not _title(pid).startswith(RAY_AGENTS)]
 
-    def gone(self, timeout: float = 60, killed: bool = False) -> bool:
+    def gone(self, timeout: float = 20, killed: bool = False) -> bool:
         """Whether every descendant has ended by then; of a killed command, every one that does its work."""
         deadline = time.monotonic() + timeout
         while self.workers() if killed else self.descendants():

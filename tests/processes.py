@@ -19,19 +19,8 @@ MARK = "ADDER_SEARCH_SERVICE_MARK"
 OURS = ("ADDER_SEARCH_", "MLFLOW_", "RAY_", "PG")
 """How the names of environment variables begin that would lead a service elsewhere."""
 LOOPBACK = "127.0.0.1"
-LOOP_S = 0.3
-"""What the loop of `slowness` takes on a core that nobody else uses (Python 3.11, a Xeon)."""
 PATIENCE_S = 900.0
 """Until what does not come is a failure: long, since a machine can be busy."""
-
-
-def slowness() -> float:
-    """How many times LOOP_S a loop takes now, at least 1: other work and other machines on these processors
-    count. For limits in seconds that are part of a promise."""
-    start = time.monotonic()
-    for _ in range(10_000_000):
-        pass
-    return max(1.0, (time.monotonic() - start) / LOOP_S)
 
 
 def free_port() -> int:

@@ -153,6 +153,7 @@ BOMBS = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", BOMBS)
 def test_a_study_that_asks_for_too_much_is_refused(case: str) -> None:
     with in_memory(1 << 29):
@@ -262,11 +263,13 @@ LIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", FALSE_THETA)
 def test_numbers_that_are_not_there_are_refused(case: str) -> None:
     assert read_pair((json.dumps(ABOUT).encode(), FALSE_THETA[case])), "taken"
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", LIES)
 def test_papers_that_lie_are_refused(case: str) -> None:
     assert read_pair((as_json(ABOUT | LIES[case]).encode(), THETA)), "taken"
@@ -378,6 +381,7 @@ def laughs() -> list[Any]:
     return found
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", ARCHIVES)
 def test_archives_that_unfold_are_refused(case: str) -> None:
     data = ARCHIVES[case]()

@@ -16,8 +16,6 @@ RECIPES = [
         **{**SHAPE, "steps": 1}, clip=0.1, fade_token=0.1, fade_token_end=0.2, wd_drop=0.5, mixed_lengths=1
     ),
 ]
-FEW = {"226p", "141p", "100p", "57p", "46p", "777p", "456p", "262p"}
-"""The ends and the turning points of both ladders; the others differ from one of them by a field or two."""
 PAIRS = [Pair(recipe, Seed(n, n + 7)) for n in range(2) for recipe in RECIPES]
 
 
@@ -61,7 +59,7 @@ def graphs(monkeypatch):
     return count
 
 
-@pytest.mark.parametrize("name", [n if n in FEW else pytest.param(n, marks=pytest.mark.full) for n in RUNGS])
+@pytest.mark.parametrize("name", RUNGS)
 def test_one_graph_for_each_program(name, graphs, tmp_path):
     torch._dynamo.reset()
     train(rung(name), tmp_path)
@@ -70,10 +68,7 @@ def test_one_graph_for_each_program(name, graphs, tmp_path):
 
 @pytest.mark.compiled
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("57p", marks=pytest.mark.full), pytest.param("170p", marks=pytest.mark.full), "456p"],
-)
+@pytest.mark.parametrize("name", ["57p", pytest.param("170p", marks=pytest.mark.full), "456p"])
 def test_inductor_compiles_once(name, tmp_path):
     torch._dynamo.reset()
     with torch._dynamo.config.patch(error_on_recompile=True):

@@ -24,7 +24,7 @@ from tests.browser import (
     served,
     visible,
 )
-from tests.processes import slowness, wait_until
+from tests.processes import wait_until
 from trainer import Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoint import Checkpoint
 
@@ -189,14 +189,13 @@ def test_the_runs_page_lists_them_within_five_seconds(browser, ui, screenshots):
     first = opened(browser, ui)  # fetches the UI's own scripts too, which the browser then has
     seconds = []
     for _ in range(10):  # one is enough: whatever else this machine does can only make it slower
-        limit = 5 * slowness()
         seconds.append(opened(browser, ui))
-        if seconds[-1] < limit:
+        if seconds[-1] < 5:
             break
     browser.save_screenshot(str(screenshots / "many-1-runs.png"))
     times = "".join(f"{s:.1f} s\n" for s in (first, *seconds))
     (screenshots / "many-1-runs.txt").write_text(f"the first time, then with the scripts in cache:\n{times}")
-    assert seconds[-1] < limit, (seconds, limit)
+    assert min(seconds) < 5, seconds
     press(browser, "//button[normalize-space(.)='Load more']", "more runs")
     visible(browser, f"{MANY} matching runs")
 
