@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from search.allocation import Standing, deserving
-from search.stats import GrokRate, wilson
-from search.study import Allocation
+from search.run.allocation import Standing, deserving
+from search.store.stats import GrokRate, wilson
+from search.study.schema import Allocation
 
 FIRST = 8  # seeds of a round
 RULE = Allocation(threshold=0.1, most=128, budget=None)

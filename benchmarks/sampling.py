@@ -32,12 +32,12 @@ from typing import Any, cast
 
 from optuna.storages import InMemoryStorage
 
-from search.home import Home
-from search.ledger import Row
-from search.plan import Configuration
-from search.proposals import Proposals
-from search.study import Study
-from search.study_file import parse_study
+from search.store.home import Home
+from search.store.ledger import Row
+from search.study.trial import Configuration
+from search.run.proposals import Proposals
+from search.study.schema import Study
+from search.study.file import parse_study
 from trainer import Outcome
 
 SEEDS, PEAK, NEAR = 16, 0.5, 0.8

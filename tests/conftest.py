@@ -7,7 +7,7 @@ import pytest
 import torch
 from mlflow.store.db import utils
 
-from search.home import Home
+from search.store.home import Home
 from tests.commands import adder_search
 from trainer import programs
 

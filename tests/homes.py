@@ -14,16 +14,17 @@ import pandas as pd
 import pytest
 import torch
 
-from search import holdings, merge, tracking
-from search.driver import Driver
+from search.store import tracker as tracking
+from search.run.driver import Driver
 from search.holdings import FolderHome
-from search.home import Home
-from search.ledger import Ledger
-from search.plan import Configuration, Trial
-from search.records import read
-from search.study_file import parse_study
-from search.tracking import Tracker, connect, tracking_uri
-from search.worker import Part
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.study.trial import Configuration, Trial
+from search.evidence.frames import read
+from search.study.file import parse_study
+from search.store.tracker import Tracker
+from search.store.tracking import connect, tracking_uri
+from search.store.part import Part
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """

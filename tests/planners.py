@@ -1,8 +1,8 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
-from search.plan import Fits
-from search.planner import DONE, Planner, interrupted
-from search.study_file import parse_study
+from search.run.packing import Fits
+from search.run.planner import DONE, Planner, interrupted
+from search.study.file import parse_study
 from trainer import Outcome
 
 SWEEP = """

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from benchmarks import allocation as simulated
-from search.allocation import Standing, deserving, leaders
-from search.planner import DONE
-from search.stats import GrokRate
-from search.study import Allocation
+from search.run.allocation import Standing, deserving, leaders
+from search.run.planner import DONE
+from search.store.stats import GrokRate
+from search.study.schema import Allocation
 from tests.planners import drain, numbers, planner_of, rows_of
 from trainer import Outcome
 

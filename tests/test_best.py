@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import search.records
-from search.best import HEADINGS, certificate, front, table
-from search.home import Home
+from search.evidence.front import HEADINGS, certificate, front, table
+from search.store.home import Home
 from tests.commands import call, fails_with_one
 
 pytestmark = pytest.mark.usefixtures("here")

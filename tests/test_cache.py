@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from search.worker import Part
+from search.store.part import Part
 from tests.commands import adder_search
 from trainer.programs import missing_for_compilation
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from search import database
-from search.home import Home
-from search.ledger import Ledger
-from search.study_file import shipped
+from search.store import database
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.study.file import shipped
 from tests.bad_studies import BAD, GOOD
 from tests.commands import call, fails, fails_with_one, says
 

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from search.home import Home
-from search.ledger import Ledger
+from search.store.home import Home
+from search.store.ledger import Ledger
 from tests import services
 from tests.commands import adder_search, running
 from tests.processes import LOOPBACK, OURS, wait_until

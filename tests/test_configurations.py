@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from model import RUNGS
-from search import texts
-from search.driver import Ended
+from search.cli.main import texts
+from search.run.driver import Ended
 from search.errors import UserError
-from search.home import Home
-from search.planner import DONE, Planner
-from search.study_file import load_study, parse_study
+from search.store.home import Home
+from search.run.planner import DONE, Planner
+from search.study.file import load_study, parse_study
 from tests.commands import call
 from tests.planners import drain, numbers, only, rows_of
 from trainer import Outcome, Recipe

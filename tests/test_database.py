@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from search import database
-from search.database import Away
+from search.store import database
+from search.store.database import Away
 from search.errors import UserError
-from search.ledger import Ledger
+from search.store.ledger import Ledger
 from tests.test_ledger import SEEDS, result_of, trial_of
 
 

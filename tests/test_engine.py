@@ -7,7 +7,7 @@ import ray
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError
 
-from search import engine
+from search.run import engine
 
 
 @pytest.mark.parametrize("error", [OutOfMemoryError("no room"), ActorDiedError()])

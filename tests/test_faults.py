@@ -14,7 +14,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from search.ledger import is_final
+from search.store.ledger import is_final
 from tests.commands import adder_search, running
 from tests.reference import (
     QUICK,

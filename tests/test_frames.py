@@ -5,9 +5,9 @@ import pytest
 from mlflow import MlflowClient
 
 from search.errors import UserError
-from search.records import records, studies, study_of
-from search.study_file import load_study
-from search.tracking import STUDY_TAG
+from search.evidence.frames import records, studies, study_of
+from search.study.file import load_study
+from search.store.tracking import STUDY_TAG
 from tests.commands import call, fails_with_one
 from trainer import MEASURES
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.front import pareto
+from search.store.stats import pareto
 
 
 def test_few_parameters_and_high_rates_are_on_the_front():

@@ -10,13 +10,13 @@ import sqlalchemy as sa
 import torch
 
 from model import RUNGS
-from search import database
-from search import ledger as ledger_module
+from search.store import database
+from search.store import ledger as ledger_module
 from search.errors import UserError
-from search.home import Home
-from search.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
-from search.plan import Configuration, Trial
-from search.study import Resources, Stop
+from search.store.home import Home
+from search.store.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
+from search.study.trial import Configuration, Trial
+from search.study.schema import Resources, Stop
 from trainer import Outcome, Pair, Recipe, Result, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from search.errors import UserError
-from search.extension import check_extension
-from search.ledger import Ledger
-from search.run_command import _renamed
-from search.study_file import parse_study
-from search.tracking import connect
+from search.run.extension import check_extension
+from search.store.ledger import Ledger
+from search.cli.run import _renamed
+from search.study.file import parse_study
+from search.store.tracking import connect
 from tests.commands import COMMAND, adder_search, own_environment
 from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study

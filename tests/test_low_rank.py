@@ -14,7 +14,7 @@ from model.adderboard import uniform_pairs
 from model.export import export_source
 from model.fold import fold
 from model.low_rank import SHARED, TIES, LowRank
-from search.study_file import parse_study
+from search.study.file import parse_study
 from tests.specs import reference, some_theta, some_tokens
 from trainer import step
 

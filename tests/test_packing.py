@@ -2,8 +2,9 @@
 
 import pytest
 
-from search.plan import Fits, Trial, program_of, trial_size
-from search.study_file import parse_study
+from search.run.packing import Fits, program_of, trial_size
+from search.study.trial import Trial
+from search.study.file import parse_study
 from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome
 

@@ -4,12 +4,12 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from search import texts
+from search.cli import texts
 from search.errors import UserError
-from search.plan import Configuration
-from search.planner import DONE
-from search.proposals import Proposals
-from search.study_file import parse_study
+from search.study.trial import Configuration
+from search.run.planner import DONE
+from search.run.proposals import Proposals
+from search.study.file import parse_study
 from tests.planners import (
     FEW,
     IMPOSSIBLE,

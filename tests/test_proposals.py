@@ -17,12 +17,12 @@ from optuna.trial import TrialState
 
 from benchmarks import sampling
 from search.errors import UserError
-from search.home import Home
-from search.ledger import Row
-from search.plan import Configuration
-from search.proposals import Proposals, objective
-from search.space import points
-from search.study_file import parse_study
+from search.store.home import Home
+from search.store.ledger import Row
+from search.study.trial import Configuration
+from search.run.proposals import Proposals, objective
+from search.study.space import points
+from search.study.file import parse_study
 from tests.bad_studies import GOOD
 from trainer import Outcome, Recipe
 

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from search import texts
-from search.driver import Ended
-from search.home import Home
-from search.records import overview, summarise
-from search.study_file import load_study
-from search.tracking import final_metrics
+from search.cli.main import texts
+from search.run.driver import Ended
+from search.store.home import Home
+from search.store.stats import overview, summarise
+from search.study.file import load_study
+from search.store.stats import final_metrics
 from trainer import Outcome, Seed
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from search import hold, homes_command, merge, removal
+from search.store import hold
+from search.cli import delete as homes_command
+from search.store import removal
 from search.errors import Failure
-from search.home import Home
-from search.ledger import ROWS, Ledger
-from search.records import records
-from search.tracking import connect
+from search.store.home import Home
+from search.store.ledger import ROWS, Ledger
+from search.evidence.frames import records
+from search.store.tracking import connect
 from tests.commands import call
 from tests.homes import (
     Recorder,

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from search.errors import UserError
-from search.plan import Configuration
-from search.report import percent, pictures, report
-from search.report_command import report as command
-from search.report_fields import shown
-from search.stats import GrokRate
+from search.study.trial import Configuration
+from search.evidence.report import percent, pictures, report
+from search.cli.report import report as command
+from search.evidence.fields import shown
+from search.store.stats import GrokRate
 from tests.test_plots import frames, searched, seed_row, size, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from search.plan import Configuration, Trial
-from search.rerun import read_request, train_again
-from search.study import Resources, Stop
-from search.worker import environment_of
+from search.study.trial import Configuration, Trial
+from search.cli.rerun import read_request, train_again
+from search.study.schema import Resources, Stop
+from search.run.worker import environment_of
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Recipe, Seed

@@ -2,8 +2,8 @@
 
 import pytest
 
-from search import stats
-from search.stats import GrokRate, Stopping, difference, wilson
+from search.store import stats
+from search.store.stats import GrokRate, Stopping, difference, wilson
 from trainer import Outcome
 
 # As SciPy 1.17 prints them: binomtest(k, n).proportion_ci(method="wilson")

@@ -10,11 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from model import rung
-from search import records
+from search.evidence.publish import frames as records
 from search.errors import UserError
-from search.published import CLAIMS, SCALES
-from search.table import constraint_table
-from search.table_command import html, latex, markdown, section, table, written
+from search.evidence.claims import CLAIMS, SCALES
+from search.evidence.table import constraint_table
+from search.cli.table import table
+from search.evidence.table_text import html, latex, markdown, section, written
 from tests.test_table import OTHER, arm, frame, without
 
 UI = "http://127.0.0.1:5000"

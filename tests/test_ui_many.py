@@ -9,12 +9,14 @@ import torch
 from mlflow.entities import Metric, Param
 
 from model import rung
-from search.home import Home
-from search.plan import Configuration, Trial
-from search.study import Resources, Stop
-from search.study_file import parse_study
-from search.tracking import KEY_TAG, Tracker, connect, final_metrics, tracking_uri
-from search.worker import Part
+from search.store.home import Home
+from search.study.trial import Configuration, Trial
+from search.study.schema import Resources, Stop
+from search.study.file import parse_study
+from search.store.stats import final_metrics
+from search.store.tracker import Tracker
+from search.store.tracking import KEY_TAG, connect, tracking_uri
+from search.store.part import Part
 from tests.browser import (
     chromium,
     click,

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from model import RUNGS
-from search import worker
-from search.plan import Configuration, Trial
-from search.study import Resources, Stop
-from search.tracking import load_seeds
+from search.run import worker
+from search.study.trial import Configuration, Trial
+from search.study.schema import Resources, Stop
+from search.store.seeds import load_seeds
 from trainer import Outcome, Recipe, Rule, Seed
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
