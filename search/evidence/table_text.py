@@ -55,49 +55,55 @@ def table(
     click.echo(f"{target}: {len(made.constraints)} constraints at {len(made.scales)} scales")
 
 
-def configurations(studies: Sequence[str], home: str | None) -> pd.DataFrame:
-    """The configurations frame of recorded studies and Parquet files; of all studies if none is named."""
-    import pandas as pd
-
+def configurations(studies: Sequence[str], home: str | None) -> list[dict[str, Any]]:
+    """The configurations of recorded studies and Parquet files; of all studies if none is named."""
     files = [name for name in studies if name.endswith(".parquet")]
     names = [name for name in studies if name not in files]
-    frames = [_read(Path(name)) for name in files]
+    found = [row for name in files for row in _read(Path(name))]
     if names or not files:
-        from search.evidence.publish import frames as records
+        ledger = opened(Home(home))
+        for name in names:
+            ledger.require(name)
+        found += [row for name in names or ledger.studies() for row in configuration_rows(ledger, name)]
+    return found
 
-        names = names or records.studies(home)
-        frames += [records.records(names, of="configurations", home=home)] if names else []
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
-
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path) -> list[dict[str, Any]]:
     import pandas as pd
 
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
-        return pd.read_parquet(path)
+        return [{str(k): v for k, v in row.items()} for row in pd.read_parquet(path).to_dict("records")]
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as Parquet") from None
 
 
-def made_from(frame: pd.DataFrame, paper: bool = False) -> Table:
+def made_from(rows: Sequence[dict[str, Any]], paper: bool = False) -> Table:
     """The table; beside the paper, its constraints and scales are in it whether or not they are recorded."""
     from search.evidence.claims import CLAIMS, SCALES
     from search.evidence.table import constraint_table
 
-    return constraint_table(frame, list(CLAIMS), list(SCALES)) if paper else constraint_table(frame)
+    return constraint_table(rows, list(CLAIMS), list(SCALES)) if paper else constraint_table(rows)
 
 
 def written(made: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
     """The table in one of FORMATS. ui: the address that links lead to in md and html; empty: no links."""
     if style == "csv":
-        return str(made.frame(paper).to_csv(index=False, lineterminator="\n"))
+        return _csv(made.tidy(paper))
     if style == "json":
         return json.dumps([cell.as_dict(paper) for cell in made.cells], indent=1, allow_nan=False) + "\n"
     if style == "latex":
         return latex(made, paper)
     return (html if style == "html" else markdown)(made, paper, ui.rstrip("/"))
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    text = StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 # What all formats say
