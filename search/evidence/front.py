@@ -1,14 +1,9 @@
-"""`adder-search best`: the Pareto front, fewest parameters against grok rate, as a table."""
+"""The Pareto front, fewest parameters against grok rate, as a table."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import click
-
-from search.cli.options import home_option, json_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,51 +13,6 @@ HEADINGS = (
     "held", "verified",
 )  # fmt: skip
 NUMBERS = {"params", "best seed", "median grok step"}  # right-aligned
-
-
-@click.command()
-@click.argument("study", required=False)
-@click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
-@json_option
-@home_option
-def best(study: str | None, max_params: int | None, as_json: bool, home: str | None) -> None:
-    """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
-
-    Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
-    """
-    from search.store.home import Home
-    from search.store.home import home_flag, pull_command
-
-    place = Home(home)
-    names = [study] if study else _studies(place)
-    found = front(_configurations(names, home), max_params) if names else []
-    for row in found:
-        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
-    if as_json:
-        click.echo(json.dumps({"home": str(place.path), "front": found}))
-    elif not names:
-        click.echo(f"nothing has run yet in {place.path}")
-    else:
-        click.echo(table(found) if found else _nothing(study, max_params))
-
-
-def _studies(place: Any) -> list[str]:
-    """The names of the studies of this home that have got as far as MLflow."""
-    from search.evidence.frames import studies
-
-    return studies(place.path) if place.exists() else []
-
-
-def _configurations(names: Sequence[str], home: str | None) -> pd.DataFrame:
-    from search.evidence.frames import records
-
-    return records(names, "configurations", home=home)
-
-
-def _nothing(study: str | None, max_params: int | None) -> str:
-    of = f" of study {study}" if study else ""
-    limit = f" with {max_params} parameters or fewer" if max_params else ""
-    return f"no configuration{of}{limit} has a grokked seed yet"
 
 
 def front(configurations: pd.DataFrame, max_params: int | None = None) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`adder-search table`: the scale-dependent-constraint table, and the formats it is written in."""
+"""The formats that the scale-dependent-constraint table is written in."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from search.errors import UserError
-from search.cli.options import home_option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,35 +21,6 @@ DETAILS = (
     "constraint", "scale", "verdict", "with it", "without", "difference in points", "best exact match, %",
     "median grok step", "verified", "saves",
 )  # fmt: skip
-
-
-@click.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY ...]")
-@click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option("--paper", is_flag=True, help="Set the published verdicts beside ours (57p paper, 4.3).")
-@click.option(
-    "--ui", default="http://127.0.0.1:5000", show_default=True,
-    help="Where links lead in md and html: adder-search ui. Empty: no links.",
-)  # fmt: skip
-@click.option("-o", "target", type=click.Path(path_type=Path), help="File to write, instead of printing.")
-@home_option
-def table(
-    studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: str | None
-) -> None:
-    """Which constraint works at which scale, from the records alone.
-
-    STUDY is a recorded study or a .parquet file of configurations (adder-search records); without any, all
-    studies of the home are read.
-    """
-    from search.cli.files import write_text
-
-    made = made_from(configurations(studies, home), paper)
-    text = written(made, style, paper=paper, ui=ui)
-    if target is None:
-        click.echo(text, nl=False)
-        return
-    write_text(target, text, "-o")
-    click.echo(f"{target}: {len(made.constraints)} constraints at {len(made.scales)} scales")
 
 
 def configurations(studies: Sequence[str], home: str | None) -> pd.DataFrame:
