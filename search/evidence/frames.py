@@ -86,6 +86,30 @@ def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
     return [_configuration(study, c, pages[key], rows[key]) for key, c in known.items() if key in rows]
 
 
+def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
+    """`configuration_rows` of recorded studies and of Parquet files; of all studies if none is named."""
+    files = [name for name in studies if name.endswith(".parquet")]
+    names = [name for name in studies if name not in files]
+    found = [row for name in files for row in _read(Path(name))]
+    if names or not files:
+        ledger = opened(Home(home))
+        for name in names:
+            ledger.require(name)
+        found += [row for name in names or ledger.studies() for row in configuration_rows(ledger, name)]
+    return found
+
+
+def _read(path: Path) -> list[Row]:
+    import pandas as pd
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        return [{str(k): v for k, v in row.items()} for row in pd.read_parquet(path).to_dict("records")]
+    except (ValueError, OSError):  # Arrow's errors are one or the other
+        raise UserError(f"{path}: cannot be read as Parquet") from None
+
+
 def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
     n, final = counted(rows), sorted(filter(is_final, rows), key=rank)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
