@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from search.cli.options import home_option
 from search.errors import UserError
 from search.store.home import Home
-from search.cli.options import home_option
 
 if TYPE_CHECKING:
-    from search.store.ledger import Ledger
     from search.merge import Merged, Source
+    from search.store.ledger import Ledger
 
 
 @click.command()
@@ -32,11 +32,11 @@ def merge(homes: tuple[Path, ...], studies: tuple[str, ...], home: str | None) -
     older version is brought to this one's first, with the old database beside it.
     """
     from search.holdings import FolderHome, readable
-    from search.store.ledger import Ledger
     from search.merge import Source
     from search.merge import merge as join
-    from search.store.removal import opened
     from search.store.home import home_flag
+    from search.store.ledger import Ledger
+    from search.store.removal import opened
 
     target = Home(home)
     with contextlib.ExitStack() as open_:
@@ -127,10 +127,10 @@ def archive(study: str, target: Path, home: str | None, keep: bool, yes: bool, d
     Shows first what that frees, and asks. The archive is read back and compared before anything is deleted;
     `adder-search merge` brings it back. Seeds that never ended, and their saved banks, do not go into it.
     """
+    from search.store.home import home_flag
     from search.store.removal import archive as put_away
     from search.store.removal import contents, hold, shown
     from search.store.removal import delete as remove
-    from search.store.home import home_flag
 
     place, ledger = Home(home), _ledger(home, study)
     found = contents(place, ledger, study)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.errors import Failure, UserError
 from search.cli.options import json_option
+from search.errors import Failure, UserError
 
 if TYPE_CHECKING:
     from model.compare import Comparison

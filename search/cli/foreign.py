@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError
 from search.cli.options import json_option
+from search.errors import UserError
 
 if TYPE_CHECKING:
     from model import Spec, Verification

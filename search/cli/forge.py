@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError
 from search.cli.files import write_text
 from search.cli.options import json_option
+from search.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.best import best
-from search.errors import Failure, UserError
+from search.cli.delete import archive, delete, merge
 from search.cli.fold import fold
 from search.cli.foreign import import_command
 from search.cli.forge import forge
-from search.store.home import Home
-from search.cli.delete import archive, delete, merge
 from search.cli.keys import keys
 from search.cli.models import models
 from search.cli.options import home_option, json_option
@@ -24,6 +22,8 @@ from search.cli.report import report
 from search.cli.rerun import rerun
 from search.cli.run import resume, run, stop
 from search.cli.table import table
+from search.errors import Failure, UserError
+from search.store.home import Home
 
 if TYPE_CHECKING:
     from search.study.schema import Study

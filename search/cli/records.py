@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from search.errors import UserError
 from search.cli.options import home_option
+from search.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from search.errors import UserError
 from search.cli.options import home_option
+from search.errors import UserError
 
 
 @click.command()

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.errors import Failure, UserError
 from search.cli.options import json_option
+from search.errors import Failure, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from search.study.trial import Trial
     from search.study.schema import Resources
+    from search.study.trial import Trial
     from trainer import Bank
     from trainer.checkpoint import Checkpoint
 
@@ -91,9 +91,9 @@ class Rerun:
 
 def read_request(loaded: Checkpoint) -> Request:
     """What to train, from a checkpoint's papers. Raises ValueError saying what is missing or wrong."""
-    from search.study.trial import Configuration, Trial
-    from search.study.space import LARGEST_SEED
     from search.study.schema import Stop
+    from search.study.space import LARGEST_SEED
+    from search.study.trial import Configuration, Trial
     from trainer import Recipe, Seed
 
     origin = loaded.provenance.get("trained")

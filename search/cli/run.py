@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from search.cli.options import home_option
 from search.errors import Failure, UserError
 from search.store.home import Home
-from search.cli.options import home_option
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -219,8 +219,8 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
 def stop(study: str, home: str | None) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
     from model.fields import nearest
-    from search.store.ledger import Ledger
     from search.store.home import home_flag
+    from search.store.ledger import Ledger
 
     place = Home(home)
     name = _asked(study, place).name if Path(study).is_file() else study

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from model import name_of
 from search.run.display import duration
+from search.run.packing import Fits, Program, check_resources, here, placement, program_of, trial_size
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.run.packing import Fits, Program, check_resources, here, placement, program_of, trial_size
-from search.study.trial import Configuration
 from search.store.stats import GrokRate, Stopping
 from search.study.schema import Study, numbered
+from search.study.trial import Configuration
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:

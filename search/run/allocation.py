@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from search.store.stats import pareto
-from search.store.stats import GrokRate
+from search.store.stats import GrokRate, pareto
 from search.study.schema import Allocation
 
 

@@ -18,9 +18,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.errors import UserError
 from search.store.ledger import Row
-from search.study.trial import Configuration
-from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
 from search.study.schema import Study, numbered
+from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
+from search.study.trial import Configuration
 from trainer import Seed
 
 WAY_OUT = "give the study a new name, or run it with --fresh"

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from search.run.allocation import Standing, deserving, leaders
+from search.run.packing import Fits, pack
+from search.run.proposals import Proposals, objective
 from search.store.home import Home
 from search.store.ledger import Row, is_final
-from search.run.packing import Fits, pack
-from search.study.trial import Configuration, Trial
-from search.run.proposals import Proposals, objective
 from search.store.stats import GrokRate
 from search.study.schema import Study, numbered
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 
 DONE = "DONE"
@@ -33,7 +33,13 @@ class Planner:
     `unfinished`: trials of an earlier run, which go on from their saved states.
     """
 
-    def __init__(self, study: Study, rows: Sequence[Row], home: Home, unfinished: Sequence[Trial] = ()):
+    def __init__(
+        self,
+        study: Study,
+        rows: Sequence[Row],
+        proposals: Proposals | None = None,
+        unfinished: Sequence[Trial] = (),
+    ):
         self.study = study
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
@@ -45,7 +51,7 @@ class Planner:
         self.rounds: dict[str, Iterator[list[Seed]]] = {}
         self.confirming: set[str] = set()  # once a run: a trial that fails is not tried for ever
         self.ended_before: list[Configuration] = []  # had nothing left to train when they were begun
-        self.proposals = Proposals(study, home) if study.space else None
+        self.proposals = proposals
         listed = self.proposals.told() if self.proposals else [Configuration(*c) for c in study.listed()]
         for configuration in dict.fromkeys([*listed, *(c for t in unfinished for c in t.configurations)]):
             self._begin(configuration)

@@ -28,9 +28,9 @@ from optuna.trial import FrozenTrial, TrialState
 from search.run.extension import CRASHED, close_crashed, open_search, take_up_crashed
 from search.store.home import Home
 from search.store.ledger import Row, is_final
-from search.study.trial import Configuration
-from search.study.space import Distribution, Numbers, Space, draw, fixed, points, resolve, stored
 from search.study.schema import Study
+from search.study.space import Distribution, Numbers, Space, draw, fixed, points, resolve, stored
+from search.study.trial import Configuration
 from trainer import Outcome, Recipe
 
 DIRECTIONS = {"grok_rate": "maximize", "params": "minimize"}
