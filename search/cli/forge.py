@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError
-from search.cli.files import write_text
 from search.cli.options import json_option
+from search.errors import UserError, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,6 +40,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
     literal takes the end token's id for a digit, and is wrong; corrected makes up for that.
     """
     from model import forged
+    from search.store.files import write_text
 
     if page and as_json:
         raise UserError("give --page or --json, not both")
@@ -50,10 +50,8 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
         _write_adder(adder)
         return
     a, b = _operands(operands)
-    try:
+    with told():
         found = forged.forge(a, b, forged.forging(name))
-    except ValueError as error:
-        raise UserError(str(error)) from None
     if page:
         write_text(page, html(found), "--page")
         click.echo(f"{page}: {a} + {b} step by step, in any browser")

@@ -1,8 +1,17 @@
-"""Options that many commands have."""
+"""Options that many commands have, and what they ask of them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+from search.errors import UserError
+
+if TYPE_CHECKING:
+    from search.store.home import Home
+    from search.store.ledger import Ledger
 
 home_option = click.option(
     "--home",
@@ -10,3 +19,16 @@ home_option = click.option(
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def ledger_of(home: Home, study: str) -> Ledger:
+    """The ledger that has this study. Raises UserError where nothing has run, or where it is unknown."""
+    from search.store.ledger import Ledger
+
+    if not home.exists():
+        raise UserError(f"nothing has run yet in {home.path}")
+    ledger = Ledger(home)
+    ledger.require(study)
+    return ledger
