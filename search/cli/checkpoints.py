@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import checkpoint_argument, home_option, json_option
+from search.cli.options import checkpoint_argument, home_option, json_option, ledger_of
 from search.errors import Failure, UserError, told
 
 if TYPE_CHECKING:
@@ -56,16 +56,16 @@ def pull(
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     from search.store import seeds
+    from search.store.files import save_checkpoint
     from search.store.home import Home
-    from search.store.tracking import reach
     from trainer import Outcome, Seed
 
     with told("--seed"):
         asked = None if seed is None else Seed.named(seed)
-    checkpoint = seeds.pull(reach(Home(home), study), study, asked, model, configuration)
+    checkpoint = seeds.pull(ledger_of(Home(home)), study, asked, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
-    seeds.save_checkpoint(checkpoint, target)
+    save_checkpoint(checkpoint, target)
     click.echo(f"{target}: seed {number}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
         held = "held" if metrics["held"] else "did not hold"
@@ -183,7 +183,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 
     Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
     """
-    from search.store.seeds import save_checkpoint
+    from search.store.files import save_checkpoint
     from trainer.folded import compared, folded
 
     loaded = _load(checkpoint)

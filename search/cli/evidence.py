@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from search.cli.options import home_option, json_option
+from search.cli.options import home_option, json_option, ledger_of
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ def best(study: str | None, max_params: int | None, as_json: bool, home: str | N
 
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
     """
-    from search.evidence.frames import records, studies
+    from search.evidence.frames import gathered
     from search.evidence.front import front, table
     from search.store.home import Home, home_flag, pull_command
 
     place = Home(home)
-    names = [study] if study else studies(home) if place.exists() else []
-    rows = front(records(names, "configurations", home=home), max_params) if names else []
+    configurations = gathered([study] if study else [], home) if study or place.exists() else []
+    rows = front(configurations, max_params)
     for row in rows:
         row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "front": rows}))
-    elif not names:
+    elif not (study or configurations):
         click.echo(f"nothing has run yet in {place.path}")
     else:
         click.echo(table(rows) if rows else _nothing(study, max_params))
@@ -70,10 +70,11 @@ def table(
     STUDY is a recorded study or a .parquet file of configurations (adder-search records); without any, all
     studies of the home are read.
     """
-    from search.evidence.table_text import configurations, made_from, written
+    from search.evidence.frames import gathered
+    from search.evidence.table_text import made_from, written
     from search.store.files import write_text
 
-    made = made_from(configurations(studies, home), paper)
+    made = made_from(gathered(studies, home), paper)
     text = written(made, style, paper=paper, ui=ui)
     if target is None:
         click.echo(text, nl=False)
@@ -93,13 +94,15 @@ def report(study: str, target: Path, home: str | None) -> None:
     from search.evidence.frames import records, study_of
     from search.evidence.report import report as page
     from search.store.files import write_text
+    from search.store.home import Home
 
+    ledger = ledger_of(Home(home), study)
     configurations, seeds, curves = (
         records(study, of=rows, home=home) for rows in ("configurations", "seeds", "curves")
     )
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
-    write_text(target, page(study_of(study, home=home), configurations, seeds, curves))
+    write_text(target, page(study_of(ledger, study), configurations, seeds, curves))
     click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
 
 

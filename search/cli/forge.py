@@ -61,7 +61,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 def _write_adder(target: Path) -> None:
     from model.forged_adder import forged_adder
-    from search.store.seeds import save_checkpoint
+    from search.store.files import save_checkpoint
     from trainer.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()

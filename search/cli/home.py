@@ -48,7 +48,7 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool) -> None:
     from search.store.home import Home, home_flag
 
     place = Home(home)
-    ledger = ledger_of(place, study)
+    ledger = ledger_of(place)
     click.echo(removal.shown(removal.contents(place, ledger, study)))
     if owner := (ledger.study(study) or {}).get("owner"):
         stop = f"adder-search stop {study}{home_flag(place)}"

@@ -20,15 +20,15 @@ home_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-def ledger_of(home: Home, study: str) -> Ledger:
-    """The ledger that has this study. Raises UserError where nothing has run, or where it is unknown."""
+def ledger_of(home: Home, study: str | None = None) -> Ledger:
+    """A home's ledger. Raises UserError where nothing has run, or where this study is unknown."""
     from search.store.ledger import Ledger
 
     if not home.exists():
         raise UserError(f"nothing has run yet in {home.path}")
     ledger = Ledger(home)
-    ledger.require(study)
+    if study is not None:
+        ledger.require(study)
     return ledger

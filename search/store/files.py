@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from search.errors import UserError
+
+if TYPE_CHECKING:
+    from trainer.checkpoint import Checkpoint
 
 
 @contextmanager
@@ -34,3 +40,19 @@ def write_text(target: Path, text: str, flag: str = "-o") -> None:
 def refuse_folder(target: Path, flag: str = "-o") -> None:
     if target.is_dir():
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
+
+
+def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
+    """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
+    from trainer.checkpoint import JSON_FILE, THETA_FILE
+
+    own = {JSON_FILE, THETA_FILE}
+    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):
+        raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkpoint-") as scratch:
+            fresh = Path(scratch) / "checkpoint"
+            checkpoint.save(fresh)
+            shutil.rmtree(target, ignore_errors=True)
+            fresh.replace(target)
