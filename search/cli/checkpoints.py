@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import checkpoint_argument, home_option, json_option, ledger_of
+from search.cli.options import (
+    checkpoint_argument,
+    home_option,
+    json_option,
+    ledger_of,
+    save_checkpoint,
+    write_text,
+    writing,
+)
 from search.errors import Failure, UserError, told
 
 if TYPE_CHECKING:
@@ -56,7 +64,6 @@ def pull(
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     from search.store import seeds
-    from search.store.files import save_checkpoint
     from search.store.home import Home
     from trainer import Outcome, Seed
 
@@ -132,7 +139,6 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
     from model import name_of
     from model.export import export_source
-    from search.store.files import write_text
 
     loaded = _load(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
@@ -153,7 +159,6 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
     """
     from model import verify as decoded
-    from search.store.files import writing
     from trainer.foreign import read_foreign
 
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -183,7 +188,6 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 
     Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
     """
-    from search.store.files import save_checkpoint
     from trainer.folded import compared, folded
 
     loaded = _load(checkpoint)

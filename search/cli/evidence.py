@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from search.cli.options import home_option, json_option, ledger_of
+from search.cli.options import home_option, json_option, ledger_of, refuse_folder, write_file, write_text
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def table(
     """
     from search.evidence.frames import gathered
     from search.evidence.table_text import made_from, written
-    from search.store.files import write_text
 
     made = made_from(gathered(studies, home), paper)
     text = written(made, style, paper=paper, ui=ui)
@@ -93,7 +92,6 @@ def report(study: str, target: Path, home: str | None) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.evidence.frames import records, study_of
     from search.evidence.report import report as page
-    from search.store.files import write_text
     from search.store.home import Home
 
     ledger = ledger_of(Home(home), study)
@@ -119,7 +117,6 @@ def records(
     One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
     are JSON text.
     """
-    from search.store.files import refuse_folder, write_file
 
     write = _writer(target)
     refuse_folder(target)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import json_option
+from search.cli.options import json_option, save_checkpoint, write_text
 from search.errors import UserError, told
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
     literal takes the end token's id for a digit, and is wrong; corrected makes up for that.
     """
     from model import forged
-    from search.store.files import write_text
 
     if page and as_json:
         raise UserError("give --page or --json, not both")
@@ -61,7 +60,6 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 def _write_adder(target: Path) -> None:
     from model.forged_adder import forged_adder
-    from search.store.files import save_checkpoint
     from trainer.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()
