@@ -1,45 +1,38 @@
-"""Reading what was recorded: `records` gives all of it as data frames, functions of MLflow alone."""
+"""The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts.
+
+    from search.evidence.frames import records
+"""
 
 from __future__ import annotations
 
-import ast
 import json
-import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
-from mlflow import MlflowClient
-from mlflow.entities import Run
-
-from model.fields import nearest
-from search.run import worker
+from model import name_of
+from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.store.home import Home
-from search.store.ledger import Ledger, Row
-from search.study.trial import Trial
-from search.store.stats import GrokRate, Stopping
-from search.study.schema import Study, is_name
+from search.store.ledger import Ledger, Row, is_final
+from search.store.stats import GrokRate, counted, rank
 from search.study.file import recorded_study
-from search.store.tracking import BEST_TAG, CENSORED_JSON, KEY_TAG, STUDY_JSON, STUDY_TAG, answered, artifact, connect, is_local, tracking_uri, trial_folders
-from trainer import Outcome
+from search.study.trial import Configuration
+from trainer import Outcome, Seed
 
-PAGE = 1_000  # runs in one answer
-COUNTS = (
-    "grokked", "failed", "diverged", "given_up", "censored", "held", "verified", "verify_tried",
-    "confirmation_grokked", "confirmation_seeds", "confirmation_given_up",
-)  # fmt: skip
-FACTS = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from search.store.seeds import Shelf
+    from search.study.schema import Study
+
+Of = Literal["seeds", "configurations", "curves"]
+COUNTS = ("grokked", "failed", "diverged", "given_up", "censored")
+CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_given_up")
+NAN = float("nan")
 
 
-def records(
-    study: str | Sequence[str],
-    of: Literal["seeds", "configurations", "curves"] = "seeds",
-    *,
-    home: str | Path | None = None,
-) -> pd.DataFrame:
+def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
     """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
 
     seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
@@ -51,207 +44,170 @@ def records(
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
+    import pandas as pd
+
+    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": _curves}
+    if of not in readers:
+        raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    found = [read(reach(Home(home), name), name, of) for name in names]
+    ledger = opened(Home(home))
+    for name in names:
+        ledger.require(name)
+    found = [readers[of](ledger, name) for name in names]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
-def read(client: MlflowClient, study: str, of: str) -> pd.DataFrame:
-    """`records` of one study from a store that has been reached."""
-    readers = {"seeds": _seeds, "configurations": _configurations, "curves": _curves}
-    if of not in readers:
-        raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
-    with answered(study):
-        return readers[of](client, study)
+def opened(home: Home) -> Ledger:
+    """A home's ledger. Raises UserError where nothing has run."""
+    if not home.exists():
+        raise UserError(f"nothing has run yet in {home.path}")
+    return Ledger(home)
 
 
 def studies(home: str | Path | None = None) -> list[str]:
     """The names of the studies that have records."""
-    return _known(reach(Home(home)))
+    return opened(Home(home)).studies()
 
 
-def study_of(study: str, *, home: str | Path | None = None) -> Study | None:
-    """A study as its file was when it last ran; None for one that ran before studies were recorded."""
-    client = reach(Home(home), study)
-    with answered(study), tempfile.TemporaryDirectory() as folder:
-        own = [r for r in _all_runs(client, study) if STUDY_TAG in r.data.tags]
-        if not own:
-            return None
-        path = client.download_artifacts(own[0].info.run_id, STUDY_JSON, folder)
-        return recorded_study(Path(path).read_text(), f"study {study} as it was recorded")
+def study_of(ledger: Ledger, study: str) -> Study | None:
+    """A study as its file was when it last ran; None for one that never got so far."""
+    kept = ledger.study(study)
+    if kept is None or kept["definition"] is None:
+        return None
+    return recorded_study(json.dumps(kept["definition"]), f"study {study} as it was recorded")
 
 
-def reach(home: Home, study: str | None = None) -> MlflowClient:
-    """The store that has a study's records. Raises UserError where nothing has run."""
-    kept = (Ledger(home).study(study) if study and home.exists() else None) or {}
-    uri = tracking_uri(home, kept.get("tracking_uri"))
-    if is_local(uri) and not home.exists():
-        raise UserError(f"nothing has run yet in {home.path}")
-    return connect(home, uri)
+def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
+    """The rows of the configurations' frame, as plain values, in the order in which they were begun."""
+    rows: dict[str, list[Row]] = {}
+    for row in ledger.rows(study):
+        rows.setdefault(row["configuration"], []).append(row)
+    known, pages = ledger.configurations(study), ledger.pages(study)
+    return [_configuration(study, c, pages[key], rows[key]) for key, c in known.items() if key in rows]
 
 
-def runs_of(client: MlflowClient, study: str) -> list[Run]:
-    """The runs of a study's configurations, oldest first. Raises UserError for an unknown study."""
-    runs = [r for r in _all_runs(client, study) if KEY_TAG in r.data.tags]
-    return sorted(runs, key=lambda r: (r.info.start_time, r.info.run_id))
+def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
+    """`configuration_rows` of recorded studies and of Parquet files; of all studies if none is named."""
+    files = [name for name in studies if name.endswith(".parquet")]
+    names = [name for name in studies if name not in files]
+    found = [row for name in files for row in _read(Path(name))]
+    if names or not files:
+        ledger = opened(Home(home))
+        for name in names:
+            ledger.require(name)
+        found += [row for name in names or ledger.studies() for row in configuration_rows(ledger, name)]
+    return found
 
 
-def _all_runs(client: MlflowClient, study: str) -> list[Run]:
-    experiment = client.get_experiment_by_name(study) if is_name(study) else None
-    if experiment is None:
-        raise UserError(
-            f"study {study!r} has no records here; {nearest(study, _known(client) or ['none yet'])}"
-        )
-    found, token = [], None
-    while True:
-        page = client.search_runs([experiment.experiment_id], max_results=PAGE, page_token=token)
-        found += page
-        token = page.token
-        if not token:
-            return found
+def _read(path: Path) -> list[Row]:
+    import pandas as pd
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        return [{str(k): v for k, v in row.items()} for row in pd.read_parquet(path).to_dict("records")]
+    except (ValueError, OSError):  # Arrow's errors are one or the other
+        raise UserError(f"{path}: cannot be read as Parquet") from None
 
 
-def _known(client: MlflowClient) -> list[str]:
-    return sorted(e.name for e in client.search_experiments() if is_name(e.name))
-
-
-def _configurations(client: MlflowClient, study: str) -> pd.DataFrame:
-    return pd.DataFrame([_configuration(study, run) for run in runs_of(client, study)])
-
-
-def _configuration(study: str, run: Run) -> Row:
-    """A row of the configurations' frame."""
-    final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
-    params = {name: _typed(text) for name, text in run.data.params.items()}
-    n = {name: int(final.get(name, 0)) for name in COUNTS}
-    seeds = int(final.get("seeds", 0))
-    rate = GrokRate(n["grokked"], seeds, n["given_up"])
-    low, high = rate.interval
+def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
+    n, final = counted(rows), sorted(filter(is_final, rows), key=rank)
+    decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
+    fields = configuration.as_params()
     return {
         "study": study,
-        "configuration": run.data.tags[KEY_TAG],
-        "title": run.info.run_name,
-        "experiment_id": run.info.experiment_id,
-        "run_id": run.info.run_id,
-        "rung": params.pop("rung"),
-        "params": params.pop("params"),
-        "seeds": seeds,
-        **{name: n[name] for name in COUNTS[:5]},
-        "grok_rate": rate.rate,
-        "grok_rate_low": low,
-        "grok_rate_high": high,
-        "best_exact": final.get("best_exact", 0.0),
-        "median_grok_step": final.get("median_grok_step", float("nan")) if n["grokked"] else float("nan"),
-        **{name: n[name] for name in COUNTS[5:8]},
-        "best_seed": run.data.tags.get(BEST_TAG, ""),
-        **{name: n[name] for name in COUNTS[8:]},
-        **params,
+        "configuration": configuration.key,
+        "title": configuration.title,
+        "experiment_id": page[0],
+        "run_id": page[1],
+        "rung": fields.pop("rung"),
+        "params": fields.pop("params"),
+        "seeds": n["seeds"],
+        **{name: n[name] for name in (*COUNTS, "grok_rate", "grok_rate_low", "grok_rate_high", "best_exact")},
+        "median_grok_step": n.get("median_grok_step", NAN),
+        "held": n["held"],
+        "verified": sum(right == ADDITIONS for right in decoded),
+        "verify_tried": len(decoded),
+        "best_seed": str(_seed(final[0])) if final else "",
+        **{name: n[name] for name in CONFIRMATION},
+        **{name: _hashable(value) for name, value in fields.items()},
     }
 
 
-def _typed(text: str) -> Any:
-    """A parameter as it was before MLflow made a string of it; lists, such as a curriculum, become tuples."""
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+def _seed(row: Row) -> Seed:
+    return Seed(row["init_seed"], row["data_seed"])
+
+
+def _hashable(value: Any) -> Any:
+    """Lists, such as a curriculum, become tuples."""
     return tuple(map(tuple, value)) if isinstance(value, list) else value
 
 
-def _seeds(client: MlflowClient, study: str) -> pd.DataFrame:
-    rows = [row for run, folder in _trials(client, study) for row in _seed_rows(study, run, folder)]
-    ended = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in rows}
-    censored = _censored(client, study)
-    rows += [r for r in censored if (r["configuration"], r["init_seed"], r["data_seed"]) not in ended]
-    return pd.DataFrame(rows)
+def configurations_frame(ledger: Ledger, study: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(configuration_rows(ledger, study))
 
 
-def _censored(client: MlflowClient, study: str) -> list[Row]:
-    """Rows of the seeds that were ended from outside, as their configurations were last concluded."""
-    rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for run in runs_of(client, study):
-            if (path := artifact(client, run, CENSORED_JSON, Path(scratch))) is None:
-                continue
-            about = {
-                "study": study, "configuration": run.data.tags[KEY_TAG], "title": run.info.run_name,
-                "rung": run.data.params["rung"], "params": int(run.data.params["params"]),
-                "outcome": Outcome.CENSORED.value, "budget": int(run.data.params["recipe.steps"]),
-                "grok_step": float("nan"), "hopeless_step": float("nan"), "held": False, "best_step": 0,
-                "trial": "", "environment": {},
-            }  # fmt: skip
-            rows += [about | seed for seed in json.loads(path.read_text())["seeds"]]
-    return [r | {"best_exact": r["best_exact"] or 0.0, "best_token": r["best_token"] or 0.0} for r in rows]
+def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
+    """A row a seed that has ended, by itself or from outside."""
+    import pandas as pd
+
+    known = ledger.configurations(study)
+    about = {key: _about(study, configuration) for key, configuration in known.items()}
+    rows = ledger.rows(study, environment=True)
+    return pd.DataFrame(list(_seed_rows(rows, about)))
 
 
-def _seed_rows(study: str, run: Run, folder: Path) -> Iterator[Row]:
-    """The rows of one trial's seeds of one configuration."""
-    trial, about = Trial.read(folder), json.loads((folder / worker.RESULTS).read_text())
-    (configuration,) = trial.configurations
-    for seed in about["seeds"]:
-        facts = {name: seed.get(name) for name in FACTS}
-        steps = {name: float("nan") for name in ("grok_step", "hopeless_step") if facts[name] is None}
+def _about(study: str, configuration: Configuration) -> Row:
+    return {
+        "study": study,
+        "configuration": configuration.key,
+        "title": configuration.title,
+        "rung": name_of(configuration.spec),
+        "params": configuration.spec.params,
+        "budget": configuration.recipe.steps,
+    }
+
+
+def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
+    for row in rows:
+        if row["outcome"] in (Outcome.QUEUED, Outcome.RUNNING):
+            continue
+        its = about[row["configuration"]]
+        steps = {name: NAN if row[name] is None else row[name] for name in ("grok_step", "hopeless_step")}
         yield {
-            "study": study,
-            "configuration": configuration.key,
-            "title": configuration.title,
-            "rung": run.data.params["rung"],
-            "params": configuration.spec.params,
-            "init_seed": seed["init_seed"],
-            "data_seed": seed["data_seed"],
-            "confirmation": trial.confirmation,
-            "outcome": seed["outcome"],
-            "budget": configuration.recipe.steps,
-            **(facts | steps),
-            "trial": folder.name,
-            "environment": about["environment"],
+            **{name: its[name] for name in ("study", "configuration", "title", "rung", "params")},
+            **{name: row[name] for name in ("init_seed", "data_seed", "confirmation", "outcome")},
+            "budget": its["budget"],
+            "steps": row["steps"],
+            "grok_step": steps["grok_step"],
+            "held": bool(row["held"]),
+            "hopeless_step": steps["hopeless_step"],
+            "best_step": row["best_step"] or 0,
+            "best_exact": row["best_exact"] or 0.0,
+            "best_token": row["best_token"] or 0.0,
+            "trial": row["trial"],
+            "environment": row["environment"] or {},
         }
 
 
-def _curves(client: MlflowClient, study: str) -> pd.DataFrame:
-    tables = [pd.read_parquet(folder / worker.CURVES) for _, folder in _trials(client, study)]
+def _curves(ledger: Ledger, study: str) -> pd.DataFrame:
+    from search.store.seeds import Shelf
+    from search.store.tracking import reach
+
+    with Shelf(reach(ledger, study), ledger, study) as shelf:
+        return curves_frame(shelf)
+
+
+def curves_frame(shelf: Shelf) -> pd.DataFrame:
+    """A row a point of a curve, of the seeds that MLflow has."""
+    import pandas as pd
+
+    rows = [r for r in shelf.ledger.rows(shelf.study) if is_final(r) and r["published"]]
+    tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]
     if not tables:
         return pd.DataFrame()
     curves = pd.concat(tables, ignore_index=True)
-    curves.insert(0, "study", study)
+    curves.insert(0, "study", shelf.study)
     return curves
-
-
-def _trials(client: MlflowClient, study: str) -> Iterator[tuple[Run, Path]]:
-    """Every finished trial's folder, with the run of the configuration whose seeds it has."""
-    with tempfile.TemporaryDirectory() as scratch:
-        for run in runs_of(client, study):
-            for folder in trial_folders(client, run, Path(scratch)):
-                yield run, folder
-
-
-def overview(rows: list[Row]) -> list[dict[str, Any]]:
-    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
-    studies: dict[str, list[Row]] = {}
-    for row in rows:
-        studies.setdefault(row["study"], []).append(row)
-    return [{"study": name, **summarise(mine)} for name, mine in studies.items()]
-
-
-def summarise(rows: list[Row]) -> dict[str, Any]:
-    """Counts of some ledger rows, and the grok rate where they are one configuration's: to pool the rates of
-    several, chosen by what came before, means nothing."""
-    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
-    counts = Counter(r["outcome"] for r in rows)
-    configurations = len({r["configuration"] for r in rows})
-    return {
-        "configurations": configurations,
-        "trials": len({r["trial"] for r in rows}),
-        "seeds": len(rows),
-        "states": {o.value: counts[o] for o in Outcome if counts[o]},
-        "grokked": rate.grokked,
-        "counted": rate.n,
-        "grok_rate": rate.rate if configurations == 1 else None,
-        "interval": list(rate.interval) if configurations == 1 else None,
-        "held": sum(bool(r["held"]) for r in rows),
-        "given_up": stopping.given_up,
-        "spared": stopping.spared,
-        "spared_grokked": stopping.spared_grokked,
-        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
-        "verify_calls": sum(r["verify_calls"] for r in rows),
-    }

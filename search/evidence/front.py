@@ -1,17 +1,12 @@
-"""`adder-search best`: the Pareto front, fewest parameters against grok rate, as a table."""
+"""The Pareto front, fewest parameters against grok rate, as a table."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
-import click
-
-from search.cli.options import home_option, json_option
-
-if TYPE_CHECKING:
-    import pandas as pd
+from search.store.stats import pareto
 
 HEADINGS = (
     "params", "rung", "study", "configuration", "grok rate", "confirmed", "best seed", "median grok step",
@@ -20,82 +15,27 @@ HEADINGS = (
 NUMBERS = {"params", "best seed", "median grok step"}  # right-aligned
 
 
-@click.command()
-@click.argument("study", required=False)
-@click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
-@json_option
-@home_option
-def best(study: str | None, max_params: int | None, as_json: bool, home: str | None) -> None:
-    """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
-
-    Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
-    """
-    from search.store.home import Home
-    from search.store.home import home_flag, pull_command
-
-    place = Home(home)
-    names = [study] if study else _studies(place)
-    found = front(_configurations(names, home), max_params) if names else []
-    for row in found:
-        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
-    if as_json:
-        click.echo(json.dumps({"home": str(place.path), "front": found}))
-    elif not names:
-        click.echo(f"nothing has run yet in {place.path}")
-    else:
-        click.echo(table(found) if found else _nothing(study, max_params))
-
-
-def _studies(place: Any) -> list[str]:
-    """The names of the studies of this home that have got as far as MLflow."""
-    from search.evidence.frames import studies
-
-    return studies(place.path) if place.exists() else []
-
-
-def _configurations(names: Sequence[str], home: str | None) -> pd.DataFrame:
-    from search.evidence.frames import records
-
-    return records(names, "configurations", home=home)
-
-
-def _nothing(study: str | None, max_params: int | None) -> str:
-    of = f" of study {study}" if study else ""
-    limit = f" with {max_params} parameters or fewer" if max_params else ""
-    return f"no configuration{of}{limit} has a grokked seed yet"
-
-
-def front(configurations: pd.DataFrame, max_params: int | None = None) -> list[dict[str, Any]]:
-    """The Pareto front of those with a grokked seed, smallest first, as plain values.
+def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
+    """The Pareto front of those with a grokked seed, smallest first.
 
     By the lower end of the rate's interval, so that one of two seeds does not outrank twenty of sixty-four.
-    `configurations`: as `search.records.records` returns them.
+    `configurations`: rows as search.evidence.frames has them.
     """
-    from search.store.stats import pareto
-
-    if configurations.empty:
-        return []
-    mine = configurations[configurations["grokked"] > 0]
-    if max_params is not None:
-        mine = mine[mine["params"] <= max_params]
-    kept = mine.loc[pareto(mine["params"].tolist(), mine["grok_rate_low"].tolist())]
-    ordered = kept.sort_values(["params", "study", "configuration"])
-    return [_plain(row) for row in ordered.to_dict("records")]
+    mine = [r for r in configurations if r["grokked"] > 0 and r["params"] <= (max_params or r["params"])]
+    members = pareto([r["params"] for r in mine], [r["grok_rate_low"] for r in mine])
+    kept = [r for r, is_member in zip(mine, members, strict=True) if is_member]
+    return [_plain(r) for r in sorted(kept, key=itemgetter("params", "study", "configuration"))]
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+SHOWN = (
+    "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified", "verify_tried",
+    "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low", "grok_rate_high", "median_grok_step",
+)  # fmt: skip
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the table and JSON show of a configuration."""
-    counts = (
-        "params", "seeds", "grokked", "held", "verified", "verify_tried",
-        "confirmation_grokked", "confirmation_seeds",
-    )  # fmt: skip
-    names = ("study", "configuration", "rung", "best_seed")
-    rates = ("grok_rate", "grok_rate_low", "grok_rate_high", "median_grok_step")
-    return {
-        **{name: str(row[name]) for name in names},
-        **{name: int(row[name]) for name in counts},
-        **{name: float(row[name]) for name in rates},
-    }
+    return {name: row[name] for name in SHOWN}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -1,6 +1,6 @@
 """The scale-dependent-constraint table: at which scales does which constraint work?
 
-A pure function of the configurations frame (search.records). A column is a scale: a recorded configuration of
+A pure function of the recorded configurations (search/evidence/frames.py). A column is a scale: a recorded configuration of
 a published rung, its base. A row is a constraint. A cell compares two arms that differ in the constraint
 alone: the base, and the configuration with the same recipe and that one constraint toggled. (57p paper,
 section 4.3)
@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
+from math import isnan
 from operator import attrgetter
 from typing import Any
-
-import pandas as pd
 
 from model import RUNGS, Spec, make_spec, name_of, rung
 from model.fields import nearest, spelt
@@ -230,9 +229,9 @@ class Table:
         for i, constraint in enumerate(self.constraints):
             yield constraint, self.cells[i * width : (i + 1) * width]
 
-    def frame(self, paper: bool = False) -> pd.DataFrame:
+    def tidy(self, paper: bool = False) -> list[dict[str, Any]]:
         """One row a cell. `paper` adds the published words and verdict, and whether they agree."""
-        return pd.DataFrame([cell.as_dict(paper) for cell in self.cells], dtype=object)
+        return [cell.as_dict(paper) for cell in self.cells]
 
 
 Constraint = tuple[str, Any]  # name and value
@@ -240,9 +239,9 @@ Arms = dict[tuple[Spec, Recipe], Arm]
 
 
 def constraint_table(
-    configurations: pd.DataFrame, constraints: Sequence[str] = (), scales: Sequence[str] = ()
+    configurations: Sequence[Mapping[str, Any]], constraints: Sequence[str] = (), scales: Sequence[str] = ()
 ) -> Table:
-    """The table of a configurations frame, of one study or several.
+    """The table of configurations of one study or several: rows as search.evidence.frames has them.
 
     A scale is a published rung's configuration that has a partner in the frame: the same recipe, one
     constraint toggled. A configuration of several studies is read from the one that trained the most
@@ -343,18 +342,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _arms(configurations: pd.DataFrame) -> Arms:
-    """The recorded configurations, each once. Raises UserError if this is no frame of configurations."""
-    if not len(configurations):
-        return {}
-    if lacking := [c for c in COLUMNS if c not in configurations.columns]:
-        raise UserError(f"this is no frame of configurations: it has no column {', '.join(lacking)}")
+def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
+    """The recorded configurations, each once: of several studies, the one that has most of them, then most seeds.
+
+    Raises UserError if these are no configurations.
+    """
+    size = Counter(row.get("study") for row in configurations)
+    for row in configurations:
+        if lacking := [c for c in COLUMNS if c not in row]:
+            raise UserError(f"this is no frame of configurations: it has no column {', '.join(lacking)}")
     arms: Arms = {}
-    size = configurations.groupby("study")["study"].transform("size")
-    ranked = configurations.assign(_size=size).sort_values(["_size", "seeds", "study"], ascending=False)
-    for record in ranked.drop(columns="_size").to_dict("records"):
+    order = sorted(configurations, key=lambda r: (size[r["study"]], r["seeds"], r["study"]), reverse=True)
+    for record in order:
         try:
-            arm = _arm({str(name): value for name, value in record.items()})
+            arm = _arm(record)
         except (ValueError, TypeError) as error:
             raise UserError(f"configuration {record['configuration']}: {error}") from None
         arms.setdefault((arm.spec, arm.recipe), arm)
@@ -369,7 +370,7 @@ def _arm(record: Mapping[str, Any]) -> Arm:
         **{n: str(record[n]) for n in ("configuration", "study", "experiment_id", "run_id")},
         rate=GrokRate(*(int(record[n]) for n in ("grokked", "seeds", "given_up"))),
         best_exact=float(record["best_exact"]),
-        median_grok_step=None if pd.isna(step) else step,
+        median_grok_step=None if isnan(step) else step,
         verified=int(record["verified"]),
         decoded=int(record["verify_tried"]),
     )
@@ -378,7 +379,7 @@ def _arm(record: Mapping[str, Any]) -> Arm:
 def _fields(record: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """What the columns with a prefix say; those of other families say nothing."""
     own = {name.removeprefix(prefix): v for name, v in record.items() if name.startswith(prefix)}
-    return {name: v for name, v in own.items() if not (pd.api.types.is_scalar(v) and pd.isna(v))}
+    return {name: v for name, v in own.items() if not (v is None or isinstance(v, float) and isnan(v))}
 
 
 def _spec(given: dict[str, Any]) -> Spec:

@@ -1,22 +1,17 @@
-"""`adder-search table`: the scale-dependent-constraint table, and the formats it is written in."""
+"""The formats that the scale-dependent-constraint table is written in."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from io import StringIO
+from typing import Any
 
-import click
-
-from search.errors import UserError
-from search.cli.options import home_option
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from search.evidence.table import Arm, Cell, Scale, Table
+from search.evidence.claims import CLAIMS, SCALES, SECTION
+from search.evidence.table import CHANCE, RULE, Agreement, Arm, Cell, Scale, Table, constraint_table
+from trainer import Recipe
 
 FORMATS = ("md", "csv", "json", "html", "latex")
 MISSING = "–"
@@ -26,78 +21,28 @@ DETAILS = (
 )  # fmt: skip
 
 
-@click.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY ...]")
-@click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option("--paper", is_flag=True, help="Set the published verdicts beside ours (57p paper, 4.3).")
-@click.option(
-    "--ui", default="http://127.0.0.1:5000", show_default=True,
-    help="Where links lead in md and html: adder-search ui. Empty: no links.",
-)  # fmt: skip
-@click.option("-o", "target", type=click.Path(path_type=Path), help="File to write, instead of printing.")
-@home_option
-def table(
-    studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: str | None
-) -> None:
-    """Which constraint works at which scale, from the records alone.
-
-    STUDY is a recorded study or a .parquet file of configurations (adder-search records); without any, all
-    studies of the home are read.
-    """
-    from search.cli.files import write_text
-
-    made = made_from(configurations(studies, home), paper)
-    text = written(made, style, paper=paper, ui=ui)
-    if target is None:
-        click.echo(text, nl=False)
-        return
-    write_text(target, text, "-o")
-    click.echo(f"{target}: {len(made.constraints)} constraints at {len(made.scales)} scales")
-
-
-def configurations(studies: Sequence[str], home: str | None) -> pd.DataFrame:
-    """The configurations frame of recorded studies and Parquet files; of all studies if none is named."""
-    import pandas as pd
-
-    files = [name for name in studies if name.endswith(".parquet")]
-    names = [name for name in studies if name not in files]
-    frames = [_read(Path(name)) for name in files]
-    if names or not files:
-        from search.evidence.publish import frames as records
-
-        names = names or records.studies(home)
-        frames += [records.records(names, of="configurations", home=home)] if names else []
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-
-
-def _read(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    try:
-        return pd.read_parquet(path)
-    except (ValueError, OSError):  # Arrow's errors are one or the other
-        raise UserError(f"{path}: cannot be read as Parquet") from None
-
-
-def made_from(frame: pd.DataFrame, paper: bool = False) -> Table:
+def made_from(rows: Sequence[dict[str, Any]], paper: bool = False) -> Table:
     """The table; beside the paper, its constraints and scales are in it whether or not they are recorded."""
-    from search.evidence.claims import CLAIMS, SCALES
-    from search.evidence.table import constraint_table
-
-    return constraint_table(frame, list(CLAIMS), list(SCALES)) if paper else constraint_table(frame)
+    return constraint_table(rows, list(CLAIMS), list(SCALES)) if paper else constraint_table(rows)
 
 
 def written(made: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
     """The table in one of FORMATS. ui: the address that links lead to in md and html; empty: no links."""
     if style == "csv":
-        return str(made.frame(paper).to_csv(index=False, lineterminator="\n"))
+        return _csv(made.tidy(paper))
     if style == "json":
         return json.dumps([cell.as_dict(paper) for cell in made.cells], indent=1, allow_nan=False) + "\n"
     if style == "latex":
         return latex(made, paper)
     return (html if style == "html" else markdown)(made, paper, ui.rstrip("/"))
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    text = StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 # What all formats say
@@ -172,8 +117,6 @@ def details(made: Table, link: Callable[[Arm, str], str]) -> list[tuple[str, ...
 
 def rule() -> list[str]:
     """How a verdict is reached, a line each."""
-    from search.evidence.table import CHANCE, RULE
-
     return [*(f"{verdict}: {says}" for verdict, says in RULE.items()), f"with a question mark: {CHANCE}"]
 
 
@@ -202,8 +145,6 @@ def _base(scale: Scale, others: Sequence[Scale]) -> str:
     first = next(s for s in others if s.rung == scale.rung and s.base)
     what = f"{scale.params} parameters, study {scale.base.study}"
     if first is scale:
-        from trainer import Recipe
-
         changed = _changed(scale.base.recipe.as_dict(), Recipe().as_dict())
         return f"{what}; recipe: {changed or 'as the 57p paper has it'}"
     mine, theirs = ({**s.base.recipe.as_dict(), **s.base.spec.as_dict()} for s in (scale, first) if s.base)
@@ -216,8 +157,6 @@ def _changed(values: dict[str, Any], others: dict[str, Any]) -> str:
 
 def claims(made: Table) -> str:
     """How our verdicts and the paper's go together, in one line."""
-    from search.evidence.table import Agreement
-
     count = Counter(cell.agreement for cell in made.cells)
     said = ", ".join(f"{a} {count[a]}" for a in Agreement if a != Agreement.NO_CLAIM)
     total = len(made.cells) - count[Agreement.NO_CLAIM]
@@ -243,17 +182,11 @@ def markdown(made: Table, paper: bool, ui: str) -> str:
 
     parts = ["Grokked seeds with the constraint vs without it:", _pipes(*_grid(made, summary))]
     if paper:
-        parts += [f"Beside the {_section()}: {claims(made)}.", _pipes(*_grid(made, beside_paper))]
+        parts += [f"Beside the {SECTION}: {claims(made)}.", _pipes(*_grid(made, beside_paper))]
     parts += ["The verdicts:", _bullets(rule()), "Cell by cell, with the constraint / without it:"]
     parts += [_pipes(DETAILS, details(made, link)), "Notes:", _bullets(notes(made))]
     links = "\n".join(f"[{name}]: {page}" for page, name in pages.items())
     return "\n\n".join([*parts, *([links] if links else [])]) + "\n"
-
-
-def _section() -> str:
-    from search.evidence.claims import SECTION
-
-    return SECTION
 
 
 def _pipes(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -285,7 +218,7 @@ def latex(made: Table, paper: bool) -> str:
         _tabular(_grid(made, summary), caption, "tab:constraints"),
     ]
     if paper:
-        parts.append(_tabular(_grid(made, beside_paper), f"{_section()}: {claims(made)}", "tab:paper"))
+        parts.append(_tabular(_grid(made, beside_paper), f"{SECTION}: {claims(made)}", "tab:paper"))
     return "\n".join(parts)
 
 
@@ -319,7 +252,7 @@ def section(made: Table, paper: bool, ui: str) -> str:
         .from_string(PAGE)
         .render(
             made=made, paper=paper, rule=rule(), notes=notes(made), head=DETAILS, details=details(made, link),
-            count=_count, link=link, rate=_rate, claims=claims(made), where=_section(), missing=MISSING,
+            count=_count, link=link, rate=_rate, claims=claims(made), where=SECTION, missing=MISSING,
         )
     )  # fmt: skip
 

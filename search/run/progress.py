@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from search.study.trial import Configuration, Trial
+from search.store.stats import step_metrics
 from trainer import Outcome
 
 SeedKey = tuple[int, int]
@@ -152,16 +151,3 @@ class Progress:
             compiling=any(t["phase"] in ("starting", "compiling") for t in self.trials.values()),
             elapsed_s=time.monotonic() - self.start,
         )
-
-
-def step_metrics(step: int, rows: list[Row]) -> dict[str, float]:
-    """A configuration's metrics at a training step. Rows: exact, token, loss and grok_step of its seeds."""
-    finite = [r for r in rows if math.isfinite(r["loss"])] or rows  # a diverged seed has no median
-    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
-    return {
-        "grok_rate": sum(grokked) / len(rows),
-        "best_exact": max(r["exact"] for r in finite),
-        "median_exact": median(r["exact"] for r in finite),
-        "median_token": median(r["token"] for r in finite),
-        "loss": median(r["loss"] for r in finite),
-    }

@@ -6,8 +6,6 @@ import os
 import tempfile
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from search.errors import UserError
 
 DEFAULT = "adder-runs"
@@ -17,8 +15,9 @@ DATABASE = "ADDER_SEARCH_DATABASE"
 class Home:
     """Paths below the home. Absolute from the start: Tune changes the working directory of trials.
 
-    With ADDER_SEARCH_DATABASE set the ledger and Optuna's studies are on that server; the other files stay in
-    the folder, which the machines of a cluster then share.
+    With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
+    the folder, which the machines of a cluster then share. Nothing in it names its own path (MLflow's store is
+    brought along when it is next opened), so a home can be moved, or put into a tar file.
     """
 
     def __init__(self, folder: str | Path | None = None):
@@ -29,8 +28,13 @@ class Home:
         return self.path / "mlflow.db"
 
     @property
-    def records_db(self) -> Path:
-        """Optuna's studies and the ledger, where no server has them."""
+    def ledger_db(self) -> Path:
+        """The ledger, where no server has it."""
+        return self.path / "ledger.db"
+
+    @property
+    def optuna_db(self) -> Path:
+        """The mirror of the searches for Optuna's dashboard, where no server has it."""
         return self.path / "optuna.db"
 
     @property
@@ -38,11 +42,23 @@ class Home:
         return not os.environ.get(DATABASE)
 
     @property
-    def records_url(self) -> str:
-        """Where SQLAlchemy and Optuna find ledger and studies. Raises UserError for a URL with a password."""
+    def ledger_url(self) -> str:
+        """Where SQLAlchemy finds the ledger. Raises UserError for a URL with a password."""
+        return self._server() or f"sqlite:///{self.ledger_db}"
+
+    @property
+    def optuna_url(self) -> str:
+        """Where Optuna's mirror is. Raises UserError for a URL with a password."""
+        return self._server() or f"sqlite:///{self.optuna_db}"
+
+    @staticmethod
+    def _server() -> str | None:
+        """The URL of ADDER_SEARCH_DATABASE, checked."""
         given = os.environ.get(DATABASE)
         if not given:
-            return f"sqlite:///{self.records_db}"
+            return None
+        import sqlalchemy as sa
+
         try:
             url = sa.make_url(given)
         except sa.exc.ArgumentError:
@@ -56,7 +72,7 @@ class Home:
     @property
     def database_name(self) -> str:
         """What to call the database in a message."""
-        return str(self.records_db) if self.has_own_database else self.records_url.partition("://")[2]
+        return str(self.ledger_db) if self.has_own_database else self.ledger_url.partition("://")[2]
 
     @property
     def artifacts(self) -> Path:
@@ -81,7 +97,11 @@ class Home:
         return self.path / "trials" / study / key
 
     def exists(self) -> bool:
-        return self.records_db.exists() or not self.has_own_database
+        return not self.has_own_database or self.ledger_db.exists() or self.is_older()
+
+    def is_older(self) -> bool:
+        """Whether an earlier version kept its ledger here: in Optuna's file."""
+        return not self.ledger_db.exists() and self.optuna_db.exists()
 
     def create(self) -> None:
         """Make the folder. Raises UserError if nothing can be written there."""
@@ -94,3 +114,13 @@ class Home:
             raise UserError(
                 f"{self.path}: cannot write there ({error.strerror}); choose another home with --home"
             ) from None
+
+
+def pull_command(study: str, configuration: str) -> str:
+    """What fetches a configuration's best checkpoint, by its key."""
+    return f"adder-search pull {study} --configuration {configuration} -o {study}-{configuration[:6]}"
+
+
+def home_flag(home: Home) -> str:
+    """What has to be typed to reach this home from here."""
+    return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"

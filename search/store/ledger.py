@@ -1,66 +1,37 @@
-"""The ledger: what has run and what came of it. One row a (study, configuration, seed), in SQL.
+"""The ledger: what was asked, what has run and what came of it, in SQL.
 
-MLflow has no unique keys, so it cannot decide what is still to be trained; this table does. A row is
-claimed by a driver with a lease while a trial holds it, and `published` says that MLflow has it too.
+One row a (study, configuration, seed). MLflow has no unique keys, so it cannot decide what is still to be trained;
+this table does. A row is claimed by a driver with a lease while a trial holds it, and `published` says that MLflow
+has it too. Beside it stand the configurations with spec and recipe, and what a search has proposed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from search.store.database import Database, is_live, metadata, own_name, patient
+from model import make_spec
+from model.fields import nearest
 from search.errors import UserError
+from search.store.database import Database, is_live, own_name, patient
 from search.store.home import Home
+from search.store.stats import Row
+from search.store.tables import CONFIGURATIONS, PROPOSALS, ROWS, STUDIES
 from search.study.trial import Configuration, Trial
-from trainer import Outcome, Result, Seed
+from trainer import Outcome, Recipe, Seed
+
+if TYPE_CHECKING:
+    from search.store.part import Part
 
 STOPPED = "stopped"
 LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
 
-ROWS = sa.Table(
-    "ledger",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
-    sa.Column("configuration", sa.String(12), primary_key=True),
-    sa.Column("init_seed", sa.BigInteger, primary_key=True),
-    sa.Column("data_seed", sa.BigInteger, primary_key=True),
-    sa.Column("trial", sa.String(12), nullable=False, index=True),
-    sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
-    sa.Column("outcome", sa.String(16), nullable=False),
-    sa.Column("reason", sa.Text),
-    sa.Column("steps", sa.BigInteger, nullable=False, default=0),
-    sa.Column("grok_step", sa.BigInteger),
-    sa.Column("held", sa.Boolean),
-    sa.Column("hopeless_step", sa.BigInteger),
-    sa.Column("best_step", sa.BigInteger),
-    sa.Column("best_exact", sa.Float),
-    sa.Column("best_token", sa.Float),
-    sa.Column("seed_steps_per_s", sa.Float),
-    sa.Column("environment", sa.JSON),
-    sa.Column("owner", sa.String(128)),
-    sa.Column("lease_until", sa.Float),
-    sa.Column("published", sa.Boolean, nullable=False, default=False),
-    sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
-    sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
-)
-STUDIES = sa.Table(
-    "ledger_studies",
-    metadata,
-    sa.Column("study", sa.String(64), primary_key=True),
-    sa.Column("tracking_uri", sa.Text),
-    sa.Column("definition", sa.JSON),  # the study as it was last run
-    sa.Column("owner", sa.String(128)),
-    sa.Column("lease_until", sa.Float),
-    sa.Column("stop", sa.Boolean, nullable=False, default=False),  # its driver is asked to end
-)
-
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
-Row = dict[str, Any]
 Key = tuple[str, int, int]
 """Configuration key, init_seed, data_seed."""
 
@@ -77,21 +48,75 @@ class Ledger:
     """
 
     def __init__(self, home: Home):
-        self.database = Database(home)
+        self.home, self.database = home, Database(home)
         self.owner = own_name()
 
     @patient
     def rows(
-        self, study: str | None = None, configuration: str | None = None, trial: str | None = None
+        self,
+        study: str | None = None,
+        configuration: str | None = None,
+        trial: str | None = None,
+        environment: bool = False,
     ) -> list[Row]:
-        """All rows, or a study's, a configuration's or a trial's in it, ordered by configuration and seed."""
-        query = sa.select(ROWS).order_by(
-            ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed, ROWS.c.data_seed
-        )
+        """All rows, or a study's, a configuration's or a trial's in it, ordered by configuration and seed.
+
+        environment: with what each seed was trained in, which is most of the text.
+        """
+        columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
+        order = (ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed, ROWS.c.data_seed)
         wanted = {"study": study, "configuration": configuration, "trial": trial}
+        query = sa.select(*columns).order_by(*order)
         query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
         with self._begin() as db:
             return [dict(row) for row in db.execute(query).mappings()]
+
+    @patient
+    def configurations(self, study: str) -> dict[str, Configuration]:
+        """A study's configurations by key, in the order in which they came."""
+        return {row["configuration"]: _configuration(row) for row in self._described(study)}
+
+    @patient
+    def pages(self, study: str) -> dict[str, tuple[str, str]]:
+        """Where MLflow has a study's configurations: ids of experiment and run, by key."""
+        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in self._described(study)}
+
+    def _described(self, study: str) -> list[Row]:
+        mine = sa.select(CONFIGURATIONS).where(CONFIGURATIONS.c.study == study)
+        with self._begin() as db:
+            return [dict(row) for row in db.execute(mine.order_by(CONFIGURATIONS.c.number)).mappings()]
+
+    @patient
+    def proposals(self, study: str) -> list[Row]:
+        """What a search has drawn, in order: number, configuration (None: none) and numbers."""
+        columns = (PROPOSALS.c.number, PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        query = sa.select(*columns).where(PROPOSALS.c.study == study).order_by(PROPOSALS.c.number)
+        with self._begin() as db:
+            return [dict(row) for row in db.execute(query).mappings()]
+
+    @patient
+    def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
+        """Note what a search has drawn, before anything of it is trained."""
+        with self._begin() as db:
+            if configuration is not None:
+                _describe(db, study, [configuration])
+            key = configuration and configuration.key
+            values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
+            db.execute(sa.insert(PROPOSALS).values(**values))
+
+    @patient
+    def studies(self) -> list[str]:
+        """The names of all studies that were begun here."""
+        with self._begin() as db:
+            found = set(db.scalars(sa.select(ROWS.c.study).distinct()))
+            return sorted(found.union(db.scalars(sa.select(STUDIES.c.study))))
+
+    def require(self, study: str) -> None:
+        """Raise UserError, with the nearest names, for a study that was never begun here."""
+        if study not in (known := self.studies()):
+            raise UserError(
+                f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
+            )
 
     @patient
     def hold(self, study: str, definition: Row | None, tracking_uri: str | None) -> None:
@@ -144,31 +169,35 @@ class Ledger:
 
     @patient
     def claim(self, trial: Trial) -> None:
-        """Note that a trial trains these pairs now. Raises UserError if another driver holds one."""
-        with self._begin() as db:
-            for configuration, seed in trial.work:
-                self._take(db, trial, configuration, seed)
+        """Note that a trial trains these pairs now. Raises UserError if another driver holds one.
 
-    def _take(self, db: sa.Connection, trial: Trial, configuration: Configuration, seed: Seed) -> None:
-        """Make a pair this driver's, unless it is final or held, or changed hands since it was read."""
-        key = _key(trial.study, configuration, seed)
-        where, mine = _is(key), self._running(trial)
-        row = db.execute(sa.select(ROWS).where(where)).mappings().first()
-        if row is None:
-            try:
-                db.execute(sa.insert(ROWS).values(**key, **mine))
-                taken = 1
-            except IntegrityError:
-                taken = 0
-        elif is_final(dict(row)):
+        A pair is taken unless it is final or held, or changed hands since it was read.
+        """
+        mine, keys = self._running(trial), [c.key for c in trial.configurations]
+        theirs = sa.and_(ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys))
+        with self._begin() as db:
+            _describe(db, trial.study, trial.configurations)
+            known = {_key_of(r): dict(r) for r in db.execute(sa.select(ROWS).where(theirs)).mappings()}
+            work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
+            for key, seed in work:
+                if key in known:
+                    self._take(db, trial, seed, known[key], mine)
+            if new := [_named(trial.study, key) | mine for key, _ in work if key not in known]:
+                try:
+                    db.execute(sa.insert(ROWS), new)
+                except IntegrityError:
+                    raise _taken(trial.study, "a seed") from None
+
+    def _take(self, db: sa.Connection, trial: Trial, seed: Seed, row: Row, mine: Row) -> None:
+        """Make a pair that is known this driver's."""
+        if is_final(row):
             raise UserError(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
-        elif row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
+        if row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
             raise UserError(f"study {trial.study}: seed {seed} is held by {row['owner']}")
-        else:
-            as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-            taken = db.execute(sa.update(ROWS).where(where, *as_read).values(**mine)).rowcount
-        if taken != 1:
-            raise UserError(f"study {trial.study}: seed {seed} was just taken by another driver")
+        as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
+        where = _is(_named(trial.study, _key_of(row)))
+        if db.execute(sa.update(ROWS).where(where, *as_read).values(**mine)).rowcount != 1:
+            raise _taken(trial.study, f"seed {seed}")
 
     def renew(self, study: str) -> str | None:
         """Extend this driver's leases. Returns why it is to end, if it is: asked to, or its hold was lost.
@@ -185,29 +214,21 @@ class Ledger:
             return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(held)) else None
 
     @patient
-    def record(self, trial: Trial, results: Iterable[Result], rate: float, environment: Row) -> None:
-        """Write what became of a trial's pairs; a final row is never overwritten."""
+    def record(self, part: Part) -> None:
+        """Write what became of a part's pairs; a final row is never overwritten."""
+        names = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+        shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, "owner": None}
+        shared |= {"environment": part.about["environment"], "lease_until": None}
+        key = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
+        open_row = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
+        written = sa.update(ROWS).where(_is(key), open_row)
+        values = []
+        for result in part.results:
+            own = _named(part.trial.study, (part.configuration.key, *astuple(result.pair.seed)))
+            facts = {name: getattr(result, name) for name in names} | {"outcome": result.outcome.value}
+            values.append({f"its_{name}": value for name, value in own.items()} | facts | shared)
         with self._begin() as db:
-            for result in results:
-                configuration = Configuration(trial.spec, result.pair.recipe)
-                values = {
-                    "outcome": result.outcome.value,
-                    "reason": None,
-                    "steps": result.steps,
-                    "grok_step": result.grok_step,
-                    "held": result.held,
-                    "hopeless_step": result.hopeless_step,
-                    "best_step": result.best_step,
-                    "best_exact": result.best_exact,
-                    "best_token": result.best_token,
-                    "seed_steps_per_s": rate,
-                    "environment": environment,
-                    "owner": None,
-                    "lease_until": None,
-                }
-                open_row = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
-                where = sa.and_(_is(_key(trial.study, configuration, result.pair.seed)), open_row)
-                db.execute(sa.update(ROWS).where(where).values(**values))
+            db.execute(written, values)
 
     @patient
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
@@ -247,40 +268,20 @@ class Ledger:
             db.execute(sa.update(STUDIES).where(mine).values(**values))
 
     @patient
-    def publish(self, trial: Trial) -> None:
-        """Note that MLflow has a trial's results."""
+    def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
+        """Note that MLflow has what a trial's seeds of a configuration have become, and where."""
+        its = {"study": trial.study, "configuration": configuration.key}
+        place = sa.update(CONFIGURATIONS).where(*(CONFIGURATIONS.c[k] == v for k, v in its.items()))
+        mine = (*(ROWS.c[k] == v for k, v in its.items()), ROWS.c.trial == trial.key)
         with self._begin() as db:
-            mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
-            db.execute(sa.update(ROWS).where(mine).values(published=True))
-
-    @patient
-    def adopt(self, study: str, rows: Iterable[Row]) -> None:
-        """Take in rows of another home, all of them final. A pair that is here already is left as it is."""
-        with self._begin() as db:
-            for row in rows:
-                key = {name: row[name] for name in KEY_COLUMNS} | {"study": study}
-                found = db.execute(sa.select(ROWS.c.outcome).where(_is(key))).mappings().first()
-                values = {c.name: row.get(c.name) for c in ROWS.columns} | {"study": study}
-                values |= {"owner": None, "lease_until": None, "published": False}
-                if found is None:
-                    db.execute(sa.insert(ROWS).values(**values))
-                elif not is_final(dict(found)):
-                    db.execute(sa.update(ROWS).where(_is(key)).values(**values))
-
-    @patient
-    def settle(self, study: str, verify_calls: Mapping[Key, int]) -> None:
-        """Note that MLflow has these pairs, and how often `verify` was called for each at least."""
-        with self._begin() as db:
-            for key, least in verify_calls.items():
-                calls = sa.case((ROWS.c.verify_calls < least, least), else_=ROWS.c.verify_calls)
-                mine = sa.update(ROWS).where(_is(_named(study, key)))
-                db.execute(mine.values(published=True, verify_calls=calls))
+            db.execute(place.values(experiment=experiment, run=run))
+            db.execute(sa.update(ROWS).where(*mine).values(published=True))
 
     @patient
     def forget(self, study: str) -> None:
-        """Delete a study's rows."""
+        """Delete all of a study."""
         with self._begin() as db:
-            for table in (ROWS, STUDIES):
+            for table in (ROWS, CONFIGURATIONS, PROPOSALS, STUDIES):
                 db.execute(sa.delete(table).where(table.c.study == study))
 
     @patient
@@ -318,9 +319,33 @@ def _named(study: str, key: Key) -> Row:
     return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
 
 
-def _key(study: str, configuration: Configuration, seed: Seed) -> Row:
-    return _named(study, (configuration.key, seed.init_seed, seed.data_seed))
+def _key_of(row: Mapping[Any, Any]) -> Key:
+    return row["configuration"], row["init_seed"], row["data_seed"]
 
 
-def _is(named: Row) -> sa.ColumnElement[bool]:
+def _taken(study: str, what: str) -> UserError:
+    return UserError(f"study {study}: {what} was just taken by another driver")
+
+
+def _configuration(row: Row) -> Configuration:
+    return Configuration(make_spec(**row["spec"]), Recipe(**row["recipe"]))
+
+
+def _describe(db: sa.Connection, study: str, configurations: Iterable[Configuration]) -> None:
+    """Keep spec and recipe of those that are not there yet."""
+    mine = CONFIGURATIONS.c.study == study
+    known = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).where(mine)))
+    new = [c for c in configurations if c.key not in known]
+    rows = [
+        {
+            "study": study, "configuration": c.key, "number": number,
+            "spec": c.spec.as_dict(), "recipe": c.recipe.as_dict(),
+        }
+        for number, c in enumerate(new, start=len(known))
+    ]  # fmt: skip
+    if rows:
+        db.execute(sa.insert(CONFIGURATIONS), rows)
+
+
+def _is(named: Mapping[str, Any]) -> sa.ColumnElement[bool]:
     return sa.and_(*(ROWS.c[name] == value for name, value in named.items()))

@@ -11,11 +11,12 @@ import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.study.trial import Configuration, Trial
-from trainer import MEASURES, Outcome, Result
+from trainer import MEASURES, Outcome, Result, Seed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,10 @@ class Part:
     @property
     def configuration(self) -> Configuration:
         return self.trial.configurations[0]
+
+    @cached_property
+    def by_seed(self) -> dict[Seed, Result]:
+        return {r.pair.seed: r for r in self.results}
 
     def write(self, folder: Path) -> None:
         """Leave θ's [N, P], curves and facts in a folder."""

@@ -1,16 +1,18 @@
-"""Grok rates and how sure one can be of them."""
+"""Counting, in one place: grok rates and how sure one can be of them, what rows of the ledger come to."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite, sqrt
+from statistics import median
 from typing import Any
 
 from trainer import FALSE_KILLS_UPPER, Outcome
 
 Z_95 = 1.959963984540054
+Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
 
 
@@ -101,3 +103,88 @@ class Stopping:
         if not self.spared:
             return said
         return f"{said}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
+
+
+def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
+    grokked = row["outcome"] == Outcome.GROKKED
+    exact, token = (row[name] or 0.0 for name in ("best_exact", "best_token"))
+    return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
+
+
+def counted(rows: Sequence[Row]) -> dict[str, float]:
+    """What a configuration's rows come to, by the names that follow `final.` in MLflow."""
+    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    confirmation = GrokRate.of(r["outcome"] for r in rows if r["confirmation"])
+    counts = Counter(r["outcome"] for r in rows)
+    low, high = rate.interval
+    grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
+    values = {
+        "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "held": sum(bool(r["held"]) for r in rows),
+        "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
+        "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
+        "confirmation_given_up": confirmation.given_up,
+        **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
+    }  # fmt: skip
+    return values | ({"median_grok_step": float(median(grok_steps))} if grok_steps else {})
+
+
+def overview(rows: Iterable[Row]) -> list[Row]:
+    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
+    studies: dict[str, list[Row]] = {}
+    for row in rows:
+        studies.setdefault(row["study"], []).append(row)
+    return [{"study": name, **summarise(mine)} for name, mine in studies.items()]
+
+
+def summarise(rows: Sequence[Row]) -> Row:
+    """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of several,
+    chosen by what came before, means nothing."""
+    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    counts = Counter(r["outcome"] for r in rows)
+    configurations = len({r["configuration"] for r in rows})
+    return {
+        "configurations": configurations,
+        "trials": len({r["trial"] for r in rows}),
+        "seeds": len(rows),
+        "states": {o.value: counts[o] for o in Outcome if counts[o]},
+        "grokked": rate.grokked,
+        "counted": rate.n,
+        "grok_rate": rate.rate if configurations == 1 else None,
+        "interval": list(rate.interval) if configurations == 1 else None,
+        "held": sum(bool(r["held"]) for r in rows),
+        "given_up": stopping.given_up,
+        "spared": stopping.spared,
+        "spared_grokked": stopping.spared_grokked,
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "verify_calls": sum(r["verify_calls"] for r in rows),
+    }
+
+
+def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
+    """A configuration's metrics at a training step. Rows: exact, token, loss and grok_step of its seeds."""
+    finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
+    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
+    return {
+        "grok_rate": sum(grokked) / len(rows),
+        "best_exact": max(r["exact"] for r in finite),
+        "median_exact": median(r["exact"] for r in finite),
+        "median_token": median(r["token"] for r in finite),
+        "loss": median(r["loss"] for r in finite),
+    }
+
+
+def pareto(params: Sequence[int], rates: Sequence[float]) -> list[bool]:
+    """The Pareto front: True where no other has as few or fewer parameters and a rate as high or higher, one
+    strictly better. Equals are on the front together.
+    """
+    order = sorted(range(len(params)), key=lambda i: (params[i], -rates[i]))
+    on_front = [False] * len(params)
+    best: tuple[float, float] = (float("-inf"), float("inf"))  # highest rate so far, and its parameters
+    for i in order:
+        if rates[i] > best[0]:
+            best = (rates[i], params[i])
+        on_front[i] = (rates[i], params[i]) == best
+    return on_front

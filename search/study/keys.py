@@ -1,17 +1,11 @@
-"""`adder-search keys`: every key of a study file, as the file is checked by it."""
+"""Every key of a study file, as the file is checked by it."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-import click
-
-from search.errors import UserError
-from search.cli.options import json_option
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,30 +23,8 @@ class Key:
     default: Any = None
 
 
-@click.command()
-@click.argument("section", required=False)
-@json_option
-def keys(section: str | None, as_json: bool) -> None:
-    """List the keys of a study file with their defaults, or those of one SECTION: recipe, seeds, space."""
-    from model.fields import nearest
-
-    found = every_key()
-    if section is not None:
-        sections = dict.fromkeys(k.path.partition(".")[0] for k in found)
-        if section not in sections:
-            raise UserError(f"no key {section!r}; {nearest(section, sections)}")
-        found = [k for k in found if k.path.partition(".")[0] == section]
-    if as_json:
-        click.echo(json.dumps([dataclasses.asdict(k) for k in found]))
-        return
-    width = max(len(k.path) for k in found)
-    for key in found:
-        default = "" if key.default is None else f" [{json.dumps(key.default)}]"
-        click.echo(f"{key.path:{width}}  {key.says}{default}")
-
-
 def every_key() -> list[Key]:
-    """All keys in the order of the file's own description (search/study.py), the recipe's below `recipe`."""
+    """All keys in the order of search/study/schema.py, the recipe's below `recipe`."""
     from search.study.schema import Study
 
     return list(_keys(Study, ""))
