@@ -55,7 +55,8 @@ class Planner:
         self.rounds: dict[str, Iterator[list[Seed]]] = {}
         self.confirming: set[str] = set()  # once a run: a trial that fails is not tried for ever
         self.ended_before: list[Configuration] = []  # had nothing left to train when they were begun
-        for configuration in dict.fromkeys([*self._given(), *(c for t in unfinished for c in t.configurations)]):
+        interrupted = [c for t in unfinished for c in t.configurations]
+        for configuration in dict.fromkeys([*self._given(), *interrupted]):
             self._begin(configuration)
 
     def next(self) -> Trial | Done | None:
@@ -116,7 +117,7 @@ class Planner:
         return found
 
     def _given(self) -> list[Configuration]:
-        """What there is to begin with: the file's list, or all that was proposed and has not been told."""
+        """What there is to begin with: the file's list, or what was proposed; told, if there is enough."""
         if self.proposals is None:
             return [Configuration(*c) for c in self.study.listed()]
         return self.proposals.told() if self.enough else self.proposals.known()
