@@ -23,6 +23,7 @@ from search.run.proposals import Proposals
 from search.store.hold import Hold
 from search.store.home import Home
 from search.store.ledger import is_final
+from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
 from search.store.part import ERROR, has_parts, read_parts
 from search.store.seeds import Shelf
@@ -87,6 +88,7 @@ class Driver:
         rows = ledger.rows(study.name)
         ledger.close_orphans(study.name)
         self.proposals = Proposals(study, ledger) if study.space else None
+        self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
         self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
         with answered(study.name):
             open_runs = self.tracker.unconcluded()

@@ -21,6 +21,7 @@ from search.errors import UserError
 from search.store.hold import Hold, held
 from search.store.home import Home
 from search.store.ledger import Ledger, Row
+from search.store.optuna_mirror import delete_mirror
 from search.store.part import STATE
 from search.store.tracking import answered, connect, is_local, tracking_uri
 from search.study.schema import is_name
@@ -138,6 +139,7 @@ def delete(found: Contents, ledger: Ledger) -> str:
     home, study, said = found.home, found.study, ""
     assert is_name(study)
     shutil.rmtree(home.trial(study, ""), ignore_errors=True)
+    delete_mirror(home, study)
     if found.experiment is not None:
         with answered(found.uri):
             said = _forget(found) if found.is_local else _set_aside(found, found.experiment)
