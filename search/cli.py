@@ -24,6 +24,7 @@ from search.report_command import report
 from search.rerun import rerun
 from search.run_command import resume, run, stop
 from search.table_command import table
+from search.ui_command import ui
 
 if TYPE_CHECKING:
     from search.study import Study
@@ -207,31 +208,6 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     click.echo(f"{target}: {loaded.spec.params} parameters, build_model() and add(model, a, b)")
 
 
-@main.command()
-@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
-@home_option
-def ui(port: int, home: str | None) -> None:
-    """Open the MLflow UI on what was recorded."""
-    from search.server import serve
-    from search.tracking import connect, is_local, tracking_uri
-
-    place = Home(home)
-    uri = tracking_uri(place)
-    if not is_local(uri):
-        click.echo(f"the records are on the MLflow server {uri}")
-        return
-    if not place.mlflow_db.exists():
-        raise UserError(f"nothing has run yet in {place.path}")
-    click.echo(f"http://127.0.0.1:{port} shows {place.path} (Ctrl-C ends)")
-    for experiment in connect(place, uri).search_experiments(max_results=20):
-        if experiment.name != "Default":  # without the last part MLflow opens an empty page about traces
-            page = f"#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
-            click.echo(f"  {experiment.name}: http://127.0.0.1:{port}/{page}")
-    command = [sys.executable, "-I", "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
-    options = ["--default-artifact-root", place.artifacts.as_uri(), "--port", str(port), "--workers", "1"]
-    sys.exit(serve([*command, *options], place.path))
-
-
 for command in (
     run,
     resume,
@@ -249,6 +225,7 @@ for command in (
     merge,
     archive,
     delete,
+    ui,
 ):
     main.add_command(command)
 

@@ -1,27 +1,45 @@
-"""The MLflow UI as a child process that leaves nothing behind."""
+"""The MLflow UI, served by this process itself: it starts no others, so none can be left behind."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-from contextlib import suppress
-from pathlib import Path
+import socket
+
+from search.errors import Failure
+from search.home import Home
+
+ADDRESS = "127.0.0.1"
 
 
-def serve(command: list[str], folder: Path) -> int:
-    """Run a server until it ends or this process is told to; its children end with it. Its exit code."""
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # nine processes for nothing
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True)
+def listening(port: int) -> socket.socket:
+    """A socket that takes connections from now on: who comes before the server is up waits, and is served.
+
+    Raises Failure if the port is taken.
+    """
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return server.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:  # MLflow's process does not pass signals on: its whole group is told
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                server.wait(timeout=5)
+        found.bind((ADDRESS, port))
+    except OSError as error:
+        found.close()
+        raise Failure(f"port {port}: {error.strerror}; choose another with --port") from None
+    found.listen()
+    return found
+
+
+def serve(door: socket.socket, home: Home, uri: str) -> None:
+    """Answer until this process is told to end: by SIGTERM or Ctrl-C in good order, else at once.
+
+    What `mlflow ui` does, without its further processes: nothing can tell those of a SIGKILL.
+    """
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # nine processes for nothing
+    import uvicorn  # before MLflow's server, which takes what it imports for a server by this
+    from mlflow.server import constants
+
+    os.environ[constants.BACKEND_STORE_URI_ENV_VAR] = os.environ[constants.REGISTRY_STORE_URI_ENV_VAR] = uri
+    os.environ[constants.ARTIFACT_ROOT_ENV_VAR] = home.artifacts.as_uri()
+    os.chdir(home.path)
+    from mlflow.server.fastapi_app import app
+
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[door])

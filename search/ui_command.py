@@ -1,0 +1,75 @@
+"""`adder-search ui`: the MLflow UI, opened on the answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from typing import TYPE_CHECKING
+
+import click
+
+from search.errors import UserError
+from search.home import Home
+from search.options import home_option
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LISTED = 20
+"""Studies whose addresses are printed."""
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+@click.option("--no-browser", is_flag=True, help="Print the addresses and open none.")
+@home_option
+def ui(port: int, no_browser: bool, home: str | None) -> None:
+    """Open the MLflow UI on what was recorded, each study by grok rate."""
+    from search.server import ADDRESS, listening, serve
+    from search.tracking import connect, is_local, tracking_uri
+
+    place = Home(home)
+    uri = tracking_uri(place)
+    if not is_local(uri):
+        click.echo(f"the records are on the MLflow server {uri}")
+        return
+    if not place.mlflow_db.exists():
+        raise UserError(f"nothing has run yet in {place.path}")
+    with listening(port) as door:
+        base = f"http://{ADDRESS}:{port}"
+        click.echo(f"{base} shows {place.path} (Ctrl-C ends)")
+        first = base
+        for study, pages in _studies(connect(place, uri), base):
+            first = next(iter(pages.values())) if first == base else first
+            click.echo(f"  {study}")
+            for what, address in pages.items():
+                click.echo(f"    {what:6} {address}")
+        if not no_browser and _has_display():
+            _open(first)
+        serve(door, place, uri)
+
+
+def _studies(client: MlflowClient, base: str) -> list[tuple[str, dict[str, str]]]:
+    """The latest studies, each with its addresses."""
+    from search.views import addresses
+
+    found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
+    studies = [e for e in found if e.name != "Default"]
+    return [(e.name, addresses(base, e.experiment_id, e.tags)) for e in studies[:LISTED]]
+
+
+def _has_display() -> bool:
+    """Whether someone at a terminal would see a browser's window."""
+    window = (
+        sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    return sys.stdout.isatty() and bool(window)
+
+
+def _open(address: str) -> None:
+    """Show a page in the user's browser, if there is one: the address is printed in any case."""
+    try:
+        webbrowser.open(address)
+    except (webbrowser.Error, OSError):
+        return
