@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import warnings
+from pathlib import Path
 
 from search.errors import Failure
 from search.home import Home
 
 ADDRESS = "127.0.0.1"
+SCRIPT = '<script>localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true")</script>'
+"""MLflow's assistant would open itself at the first visit, over a quarter of the page."""
 
 
 def listening(port: int) -> socket.socket:
@@ -35,11 +39,18 @@ def serve(door: socket.socket, home: Home, uri: str) -> None:
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # nine processes for nothing
     import uvicorn  # before MLflow's server, which takes what it imports for a server by this
     from mlflow.server import constants
+    from starlette.responses import HTMLResponse
+    from starlette.routing import Route
 
     os.environ[constants.BACKEND_STORE_URI_ENV_VAR] = os.environ[constants.REGISTRY_STORE_URI_ENV_VAR] = uri
     os.environ[constants.ARTIFACT_ROOT_ENV_VAR] = home.artifacts.as_uri()
     os.chdir(home.path)
-    from mlflow.server.fastapi_app import app
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Starlette's, about what MLflow uses
+        from mlflow.server.fastapi_app import app, flask_app
 
+    page = (Path(str(flask_app.static_folder)) / "index.html").read_text()
+    page = page.replace("<head>", f"<head>{SCRIPT}", 1)
+    app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[door])

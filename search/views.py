@@ -1,6 +1,6 @@
 """Views of a study's experiment that open MLflow's UI on the answer: a table by grok rate, and charts.
 
-How MLflow 3.17 keeps a view, read in its scripts (savedViewEnvelope, ExperimentPageUIState, runs-charts.types):
+How MLflow 3.17 keeps a view, read in its scripts (savedViewEnvelope, ExperimentPageUIState, runs-charts):
 
 - It is a tag of the experiment, `mlflow.sharedViewState.ID`, of at most 20,000 characters (5,000 in older
   stores). The address `#/experiments/N/runs?viewStateShareKey=ID` opens it, as a table or, with
@@ -42,8 +42,8 @@ MORE = ("final.best_exact", "final.held", "final.verified")
 CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
 MOST_AXES = 10
 """Parallel coordinates beside the rate: more cannot be told apart."""
-WIDTHS = {"attributes.`Run Name`": 130, "runDateAndNestInfo": 110}
-"""Pixels of the columns that come first whether one asks for them or not."""
+NAME, STARTED = "attributes.`Run Name`", "runDateAndNestInfo"
+"""The columns that come first whether one asks for them or not."""
 
 
 @dataclass(frozen=True)
@@ -71,45 +71,37 @@ def searched(study: Study) -> list[str]:
 
 
 def table_view(study: Study) -> View:
-    """A row a configuration, the highest grok rate first."""
-    metrics = (*ANSWER, *(CONFIRMED if study.confirm else ()), *MORE)
-    columns = [f"metrics.`{name}`" for name in metrics]
-    columns += [f"params.`{name}`" for name in ("params", *searched(study))]
+    """A row a configuration, the highest grok rate first: how often, how sure, and with what."""
+    columns = [f"metrics.`{name}`" for name in ANSWER]
+    columns += [f"params.`{name}`" for name in searched(study)]
+    columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
+    columns.append("params.`params`")
+    widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
+    longest = max(len(Configuration(*c).title) for c in study.listed())
     state = _sorted_by_rate() | {
         "selectedColumns": columns,
-        "columnOrder": [*WIDTHS, *columns],
-        "columnWidths": WIDTHS,
+        "columnOrder": [NAME, STARTED, *columns],
+        "columnWidths": widths | {NAME: min(60 + 6 * longest, 240), STARTED: 56},
     }
     return View(TAG + VIEWS["table"][0], "Grok rates", state)
 
 
 def charts_view(study: Study) -> View:
-    """The rates and what was searched against them, then curves over steps, of the twenty highest rates."""
+    """What was searched against the grok rate; then rates and curves over steps of the twenty highest."""
     fields = searched(study)[:MOST_AXES]
-    answer = [_chart("rate", "answer", "BAR", metricKey=RATE, displayName="grok rate by configuration")]
-    if fields:
-        title = "what was searched, and the grok rate"
-        axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
-        answer.append(_chart("searched", "answer", "PARALLEL", displayName=title, **axes))
-    curves = [
-        _chart(
-            name,
-            "curves",
-            "LINE",
-            metricKey=name,
-            selectedMetricKeys=[name],
-            displayName=f"{name} over steps",
-        )
-        for name in CURVES
-    ]
+    axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
+    charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
+    charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
+    plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
+    charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
     sections = [
-        _section("answer", "Grok rate", columns=len(answer), cardHeight=360),
-        _section("curves", "Curves of the watched seeds", columns=2, cardHeight=300),
+        _section("searched", "What was searched, and the grok rate", columns=1, cardHeight=320),
+        _section("curves", "Grok rates, and the watched seeds over steps", columns=3, cardHeight=300),
         _section("rest", "Model metrics", display=False),
     ]
     state = _sorted_by_rate() | {
-        "compareRunCharts": answer + curves,
-        "compareRunSections": sections,
+        "compareRunCharts": charts,
+        "compareRunSections": sections if fields else sections[1:],
         "isAccordionReordered": True,
         "runsHiddenMode": "FIRST_20_RUNS",
     }
