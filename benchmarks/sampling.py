@@ -2,9 +2,9 @@
 
     python -m benchmarks.sampling [--repetitions N] [--json FILE]
 
-Two searches through search.proposals, objective and all; results of 16 seeds a configuration are drawn at
+Two searches through search.run.proposals, objective and all; results of 16 seeds a configuration are drawn at
 random from known probabilities, a configuration's seeds are told when all of them have ended, in random
-order, and a quarter of the proposals are in training at any time, the most that search.planner allows:
+order, and a quarter of the proposals are in training at any time, the most that search.run.planner allows:
 
 recipe        the grok rate is a smooth function of learning rate, weight decay, carry mix and fade length,
               highest (a half) at a planted point. Found: the proposal after which the best true rate so far
@@ -27,17 +27,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
-from optuna.storages import InMemoryStorage
-
-from search.store.home import Home
-from search.store.ledger import Row
-from search.study.trial import Configuration
 from search.run.proposals import Proposals
-from search.study.schema import Study
+from search.store.ledger import Ledger, Row
 from search.study.file import parse_study
+from search.study.schema import Study
+from search.study.trial import Configuration
 from trainer import Outcome
 
 SEEDS, PEAK, NEAR = 16, 0.5, 0.8
@@ -114,10 +110,34 @@ PROBLEMS = {
 }
 
 
+class Memory:
+    """What a search asks of the ledger, in memory."""
+
+    def __init__(self) -> None:
+        self.proposed: list[Row] = []
+        self.known: dict[str, Configuration] = {}
+        self.recorded: list[Row] = []
+
+    def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
+        assert number == len(self.proposed)
+        key = configuration and configuration.key
+        self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
+        if configuration:
+            self.known.setdefault(configuration.key, configuration)
+
+    def proposals(self, study: str) -> list[Row]:
+        return list(self.proposed)
+
+    def configurations(self, study: str) -> dict[str, Configuration]:
+        return dict(self.known)
+
+    def rows(self, study: str) -> list[Row]:
+        return list(self.recorded)
+
+
 def search(problem: Problem, sampler: str, seed: int) -> list[Configuration]:
     """Run a whole search in memory. Returns its configurations as they were proposed."""
-    home = SimpleNamespace(records_url=InMemoryStorage())
-    proposals = Proposals(problem.study(sampler, seed), cast(Home, home))
+    proposals = Proposals(problem.study(sampler, seed), cast(Ledger, Memory()))
     rng = random.Random(seed)
     asked: list[Configuration] = []
     training: list[Configuration] = []

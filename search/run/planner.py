@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from search.run.allocation import Standing, deserving, leaders
+from search.run.allocation import Standing, deserving, leaders, objective
+from search.run.packing import Fits, pack
 from search.store.home import Home
 from search.store.ledger import Row, is_final
-from search.run.packing import Fits, pack
-from search.study.trial import Configuration, Trial
-from search.run.proposals import Proposals, objective
 from search.store.stats import GrokRate
 from search.study.schema import Study, numbered
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
+
+if TYPE_CHECKING:  # a list of configurations needs no Optuna
+    from search.run.proposals import Proposals
 
 DONE = "DONE"
 Done = str
@@ -30,11 +33,18 @@ Round = tuple[Configuration, list[Seed], bool]
 class Planner:
     """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
 
-    `unfinished`: trials of an earlier run, which go on from their saved states.
+    `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
     """
 
-    def __init__(self, study: Study, rows: Sequence[Row], home: Home, unfinished: Sequence[Trial] = ()):
-        self.study = study
+    def __init__(
+        self,
+        study: Study,
+        rows: Sequence[Row],
+        proposals: Proposals | None = None,
+        unfinished: Sequence[Trial] = (),
+    ):
+        assert bool(study.space) == (proposals is not None)
+        self.study, self.proposals = study, proposals
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
         self._take(rows)
@@ -45,9 +55,8 @@ class Planner:
         self.rounds: dict[str, Iterator[list[Seed]]] = {}
         self.confirming: set[str] = set()  # once a run: a trial that fails is not tried for ever
         self.ended_before: list[Configuration] = []  # had nothing left to train when they were begun
-        self.proposals = Proposals(study, home) if study.space else None
-        listed = self.proposals.told() if self.proposals else [Configuration(*c) for c in study.listed()]
-        for configuration in dict.fromkeys([*listed, *(c for t in unfinished for c in t.configurations)]):
+        interrupted = [c for t in unfinished for c in t.configurations]
+        for configuration in dict.fromkeys([*self._given(), *interrupted]):
             self._begin(configuration)
 
     def next(self) -> Trial | Done | None:
@@ -106,6 +115,12 @@ class Planner:
             ranked = objective(rows, configuration.recipe)
             found[key] = Standing(rate, configuration.spec.params, ranked)
         return found
+
+    def _given(self) -> list[Configuration]:
+        """What there is to begin with: the file's list, or what was proposed; told, if there is enough."""
+        if self.proposals is None:
+            return [Configuration(*c) for c in self.study.listed()]
+        return self.proposals.told() if self.enough else self.proposals.known()
 
     def _take(self, rows: Sequence[Row]) -> None:
         for r in rows:

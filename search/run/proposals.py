@@ -1,256 +1,156 @@
 """Optuna's side of a search: configurations that are proposed, and told finite objectives.
 
-Optuna's database keeps the numbers that were sampled, under the key paths of their fields (search/space.py).
+The ledger is the authority: a proposal is written there before anything of it trains, as the numbers that
+were drawn (under the key paths of their fields, search/study/space.py) and the configuration that they make.
+Optuna's study is in memory, made anew by each driver from proposals and rows; search/store/optuna_mirror.py
+shows it to people.
 """
 
 from __future__ import annotations
 
-import math
-import random
-import warnings
-from collections import deque
-from collections.abc import Sequence
-from statistics import fmean, median
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import BaseSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
-from optuna.samplers.nsgaii import BLXAlphaCrossover
-from optuna.trial import FrozenTrial, TrialState
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from search.run.extension import CRASHED, close_crashed, open_search, take_up_crashed
-from search.store.home import Home
-from search.store.ledger import Row, is_final
-from search.study.trial import Configuration
-from search.study.space import Distribution, Numbers, Space, draw, fixed, points, resolve, stored
+from search.run.allocation import objective
+from search.run.extension import numbers_of
+from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
+from search.store.ledger import Ledger, Row, is_final
 from search.study.schema import Study
-from trainer import Outcome, Recipe
+from search.study.space import Numbers, draw, fixed, resolve
+from search.study.trial import Configuration
+from trainer import Seed
 
 DIRECTIONS = {"grok_rate": "maximize", "params": "minimize"}
-TOKENS = 1_000
-"""The weight of token accuracy against that of the grok step."""
+KEY = "configuration"
+"""The attribute of Optuna's trials that has the key of their configuration."""
 
 
 class Proposals:
-    """Optuna's side of a search: configurations asked for, and told finite objectives."""
+    """Optuna's side of a search: configurations asked for, and told finite objectives.
 
-    def __init__(self, study: Study, home: Home):
+    A proposal's number is that of its Optuna trial and of its row in the ledger.
+    """
+
+    def __init__(self, study: Study, ledger: Ledger):
         """Begin a search, or go on with it. Raises UserError if it is not the one that was begun."""
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.study = study
+        self.study, self.ledger = study, ledger
         self.base = fixed(study.spec(), study.base_recipe())
         self.planned = study.sampler.planned(study.space)
-        self.objectives = study.sampler.objectives_of(study.space)
-        wanted = [DIRECTIONS[name] for name in self.objectives]
-        self.optuna = open_search(study, storage_of(home), wanted, distribution_of)
-        # A resumed search goes on: with the first run's generator it would propose the same again.
-        self.optuna.sampler = sampler_of(study, len(self._trials()))
-        # A driver that died left its proposals RUNNING: they are taken up again, in order.
-        self.orphans = deque(self._trials(TrialState.RUNNING))
-        self.numbers: dict[str, list[int]] = {}
+        self.objectives = {name: DIRECTIONS[name] for name in study.sampler.objectives_of(study.space)}
+        self._known: dict[str, Configuration] = {}
+        self._open: dict[str, list[int]] = {}
+        """The numbers of the proposals that are still to be told, by their configurations' keys."""
+        self._drawn = 0
+        earlier = ledger.proposals(study.name)
+        sampler = sampler_of(study, len(earlier))
+        self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
+        if earlier:
+            self._rebuild(earlier, sampler)
 
     @property
     def exhausted(self) -> bool:
-        """Whether no proposal is left to be made or taken up again."""
-        if self.orphans or self._unknown():
-            return False
-        return sum(map(self._is_whole, self._trials())) >= self.planned
+        """Whether no proposal is left to be made."""
+        return self._drawn >= self.planned
+
+    def known(self) -> list[Configuration]:
+        """All that was proposed, each once, in order."""
+        return list(self._known.values())
+
+    def told(self) -> list[Configuration]:
+        """Those of the known ones that Optuna has been told of."""
+        return [c for key, c in self._known.items() if key not in self._open]
 
     def ask(self) -> Configuration | None:
         """The next proposal, or None when the study's number of configurations is reached."""
-        while (drawn := self._draw()) is not None:
-            number, numbers = drawn
-            try:
-                configuration = self._configuration(numbers)
-            except ValueError:  # an impossible combination of possible values, or never drawn to its end
-                self.optuna.tell(number, state=TrialState.FAIL)
+        while not self.exhausted:
+            trial = self.optuna.ask()
+            numbers = draw(self.study.space, lambda path: suggest(trial, path, self.study.space[path]))
+            configuration = self._configuration(numbers)
+            self.ledger.propose(self.study.name, trial.number, configuration, numbers)
+            self._drawn += 1
+            if configuration is None:
+                self.optuna.tell(trial, state=TrialState.FAIL)
                 continue
-            self.numbers.setdefault(configuration.key, []).append(number)
+            trial.set_user_attr(KEY, configuration.key)
+            self._known.setdefault(configuration.key, configuration)
+            self._open.setdefault(configuration.key, []).append(trial.number)
             return configuration
         return None
 
-    def told(self) -> list[Configuration]:
-        """The configurations that earlier runs told Optuna of, in the order in which they were proposed."""
-        return list(dict.fromkeys(self._configuration(t.params) for t in self._trials(TrialState.COMPLETE)))
-
     def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
         """Report a configuration's rows. With a seed still to be trained it stays open."""
-        values = {
+        if not all(map(is_final, rows)):
+            return
+        values = self._values(configuration, rows)
+        for number in self._open.pop(configuration.key, ()):
+            self.optuna.tell(number, values)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Every proposal as it is now, for the mirror. Later ones leave the list as it is."""
+        return list(self.optuna.get_trials(deepcopy=False))
+
+    def _configuration(self, numbers: Numbers) -> Configuration | None:
+        """None for an impossible combination of possible values."""
+        try:
+            return Configuration(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
+        except ValueError:
+            return None
+
+    def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
+        """The objectives, in order."""
+        known = {
             "grok_rate": objective(rows, configuration.recipe),
             "params": float(configuration.spec.params),
         }
-        if not all(map(is_final, rows)):
-            return
-        for number in self.numbers.get(configuration.key, ()):
-            told = [values[name] for name in self.objectives]
-            self.optuna.tell(number, told, skip_if_finished=True)  # told before the database went away
-        self.numbers.pop(configuration.key, None)
+        return [known[name] for name in self.objectives]
 
-    def give_up(self) -> None:
-        """What is still open at a search's end has failed for good: the next run proposes it again."""
-        close_crashed(self.optuna)
+    def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
+        """Add a trial for each proposal: told, to be trained still, or of numbers that make nothing."""
+        configurations = self.ledger.configurations(self.study.name)
+        rows: dict[str, list[Row]] = {}
+        for row in self.ledger.rows(self.study.name):
+            if not row["confirmation"]:
+                rows.setdefault(row["configuration"], []).append(row)
+        told = 0
+        for proposal in earlier:
+            key, numbers = proposal["configuration"], proposal["numbers"]
+            if key is None:
+                trial = self._impossible(numbers)
+                self._drawn += bool(trial.params)
+            else:
+                configuration = self._known.setdefault(key, configurations[key])
+                is_told = self._is_trained(rows.get(key, ()))
+                facts: dict[str, Any] = {"state": TrialState.RUNNING}
+                if is_told:
+                    values = self._values(configuration, rows[key])
+                    facts = {"values": values, "system_attrs": attributes_of(sampler, told)}
+                else:
+                    self._open.setdefault(key, []).append(proposal["number"])
+                numbers = numbers_of(self.study, configuration, numbers)
+                trial = self._trial(numbers, user_attrs={KEY: key}, **facts)
+                told += is_told
+                self._drawn += 1
+            self.optuna.add_trial(trial)
 
-    def _draw(self) -> tuple[int, Numbers] | None:
-        """Number and values of an orphan or else of a new Optuna trial, None when there are enough."""
-        if not self.orphans:
-            take_up_crashed(self.optuna)
-            self.orphans.extend(self._unknown())
-        if self.orphans:
-            orphan = self.orphans.popleft()
-            return orphan.number, orphan.params
-        if self.exhausted:
-            return None
-        trial = self.optuna.ask()
-        return trial.number, draw(
-            self.study.space, lambda path: _suggest(trial, path, self.study.space[path])
-        )
+    def _is_trained(self, rows: Iterable[Row]) -> bool:
+        """Whether the first seeds, as the file has them now, have all ended."""
+        ended = {Seed(r["init_seed"], r["data_seed"]) for r in rows if is_final(r)}
+        return ended.issuperset(self.study.first_seeds())
 
-    def _configuration(self, numbers: Numbers) -> Configuration:
-        """Raises ValueError for numbers that make none."""
-        return Configuration(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
-
-    def _trials(self, *states: TrialState) -> list[FrozenTrial]:
-        return self.optuna.get_trials(deepcopy=False, states=states or None)
-
-    def _unknown(self) -> list[FrozenTrial]:
-        """Open trials that were cut off, by a database that went away, before they were known here."""
-        mine = {n for numbers in self.numbers.values() for n in numbers}
-        return [t for t in self._trials(TrialState.RUNNING) if t.number not in mine]
-
-    def _is_whole(self, trial: FrozenTrial) -> bool:
-        """Whether a trial counts: its driver did not die while it was being drawn."""
-        if trial.state != TrialState.FAIL or trial.user_attrs.get(CRASHED):
-            return trial.state != TrialState.FAIL  # what crashed is proposed again, and counts then
+    def _impossible(self, numbers: Numbers) -> FrozenTrial:
+        """Numbers that made no configuration; without them, and not counted, if the space has them no more."""
         try:
-            return bool(resolve(self.study.space, trial.params, self.base))
-        except ValueError:
-            return False
+            resolve(self.study.space, numbers, self.base)
+            return self._trial(numbers, state=TrialState.FAIL)
+        except (KeyError, ValueError):
+            return create_trial(state=TrialState.FAIL)
 
-
-def objective(rows: Sequence[Row], recipe: Recipe) -> float:
-    """A shrunk grok rate, finite for any rows: (k + t) / (n + 2), the posterior's mean under Beta(t, 2 - t).
-
-    k of n counted seeds grokked. Of as many seeds, whoever has more grokked is ahead, whatever t is, for
-    0 <= t < 1. At a few per cent nearly every configuration has k = 0, so t breaks ties: first the mean of
-    the seeds' best token accuracy, and then, by less than a thousandth of that, the median grok step.
-    """
-    counted = [r for r in rows if is_final(r)]
-    grokked = [r for r in counted if r["outcome"] == Outcome.GROKKED]
-    token = fmean(_number(r["best_token"]) for r in counted) if counted else 0.0
-    early = 1 - median(r["grok_step"] for r in grokked) / recipe.steps if grokked else 0.0
-    t = (TOKENS * min(token, 1.0) + early) / (TOKENS + 2)
-    return (len(grokked) + t) / (len(counted) + 2)
-
-
-def _number(found: float | None) -> float:
-    """A seed that diverged before it was evaluated got nowhere."""
-    return found if found is not None and math.isfinite(found) else 0.0
-
-
-def storage_of(home: Home) -> Any:
-    """Optuna's storage; connections of a server that was away are noticed before they are used."""
-    if isinstance(home.records_url, str) and not home.records_url.startswith("sqlite"):
-        return optuna.storages.RDBStorage(home.records_url, engine_kwargs={"pool_pre_ping": True})
-    return home.records_url
-
-
-def sampler_of(study: Study, drawn: int) -> BaseSampler:
-    """Optuna's sampler for a search that has had so many proposals. Tuned with benchmarks/sampling.py."""
-    name, seed, space = study.sampler.name, study.sampler.seed, study.space
-    distributions = {path: distribution_of(d) for path, d in space.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        if name == "tpe":
-            conditions = any(d.when for d in space.values())
-            return TPESampler(seed=seed + drawn, multivariate=True, group=conditions)
-        if name == "nsga2":
-            # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
-            population = min(max(4, study.sampler.planned(space) // 15), 50)
-            crossover = BLXAlphaCrossover()
-            return _Generations(seed=seed + drawn, population_size=population, crossover=crossover)
-        if name == "qmc":
-            return _Sequence(distributions, seed)
-        return RandomSampler(seed=seed + drawn) if name == "random" else _Grid(distributions, space, seed)
-
-
-class _Generations(NSGAIISampler):
-    """NSGA-II for proposals that are told out of order.
-
-    A generation begins when the one before has been told often enough; what is still in training then is
-    told later and would be nobody's parent. So parents are chosen of all that has been told.
-    """
-
-    def select_parent(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return self._elite_population_selection_strategy(study, told)
-
-
-class _Sequence(QMCSampler):
-    """Sobol's sequence over the whole space; a field that does not exist leaves its coordinate unused.
-
-    Optuna's own takes the space from what was proposed first, by chance without some conditional fields.
-    """
-
-    def __init__(self, distributions: dict[str, BaseDistribution], seed: int):
-        super().__init__(scramble=True, seed=seed)
-        self._distributions = {path: d for path, d in distributions.items() if not d.single()}
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._distributions
-
-
-class _Grid(BaseSampler):
-    """Every point once, in an order that spreads what is proposed first.
-
-    Optuna's own knows no conditions: it would propose points twice that differ only in what does not exist.
-    """
-
-    def __init__(self, distributions: dict[str, BaseDistribution], space: Space, seed: int):
-        self._distributions = {path: d for path, d in distributions.items() if not d.single()}
-        self._points = points(space)
-        random.Random(seed).shuffle(self._points)
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._distributions
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> Numbers:
-        taken = {frozenset(t.params.items()) for t in study.get_trials(deepcopy=False)}
-        return next(p for p in self._points if frozenset(p.items()) not in taken)
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        raise AssertionError(f"{param_name} is no part of the grid's point")
-
-
-def distribution_of(field: Distribution) -> BaseDistribution:
-    """A searched field as Optuna knows it."""
-    if field.choice is not None:
-        return CategoricalDistribution([stored(value) for value in field.choice])
-    low, high = field.ends()
-    if field.int_:
-        return IntDistribution(low, high, log=field.log, step=int(field.step or 1))
-    return FloatDistribution(low, high, log=field.log, step=field.step)
-
-
-def _suggest(trial: optuna.Trial, path: str, field: Distribution) -> Any:
-    """Optuna's number for a field, a plain one: samplers let some of NumPy's through."""
-    distribution = distribution_of(field)
-    if isinstance(distribution, CategoricalDistribution):
-        return trial.suggest_categorical(path, distribution.choices)
-    if field.int_:
-        return int(trial.suggest_int(path, **distribution._asdict()))
-    return float(trial.suggest_float(path, **distribution._asdict()))
+    def _trial(self, numbers: Numbers, **facts: Any) -> FrozenTrial:
+        """Raises ValueError, or KeyError, for numbers that are none of the space's."""
+        distributions = {path: distribution_of(self.study.space[path]) for path in numbers}
+        return create_trial(params=numbers, distributions=distributions, **facts)

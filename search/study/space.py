@@ -99,9 +99,15 @@ class Distribution(Strict):
         return value in self.values()
 
     def decoded(self, number: Any) -> Any:
-        """What Optuna's number says: the list whose JSON it is, the step that it is meant to be."""
+        """What Optuna's number says: the list whose JSON it is, the step that it is meant to be.
+
+        Raises ValueError for what is none of the choices.
+        """
         if self.choice is not None:
-            return next(v for v in self.choice if stored(v) == number)
+            for value in self.choice:
+                if stored(value) == number:
+                    return value
+            raise ValueError(f"{number!r} is none of {self.choice}")
         values = self.values()
         return values.nearest(number) if isinstance(values, _Steps) else number
 
