@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from search.home import Home
-from search.plan import Configuration
-from search.study_file import parse_study
-from search.tracking import Tracker, connect, tracking_uri
-from search.views import write_views
+from search.store.home import Home
+from search.study.trial import Configuration
+from search.study.file import parse_study
+from search.store.tracker import Tracker
+from search.store.tracking import connect, tracking_uri
+from search.evidence.views import write_views
 from tests.browser import (
     chromium,
     click,
