@@ -6,10 +6,10 @@ from optuna.trial import TrialState
 
 from search.cli import texts
 from search.errors import UserError
-from search.study.trial import Configuration
 from search.run.planner import DONE
 from search.run.proposals import Proposals
 from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.planners import (
     FEW,
     IMPOSSIBLE,

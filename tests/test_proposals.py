@@ -17,12 +17,12 @@ from optuna.trial import TrialState
 
 from benchmarks import sampling
 from search.errors import UserError
+from search.run.proposals import Proposals, objective
 from search.store.home import Home
 from search.store.ledger import Row
-from search.study.trial import Configuration
-from search.run.proposals import Proposals, objective
-from search.study.space import points
 from search.study.file import parse_study
+from search.study.space import points
+from search.study.trial import Configuration
 from tests.bad_studies import GOOD
 from trainer import Outcome, Recipe
 

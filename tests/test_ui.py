@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from search.evidence.views import write_views
 from search.store.home import Home
-from search.study.trial import Configuration
-from search.study.file import parse_study
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
-from search.evidence.views import write_views
+from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.browser import (
     chromium,
     click,

@@ -10,13 +10,13 @@ from mlflow.entities import Metric, Param
 
 from model import rung
 from search.store.home import Home
-from search.study.trial import Configuration, Trial
-from search.study.schema import Resources, Stop
-from search.study.file import parse_study
+from search.store.part import Part
 from search.store.stats import final_metrics
 from search.store.tracker import Tracker
 from search.store.tracking import KEY_TAG, connect, tracking_uri
-from search.store.part import Part
+from search.study.file import parse_study
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from tests.browser import (
     chromium,
     click,

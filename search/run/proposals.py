@@ -143,7 +143,9 @@ class Proposals:
         return ended.issuperset(self.study.first_seeds())
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
-        """Numbers that made no configuration; without them, and not counted, if the space has them no more."""
+        """Numbers that made no configuration; without them, and not counted, if the space has them no
+        more.
+        """
         try:
             resolve(self.study.space, numbers, self.base)
             return self._trial(numbers, state=TrialState.FAIL)
