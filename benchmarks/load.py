@@ -32,8 +32,8 @@ import torch
 from rich.console import Console
 
 from search.run import engine, worker
-from search.run.display import Display
 from search.run.driver import Driver
+from search.run.progress import Display
 from search.store.hold import held
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final

@@ -5,8 +5,7 @@ import pytest
 from rich.console import Console
 
 from search.evidence.plots import grokking_curves
-from search.run.display import Display, duration
-from search.run.progress import Progress
+from search.run.progress import Display, Progress, duration
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.golden import SPECS

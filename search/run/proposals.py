@@ -69,7 +69,9 @@ class Proposals:
         """The next proposal, or None when the study's number of configurations is reached."""
         while not self.exhausted:
             trial = self.optuna.ask()
-            numbers = draw(self.study.space, lambda path: suggest(trial, path, self.study.space[path]))
+            numbers = draw(
+                self.study.space, lambda path, its=trial: suggest(its, path, self.study.space[path])
+            )
             configuration = self._configuration(numbers)
             self.ledger.propose(self.study.name, trial.number, configuration, numbers)
             self._drawn += 1
