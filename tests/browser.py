@@ -116,8 +116,8 @@ return [...document.querySelectorAll(`[col-id="${arguments[0]}"]`)].filter(top)
 """
 
 
-def seen(browser: Any, column: str) -> list[str]: """What a column of MLflow's table of runs says from its
-    name down, as far as it is wholly on the screen and
+def seen(browser: Any, column: str) -> list[str]:
+    """What a column of MLflow's table of runs says from its name down, as far as it is wholly on the screen and
     covered by nothing.
     """
     return list(browser.execute_script(SEEN, column))

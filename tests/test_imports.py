@@ -1,6 +1,4 @@
-"""Who imports whom: three packages and five rooms in one direction, no circle, and rooms of a size to
-read.
-"""
+"""Who imports whom: three packages and five rooms in one direction, no circle, and rooms of a size to read."""
 
 from __future__ import annotations
 
@@ -86,14 +84,20 @@ if TYPE_CHECKING:
     assert imported(source, known) == {"a.b", "d.e", "search.run.worker", "search.run", "h", "i"}
 
 
-def test_what_is_wrong_would_be_found(tmp_path: Path) -> None: texts = { "model/spec.py": "import torch",
-    "search/store/ledger.py": "def f():\n    from search.run.driver import Driver", "search/run/driver.py":
-    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import search.run.worker",
-    "search/run/worker.py": "from search.run import driver\nfrom model.spec import Spec", } for name, text in
-    texts.items(): (tmp_path / name).parent.mkdir(parents=True, exist_ok=True) (tmp_path /
-    name).write_text(text) edges = graph(modules(tmp_path)) assert list(backwards(edges)) ==
-    ["search.store.ledger imports search.run.driver"] assert set(circle(edges)) == {"search.run.driver",
-    "search.run.worker"} assert not circle(edges | {"search.run.driver": set()})
+def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:
+    texts = {
+        "model/spec.py": "import torch",
+        "search/store/ledger.py": "def f():\n    from search.run.driver import Driver",
+        "search/run/driver.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import search.run.worker",
+        "search/run/worker.py": "from search.run import driver\nfrom model.spec import Spec",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    edges = graph(modules(tmp_path))
+    assert list(backwards(edges)) == ["search.store.ledger imports search.run.driver"]
+    assert set(circle(edges)) == {"search.run.driver", "search.run.worker"}
+    assert not circle(edges | {"search.run.driver": set()})
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)

@@ -69,9 +69,7 @@ class Proposals:
         """The next proposal, or None when the study's number of configurations is reached."""
         while not self.exhausted:
             trial = self.optuna.ask()
-            numbers = draw(
-                self.study.space, lambda path, its=trial: suggest(its, path, self.study.space[path])
-            )
+            numbers = self._numbers(trial)
             configuration = self._configuration(numbers)
             self.ledger.propose(self.study.name, trial.number, configuration, numbers)
             self._drawn += 1
@@ -95,6 +93,10 @@ class Proposals:
     def trials(self) -> list[FrozenTrial]:
         """Every proposal as it is now, for the mirror. Later ones leave the list as it is."""
         return list(self.optuna.get_trials(deepcopy=False))
+
+    def _numbers(self, trial: optuna.Trial) -> Numbers:
+        space = self.study.space
+        return draw(space, lambda path: suggest(trial, path, space[path]))
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """None for an impossible combination of possible values."""
