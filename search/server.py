@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from search.errors import Failure
@@ -53,4 +54,5 @@ def serve(door: socket.socket, home: Home, uri: str) -> None:
     page = page.replace("<head>", f"<head>{SCRIPT}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[door])
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[door])
