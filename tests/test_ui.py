@@ -123,7 +123,9 @@ def test_a_person_finds_a_configurations_parameters_metrics_and_pictures(ui, bro
     browser.get(page_of(ui, "recipes", "table"))
     click(browser, best.title)
     visible(browser, best.title, "Finished", "final.failed", "Child runs", "seed 770")
-    shown = visible(browser, "Parameters (").split("Parameters (")[1].splitlines()
+    text = visible(browser, "Parameters (")
+    assert "Evaluation runs" not in text, "a page about language models"
+    shown = text.split("Parameters (")[1].splitlines()
     for parameter, value in (("recipe.carry_mix", "0.6"), ("model.tie_fc2_head", "True"), ("params", "57")):
         assert shown[shown.index(parameter) + 1] == value
     browser.save_screenshot(str(screenshots / "3-run.png"))
