@@ -1,7 +1,7 @@
 """The mirror of a search: an Optuna study that optuna-dashboard can open. Written, and never read to decide.
 
-What is proposed and told is in the ledger (search/run/proposals.py makes Optuna's study of it, in memory). The
-mirror follows it, and is written anew where it does not fit; so it may be deleted at any time.
+What is proposed and told is in the ledger; search/run/proposals.py makes Optuna's study of it, in memory. The
+mirror follows that, and is written anew where it does not fit; so it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ class Mirror:
         with warnings.catch_warnings(), suppress(optuna.exceptions.DuplicatedStudyError):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             directions = list(self.objectives.values())
-            made = optuna.create_study(
-                study_name=self.study, storage=self._storage, directions=directions
-            )
+            made = optuna.create_study(study_name=self.study, storage=self._storage, directions=directions)
             made.set_metric_names(list(self.objectives))
         return optuna.load_study(study_name=self.study, storage=self._storage)
 
