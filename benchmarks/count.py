@@ -44,8 +44,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model import Spec
-from model.low_rank import LowRank
-from model.split_subspace import FFN, SplitSubspace
+from model.families.low_rank import LowRank
+from model.families.split_subspace.spec import FFN, SplitSubspace
 
 ADAMW = 17  # norm 2, clip 1, m 3, v 4, unbiased 2, decay 1, step 4
 NUMBER = 4  # bytes of a float32 and of a token (int32)

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 if TYPE_CHECKING:
-    from model.spec import Spec
+    from torch import Tensor
 
-Tensors = dict[str, Tensor]
+    from model.ops import Tensors
+    from model.spec import Spec
 
 
 @dataclass(frozen=True)

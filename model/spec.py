@@ -13,13 +13,15 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, check_combination, nearest
-from model.fold import Fold
-from model.layout import Layout
+from model.layout import Layout, Shapes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.fold import Fold
 
 FAMILIES: dict[str, type[Spec]] = {}
 
@@ -71,7 +73,7 @@ class Spec(ABC):
         return self.layout.size
 
     @abstractmethod
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def shapes(self) -> Shapes:
         """The trainable tensors of one seed, by name."""
 
     @abstractmethod

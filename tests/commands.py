@@ -18,7 +18,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from search.cli.main import main
+from search.cli import main
 from tests.processes import PATIENCE_S, wait_until
 
 COMMAND = Path(sys.executable).with_name("adder-search")

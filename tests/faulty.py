@@ -62,7 +62,7 @@ def unlucky(folder):
 
 if __name__ == "__main__":
     from search.run import worker
-    from search.cli.main import main
+    from search.cli import main
 
     GROUP = group(os.getpid()) if HOW == "memory" else None
     if HOW == "memory" and GROUP is None:

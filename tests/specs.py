@@ -10,7 +10,7 @@ import torch
 
 from model import RUNGS
 from model.export import weights
-from model.split_subspace import SplitSubspace
+from model.families.split_subspace import SplitSubspace
 from trainer import step
 from trainer.problems import sample
 

@@ -59,7 +59,7 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.texts.here", lambda: {"CPU": 2, "GPU": 0})
+    monkeypatch.setattr("search.run.estimate.here", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
     for said in (

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from model import RUNGS
-from search.cli.main import texts
+from search.cli import texts
 from search.run.driver import Ended
+from search.run.estimate import estimate
 from search.errors import UserError
 from search.store.home import Home
 from search.run.planner import DONE, Planner
@@ -85,7 +86,7 @@ def test_every_configuration_is_planned_and_ends_by_itself(home):
 
 
 def test_the_plan_adds_up_all_configurations(home):
-    text = texts.plan(parse_study(LIST, ""), home)
+    text = estimate(parse_study(LIST, ""), home)
     assert "split_subspace, 57, 67, 74 parameters" in text
     assert "configurations  3" in text and "6, 1,000 to 2,000 steps each; 0 recorded, 6 to train" in text
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from model import RUNGS, Spec, add
 from model.adderboard import official_pairs
 from model.export import export_source, tricks
+from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
-from model.split_subspace import SplitSubspace
 from tests.golden import SPECS as GOLDEN
 from tests.golden import golden_theta
 from tests.specs import SUBMITTED, some_theta, some_tokens

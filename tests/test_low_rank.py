@@ -12,8 +12,8 @@ from torch import nn
 from model import Spec, add, make_spec, rung
 from model.adderboard import uniform_pairs
 from model.export import export_source
+from model.families.low_rank.spec import SHARED, TIES, LowRank
 from model.fold import fold
-from model.low_rank import SHARED, TIES, LowRank
 from search.study.file import parse_study
 from tests.specs import reference, some_theta, some_tokens
 from trainer import step

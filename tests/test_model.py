@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from model import RUNGS, make_spec, name_of, rung
+from model.families.split_subspace import SplitSubspace
 from model.layout import Layout
 from model.spec import FAMILIES
-from model.split_subspace import SplitSubspace
 from tests.specs import FIVE_WIDE, SPECS, every_spec
 
 LADDER = {name: spec for name, spec in RUNGS.items() if spec.family == "split_subspace"}

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.cli.main import texts
+from search.cli import texts
 from search.run.driver import Ended
 from search.store.home import Home
 from search.store.stats import overview, summarise

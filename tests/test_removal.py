@@ -6,7 +6,7 @@ import optuna
 import pytest
 
 from search.store import hold
-from search.cli import delete as homes_command
+from search.cli import home as homes_command
 from search.store import removal
 from search.errors import Failure
 from search.store.home import Home

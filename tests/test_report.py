@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from search.errors import UserError
 from search.study.trial import Configuration
 from search.evidence.report import percent, pictures, report
-from search.cli.report import report as command
+from search.cli.evidence import report as command
 from search.evidence.fields import shown
 from search.store.stats import GrokRate
 from tests.test_plots import frames, searched, seed_row, size, study_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from search.study.trial import Configuration, Trial
-from search.cli.rerun import read_request, train_again
+from search.run.rerun import read_request, train_again
 from search.study.schema import Resources, Stop
 from search.run.worker import environment_of
 from tests.banks import SMALL, SPEC, finish, make

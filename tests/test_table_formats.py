@@ -14,7 +14,7 @@ from search.evidence.publish import frames as records
 from search.errors import UserError
 from search.evidence.claims import CLAIMS, SCALES
 from search.evidence.table import constraint_table
-from search.cli.table import table
+from search.cli.evidence import table
 from search.evidence.table_text import html, latex, markdown, section, written
 from tests.test_table import OTHER, arm, frame, without
 

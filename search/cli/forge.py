@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError
-from search.cli.files import write_text
-from search.cli.options import json_option
+from search.cli.options import json_option, save_checkpoint, write_text
+from search.errors import UserError, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,10 +49,8 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
         _write_adder(adder)
         return
     a, b = _operands(operands)
-    try:
+    with told():
         found = forged.forge(a, b, forged.forging(name))
-    except ValueError as error:
-        raise UserError(str(error)) from None
     if page:
         write_text(page, html(found), "--page")
         click.echo(f"{page}: {a} + {b} step by step, in any browser")
@@ -63,7 +60,6 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 def _write_adder(target: Path) -> None:
     from model.forged_adder import forged_adder
-    from search.store.seeds import save_checkpoint
     from trainer.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.errors import Failure, UserError
-from search.store.home import Home
-from search.cli.options import home_option
+from search.cli.options import home_option, ledger_of
+from search.errors import Failure, UserError, told
+from search.store.home import Home, home_flag
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -58,13 +58,13 @@ def run(
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
-    from search.cli.main import texts
-
     place = Home(home)
     asked = _asked(study, place)
     if dry_run:
-        with _located(study):
-            click.echo(texts.plan(asked, place))
+        from search.run.estimate import estimate
+
+        with told(study, UserError):
+            click.echo(estimate(asked, place))
         return
     _begin(asked, study, place, fresh, detach, max_hours)
 
@@ -94,16 +94,15 @@ def _asked(name: str, home: Home) -> Study:
 
 def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
     from search.run.packing import check_resources
+    from search.store.ledger import Ledger
     from search.store.tracking import connect, is_local, tracking_uri
 
-    with _located(source):
+    with told(source, UserError):
         check_resources(study.resources)
     uri = tracking_uri(home, study.tracking_uri)
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
-    from search.store.ledger import Ledger
-
     ledger, client = Ledger(home), connect(home, uri)
     if fresh:
         study = _renamed(study, ledger, client)
@@ -121,11 +120,11 @@ def _run(
     from rich.console import Console
     from rich.markup import escape
 
-    from search.cli.main import texts
+    from search.cli import texts
     from search.run.display import Display
 
     console = Console(highlight=False)
-    with _located(source), _held(study, ledger) as hold:
+    with told(source, UserError), _held(study, ledger) as hold:
         from search.run import engine
         from search.run.driver import Driver
 
@@ -159,15 +158,6 @@ def _held(study: Study, ledger: Ledger) -> Iterator[Hold]:
             yield hold
         finally:
             ledger.database.patience_s = 0.0  # for the release: the hold ends by itself
-
-
-@contextlib.contextmanager
-def _located(source: str) -> Iterator[None]:
-    """Say which study file a problem is in."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{source}: {error}") from None
 
 
 def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
@@ -206,8 +196,6 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
         sys.exit(code)
     if time.monotonic() > deadline:
         raise Failure(f"process {process.pid} has not begun in {STARTING_S:.0f} s; see {log}")
-    from search.store.home import home_flag
-
     flag = home_flag(home)
     click.echo(f"{study.name}: runs as process {process.pid}, its output goes to {log}")
     click.echo(f"  adder-search status {study.name}{flag}\n  adder-search stop {study.name}{flag}")
@@ -218,19 +206,10 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
 @home_option
 def stop(study: str, home: str | None) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
-    from model.fields import nearest
-    from search.store.ledger import Ledger
-    from search.store.home import home_flag
-
     place = Home(home)
     name = _asked(study, place).name if Path(study).is_file() else study
-    ledger = Ledger(place) if place.exists() else None
-    found = ledger.study(name) if ledger else None
-    if ledger is None or found is None:
-        known = sorted({r["study"] for r in ledger.rows()}) if ledger else []
-        hint = f"; {nearest(name, known)}" if known else ""
-        raise UserError(f"study {name!r} has no records in {place.path}{hint}")
-    if not found["owner"]:
+    ledger = ledger_of(place, name)
+    if not (ledger.study(name) or {}).get("owner"):
         raise UserError(f"study {name} is not running")
     ledger.ask_to_stop(name)
     deadline = time.monotonic() + STOPPING_S

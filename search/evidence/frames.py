@@ -1,6 +1,6 @@
 """The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts.
 
-    from search.evidence.frames import records
+from search.evidence.frames import records
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.store.stats import GrokRate, counted, rank
+from search.store.stats import counted, rank
 from search.study.file import recorded_study
 from search.study.trial import Configuration
 from trainer import Outcome, Seed

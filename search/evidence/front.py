@@ -28,8 +28,9 @@ def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = 
 
 
 SHOWN = (
-    "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified", "verify_tried",
-    "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low", "grok_rate_high", "median_grok_step",
+    "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
+    "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
+    "grok_rate_high", "median_grok_step",
 )  # fmt: skip
 
 

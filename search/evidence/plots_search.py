@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from search.evidence.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
 from search.evidence.fields import Field, shown
+from search.evidence.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
 from search.store.stats import GrokRate
 
 MOST_INTERVALS = 30  # configurations whose intervals are drawn each

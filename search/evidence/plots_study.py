@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from scipy.stats import CensoredData, ecdf
 
-from search.store.stats import pareto
 from search.evidence.plots import COLOURS, GREY, INK, in_percent, in_thousands, new_figure, quiet
+from search.store.stats import pareto
 from trainer import Outcome
 
 

@@ -100,8 +100,8 @@ def _fill_steps(tracker: Tracker, shelf: Shelf, configuration: Configuration, fi
 
 
 def log_evidence(ledger: Ledger, tracker: Tracker, shelf: Shelf) -> None:
-    """What the study says as a whole, to its own run: the constraint table, where it has one constraint with and
-    without, and the main pictures. With as many seeds as last time there is nothing new to say.
+    """What the study says as a whole, to its own run: the constraint table, where it has one constraint with
+    and without, and the main pictures. With as many seeds as last time there is nothing new to say.
     """
     final = str(sum(map(is_final, ledger.rows(tracker.study.name))))
     run = tracker.own_run()

@@ -14,14 +14,21 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from search.store.stats import pareto
-from search.evidence.plots import SEED, curves_figure, png, small_multiples
-from search.evidence.plots_search import MOST_AXES, SHUFFLES, Importances, importance_figure, importances, parallel_figure, rate_against_fields
-from search.evidence.plots_study import front_figure, time_figure
 from search.evidence.fields import Field, columns, meaning, shown, varied
-from search.store.stats import COUNTED, GrokRate, Stopping
-from search.study.schema import Study
+from search.evidence.plots import SEED, curves_figure, png, small_multiples
+from search.evidence.plots_search import (
+    MOST_AXES,
+    SHUFFLES,
+    Importances,
+    importance_figure,
+    importances,
+    parallel_figure,
+    rate_against_fields,
+)
+from search.evidence.plots_study import front_figure, time_figure
 from search.store.home import pull_command
+from search.store.stats import COUNTED, GrokRate, Stopping, pareto
+from search.study.schema import Study
 from trainer import FALSE_KILLS_UPPER, Outcome
 
 FEW = 6  # configurations that are shown one by one
@@ -40,7 +47,7 @@ def report(
     study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame
 ) -> str:
     """The page: HTML without a link to anything. study: None where its file was not recorded; frames: as
-    `search.records.records` has them, at least one configuration.
+    `search.evidence.frames.records` has them, at least one configuration.
     """
     found = _Study(study, configurations, seeds, curves)
     images = {

@@ -1,9 +1,9 @@
 """The scale-dependent-constraint table: at which scales does which constraint work?
 
-A pure function of the recorded configurations (search/evidence/frames.py). A column is a scale: a recorded configuration of
-a published rung, its base. A row is a constraint. A cell compares two arms that differ in the constraint
-alone: the base, and the configuration with the same recipe and that one constraint toggled. (57p paper,
-section 4.3)
+A pure function of the recorded configurations (search/evidence/frames.py). A column is a scale: a recorded
+configuration of a published rung, its base. A row is a constraint. A cell compares two arms that differ in
+the constraint alone: the base, and the configuration with the same recipe and that one constraint toggled.
+(57p paper, section 4.3)
 """
 
 from __future__ import annotations
@@ -343,7 +343,8 @@ COLUMNS = (
 
 
 def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
-    """The recorded configurations, each once: of several studies, the one that has most of them, then most seeds.
+    """The recorded configurations, each once: of several studies, the one that has most of them, then most
+    seeds.
 
     Raises UserError if these are no configurations.
     """
@@ -379,7 +380,7 @@ def _arm(record: Mapping[str, Any]) -> Arm:
 def _fields(record: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """What the columns with a prefix say; those of other families say nothing."""
     own = {name.removeprefix(prefix): v for name, v in record.items() if name.startswith(prefix)}
-    return {name: v for name, v in own.items() if not (v is None or isinstance(v, float) and isnan(v))}
+    return {name: v for name, v in own.items() if not (v is None or (isinstance(v, float) and isnan(v)))}
 
 
 def _spec(given: dict[str, Any]) -> Spec:

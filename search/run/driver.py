@@ -9,29 +9,28 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from mlflow import MlflowClient
-from optuna.exceptions import StorageInternalError
-from sqlalchemy.exc import InterfaceError, OperationalError
 
-from search.run import worker
-from search.store.database import Away, wait_for
-from search.run.display import Display
 from search.errors import Failure, UserError
-from search.evidence.publish import log_evidence
-from search.store.hold import Hold
-from search.store.home import Home
-from search.store.ledger import Row, is_final
-from search.store.outbox import Outbox
-from search.study.trial import Configuration, Trial
+from search.evidence.publish import conclude, log_evidence, publish
+from search.run.display import Display
 from search.run.planner import DONE, Planner, interrupted
 from search.run.progress import Progress
+from search.run.proposals import Proposals
+from search.store.hold import Hold
+from search.store.home import Home
+from search.store.ledger import is_final
+from search.store.optuna_mirror import Mirror
+from search.store.outbox import Outbox
+from search.store.part import ERROR, has_parts, read_parts
+from search.store.seeds import Shelf
+from search.store.tracker import Tracker
+from search.store.tracking import FINISHED, answered
 from search.study.schema import Study
-from search.store.tracker import FINISHED, Tracker
-from search.store.tracking import answered
+from search.study.trial import Configuration, Trial
 
 PATIENCE_S = 600.0
 """How long a database that is away is waited for."""
@@ -41,10 +40,6 @@ STOPPING_S = 10.0
 """The same for the end of a run that was stopped."""
 SHARED_S = 5.0
 """How long results may take to be seen through a shared folder."""
-LOST = (Away, StorageInternalError, OperationalError, InterfaceError)
-"""What a database that is away makes ledger and Optuna raise."""
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -84,6 +79,7 @@ class Driver:
         self._check_store(client)
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
+        self.shelf = Shelf(client, ledger, study.name)
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.is_done = False
@@ -91,9 +87,9 @@ class Driver:
         self.recover()
         rows = ledger.rows(study.name)
         ledger.close_orphans(study.name)
-        self.planner = self._patiently(
-            lambda: Planner(study, rows, home, interrupted(study, rows, home)), 0.0
-        )
+        self.proposals = Proposals(study, ledger) if study.space else None
+        self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
+        self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
         with answered(study.name):
             open_runs = self.tracker.unconcluded()
         self.unconcluded = open_runs.keys() | self.recovered
@@ -114,18 +110,18 @@ class Driver:
                 )
 
     def recover(self) -> None:
-        """Record what trials of an earlier run left behind, then publish what MLflow has not got."""
+        """Record what trials of an earlier run left behind, and have published what MLflow has not got."""
         rows = self.ledger.rows(self.study.name)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study.name, key)
-            if worker.has_results(folder):
+            if has_parts(folder):
                 trial = Trial.read(folder)
                 self.recovered |= {c.key for c in trial.configurations}
                 self.record(trial)
 
     def start_next(self) -> Trial | str | None:
         """The next trial, claimed and written for its worker; or None, or DONE."""
-        trial = self._patiently(self.planner.next)
+        trial = self.planner.next()
         self.conclude_earlier()
         if isinstance(trial, Trial):
             self.ledger.claim(trial)
@@ -154,52 +150,48 @@ class Driver:
         if failure is None:
             self.record(trial)
         else:
-            error = self.home.trial(self.study.name, trial.key) / worker.ERROR
+            error = self.home.trial(self.study.name, trial.key) / ERROR
             reason = error.read_text().partition("\n")[0] if error.exists() else failure
             self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
             self.ledger.censor([trial], reason, self.progress.steps())
         rows = self.ledger.rows(self.study.name, trial=trial.key)
         self.progress.finished(trial, [r["outcome"] for r in rows])
-        for configuration in self._patiently(lambda: self.planner.tell(trial, rows)):
-            self.outbox.put(self.conclude, configuration)
+        for configuration in self.planner.tell(trial, rows):
+            self.conclude(configuration)
 
     def record(self, trial: Trial) -> None:
-        """Write a trial's results to the ledger, and have them published."""
+        """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
         folder = self.home.trial(self.study.name, trial.key)
         deadline = time.monotonic() + SHARED_S
-        while not worker.has_results(folder) and time.monotonic() < deadline:
+        while not has_parts(folder) and time.monotonic() < deadline:
             time.sleep(0.2)  # a shared folder may show them late
-        parts = worker.read_results(folder)
+        parts = read_parts(folder)
         if not parts:
             raise Failure(
                 f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
             )
         for part in parts:
-            about = part.about
-            self.ledger.record(part.trial, part.results, about["seed_steps_per_s"], about["environment"])
-        self.outbox.put(self.publish, trial)
+            self.ledger.record(part)
+            self.shelf.put(trial.key, part)
+        self.outbox.put(self._publish, trial)
 
-    def publish(self, trial: Trial) -> None:
+    def _publish(self, trial: Trial) -> None:
         """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""
         folder = self.home.trial(self.study.name, trial.key)
-        for part in worker.read_results(folder):
-            self.tracker.counts(part.configuration, self._rows_of(part.configuration))
-            self.tracker.trial(trial.key, part)
-        self.ledger.publish(trial)
-        shutil.rmtree(folder, ignore_errors=True)
+        if has_parts(folder):  # or it was done, and was cut off afterwards
+            publish(self.ledger, self.tracker, trial, folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
-        """Write a configuration's summary, picture, best checkpoint and child runs to MLflow."""
-        decoded = self.tracker.summary(configuration, self._rows_of(configuration))
-        self.ledger.record_decoded(self.study.name, configuration.key, decoded)
-        self.tracker.end(configuration, status)
+        """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
+        self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)
 
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
         while self.planner.ended_before:
             configuration = self.planner.ended_before.pop()
             if configuration.key in self.unconcluded:
-                self.outbox.put(self.conclude, configuration)
+                self.conclude(configuration)
 
     def stop(self, why: str) -> None:
         """End the run as Ctrl-C does."""
@@ -214,12 +206,9 @@ class Driver:
         open_ = [] if self.is_done else self.planner.in_flight
         self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
         for configuration in open_:
-            self.outbox.put(self.conclude, configuration, "KILLED")
-        if self.is_done and self.planner.proposals:
-            self._patiently(self.planner.proposals.give_up)
+            self.conclude(configuration, "KILLED")
         if self.is_done:
-            final = sum(map(is_final, self.ledger.rows(self.study.name)))
-            self.outbox.put(log_evidence, self.tracker, final)
+            self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
         left = self.outbox.drain(*longest, self._waiting)
         self.outbox.close()
@@ -244,16 +233,3 @@ class Driver:
             what = "the study's table and pictures" if evidence else f"{left} left"
             self.display.say(f"writing to MLflow: {what}")
         return self.is_done and self.hold.why is not None
-
-    def _rows_of(self, configuration: Configuration) -> list[Row]:
-        return self.ledger.rows(self.study.name, configuration.key)
-
-    def _patiently(self, call: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
-        """What a call to ledger and Optuna returns, once their database answers. Raises Failure."""
-        try:
-            return wait_for(call, patience_s, LOST)
-        except Failure:
-            raise
-        except LOST as error:
-            text = " ".join(str(error).split())[:200]
-            raise Failure(f"{self.ledger.database.name}: {text}") from None

@@ -26,13 +26,13 @@ from ray.air.execution._internal import RayActorManager
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
+from search.errors import Failure
 from search.run import worker
 from search.run.driver import Driver, Ended
-from search.errors import Failure
-from search.store.home import Home
 from search.run.packing import placement
-from search.study.trial import Trial
 from search.run.planner import DONE
+from search.store.home import Home
+from search.study.trial import Trial
 
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
 BLIND_S = 10.0  # a driver that did not look for so long cannot say that a trial was silent

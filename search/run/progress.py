@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from search.study.trial import Configuration, Trial
 from search.store.stats import step_metrics
+from search.study.trial import Configuration, Trial
 from trainer import Outcome
 
 SeedKey = tuple[int, int]

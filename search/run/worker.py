@@ -1,7 +1,7 @@
 """What runs inside a Ray trial: one bank, from its saved state to its last seed.
 
-The driver leaves trial.json in the trial's folder; the worker keeps the bank's state there and leaves its parts
-for the driver to record (search/store/part.py).
+The driver leaves trial.json in the trial's folder; the worker keeps the bank's state there and leaves its
+parts for the driver to record (search/store/part.py).
 """
 
 from __future__ import annotations

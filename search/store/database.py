@@ -129,8 +129,8 @@ def _problem(name: str, error: BaseException | None) -> str:
 
 def _other_version(name: str, which: str) -> UserError:
     return UserError(
-        f"{name}: written by {which} version of adder-search; read it with that version, and choose another home "
-        "for this one (--home)"
+        f"{name}: written by {which} version of adder-search; read it with that version, and choose another "
+        "home for this one (--home)"
     )
 
 

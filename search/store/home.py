@@ -16,8 +16,8 @@ class Home:
     """Paths below the home. Absolute from the start: Tune changes the working directory of trials.
 
     With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
-    the folder, which the machines of a cluster then share. Nothing in it names its own path (MLflow's store is
-    brought along when it is next opened), so a home can be moved, or put into a tar file.
+    the folder, which the machines of a cluster then share. Nothing in it names its own path (MLflow's store
+    is brought along when it is next opened), so a home can be moved, or put into a tar file.
     """
 
     def __init__(self, folder: str | Path | None = None):

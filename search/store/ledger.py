@@ -1,8 +1,9 @@
 """The ledger: what was asked, what has run and what came of it, in SQL.
 
-One row a (study, configuration, seed). MLflow has no unique keys, so it cannot decide what is still to be trained;
-this table does. A row is claimed by a driver with a lease while a trial holds it, and `published` says that MLflow
-has it too. Beside it stand the configurations with spec and recipe, and what a search has proposed.
+One row a (study, configuration, seed). MLflow has no unique keys, so it cannot decide what is still to be
+trained; this table does. A row is claimed by a driver with a lease while a trial holds it, and `published`
+says that MLflow has it too. Beside it stand the configurations with spec and recipe, and what a search has
+proposed.
 """
 
 from __future__ import annotations

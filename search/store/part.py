@@ -1,7 +1,7 @@
 """A part: what one configuration's seeds of a trial have become. The only format between worker and driver.
 
-A worker leaves a trial's parts in its folder, all of them or none; the driver reads each once, records it in the
-ledger and has it written to MLflow, where the same files are artifacts.
+A worker leaves a trial's parts in its folder, all of them or none; the driver reads each once, records it in
+the ledger and has it written to MLflow, where the same files are artifacts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recorded seeds: what the ledger says of one, with θ and curve out of its trial's artifacts.
 
-`Shelf` reads each part once. A driver puts the parts that it has just recorded onto it, so that nothing which this
-process wrote is fetched back.
+`Shelf` reads each part once. A driver puts the parts that it has just recorded onto it, so that nothing which
+this process wrote is fetched back.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Shelf:
                 self.parts.popitem(last=False)
 
     def part(self, configuration: str, trial: str) -> Part:
-        """What a trial's seeds of a configuration have become, by their keys. Raises Failure if it is lost."""
+        """What a trial's seeds of a configuration have become, by their keys. Raises Failure if it is
+        lost.
+        """
         with self.lock:
             found = self.parts.pop((configuration, trial), None)
         found = found or Part.read(self._folder(configuration, trial))

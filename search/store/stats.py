@@ -140,8 +140,9 @@ def overview(rows: Iterable[Row]) -> list[Row]:
 
 
 def summarise(rows: Sequence[Row]) -> Row:
-    """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of several,
-    chosen by what came before, means nothing."""
+    """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
+    several, chosen by what came before, means nothing.
+    """
     rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
     counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})

@@ -1,7 +1,7 @@
 """Writing MLflow: an experiment a study, a run a configuration, a child run for each of its best seeds.
 
-Everything is looked up by tag before it is created and is a function of the ledger and of parts, so writing twice
-changes nothing. Only who holds the study writes; what is written when is in search/evidence/publish.py.
+Everything is looked up by tag before it is created and is a function of the ledger and of parts, so writing
+twice changes nothing. Only who holds the study writes; what is written when is in search/evidence/publish.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
@@ -117,16 +116,24 @@ class Tracker:
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
 
     def child(self, seed: RecordedSeed) -> None:
-        """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts, its additions decoded."""
+        """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts, its additions
+        decoded.
+        """
         parent, result = self.run_of(seed.configuration), seed.result
-        name, spec, every = str(result.pair.seed), seed.configuration.spec, seed.configuration.recipe.eval_every
+        name, spec, every = (
+            str(result.pair.seed),
+            seed.configuration.spec,
+            seed.configuration.recipe.eval_every,
+        )
         run = self._find(f"tags.`{SEED_TAG}` = '{name}'", parent)
         if run and self.client.get_run(run).info.status == FINISHED:
             return
         tags = {PARENT_TAG: parent, SEED_TAG: name}
         run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
         curve = enumerate(result.curve_EM.tolist(), start=1)
-        self._log_once(run, MEASURES[0], {i * every: dict(zip(MEASURES, row, strict=True)) for i, row in curve})
+        self._log_once(
+            run, MEASURES[0], {i * every: dict(zip(MEASURES, row, strict=True)) for i, row in curve}
+        )
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self.checkpoint(run, CHECKPOINT, seed)

@@ -62,7 +62,9 @@ def _bring_along(home: Home) -> None:
         roots = {place.rpartition("/")[0] for name, place in found if place.endswith(f"/artifacts/{name}")}
         for old in roots - {here}:
             for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
-                moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE {column} LIKE ? || '/%'"
+                moved = (
+                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE {column} LIKE ? || '/%'"
+                )
                 db.execute(moved, (here, len(old) + 1, old))
 
 
@@ -90,7 +92,9 @@ def reach(ledger: Ledger, study: str) -> MlflowClient:
 
 
 def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path) -> Path | None:
-    """Where a run's artifact is, a file or a folder; None if there is none. scratch: for those of a server."""
+    """Where a run's artifact is, a file or a folder; None if there is none. scratch: for those of a
+    server.
+    """
     place = urlparse(client.get_run(run_id).info.artifact_uri)
     if place.scheme == "file":
         path = Path(unquote(place.path)) / name

@@ -13,8 +13,19 @@ from pydantic import ValidationError
 
 from model.fields import nearest
 from search.errors import UserError
+from search.study.schema import (
+    Allocation,
+    Confirm,
+    Entry,
+    Faults,
+    Resources,
+    SeedCross,
+    SeedRange,
+    Stop,
+    Study,
+    Until,
+)
 from search.study.space import Distribution, Sampler, Strict
-from search.study.schema import Allocation, Confirm, Entry, Faults, Resources, SeedCross, SeedRange, Stop, Study, Until
 
 LARGEST_FILE = 1 << 20  # bytes
 LONGEST_LINE = 1_000  # characters of an error

@@ -5,29 +5,26 @@ positions, values read tokens; logits are dot products with the token table. Wit
 JackCai's 242-parameter model. Facts from "Training a Transformer for Perfect 10-Digit Addition" (the 57p
 paper), "Reflection: 75 Parameters From Scratch" and the training code of both.
 
-The forward pass is in model/split_forward.py.
+What needs torch is in files of its own beside this one: forward pass, initial values, folds.
 
-Axes: S seed, B problem, T position, A answer position, V vocabulary, P parameters.
+Axes: S seed, B problem, T position, P parameters.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor
-from torch.nn import init
-
-from model import split_folds, split_forward
 from model.fields import option
-from model.fold import Fold
+from model.layout import Shapes
 from model.spec import Spec
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.fold import Fold
+
 FFN, DIGITS = 2, 10
-# Initial values, close to the trained geometry: A, start, stride (field: arc).
-ARC = (2.5, -1.2, 0.29)
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
 
 
@@ -206,6 +203,11 @@ class SplitSubspace(Spec):
         """A vocabulary of 14 has a token that ends the answer, and is asked for it."""
         return 12 if self.vocabulary == 14 else 11
 
+    @property
+    def spiral_start(self) -> list[float]:
+        """Amplitude, phase (radians), slope and offset of a spiral that has learned nothing."""
+        return [self.spiral_amp, 0.0, 0.0 if self.flat_spiral else self.spiral_slope, 0.0]
+
     def trained(self) -> SplitSubspace:
         unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
         unread += [] if self.equals_on_ring else ["equals_index"]
@@ -217,7 +219,7 @@ class SplitSubspace(Spec):
         """Few where attention differs by problem: its arrays are thirty times those of a circle."""
         return 16 if self.circular else max(8 // self.heads, 1)
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def shapes(self) -> Shapes:
         shapes = self._embedding_shapes() | self._attention_shapes()
         shapes["fc1"] = (FFN, self.width)
         if not self.no_ffn_bias:
@@ -234,8 +236,8 @@ class SplitSubspace(Spec):
             shapes["norm"] = (1 if self.shared_norm else 3, self.width)
         return shapes
 
-    def _embedding_shapes(self) -> dict[str, tuple[int, ...]]:
-        shapes: dict[str, tuple[int, ...]] = {"tokens": (self.vocabulary, self.tok_dim)}
+    def _embedding_shapes(self) -> Shapes:
+        shapes: Shapes = {"tokens": (self.vocabulary, self.tok_dim)}
         if self.arc:
             shapes = {"arc": (3 if self.circular else 4,)}
         if not self.spiral:
@@ -252,10 +254,10 @@ class SplitSubspace(Spec):
         }
         return shapes | {name: (self.pos_dim,) for name, is_learned in learned.items() if is_learned}
 
-    def _attention_shapes(self) -> dict[str, tuple[int, ...]]:
+    def _attention_shapes(self) -> Shapes:
         h, q, width, rank = self.heads, self.query_dim, self.width, self.out_rank
         reads = h * self.tok_dim if self.direct_forms else width
-        shapes: dict[str, tuple[int, ...]] = {}
+        shapes: Shapes = {}
         if self.direct_forms:
             shapes["form"] = (h * self.pos_dim, self.pos_dim)
         else:
@@ -278,82 +280,21 @@ class SplitSubspace(Spec):
         return shapes | ({"out_B": (rank, written)} if written else {})
 
     def initial(self, seed: int) -> Tensor:
-        """The published draws in the published order, from torch's CPU generator.
+        from model.families.split_subspace.initial import initial
 
-        Modules draw their default initialisation when they are made; the Xavier draws that follow
-        overwrite it, but the generator has moved on, so the first draws must be made all the same. What a
-        constraint of ours leaves out is drawn too: all that remains starts as it would have.
-        """
-        drawn = _draws(self, torch.Generator().manual_seed(seed))
-        spiral = split_forward.spiral_start(self)
-        fixed = {
-            "arc": torch.tensor(ARC if self.circular else (ARC[0], *ARC)),
-            "tokens": _first_table(self.vocabulary, self.tok_dim),
-            "spiral": torch.tensor(spiral[:2] + spiral[2 + self.flat_spiral :]),
-            "correction": torch.zeros(self.shapes().get("correction", (0,))),
-            "phase": torch.zeros(self.heads),
-            "fc1_bias": torch.zeros(FFN),
-            "fc2_bias": torch.zeros(self.width),
-            "norm": torch.ones(self.shapes().get("norm", (0,))),
-        }
-        if self.structured_norm3 or self.structured_norm2:
-            fixed["norm"][1:] = 0
-        return self.layout.join(_silenced(self, drawn | fixed))
+        return initial(self, seed)
 
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        plus, equals, eos = (
-            torch.full_like(x[0], 0 if self.vocabulary == DIGITS else DIGITS + i) for i in range(3)
-        )
-        end = [eos] if len(z) == DIGITS + 1 and not self.no_eos else []
-        return [*x, plus, *y, equals, *z, *end]
+        from model.families.split_subspace.forward import sequence
+
+        return sequence(self, x, y, z)
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        return split_forward.forward(self, theta_SP, tokens_STB, first)
+        from model.families.split_subspace.forward import forward
+
+        return forward(self, theta_SP, tokens_STB, first)
 
     def folds(self) -> list[Fold]:
-        return split_folds.folds(self)
+        from model.families.split_subspace.folds import folds
 
-
-def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
-    """Every random tensor, in the order in which the training code makes them."""
-    full = dataclasses.replace(spec, direct_forms=False, unit_out=False, token_out=False, onehot_out=False)
-    shapes = full.shapes()
-    made = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
-    drawn: dict[str, Tensor] = {name: torch.empty(shapes[name]) for name in made}
-    for name in made:
-        init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
-    for place in ("digits", "z_hi", "equals", "plus", "eos"):
-        shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
-        if place in shapes or place == "z_hi":
-            drawn[place] = torch.empty(shape).normal_(0, 0.02, generator=gen)
-    for name in made:
-        if name != "out_A":
-            init.xavier_uniform_(drawn[name], generator=gen)
-    if spec.out_rank:
-        drawn["out_B"] = torch.zeros(spec.out_rank, spec.width)  # attention is silent at step 0
-    return drawn
-
-
-def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The first tensors of a spec whose output or scores have another form than the ones drawn."""
-    if spec.direct_forms:
-        drawn_for = dataclasses.replace(spec, direct_forms=False)
-        exact = split_folds.direct(drawn_for, {name: t.double() for name, t in tensors.items()})
-        tensors = {name: t.float() for name, t in exact.items()}
-    if spec.unit_out or spec.onehot_out:  # the row is not zero, so the column has to be
-        tensors["out_A"] = torch.zeros_like(tensors["out_A"])
-    if spec.rank1_out:
-        end = spec.tok_dim if spec.token_out else spec.width
-        tensors["out_B"] = tensors["out_B"][:, int(spec.unit_out) : end]
-    return tensors
-
-
-def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
-    """Digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
-    digit = torch.arange(DIGITS)
-    turn = 2 * math.pi * digit / DIGITS
-    spiral = torch.stack([torch.cos(turn), torch.sin(turn), digit / 9], dim=1)
-    special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])
-    table = torch.zeros(14, max(tok_dim, 3))
-    table[:, :3] = torch.cat([spiral, special])
-    return table[:vocabulary, :tok_dim]
+        return folds(self)

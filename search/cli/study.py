@@ -1,16 +1,61 @@
-"""`adder-search models`: families, constraints, rungs; one rung's budget; what separates two rungs."""
+"""`adder-search studies`, `keys` and `models`: what can be asked."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.errors import UserError
+from search.cli.options import json_option
+from search.errors import UserError, told
 
 if TYPE_CHECKING:
     from model import Spec
+    from search.study.schema import Study
+
+
+@click.command()
+@json_option
+def studies(as_json: bool) -> None:
+    """List the studies that come with the package."""
+    from search.study.file import load_study, shipped
+
+    def params(study: Study) -> int | list[int]:
+        listed = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
+        return listed if len(listed) > 1 else listed[0]
+
+    known = [load_study(name) for name in shipped()]
+    if as_json:
+        click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in known]))
+        return
+    width = max(len(s.name) for s in known)
+    for s in known:
+        click.echo(f"{s.name:{width}} {s.about}")
+
+
+@click.command()
+@click.argument("section", required=False)
+@json_option
+def keys(section: str | None, as_json: bool) -> None:
+    """List the keys of a study file with their defaults, or those of one SECTION: recipe, seeds, space."""
+    from model.fields import nearest
+    from search.study.keys import every_key
+
+    listed = every_key()
+    if section is not None:
+        sections = dict.fromkeys(k.path.partition(".")[0] for k in listed)
+        if section not in sections:
+            raise UserError(f"no key {section!r}; {nearest(section, sections)}")
+        listed = [k for k in listed if k.path.partition(".")[0] == section]
+    if as_json:
+        click.echo(json.dumps([asdict(k) for k in listed]))
+        return
+    width = max(len(k.path) for k in listed)
+    for key in listed:
+        default = "" if key.default is None else f" [{json.dumps(key.default)}]"
+        click.echo(f"{key.path:{width}}  {key.says}{default}")
 
 
 @click.command()
@@ -26,35 +71,31 @@ def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None
     """List families, constraints and rungs; or show one RUNG's parameters, component by component."""
     from model import RUNGS
 
-    if (diff and not name) or (gap and name):
-        raise UserError(
-            "--diff compares two rungs: adder-search models RUNG --diff RUNG"
-            if diff
-            else "--gap takes no RUNG"
-        )
+    if diff and not name:
+        raise UserError("--diff compares two rungs: adder-search models RUNG --diff RUNG")
+    if gap and name:
+        raise UserError("--gap takes no RUNG")
     if gap:
-        rows = gap_rows()
-        click.echo(json.dumps(rows) if as_json else gap_table(rows))
+        rows = _gap_rows()
+        click.echo(json.dumps(rows) if as_json else _gap_table(rows))
     elif name and diff:
-        found = differences(_rung(name), _rung(diff))
-        click.echo(json.dumps(found) if as_json else diff_text(name, diff, found))
+        between = _differences(_rung(name), _rung(diff))
+        click.echo(json.dumps(between) if as_json else _diff_text(name, diff, between))
     elif as_json:
-        named = [described(n, _rung(n)) for n in ([name] if name else RUNGS)]
-        click.echo(json.dumps(named if name else named + by_hand()))
+        named = [_described(n, _rung(n)) for n in ([name] if name else RUNGS)]
+        click.echo(json.dumps(named if name else named + _by_hand()))
     else:
-        click.echo(budget_text(name, _rung(name)) if name else listing())
+        click.echo(_budget_text(name, _rung(name)) if name else _listing())
 
 
 def _rung(name: str) -> Spec:
     from model import rung
 
-    try:
+    with told():
         return rung(name)
-    except ValueError as error:
-        raise UserError(str(error)) from None
 
 
-def described(name: str, spec: Spec) -> dict[str, Any]:
+def _described(name: str, spec: Spec) -> dict[str, Any]:
     """A rung as plain values: name, family, parameters, budget by component, and what constraints save."""
     applied = {c: {"value": v, "saves": spec.saved_by(c)} for c, v in spec.applied().items()}
     return {
@@ -63,7 +104,7 @@ def described(name: str, spec: Spec) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def by_hand() -> list[dict[str, Any]]:
+def _by_hand() -> list[dict[str, Any]]:
     """The family `forged`, whose weights nobody trained: forgeformer and the ten-digit adder."""
     from model.forged import FORGINGS, Forging
     from model.forged_adder import SPEC
@@ -73,10 +114,10 @@ def by_hand() -> list[dict[str, Any]]:
          "constraints": {}}
         for f in FORGINGS.values()
     ]  # fmt: skip
-    return [*found, {**described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
+    return [*found, {**_described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
 
 
-def gap_rows() -> list[dict[str, Any]]:
+def _gap_rows() -> list[dict[str, Any]]:
     """The discoverability gap: what suffices, and what gradient descent finds (57p paper, section 6)."""
     from model import RUNGS
     from model.forged_adder import SPEC
@@ -101,14 +142,14 @@ def gap_rows() -> list[dict[str, Any]]:
     ]
 
 
-def gap_table(rows: list[dict[str, Any]]) -> str:
+def _gap_table(rows: list[dict[str, Any]]) -> str:
     """The gap as text; overhead is over the smallest that was built by hand."""
     lines = [f"{'':28} {'params':>6} {'overhead':>9}"]
     lines += [f"{r['threshold']:28} {r['params']:6} {r['overhead']:8.2f}x  {r['means']}" for r in rows]
     return "\n".join(lines)
 
 
-def differences(one: Spec, other: Spec) -> dict[str, Any]:
+def _differences(one: Spec, other: Spec) -> dict[str, Any]:
     """What separates two specs: fields and components, each with both values (None: not there)."""
     mine, theirs = one.as_dict(), other.as_dict()
     here, there = one.layout.budget(), other.layout.budget()
@@ -123,10 +164,8 @@ def differences(one: Spec, other: Spec) -> dict[str, Any]:
     }
 
 
-def listing() -> str:
+def _listing() -> str:
     """Families with their constraints and sizes, then the rungs."""
-    import dataclasses
-
     from model import RUNGS
     from model.fields import spelt
     from model.spec import FAMILIES
@@ -140,16 +179,16 @@ def listing() -> str:
             rules += [f"excludes {n}" for n in meta["excludes"]]
             notes = "; ".join([*rules, meta["source"]])
             lines.append(f"  {name:20} {meta['says']} ({notes})")
-        for field in dataclasses.fields(cls):
+        for field in fields(cls):
             if field.name not in cls.constraints():
                 lines.append(f"  {field.name:20} {field.metadata['says']} [{field.default}]")
         lines += [f"  rungs: {', '.join(n for n, s in RUNGS.items() if s.family == family)}", ""]
-    names = ", ".join(f"{r['name']} ({r['params']})" for r in by_hand())
+    names = ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
     return "\n".join([*lines, "adder-search models RUNG shows a rung's parameters, component by component"])
 
 
-def budget_text(name: str, spec: Spec) -> str:
+def _budget_text(name: str, spec: Spec) -> str:
     """The itemised budget, as in the 57p paper, section 2.8, and what each constraint takes away here."""
     from model.fields import spelt
 
@@ -168,7 +207,7 @@ def budget_text(name: str, spec: Spec) -> str:
     return "\n".join(lines)
 
 
-def diff_text(name: str, other: str, found: dict[str, Any]) -> str:
+def _diff_text(name: str, other: str, found: dict[str, Any]) -> str:
     """Two columns: the first rung, the second."""
     lines = [f"{'':20} {name:>10} {other:>10}"]
     shown = {True: "yes", False: "no", None: "-"}

@@ -12,12 +12,13 @@ Parameters are scalars [S, 1, 1]; see model/ops.py. Where a constraint fixes one
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from model.families.split_subspace.spec import DIGITS, SplitSubspace
 from model.ops import (
     Matrix,
     Vector,
@@ -33,11 +34,16 @@ from model.ops import (
     transposed,
 )
 
-if TYPE_CHECKING:
-    from model.split_subspace import SplitSubspace
-
-DIGITS = 10
 EPS = 1e-5
+
+
+def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
+    """The whole token sequence from digit columns, units first; the delimiters as the vocabulary has them."""
+    plus, equals, eos = (
+        torch.full_like(x[0], 0 if spec.vocabulary == DIGITS else DIGITS + i) for i in range(3)
+    )
+    end = [eos] if len(z) == DIGITS + 1 and not spec.no_eos else []
+    return [*x, plus, *y, equals, *z, *end]
 
 
 def forward(spec: SplitSubspace, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
@@ -196,14 +202,9 @@ def _positions(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:
     ]
 
 
-def spiral_start(spec: SplitSubspace) -> list[float]:
-    """Amplitude, phase (radians), slope and offset of a spiral that has learned nothing."""
-    return [spec.spiral_amp, 0.0, 0.0 if spec.flat_spiral else spec.spiral_slope, 0.0]
-
-
 def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:
     """Points of the spiral [S or 1, ., 1], pos_dim of them: a circle, a ramp, and nothing beyond."""
-    amp, phase, slope, offset = spiral_start(spec)
+    amp, phase, slope, offset = spec.spiral_start
     if not spec.frozen_spiral:
         amp, phase, *ramp, offset = p["spiral"]
         slope = ramp[0] if ramp else slope

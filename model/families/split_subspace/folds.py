@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from model.fold import Fold, Tensors
-
-if TYPE_CHECKING:
-    from model.split_subspace import SplitSubspace
+from model.families.split_subspace.spec import SplitSubspace
+from model.fold import Fold
+from model.ops import Tensors
 
 
 def folds(spec: SplitSubspace) -> list[Fold]:
