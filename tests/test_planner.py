@@ -2,8 +2,8 @@
 
 import pytest
 
-from search.cli import texts
 from search.errors import UserError
+from search.run import estimate
 from search.run.planner import DONE
 from search.study.file import parse_study
 from search.study.trial import Configuration
@@ -22,7 +22,6 @@ from tests.planners import (
     states,
 )
 from trainer import Outcome
-
 
 # ---- a sweep
 
@@ -224,8 +223,8 @@ def test_a_plan_subtracts_only_its_own_seeds(home):
     rows = [r for key in planner.rounds for r in planner.rows_of(key)]
     (seeds,) = study.rounds()
     listed = [Configuration(*c) for c in study.listed()]
-    assert texts._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
+    assert estimate._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
     edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
-    assert list(texts._left(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()) == [
-        5
-    ]
+    assert list(
+        estimate._left(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()
+    ) == [5]

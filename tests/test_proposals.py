@@ -119,13 +119,13 @@ def test_a_search_goes_on_half_way_and_does_not_begin_again(name: str) -> None:
 @pytest.mark.parametrize("space", [SPACE, LINE, IMPOSSIBLE], ids=["conditions", "line", "impossible"])
 @pytest.mark.parametrize("name", ["tpe", "random"])
 def test_what_is_made_of_the_ledger_is_what_was_there(name: str, space: str) -> None:
-    ledger, training = Memory(), []
+    ledger, training, ended = Memory(), [], set()
     first = proposals_of(ledger, name, space=space)
     while (configuration := first.ask()) is not None:
-        if configuration not in training:  # a repeated proposal shares the result
-            training.append(configuration)
-        if len(training) > 4:
-            early = training.pop(1)
+        training.append(configuration)
+        for early in {configuration} & ended or training[1 : len(training) - 3]:
+            training.remove(early)
+            ended.add(early)
             train(first, early, row(Outcome.GROKKED, 1.0, round(100 * early.recipe.lr)))
     again = proposals_of(ledger, name, space=space)
     assert facts_of(again) == facts_of(first) and again.exhausted
