@@ -221,7 +221,7 @@ class Ledger:
         shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, "owner": None}
         shared |= {"environment": part.about["environment"], "lease_until": None}
         key = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
-        open_row = ROWS.c.outcome.in_([Outcome.RUNNING, Outcome.CENSORED])
+        open_row = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
         written = sa.update(ROWS).where(_is(key), open_row)
         values = []
         for result in part.results:
