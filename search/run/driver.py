@@ -130,6 +130,7 @@ class Driver:
             self.progress.started(trial)
             for configuration in trial.configurations:
                 self.outbox.put(self.tracker.reopen, configuration)
+            self._mirror()
         self.is_done = trial == DONE
         self.tick()
         return trial
@@ -158,6 +159,7 @@ class Driver:
         self.progress.finished(trial, [r["outcome"] for r in rows])
         for configuration in self.planner.tell(trial, rows):
             self.conclude(configuration)
+        self._mirror()
 
     def record(self, trial: Trial) -> None:
         """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
@@ -186,6 +188,11 @@ class Driver:
         """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
         self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)
 
+    def _mirror(self, running: bool = True) -> None:
+        """Have Optuna's mirror show what is proposed and told now."""
+        if self.proposals and self.mirror:
+            self.outbox.put(self.mirror.update, self.proposals.trials(), running, optional=running)
+
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
         while self.planner.ended_before:
@@ -205,6 +212,7 @@ class Driver:
         why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
         open_ = [] if self.is_done else self.planner.in_flight
         self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
+        self._mirror(running=False)
         for configuration in open_:
             self.conclude(configuration, "KILLED")
         if self.is_done:
