@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from search.cli.options import home_option
 from search.errors import UserError
 from search.store.home import Home
-from search.cli.options import home_option
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

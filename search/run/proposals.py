@@ -69,7 +69,7 @@ class Proposals:
         """The next proposal, or None when the study's number of configurations is reached."""
         while not self.exhausted:
             trial = self.optuna.ask()
-            numbers = self._numbers(trial)
+            numbers = self._draw(trial)
             configuration = self._configuration(numbers)
             self.ledger.propose(self.study.name, trial.number, configuration, numbers)
             self._drawn += 1
@@ -94,7 +94,7 @@ class Proposals:
         """Every proposal as it is now, for the mirror. Later ones leave the list as it is."""
         return list(self.optuna.get_trials(deepcopy=False))
 
-    def _numbers(self, trial: optuna.Trial) -> Numbers:
+    def _draw(self, trial: optuna.Trial) -> Numbers:
         space = self.study.space
         return draw(space, lambda path: suggest(trial, path, space[path]))
 
@@ -147,9 +147,7 @@ class Proposals:
         return ended.issuperset(self.study.first_seeds())
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
-        """Numbers that made no configuration; without them, and not counted, if the space has them no
-        more.
-        """
+        """Numbers that made no configuration; none, and not counted, if the space has them no more."""
         try:
             resolve(self.study.space, numbers, self.base)
             return self._trial(numbers, state=TrialState.FAIL)
