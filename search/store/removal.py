@@ -76,7 +76,7 @@ def contents(home: Home, ledger: Ledger, study: str) -> Contents:
 
 
 def _unknown(home: Home, ledger: Ledger, client: MlflowClient | None, study: str) -> UserError:
-    known = {r["study"] for r in ledger.rows()}
+    known = set(ledger.studies())
     known |= {e.name for e in client.search_experiments() if e.name != "Default"} if client else set()
     hint = f"; {nearest(study, sorted(known))}" if known else ""
     return UserError(f"study {study!r} has no records in {home.path}{hint}")
