@@ -1,4 +1,4 @@
-"""Homes with records, made without training: a worker's parts are made up, the rest is as a driver does it."""
+"""Homes with records, made without training: a worker's parts are made up, all else is as by a driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search.store import tracker as tracking
 from search.store.hold import held
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.part import STATE, Part, read_parts, write_parts
+from search.store.part import STATE, Part, has_parts, read_parts, write_parts
 from search.store.seeds import Shelf
 from search.store.tracker import Tracker
 from search.store.tracking import KEY_TAG, TRIALS, artifact, connect, tracking_uri
@@ -108,6 +108,8 @@ def leave_parts(home, trial, grokked=(), changes: Mapping[int, dict] | None = No
 
     folder = home.trial(trial.study, trial.key)
     parts = map(trial.part, trial.configurations)
+    if has_parts(folder):  # it ended, and nobody was there any more to be told
+        return folder
     write_parts(folder, (Part(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts))
     return folder
 

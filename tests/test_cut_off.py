@@ -17,7 +17,8 @@ from tests.homes import drive, empty_home, forget_places, quick, study_of, theta
 
 __all__ = ["quick"]
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
-           "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated", "update_run")  # fmt: skip
+           "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",
+           "update_run")  # fmt: skip
 GROKKED = (2, 3)
 STUDY = study_of(resources={"seeds_per_trial": 2})
 
