@@ -21,7 +21,7 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 
 
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **others):
-    """A row of the configurations frame, as search.records writes it."""
+    """A row of a configuration, as search.evidence.frames has it."""
     spec = rung(spec) if isinstance(spec, str) else spec
     configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up)
     key = configuration.key
@@ -281,7 +281,7 @@ def test_a_curriculum_is_read_however_it_is_kept(written):
 
 
 def test_every_rung_comes_back():
-    table = constraint_table([*(arm(name, recipe=OTHER) for name in RUNGS)])
+    table = constraint_table([arm(name, recipe=OTHER) for name in RUNGS])
     assert all((s.base.spec, s.base.recipe) == (RUNGS[s.rung], OTHER) for s in table.scales)
     pairs = {("90p", "shared_norm"), ("80p", "tie_vo"), ("75p", "frozen_plus"), ("512p", "ffn_rank=3")}
     assert all(cell_of(table, c, s).with_it.spec == RUNGS[s] for s, c in pairs)
