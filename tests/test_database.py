@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from search.errors import UserError
+from search.evidence import server
 from search.store import database
 from search.store.database import Away
 from search.store.ledger import Ledger
@@ -39,8 +40,9 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_older_home_is_refused_in_one_line(command, here):
+def test_an_older_home_is_refused_in_one_line(command, here, monkeypatch):
     """Earlier versions had the ledger in Optuna's file; nothing is migrated."""
+    monkeypatch.setattr(server, "listening", lambda port: pytest.fail("it is shown"))
     home = here / "adder-runs"
     home.mkdir()
     for name in ("optuna.db", "mlflow.db"):
