@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import allocation as simulated
+from docs.measurements import allocation as simulated
 from search.allocation import Standing, deserving, leaders
 from search.planner import DONE
 from search.stats import GrokRate

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.trial import TrialState
 
-from benchmarks import sampling
+from docs.measurements import sampling
 from search.errors import UserError
 from search.home import Home
 from search.ledger import Row
