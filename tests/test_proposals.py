@@ -1,28 +1,26 @@
-"""Optuna's side of a search: what is proposed, told and taken up again, and whether samplers beat chance."""
+"""Optuna's side of a search: what is proposed, told and made again of the ledger; do samplers beat chance?"""
 
 from __future__ import annotations
 
 import math
 import re
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, cast
 
-import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from optuna.storages import BaseStorage, InMemoryStorage
 from optuna.trial import TrialState
 
 from benchmarks import sampling
+from benchmarks.sampling import Memory
 from search.errors import UserError
-from search.store.home import Home
-from search.store.ledger import Row
-from search.study.trial import Configuration
-from search.run.proposals import Proposals, objective
-from search.study.space import points
+from search.run.allocation import objective
+from search.run.proposals import Proposals
+from search.store.ledger import Ledger, Row
 from search.study.file import parse_study
+from search.study.space import points
+from search.study.trial import Configuration
 from tests.bad_studies import GOOD
 from trainer import Outcome, Recipe
 
@@ -36,18 +34,30 @@ space:
   model.qk_dim: {choice: [3, 4]}
 """  # a grid of 72
 LINE = "space: {recipe.lr: {float: [0, 1]}, recipe.clip: {float: [0, 1]}}\n"
+STEPS = "recipe.steps: {int: [3000, 6000], step: 250}"
+IMPOSSIBLE = f"space: {{{STEPS}, recipe.eval_every: {{choice: [250, 500, 750, 1000]}}}}\n"
 
 
 def proposals_of(
-    storage: BaseStorage, name: str = "tpe", count: int | None = 24, space: str = SPACE, more: str = ""
+    ledger: Memory, name: str = "tpe", count: int | None = 24, space: str = SPACE, more: str = ""
 ) -> Proposals:
     given = f"sampler: {{name: {name}, configurations: {'null' if count is None else count}{more}}}\n"
-    home = SimpleNamespace(records_url=storage)
-    return Proposals(parse_study(GOOD + space + given, "test"), cast(Home, home))
+    begin = GOOD.replace("model: 57p\n", "") if "model: " in space else GOOD
+    return Proposals(parse_study(begin + space + given, "test"), cast(Ledger, ledger))
 
 
 def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> Row:
     return {"outcome": outcome, "best_token": token, "grok_step": step}
+
+
+def train(proposals: Proposals, configuration: Configuration, *rows: Row) -> None:
+    """Record rows, one a seed, and tell of them, as a driver does."""
+    ledger = cast(Memory, proposals.ledger)
+    facts = {"configuration": configuration.key, "confirmation": False}
+    mine = [facts | {"init_seed": n, "data_seed": n} | found for n, found in enumerate(rows, start=1)]
+    others = [r for r in ledger.recorded if r["configuration"] != configuration.key]
+    ledger.recorded = [*others, *mine]
+    proposals.tell(configuration, mine)
 
 
 def asked(proposals: Proposals, most: int = 1_000) -> list[Configuration]:
@@ -55,12 +65,21 @@ def asked(proposals: Proposals, most: int = 1_000) -> list[Configuration]:
     found: list[Configuration] = []
     while len(found) < most and (configuration := proposals.ask()) is not None:
         found.append(configuration)
-        proposals.tell(configuration, [row(token=configuration.recipe.lr % 1)])
+        train(proposals, configuration, row(token=configuration.recipe.lr % 1))
     return found
 
 
 def numbers(proposals: Proposals) -> list[dict[str, Any]]:
-    return [t.params for t in proposals.optuna.get_trials(deepcopy=False)]
+    return [t.params for t in proposals.trials()]
+
+
+def states(proposals: Proposals) -> list[TrialState]:
+    return [t.state for t in proposals.trials()]
+
+
+def facts_of(proposals: Proposals) -> list[tuple[Any, ...]]:
+    found = proposals.trials()
+    return [(t.number, t.state, t.params, t.distributions, t.values, t.user_attrs) for t in found]
 
 
 # What is proposed
@@ -68,10 +87,10 @@ def numbers(proposals: Proposals) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_every_sampler_knows_lists_lengths_and_conditions(name: str) -> None:
-    proposals = proposals_of(InMemoryStorage(), name)
+    proposals = proposals_of(Memory(), name)
     found = asked(proposals)
     assert len(found) == 24 and proposals.exhausted and proposals.ask() is None
-    assert {t.state for t in proposals.optuna.trials} == {TrialState.COMPLETE}
+    assert set(states(proposals)) == {TrialState.COMPLETE}
     for configuration, sampled in zip(found, numbers(proposals), strict=True):
         recipe = configuration.recipe
         assert ("recipe.wd_drop_exact" in sampled) == (recipe.wd_drop == 0.1)
@@ -84,74 +103,91 @@ def test_every_sampler_knows_lists_lengths_and_conditions(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_search_goes_on_half_way_and_does_not_begin_again(name: str) -> None:
-    storage = InMemoryStorage()
-    space = SPACE if name == "grid" else LINE
-    first = asked(proposals_of(storage, name, space=space), 10)
-    open_ = proposals_of(storage, name, space=space).ask()
-    again = proposals_of(storage, name, space=space)
+    ledger, space = Memory(), SPACE if name == "grid" else LINE
+    first = asked(proposals_of(ledger, name, space=space), 10)
+    open_ = proposals_of(ledger, name, space=space).ask()
+    again = proposals_of(ledger, name, space=space)
+    assert again.told() == list(dict.fromkeys(first))
+    assert open_ is not None and again.known() == list(dict.fromkeys([*first, open_]))
     rest = asked(again)
-    assert again.told() == list(dict.fromkeys((*first, *rest)))
-    assert rest[0] == open_ and len(rest) == 14, "what a dead driver asked for comes first"
-    assert not set(first).issuperset(rest[1:])
-    assert name == "nsga2" or len({*first, *rest}) == 24, "a child may be its parent again"
-    assert all(t.state == TrialState.COMPLETE for t in again.optuna.trials)
+    train(again, open_, row())
+    assert again.told() == list(dict.fromkeys((*first, open_, *rest))) and len(rest) == 13
+    assert name == "nsga2" or len({*first, open_, *rest}) == 24, "a child may be its parent again"
+    assert states(again) == [TrialState.COMPLETE] * 24 and again.exhausted
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_proposal_that_was_never_whole_is_replaced(name: str) -> None:
-    """Its driver died between asking for a trial and drawing its values."""
-    storage = InMemoryStorage()
-    proposals_of(storage, name).optuna.ask()
-    proposals = proposals_of(storage, name)
-    assert len(asked(proposals)) == 24
-    assert [t.state for t in proposals.optuna.trials] == [TrialState.FAIL] + [TrialState.COMPLETE] * 24
+@pytest.mark.parametrize("space", [SPACE, LINE, IMPOSSIBLE], ids=["conditions", "line", "impossible"])
+@pytest.mark.parametrize("name", ["tpe", "random"])
+def test_what_is_made_of_the_ledger_is_what_was_there(name: str, space: str) -> None:
+    ledger, training, ended = Memory(), [], set()
+    first = proposals_of(ledger, name, space=space)
+    while (configuration := first.ask()) is not None:
+        training.append(configuration)
+        for early in {configuration} & ended or training[1 : len(training) - 3]:
+            training.remove(early)
+            ended.add(early)
+            train(first, early, row(Outcome.GROKKED, 1.0, round(100 * early.recipe.lr)))
+    again = proposals_of(ledger, name, space=space)
+    assert facts_of(again) == facts_of(first) and again.exhausted
+    assert [p["number"] for p in ledger.proposed] == [t.number for t in first.trials()] == list(range(24))
+    assert TrialState.RUNNING in states(again) and (TrialState.FAIL in states(again)) == (space == IMPOSSIBLE)
+
+
+def test_what_was_drawn_and_not_written_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its driver died in between: the place in the sequence is not lost."""
+    ledger, other = Memory(), Memory()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ledger, "propose", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        proposals_of(ledger, "qmc", space=LINE).ask()
+    first, undisturbed = (proposals_of(own, "qmc", space=LINE) for own in (ledger, other))
+    assert asked(first) == asked(undisturbed) and states(first) == [TrialState.COMPLETE] * 24
 
 
 @pytest.mark.parametrize("breaks", [(), (1,), (5, 40, 20)])
 def test_a_grid_is_gone_through_once(breaks: tuple[int, ...]) -> None:
-    storage = InMemoryStorage()
+    ledger = Memory()
     for most in (*breaks, 1_000):
-        asked(proposals_of(storage, "grid", None), most)
-    last = proposals_of(storage, "grid", None)
+        asked(proposals_of(ledger, "grid", None), most)
+    last = proposals_of(ledger, "grid", None)
     every = {frozenset(p.items()) for p in points(last.study.space)}
     assert last.exhausted and last.planned == 72 == len(numbers(last))
     assert {frozenset(n.items()) for n in numbers(last)} == every
 
 
 def test_a_part_of_a_grid_is_spread_over_it() -> None:
-    proposals = proposals_of(InMemoryStorage(), "grid", 20)
+    proposals = proposals_of(Memory(), "grid", 20)
     found = asked(proposals)
     assert len({c.key for c in found}) == 20
     assert {c.spec.as_dict()["qk_dim"] for c in found} == {3, 4}
     assert {c.recipe.wd_drop for c in found} == {0.1, 1.0}
 
 
-@pytest.mark.parametrize("breaks", [(), (1,), (7, 3)])
+@pytest.mark.parametrize("breaks", [(), (7, 3)])
 def test_qmc_is_one_sequence_however_often_it_is_interrupted(breaks: tuple[int, ...]) -> None:
     """Of sixteen points of Sobol's sequence, each sixteenth of each axis has one."""
-    storage = InMemoryStorage()
+    ledger = Memory()
     for most in (*breaks, 16):
-        asked(proposals_of(storage, "qmc", 16, LINE), most)
-    found = numbers(proposals_of(storage, "qmc", 16, LINE))
+        asked(proposals_of(ledger, "qmc", 16, LINE), most)
+    found = numbers(proposals_of(ledger, "qmc", 16, LINE))
     for path in ("recipe.lr", "recipe.clip"):
         assert sorted(int(16 * n[path]) for n in found) == list(range(16))
 
 
 def test_a_sampler_may_change_between_runs() -> None:
-    storage = InMemoryStorage()
-    asked(proposals_of(storage, "random", 10))
-    assert len(asked(proposals_of(storage, "tpe", 24))) == 14
+    ledger = Memory()
+    asked(proposals_of(ledger, "random", 10))
+    assert len(asked(proposals_of(ledger, "tpe", 24))) == 14
 
 
 def test_what_is_told_late_can_be_a_parent() -> None:
     """Of a generation's last proposals the best is told when the next has begun."""
-    proposals = proposals_of(InMemoryStorage(), "nsga2", 40, LINE)
+    proposals = proposals_of(Memory(), "nsga2", 40, LINE)
     first = [proposals.ask() for _ in range(16)]
     (*early, late) = [c for c in first if c is not None]
     for configuration in early:
-        proposals.tell(configuration, [row()])
+        train(proposals, configuration, row())
     asked(proposals, 1)
-    proposals.tell(late, [row(Outcome.GROKKED, 1.0, 100)])
+    train(proposals, late, row(Outcome.GROKKED, 1.0, 100))
     asked(proposals, 20)
     sampler: Any = proposals.optuna.sampler
     assert late.recipe.lr in [
@@ -159,27 +195,84 @@ def test_what_is_told_late_can_be_a_parent() -> None:
     ]
 
 
+@pytest.mark.parametrize(("told", "generation"), [(3, 0), (4, 1), (9, 2)])
+def test_generations_go_on_after_an_interruption(told: int, generation: int) -> None:
+    """Of four each."""
+    ledger = Memory()
+    asked(proposals_of(ledger, "nsga2", 40, LINE), told)
+    again = proposals_of(ledger, "nsga2", 40, LINE)
+    again.ask()
+    sampler: Any = again.optuna.sampler
+    assert sampler.get_trial_generation(again.optuna, again.trials()[-1]) == generation
+    parents = sampler.get_parent_population(again.optuna, generation)
+    assert len(parents) == (4 if generation else 0)
+
+
 # What is told
 
 
 def test_one_objective_or_two() -> None:
     one, two, turned = (
-        proposals_of(InMemoryStorage(), space=space, more=more)
+        proposals_of(Memory(), space=space, more=more)
         for space, more in ((LINE, ""), (SPACE, ""), (SPACE, ", objectives: [params, grok_rate]"))
     )
     for proposals in (one, two, turned):
         configuration = proposals.ask()
         assert configuration
-        proposals.tell(configuration, [row()])
-    assert one.optuna.trials[0].values == [objective([row()], Recipe())]
+        train(proposals, configuration, row())
+    assert one.trials()[0].values == [objective([row()], Recipe())]
     params = one.study.spec().params
-    assert two.optuna.trials[0].values[1] in (params, params + 6)
-    assert turned.optuna.trials[0].values == two.optuna.trials[0].values[::-1]
+    assert two.trials()[0].values[1] in (params, params + 6)
+    assert turned.trials()[0].values == two.trials()[0].values[::-1]
     assert [d.name for d in turned.optuna.directions] == ["MINIMIZE", "MAXIMIZE"]
 
 
-# A file that changed (search/extension.py)
+def test_a_proposal_is_told_once_and_by_more_seeds_to_the_next_run() -> None:
+    ledger = Memory()
+    first = proposals_of(ledger, space=LINE)
+    (configuration,) = asked(first, 1)
+    before = first.trials()[0].values
+    train(first, configuration, row(), row(Outcome.GROKKED, 1.0, 9))
+    assert first.trials()[0].values == before != proposals_of(ledger, space=LINE).trials()[0].values
 
+
+@pytest.mark.parametrize("outcome", [Outcome.CENSORED, Outcome.RUNNING, None])
+def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) -> None:
+    """One whose trial failed for good, one whose driver died, and one that no trial had begun."""
+    ledger, space = Memory(), LINE.replace("space", "seeds: [1, 2]\nspace")
+    make = lambda: Proposals(  # noqa: E731
+        parse_study(GOOD.replace("seeds: [1]\n", "") + space + "sampler: {configurations: 4}\n", "test"),
+        cast(Ledger, ledger),
+    )
+    first = make()
+    found = [first.ask() for _ in range(3)]
+    one, two, open_ = (c for c in found if c is not None)
+    for whole in (one, two):
+        train(first, whole, row(), row())
+    train(first, open_, row(), *([row(outcome)] if outcome else []))
+    again = make()
+    assert again.told() == [one, two] and again.known() == [one, two, open_]
+    assert states(again)[2] == TrialState.RUNNING
+    train(again, open_, row(), row(Outcome.GROKKED, 1.0, 9))
+    assert states(again) == [TrialState.COMPLETE] * 3 and again.ask() and again.ask() is None
+
+
+def test_confirmed_seeds_are_no_part_of_the_objective() -> None:
+    ledger = Memory()
+    (configuration,) = asked(proposals_of(ledger, space=LINE), 1)
+    fresh = row(Outcome.GROKKED, 1.0, 9) | {"confirmation": True, "init_seed": 7, "data_seed": 7}
+    ledger.recorded.append(fresh | {"configuration": configuration.key})
+    told = proposals_of(ledger, space=LINE).trials()[0].values
+    assert told == [objective([row(token=configuration.recipe.lr)], configuration.recipe)]
+
+
+# A file that changed (search/run/extension.py)
+
+LENGTHS = """
+space:
+  recipe.fade_token: {float: [0.1, 0.7]}
+  recipe.fade_token_end: {float: [0, 0.3], after: recipe.fade_token}
+"""
 NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4]}}\n"
 
 
@@ -195,36 +288,49 @@ NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4
     ],
 )
 def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
-    storage = InMemoryStorage()
-    first = proposals_of(storage, space=NARROW)
+    ledger = Memory()
+    first = proposals_of(ledger, space=NARROW)
     told = asked(first, 6)
     open_ = first.ask()
-    values = [t.values for t in first.optuna.trials[:6]]
-    for _ in range(2):  # and once more by the same file
-        again = proposals_of(storage, count=30, space=space)
-        assert again.told() == list(dict.fromkeys(told))
-        assert [t.values for t in again.optuna.trials[:6]] == values
-    found = asked(again)
-    assert found[0] == open_ and len(again.optuna.trials) == 30
-    assert {t.state for t in again.optuna.trials} == {TrialState.COMPLETE}
-    fields = {path for t in again.optuna.trials for path in t.params}
-    assert fields == set(again.study.space)
+    assert open_
+    values = [t.values for t in first.trials()[:6]]
+    again = proposals_of(ledger, count=30, space=space)
+    assert again.told() == list(dict.fromkeys(told)) and again.known()[-1] == open_
+    assert [t.values for t in again.trials()[:6]] == values
+    asked(again)
+    train(again, open_, row())
+    assert states(again) == [TrialState.COMPLETE] * 30
+    assert {path for t in again.trials() for path in t.params} == set(again.study.space)
 
 
-def test_a_copy_that_was_cut_off_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, wider = InMemoryStorage(), NARROW.replace("[3, 4]", "[3, 4, 5]")
-    asked(proposals_of(storage, space=NARROW), 5)
+def test_numbers_are_kept_as_they_were_drawn() -> None:
+    """A length of floats, taken off again, would be another one."""
+    ledger, space = Memory(), LENGTHS
+    first = proposals_of(ledger, "random", space=space)
+    asked(first, 20)
+    rounded = [
+        t
+        for t, c in zip(first.trials(), first.known(), strict=True)
+        if c.recipe.fade_token_end - c.recipe.fade_token != t.params["recipe.fade_token_end"]
+    ]
+    assert rounded
+    wider = proposals_of(ledger, "random", space=space.replace("0.3]", "0.35]"))
+    assert numbers(wider) == numbers(first)
 
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(optuna.Study, "set_user_attr", dies)
-        with pytest.raises(KeyboardInterrupt):
-            proposals_of(storage, space=wider)
-    again = proposals_of(storage, space=wider)
-    assert len(again.told()) == 5 and len(again.optuna.trials) == 5
-    assert len(asked(again)) == 19
+def test_impossible_numbers_count_where_they_are_points_still() -> None:
+    ledger = Memory()
+    first = proposals_of(ledger, "grid", None, IMPOSSIBLE)
+    asked(first)
+    failed = states(first).count(TrialState.FAIL)
+    assert 0 < failed < len(first.trials()) == 13 * 4
+    wider = IMPOSSIBLE.replace("[250, 500, 750, 1000]", "[250, 500, 1000, 1500]")
+    if any(c.recipe.eval_every == 750 for c in first.known()):
+        wider = IMPOSSIBLE.replace("1000]", "1000, 1500]")
+    again = proposals_of(ledger, "grid", None, wider)
+    asked(again)
+    every = {frozenset(p.items()) for p in points(again.study.space)}
+    assert {frozenset(n.items()) for n in numbers(again)} == every and len(numbers(again)) == len(every)
 
 
 @pytest.mark.parametrize(
@@ -238,39 +344,23 @@ def test_a_copy_that_was_cut_off_is_made_again(monkeypatch: pytest.MonkeyPatch) 
             "had recipe.clip 1.0, which this space has",
         ),
         (NARROW + "recipe: {batch: 32}\n", "model or recipe: not what it was begun with"),
+        (NARROW + "model: 74p\n", "model or recipe: not what it was begun with"),
     ],
 )
 def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, problem: str) -> None:
-    storage = InMemoryStorage()
-    asked(proposals_of(storage, space=NARROW), 8)
+    ledger = Memory()
+    asked(proposals_of(ledger, space=NARROW), 8)
     with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
-        proposals_of(storage, space=space)
-    assert len(asked(proposals_of(storage, space=NARROW))) == 16
+        proposals_of(ledger, space=space)
+    assert len(asked(proposals_of(ledger, space=NARROW))) == 16
 
 
 def test_another_objective_is_told_of_what_is_known() -> None:
-    storage = InMemoryStorage()
-    asked(proposals_of(storage), 3)
-    again = proposals_of(storage, more=", objectives: [grok_rate]")
-    assert [len(t.values) for t in again.optuna.trials] == [1, 1, 1]
+    ledger = Memory()
+    asked(proposals_of(ledger), 3)
+    again = proposals_of(ledger, more=", objectives: [grok_rate]")
+    assert [len(t.values) for t in again.trials()] == [1, 1, 1]
     assert len(asked(again)) == 21
-
-
-def test_what_crashed_is_closed_and_proposed_again_by_the_next_run() -> None:
-    storage = InMemoryStorage()
-    first = proposals_of(storage, count=4, space=LINE)
-    asked(first, 2)
-    crashed = first.ask()
-    assert crashed is not None
-    first.tell(crashed, [row(), row(Outcome.CENSORED)])
-    assert [t.state for t in first.optuna.trials][2] == TrialState.RUNNING
-    first.give_up()
-    assert TrialState.RUNNING not in {t.state for t in first.optuna.trials}
-    again = proposals_of(storage, count=4, space=LINE)
-    assert asked(again)[0] == crashed and len(again.told()) == 4
-    states = [t.state for t in again.optuna.trials]
-    assert (states.count(TrialState.COMPLETE), states.count(TrialState.FAIL)) == (4, 1)
-    assert asked(proposals_of(storage, count=4, space=LINE)) == []
 
 
 # The objective
@@ -333,18 +423,19 @@ def test_seeds_under_way_do_not_count() -> None:
 measure = cache(sampling.measure)
 
 
-@pytest.mark.parametrize("name", ["tpe", "nsga2"])
-def test_samplers_find_what_was_planted_more_often_than_chance(name: str) -> None:
-    """A recipe within 80 % of the best rate, among 60 proposals, in 20 repetitions."""
-    found, chance = (sum(n is not None for n in measure(s)["found"]) for s in (name, "random"))
-    assert found > chance
+REPETITIONS = (3, pytest.param(20, marks=pytest.mark.full))
 
 
+@pytest.mark.parametrize("repetitions", REPETITIONS)
 @pytest.mark.parametrize("name", ["tpe", "nsga2"])
-def test_samplers_cover_more_of_the_front_than_chance(name: str) -> None:
-    """Architectures of two objectives: more of the area below the front in most of 20 repetitions."""
-    pairs = zip(measure(name)["covered"], measure("random")["covered"], strict=True)
-    assert sum(mine > chance for mine, chance in pairs) > 10
+def test_samplers_do_better_than_chance(name: str, repetitions: int) -> None:
+    """More often a recipe within 80 % of the best rate, among 60 proposals; and of architectures, more of the
+    area below the front in most repetitions.
+    """
+    mine, chance = measure(name, repetitions), measure("random", repetitions)
+    found, by_chance = (sum(n is not None for n in m["found"]) for m in (mine, chance))
+    pairs = zip(mine["covered"], chance["covered"], strict=True)
+    assert found > by_chance and sum(a > b for a, b in pairs) > repetitions / 2
 
 
 def test_the_benchmark_is_right_about_what_can_be_found() -> None:

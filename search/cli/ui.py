@@ -1,36 +1,70 @@
-"""`adder-search ui`: the MLflow UI."""
+"""`adder-search ui`: the MLflow UI, opened on the answer."""
 
 from __future__ import annotations
 
+import os
 import sys
+import webbrowser
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from search.cli.options import home_option
 from search.errors import UserError
+from search.store.home import Home
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LISTED = 20
+"""Studies whose addresses are printed."""
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+@click.option("--no-browser", is_flag=True, help="Print the addresses and open none.")
 @home_option
-def ui(port: int, home: str | None) -> None:
-    """Open the MLflow UI on what was recorded."""
-    from search.cli.server import serve
-    from search.store.home import Home
+def ui(port: int, no_browser: bool, home: str | None) -> None:
+    """Open the MLflow UI on what was recorded, each study by grok rate."""
+    from search.evidence.server import ADDRESS, listening, serve
     from search.store.tracking import connect, is_local, tracking_uri
 
     place = Home(home)
     uri = tracking_uri(place)
     if not is_local(uri):
         click.echo(f"the records are on the MLflow server {uri}")
+        if uri.startswith("http"):
+            _show(connect(place, uri), uri, no_browser)
         return
     if not place.mlflow_db.exists():
         raise UserError(f"nothing has run yet in {place.path}")
-    click.echo(f"http://127.0.0.1:{port} shows {place.path} (Ctrl-C ends)")
-    for experiment in connect(place, uri).search_experiments(max_results=20):
-        if experiment.name != "Default":  # without the last part MLflow opens an empty page about traces
-            page = f"#/experiments/{experiment.experiment_id}/runs?workflowType=machine_learning"
-            click.echo(f"  {experiment.name}: http://127.0.0.1:{port}/{page}")
-    command = [sys.executable, "-I", "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", "127.0.0.1"]
-    options = ["--default-artifact-root", place.artifacts.as_uri(), "--port", str(port), "--workers", "1"]
-    sys.exit(serve([*command, *options], place.path))
+    with listening(port) as door:
+        base = f"http://{ADDRESS}:{port}"
+        click.echo(f"{base} shows {place.path} (Ctrl-C ends)")
+        _show(connect(place, uri), base, no_browser)
+        serve(door, place, uri)
+
+
+def _show(client: MlflowClient, base: str, no_browser: bool) -> None:
+    """Print the addresses of the latest studies, and open the first."""
+    from search.evidence.views import addresses
+
+    found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
+    studies = [e for e in found if e.name != "Default"][:LISTED]
+    pages = [addresses(base, e.experiment_id, e.tags) for e in studies]
+    for study, mine in zip(studies, pages, strict=True):
+        click.echo(f"  {study.name}")
+        for what, address in mine.items():
+            click.echo(f"    {what:6} {address}")
+    if pages and not no_browser and _has_display():
+        with suppress(webbrowser.Error, OSError):  # the address is printed in any case
+            webbrowser.open(next(iter(pages[0].values())))
+
+
+def _has_display() -> bool:
+    """Whether someone at a terminal would see a browser's window."""
+    window = (
+        sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    return sys.stdout.isatty() and bool(window)

@@ -8,7 +8,8 @@ belongs to the search or to the confirmation, not to both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from search.errors import UserError
@@ -40,44 +41,51 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
 
 
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
-    """A configuration as numbers of the study's space: those that were drawn, where they still say the same.
+    """A configuration as numbers of the study's space: as they were drawn, where they still say the same.
 
     Raises UserError if it is no point of the space, or differs from the base in what is not searched.
     """
-    base = fixed(study.spec(), study.base_recipe())
     if configuration.spec.family != study.spec().family:
         raise _another_base(study)
-    value = fixed(configuration.spec, configuration.recipe)
+    try:
+        return _numbers(study, configuration, drawn, keep=True)
+    except UserError:
+        with suppress(UserError):  # `after` may have changed what a number means
+            return _numbers(study, configuration, drawn, keep=False)
+        raise
+
+
+def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any], keep: bool) -> Numbers:
+    """`keep`: what was drawn, not what the values say: a length that is taken off again may be rounded."""
+    space, value = study.space, fixed(configuration.spec, configuration.recipe)
     numbers: Numbers = {}
-    for path in order(study.space):
-        if exists(study.space, path, numbers):
-            numbers[path] = _number(study, path, value, drawn.get(path))
-    values = resolve(study.space, numbers, base)
-    for path in dict.fromkeys([*study.space, *_fields(study)]):
-        if values.get(path, base(path)) != value(path):
-            raise _no_point(study, path, value(path)) if path in drawn else _another_base(study)
+    for path in order(space):
+        if not exists(space, path, numbers):
+            continue
+        if keep and path in drawn and _has_number(space[path], drawn[path]):
+            numbers[path] = drawn[path]
+            continue
+        after = space[path].after
+        number = value(path) - value(after) if after else value(path)
+        if not _has(space[path], number):
+            raise _no_point(study, path, drawn.get(path, value(path)))
+        numbers[path] = stored(number)
+    try:
+        made = fixed(*study.configuration(resolve(space, numbers, fixed(study.spec(), study.base_recipe()))))
+    except ValueError:
+        raise _another_base(study) from None
+    for path in dict.fromkeys([*space, *_fields(study)]):
+        if made(path) != value(path):
+            raise _no_point(study, path, drawn[path]) if path in drawn else _another_base(study)
     return numbers
 
 
-def _number(study: Study, path: str, value: Callable[[str], Any], drawn: Any) -> Any:
-    """A field's number: the drawn one keeps what a subtraction of floats would round."""
-    field, wanted = study.space[path], value(path)
-    start = value(field.after) if field.after else None
-    if drawn is not None and _says(field, drawn, start, wanted):
-        return drawn
-    number = wanted if start is None else wanted - start
-    if not _has(field, number):
-        raise _no_point(study, path, wanted)
-    return stored(number)
-
-
-def _says(field: Distribution, drawn: Any, start: Any, wanted: Any) -> bool:
-    """Whether a number that was drawn, from this space or another, is one of the field's with that value."""
+def _has_number(field: Distribution, number: Any) -> bool:
+    """Whether a number that was drawn, from this space or another, is one of the field's."""
     try:
-        number = field.decoded(drawn)
+        return _has(field, field.decoded(number))
     except ValueError:
         return False
-    return _has(field, number) and wanted == (number if start is None else number + start)
 
 
 def _has(field: Distribution, number: Any) -> bool:
@@ -94,7 +102,7 @@ def _fields(study: Study) -> list[str]:
 
 def _no_point(study: Study, path: str, value: Any) -> UserError:
     return UserError(
-        f"study {study.name}: space: an earlier proposal had {path} {value!r}, which this space has not; "
+        f"study {study.name}: space: an earlier proposal had {path} {value}, which this space has not; "
         + WAY_OUT
     )
 

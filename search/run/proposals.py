@@ -69,7 +69,7 @@ class Proposals:
         """The next proposal, or None when the study's number of configurations is reached."""
         while not self.exhausted:
             trial = self.optuna.ask()
-            numbers = draw(self.study.space, lambda path: suggest(trial, path, self.study.space[path]))
+            numbers = self._draw(trial)
             configuration = self._configuration(numbers)
             self.ledger.propose(self.study.name, trial.number, configuration, numbers)
             self._drawn += 1
@@ -93,6 +93,10 @@ class Proposals:
     def trials(self) -> list[FrozenTrial]:
         """Every proposal as it is now, for the mirror. Later ones leave the list as it is."""
         return list(self.optuna.get_trials(deepcopy=False))
+
+    def _draw(self, trial: optuna.Trial) -> Numbers:
+        space = self.study.space
+        return draw(space, lambda path: suggest(trial, path, space[path]))
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """None for an impossible combination of possible values."""
@@ -143,7 +147,7 @@ class Proposals:
         return ended.issuperset(self.study.first_seeds())
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
-        """Numbers that made no configuration; without them, and not counted, if the space has them no more."""
+        """Numbers that made no configuration; none, and not counted, if the space has them no more."""
         try:
             resolve(self.study.space, numbers, self.base)
             return self._trial(numbers, state=TrialState.FAIL)

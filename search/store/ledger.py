@@ -19,10 +19,18 @@ from sqlalchemy.exc import IntegrityError
 from model import make_spec
 from model.fields import nearest
 from search.errors import UserError
-from search.store.database import Database, is_live, own_name, patient
+from search.store.database import (
+    CONFIGURATIONS,
+    PROPOSALS,
+    ROWS,
+    STUDIES,
+    Database,
+    is_live,
+    own_name,
+    patient,
+)
 from search.store.home import Home
 from search.store.stats import Row
-from search.store.tables import CONFIGURATIONS, PROPOSALS, ROWS, STUDIES
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 

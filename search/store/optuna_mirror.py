@@ -1,7 +1,7 @@
 """The mirror of a search: an Optuna study that optuna-dashboard can open. Written, and never read to decide.
 
-What is proposed and told is in the ledger (search/run/proposals.py makes Optuna's study of it, in memory). The
-mirror follows it, and is written anew where it does not fit; so it may be deleted at any time.
+What is proposed and told is in the ledger; search/run/proposals.py makes Optuna's study of it, in memory. The
+mirror follows that, and is written anew where it does not fit; so it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a study that is a list needs no Optuna
 
 
 class Mirror:
-    """One search's. For one thread at a time; what it raises leaves it to be tried again.
+    """One search's. For one thread at a time.
 
     `objectives`: each with its direction, minimize or maximize, in the order of a trial's values.
     """
@@ -37,13 +37,13 @@ class Mirror:
     def update(self, trials: Sequence[FrozenTrial], running: bool = True) -> None:
         """Make the mirror equal to a search's trials. `running`: whether a driver trains what is open.
 
-        If none does, open trials are shown as waiting.
+        If none does, open trials are shown as waiting. Raises Failure, and may be called again then.
         """
         try:
             self._update([_as_shown(t, running) for t in trials])
-        except BaseException:
+        except Exception as error:  # a file, a server, tables of another version: anything may be behind it
             self._storage = None  # what it remembers may be of a study that was deleted meanwhile
-            raise
+            raise _failure(self.study, error) from error
 
     def _update(self, wanted: Sequence[FrozenTrial]) -> None:
         import optuna
@@ -72,9 +72,7 @@ class Mirror:
         with warnings.catch_warnings(), suppress(optuna.exceptions.DuplicatedStudyError):
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             directions = list(self.objectives.values())
-            made = optuna.create_study(
-                study_name=self.study, storage=self._storage, directions=directions
-            )
+            made = optuna.create_study(study_name=self.study, storage=self._storage, directions=directions)
             made.set_metric_names(list(self.objectives))
         return optuna.load_study(study_name=self.study, storage=self._storage)
 
