@@ -31,18 +31,17 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from search.run import engine
-from search.run import worker
-from search.run.display import Display
+from search.run import engine, worker
 from search.run.driver import Driver
+from search.run.progress import Display
 from search.store.hold import held
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
-from search.study.trial import Configuration, Trial
-from search.study.schema import Resources, Stop, Study
+from search.store.part import Part
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
-from search.store.part import Part
+from search.study.schema import Resources, Stop, Study
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoint import code_version
 

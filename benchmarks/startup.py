@@ -2,10 +2,10 @@
 
     python -m benchmarks.startup [--seeds 10000] [--rounds 7] [--json FILE]
 
-The home is made through the ledger, without training: a study of 57p and 67p, each with four constraints toggled, so
-that `table` and `best` have something to say. In each round every command runs once, torch's import with them, so
-that a machine that is busy for a while is so for all. What is compared are medians of the rounds, the first left out.
-Exit code 1 if a limit does not hold.
+The home is made through the ledger, without training: a study of 57p and 67p, each with four constraints
+toggled, so that `table` and `best` have something to say. In each round every command runs once, torch's
+import with them, so that a machine that is busy for a while is so for all. What is compared are medians of
+the rounds, the first left out. Exit code 1 if a limit does not hold.
 """
 
 from __future__ import annotations

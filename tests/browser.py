@@ -50,15 +50,18 @@ def started(folder: Path) -> Iterator[tuple[Running, str]]:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[SimpleNamespace]:
-    """A running `adder-search ui`: its address and what it printed. Ended as a supervisor ends it."""
+    """A running `adder-search ui`: its address and what it printed. Who asks before it is up waits and
+    is served; nothing else runs, so nothing can be left; and it ends as a supervisor ends it.
+    """
     with started(folder) as (command, address):
-        command.wait_for(lambda: is_healthy(address), "health")
+        command.wait_for(lambda: address in command.printed(), "its address")
+        with urllib.request.urlopen(f"{address}/health", timeout=PATIENCE_S) as answer:
+            assert answer.status == 200
         yield SimpleNamespace(address=address, printed=command.printed)
+        assert command.descendants() == []
         os.kill(command.process.pid, signal.SIGTERM)
         said = command.wait(30)
-        assert said.code == -signal.SIGTERM
-        assert said.err == ""
-        assert command.gone(), "the server left processes behind"
+        assert (said.code, said.err) == (-signal.SIGTERM, "")
 
 
 def page_of(ui: SimpleNamespace, study: str, what: str) -> str:
@@ -112,13 +115,14 @@ const top = cell => {
     return whole(box) && (cell.contains(at) || at?.contains(cell));
 };
 return [...document.querySelectorAll(`[col-id="${arguments[0]}"]`)].filter(top)
-    .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top).map(cell => cell.innerText);
+    .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+    .map(cell => cell.innerText);
 """
 
 
 def seen(browser: Any, column: str) -> list[str]:
-    """What a column of MLflow's table of runs says from its name down, as far as it is wholly on the screen and
-    covered by nothing.
+    """What a column of MLflow's table of runs says from its name down, where it is wholly on the screen and
+    nothing covers it.
     """
     return list(browser.execute_script(SEEN, column))
 

@@ -61,8 +61,8 @@ def unlucky(folder):
 
 
 if __name__ == "__main__":
-    from search.run import worker
     from search.cli import main
+    from search.run import worker
 
     GROUP = group(os.getpid()) if HOW == "memory" else None
     if HOW == "memory" and GROUP is None:

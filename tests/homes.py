@@ -13,18 +13,18 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-
-from search.store import tracker as tracking
-from search.run.driver import Driver
 from search.holdings import FolderHome
+
+from search.evidence.frames import read
+from search.run.driver import Driver
+from search.store import tracker as tracking
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.study.trial import Configuration, Trial
-from search.evidence.frames import read
-from search.study.file import parse_study
+from search.store.part import Part
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
-from search.store.part import Part
+from search.study.file import parse_study
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """

@@ -8,10 +8,10 @@ from statistics import median
 import torch
 from mlflow.entities import Metric, Param
 
-from search.study.trial import Configuration
 from search.store.stats import final_metrics
 from search.store.tracker import Tracker
 from search.store.tracking import KEY_TAG, PARENT_TAG, SEED_TAG
+from search.study.trial import Configuration
 from trainer import Outcome, Pair, Recipe, Result, Seed
 
 

@@ -16,10 +16,10 @@ from mlflow import MlflowClient
 from model.spec import Spec
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.study.trial import Configuration
-from search.study.file import parse_study
 from search.store.seeds import load_seeds
 from search.store.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect, tracking_uri
+from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.commands import Running
 from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
 

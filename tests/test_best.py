@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
 import search.records
+
 from search.evidence.front import HEADINGS, certificate, front, table
 from search.store.home import Home
 from tests.commands import call, fails_with_one

@@ -6,11 +6,11 @@ import pytest
 
 from model import RUNGS
 from search.cli import texts
+from search.errors import UserError
 from search.run.driver import Ended
 from search.run.estimate import estimate
-from search.errors import UserError
-from search.store.home import Home
 from search.run.planner import DONE, Planner
+from search.store.home import Home
 from search.study.file import load_study, parse_study
 from tests.commands import call
 from tests.planners import drain, numbers, only, rows_of

@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 
 from search.run.driver import Driver
-from search.study.trial import Trial
 from search.store.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
+from search.study.trial import Trial
 from tests.homes import Recorder, empty_home, quick, study_of, thetas  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
+from search.errors import UserError
 from search.store import database
 from search.store.database import Away
-from search.errors import UserError
 from search.store.ledger import Ledger
 from tests.test_ledger import SEEDS, result_of, trial_of
 

@@ -11,13 +11,13 @@ import yaml
 from mlflow import MlflowClient
 
 from model import RUNGS
-from search.evidence import frames as records
 from search.errors import UserError
+from search.evidence import frames as records
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.study.trial import Configuration, Trial
-from search.study.file import parse_study
 from search.store.tracking import KEY_TAG, connect
+from search.study.file import parse_study
+from search.study.trial import Configuration, Trial
 from tests.commands import call, fails_with_one
 from trainer import Seed
 from trainer.checkpoint import Checkpoint

@@ -18,9 +18,9 @@ from mlflow import MlflowClient
 from safetensors.torch import load_file
 
 from model import rung
-from search.study.file import load_study
-from search.store.tracking import KEY_TAG
 from search.store.part import Part
+from search.store.tracking import KEY_TAG
+from search.study.file import load_study
 from tests.commands import adder_search, running
 from tests.reference import check_whole, expected, wait_for_progress
 

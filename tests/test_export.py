@@ -153,7 +153,7 @@ def score(spec: Spec, theta_P: Tensor, folder: Path, *first: str) -> dict[str, A
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("226p", 50), ("57p", 50), *(pytest.param(name, 10_010, marks=pytest.mark.full) for name in GOLDEN)],
+    [("226p", 50), *(pytest.param(name, 10_010, marks=pytest.mark.full) for name in GOLDEN)],
 )
 def test_published_checkpoints_add(name: str, count: int, tmp_path: Path) -> None:
     spec, theta_P = golden_theta(name)

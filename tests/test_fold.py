@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model import RUNGS, add, rung
+from model import add, rung
 from model.adderboard import uniform_pairs
 from model.fold import fold
 from tests.specs import some_theta
@@ -46,7 +46,7 @@ def test_an_untrained_output_stays_silent():
     assert fold(rung("57p"), rung("57p").initial(0)).spec == rung("47p")
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", ["57p", "262p"])
 def test_in_single_precision_the_answers_are_the_same(name):
     spec, pairs = rung(name), uniform_pairs(1, 40)
     theta_P = some_theta(spec)[0]

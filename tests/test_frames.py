@@ -6,8 +6,8 @@ from mlflow import MlflowClient
 
 from search.errors import UserError
 from search.evidence.frames import records, studies, study_of
-from search.study.file import load_study
 from search.store.tracking import STUDY_TAG
+from search.study.file import load_study
 from tests.commands import call, fails_with_one
 from trainer import MEASURES
 

@@ -22,8 +22,8 @@ import yaml
 from hypothesis import strategies as st
 
 from search.errors import UserError
-from search.study.schema import Study
 from search.study.file import parse_study, shipped
+from search.study.schema import Study
 from tests.bad_foreign import NEW, SMALL, new, old
 from tests.garbage import BITES, LEAVES, NESTED, VALUES, Raw, as_json, as_yaml, damaged, feed, fence
 from tests.published import noisy, report

@@ -10,13 +10,13 @@ import sqlalchemy as sa
 import torch
 
 from model import RUNGS
+from search.errors import UserError
 from search.store import database
 from search.store import ledger as ledger_module
-from search.errors import UserError
 from search.store.home import Home
 from search.store.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
-from search.study.trial import Configuration, Trial
 from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Pair, Recipe, Result, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())

@@ -7,12 +7,12 @@ import sys
 import pytest
 import yaml
 
+from search.cli.run import _renamed
 from search.errors import UserError
 from search.run.extension import check_extension
 from search.store.ledger import Ledger
-from search.cli.run import _renamed
-from search.study.file import parse_study
 from search.store.tracking import connect
+from search.study.file import parse_study
 from tests.commands import COMMAND, adder_search, own_environment
 from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, expected, rows_of, write_study

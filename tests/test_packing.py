@@ -3,8 +3,8 @@
 import pytest
 
 from search.run.packing import Fits, program_of, trial_size
-from search.study.trial import Trial
 from search.study.file import parse_study
+from search.study.trial import Trial
 from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome
 

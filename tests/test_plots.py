@@ -9,13 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from search.study.trial import Configuration
-from search.evidence.plots import curves_figure, grokking_curves, png, small_multiples
-from search.evidence.plots_search import importances, parallel_figure, pooled, rate_against_fields
-from search.evidence.plots_study import front_figure, time_figure, time_to_grok
 from search.evidence.fields import shown, varied
+from search.evidence.plots import (
+    curves_figure,
+    front_figure,
+    grokking_curves,
+    png,
+    small_multiples,
+    time_figure,
+    time_to_grok,
+)
+from search.evidence.plots_search import importances, parallel_figure, pooled, rate_against_fields
 from search.store.stats import Z_95, GrokRate
 from search.study.schema import Study
+from search.study.trial import Configuration
 
 OUTCOMES = ("grokked", "failed", "diverged", "given_up", "censored")
 SPACE = {

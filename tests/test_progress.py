@@ -4,11 +4,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from search.run.display import Display, duration
-from search.study.trial import Configuration, Trial
 from search.evidence.plots import grokking_curves
-from search.run.progress import Progress
+from search.run.progress import Display, Progress, duration
 from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from tests.golden import SPECS
 from trainer import Recipe, Seed
 

@@ -7,9 +7,8 @@ import pytest
 from search.cli import texts
 from search.run.driver import Ended
 from search.store.home import Home
-from search.store.stats import overview, summarise
+from search.store.stats import final_metrics, overview, summarise
 from search.study.file import load_study
-from search.store.stats import final_metrics
 from trainer import Outcome, Seed
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import optuna
 import pytest
 
-from search.store import hold
 from search.cli import home as homes_command
-from search.store import removal
 from search.errors import Failure
+from search.evidence.frames import records
+from search.store import hold, removal
 from search.store.home import Home
 from search.store.ledger import ROWS, Ledger
-from search.evidence.frames import records
 from search.store.tracking import connect
 from tests.commands import call
 from tests.homes import (

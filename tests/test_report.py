@@ -7,12 +7,12 @@ import html.parser
 import pytest
 from click.testing import CliRunner
 
-from search.errors import UserError
-from search.study.trial import Configuration
-from search.evidence.report import percent, pictures, report
 from search.cli.evidence import report as command
+from search.errors import UserError
 from search.evidence.fields import shown
+from search.evidence.report import percent, pictures, report
 from search.store.stats import GrokRate
+from search.study.trial import Configuration
 from tests.test_plots import frames, searched, seed_row, size, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"

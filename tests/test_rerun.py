@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from search.study.trial import Configuration, Trial
 from search.run.rerun import read_request, train_again
-from search.study.schema import Resources, Stop
 from search.run.worker import environment_of
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Recipe, Seed

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from model import RUNGS, Spec
-from search.study import file as study_file
 from search.errors import UserError
-from search.study.space import LARGEST_SEED, Distribution, Sampler
-from search.study.schema import Entry, Resources, SeedRange, Stop, Study, Until
+from search.study import file as study_file
 from search.study.file import LARGEST_FILE, load_study, parse_study, shipped
+from search.study.schema import Entry, Resources, SeedRange, Stop, Study, Until
+from search.study.space import LARGEST_SEED, Distribution, Sampler
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
 from trainer import Recipe, Seed

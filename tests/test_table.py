@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from model import RUNGS, make_spec, name_of, rung
-from search.store import stats
 from search.errors import UserError
-from search.study.trial import Configuration
 from search.evidence.claims import CLAIMS, SCALES, Claim, claim
-from search.store.stats import GrokRate, difference, wilson
 from search.evidence.table import Agreement, Verdict, agreement, constraint_table, verdict
+from search.store import stats
+from search.store.stats import GrokRate, difference, wilson
+from search.study.trial import Configuration
 from trainer import Recipe
 
 RECIPE = Recipe()

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from model import rung
-from search.evidence.publish import frames as records
+from search.cli.evidence import table
 from search.errors import UserError
 from search.evidence.claims import CLAIMS, SCALES
+from search.evidence.publish import frames as records
 from search.evidence.table import constraint_table
-from search.cli.evidence import table
 from search.evidence.table_text import html, latex, markdown, section, written
 from tests.test_table import OTHER, arm, frame, without
 

@@ -12,9 +12,9 @@ import torch
 
 from model import RUNGS
 from search.run import worker
-from search.study.trial import Configuration, Trial
-from search.study.schema import Resources, Stop
 from search.store.seeds import load_seeds
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Rule, Seed
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")

@@ -9,7 +9,8 @@ from model.adderboard import official_pairs, uniform_pairs
 from model.compare import Comparison, compare
 from model.fold import fold
 from model.rungs import name_of
-from trainer.checkpoint import Checkpoint, code_version
+from trainer.checkpoint import Checkpoint
+from trainer.installed import code_version
 
 FRESH_SEED = 46
 """Of the pairs that only folds are compared on."""

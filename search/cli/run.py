@@ -121,7 +121,7 @@ def _run(
     from rich.markup import escape
 
     from search.cli import texts
-    from search.run.display import Display
+    from search.run.progress import Display
 
     console = Console(highlight=False)
     with told(source, UserError), _held(study, ledger) as hold:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -33,30 +34,32 @@ def ui(port: int, no_browser: bool, home: str | None) -> None:
     uri = tracking_uri(place)
     if not is_local(uri):
         click.echo(f"the records are on the MLflow server {uri}")
+        if uri.startswith("http"):
+            _show(connect(place, uri), uri, no_browser)
         return
     if not place.mlflow_db.exists():
         raise UserError(f"nothing has run yet in {place.path}")
     with listening(port) as door:
         base = f"http://{ADDRESS}:{port}"
         click.echo(f"{base} shows {place.path} (Ctrl-C ends)")
-        first = base
-        for study, pages in _studies(connect(place, uri), base):
-            first = next(iter(pages.values())) if first == base else first
-            click.echo(f"  {study}")
-            for what, address in pages.items():
-                click.echo(f"    {what:6} {address}")
-        if not no_browser and _has_display():
-            _open(first)
+        _show(connect(place, uri), base, no_browser)
         serve(door, place, uri)
 
 
-def _studies(client: MlflowClient, base: str) -> list[tuple[str, dict[str, str]]]:
-    """The latest studies, each with its addresses."""
+def _show(client: MlflowClient, base: str, no_browser: bool) -> None:
+    """Print the addresses of the latest studies, and open the first."""
     from search.evidence.views import addresses
 
     found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
-    studies = [e for e in found if e.name != "Default"]
-    return [(e.name, addresses(base, e.experiment_id, e.tags)) for e in studies[:LISTED]]
+    studies = [e for e in found if e.name != "Default"][:LISTED]
+    pages = [addresses(base, e.experiment_id, e.tags) for e in studies]
+    for study, mine in zip(studies, pages, strict=True):
+        click.echo(f"  {study.name}")
+        for what, address in mine.items():
+            click.echo(f"    {what:6} {address}")
+    if pages and not no_browser and _has_display():
+        with suppress(webbrowser.Error, OSError):  # the address is printed in any case
+            webbrowser.open(next(iter(pages[0].values())))
 
 
 def _has_display() -> bool:
@@ -65,11 +68,3 @@ def _has_display() -> bool:
         sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )
     return sys.stdout.isatty() and bool(window)
-
-
-def _open(address: str) -> None:
-    """Show a page in the user's browser, if there is one: the address is printed in any case."""
-    try:
-        webbrowser.open(address)
-    except (webbrowser.Error, OSError):
-        return

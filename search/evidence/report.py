@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.evidence.fields import Field, columns, meaning, shown, varied
-from search.evidence.plots import SEED, curves_figure, png, small_multiples
+from search.evidence.plots import SEED, curves_figure, front_figure, png, small_multiples, time_figure
 from search.evidence.plots_search import (
     MOST_AXES,
     SHUFFLES,
@@ -25,7 +25,6 @@ from search.evidence.plots_search import (
     parallel_figure,
     rate_against_fields,
 )
-from search.evidence.plots_study import front_figure, time_figure
 from search.store.home import pull_command
 from search.store.stats import COUNTED, GrokRate, Stopping, pareto
 from search.study.schema import Study

@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from search.errors import Failure
 from search.store.home import Home
 
 ADDRESS = "127.0.0.1"
-SCRIPT = '<script>localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true")</script>'
-"""MLflow's assistant would open itself at the first visit, over a quarter of the page."""
+FIRST_VISIT = """<script>
+for (const [key, value] of [
+    ["mlflow.workflowType_v1", '"machine_learning"'],
+    ["mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true"],
+]) if (localStorage.getItem(key) === null) localStorage.setItem(key, value);
+</script>"""
+"""MLflow would take who comes first for one of language models, and lay its assistant over a quarter of the
+page. What a visitor has chosen stays."""
 
 
 def listening(port: int) -> socket.socket:
@@ -50,7 +57,8 @@ def serve(door: socket.socket, home: Home, uri: str) -> None:
         from mlflow.server.fastapi_app import app, flask_app
 
     page = (Path(str(flask_app.static_folder)) / "index.html").read_text()
-    page = page.replace("<head>", f"<head>{SCRIPT}", 1)
+    page = page.replace("<head>", f"<head>{FIRST_VISIT}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[door])
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[door])

@@ -25,8 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from search.study.trial import Configuration
 from search.study.schema import Study
+from search.study.trial import Configuration
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,9 +16,9 @@ from mlflow import MlflowClient
 
 from search.errors import Failure, UserError
 from search.evidence.publish import conclude, log_evidence, publish
-from search.run.display import Display
+from search.evidence.views import write_views
 from search.run.planner import DONE, Planner, interrupted
-from search.run.progress import Progress
+from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.store.hold import Hold
 from search.store.home import Home
@@ -96,6 +96,7 @@ class Driver:
         for key in open_runs.keys() - self.planner.known.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.asked)
+        self.outbox.put(write_views, client, study, self.tracker.experiment)
         self.conclude_earlier()
         ledger.database.patience_s = PATIENCE_S
 
@@ -130,7 +131,7 @@ class Driver:
             self.progress.started(trial)
             for configuration in trial.configurations:
                 self.outbox.put(self.tracker.reopen, configuration)
-            self._mirror()
+            self._show_proposals()
         self.is_done = trial == DONE
         self.tick()
         return trial
@@ -159,7 +160,7 @@ class Driver:
         self.progress.finished(trial, [r["outcome"] for r in rows])
         for configuration in self.planner.tell(trial, rows):
             self.conclude(configuration)
-        self._mirror()
+        self._show_proposals()
 
     def record(self, trial: Trial) -> None:
         """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
@@ -188,17 +189,17 @@ class Driver:
         """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
         self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)
 
-    def _mirror(self, running: bool = True) -> None:
-        """Have Optuna's mirror show what is proposed and told now."""
-        if self.proposals and self.mirror:
-            self.outbox.put(self.mirror.update, self.proposals.trials(), running, optional=running)
-
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
         while self.planner.ended_before:
             configuration = self.planner.ended_before.pop()
             if configuration.key in self.unconcluded:
                 self.conclude(configuration)
+
+    def _show_proposals(self, running: bool = True) -> None:
+        """Have Optuna's mirror follow the search."""
+        if self.proposals and self.mirror:
+            self.outbox.put(self.mirror.update, self.proposals.trials(), running, optional=running)
 
     def stop(self, why: str) -> None:
         """End the run as Ctrl-C does."""
@@ -212,14 +213,15 @@ class Driver:
         why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
         open_ = [] if self.is_done else self.planner.in_flight
         self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
-        self._mirror(running=False)
         for configuration in open_:
             self.conclude(configuration, "KILLED")
+        self._show_proposals(running=False)
         if self.is_done:
             self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
         left = self.outbox.drain(*longest, self._waiting)
         self.outbox.close()
+        self.shelf.close()
         rows = self.ledger.rows(self.study.name)
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
         if not (left or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from search.run.display import duration
 from search.run.packing import Fits, Program, check_resources, here, placement, program_of, trial_size
+from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.study.schema import Study, numbered

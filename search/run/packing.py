@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from model import Spec
 from search.errors import UserError
 from search.study.schema import Resources, Study
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
+from trainer.installed import missing_for_compilation
+
+DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
+"""Where drivers of GPUs show themselves: NVIDIA's, AMD's, and Windows' below Linux."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +77,19 @@ def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[s
 
 
 def here() -> dict[str, float]:
-    """What this machine has, by Ray's names."""
-    import torch  # which takes seconds; this module is read by commands that start at once
+    """What this machine has, by Ray's names. Where a driver is, torch is asked, which takes seconds."""
+    gpus = 0
+    if any(any(DEVICES.glob(name)) for name in GPU_FILES):
+        import torch
 
-    return {"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()}
+        gpus = torch.cuda.device_count()
+    return {"CPU": os.cpu_count() or 1, "GPU": gpus}
 
 
 def check_resources(resources: Resources) -> None:
     """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
     if os.environ.get("RAY_ADDRESS"):
         return
-    from trainer.programs import missing_for_compilation
-
     placement(resources, here())
     if resources.compiled and (missing := missing_for_compilation()):
         raise UserError(

@@ -18,7 +18,7 @@ from search.study.space import LARGEST_SEED
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
-from trainer.programs import missing_for_compilation
+from trainer.installed import missing_for_compilation
 
 
 @dataclass(frozen=True)

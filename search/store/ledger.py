@@ -19,10 +19,18 @@ from sqlalchemy.exc import IntegrityError
 from model import make_spec
 from model.fields import nearest
 from search.errors import UserError
-from search.store.database import Database, is_live, own_name, patient
+from search.store.database import (
+    CONFIGURATIONS,
+    PROPOSALS,
+    ROWS,
+    STUDIES,
+    Database,
+    is_live,
+    own_name,
+    patient,
+)
 from search.store.home import Home
 from search.store.stats import Row
-from search.store.tables import CONFIGURATIONS, PROPOSALS, ROWS, STUDIES
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 
@@ -220,7 +228,7 @@ class Ledger:
         names = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
         shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, "owner": None}
         shared |= {"environment": part.about["environment"], "lease_until": None}
-        key = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
+        key: Row = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
         open_row = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
         written = sa.update(ROWS).where(_is(key), open_row)
         values = []

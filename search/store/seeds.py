@@ -84,6 +84,10 @@ class Shelf:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what a server's artifacts were put into."""
         self.scratch.cleanup()
 
     def put(self, trial: str, part: Part) -> None:
