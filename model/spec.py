@@ -19,11 +19,26 @@ from model.fields import check, check_combination, nearest
 from model.layout import Layout, Shapes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
-    from model.fold import Fold
+    from model.ops import Tensors
 
 FAMILIES: dict[str, type[Spec]] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """One exact rewriting: what it does, the spec it leads to, and how the tensors change.
+
+    `rewrite` takes the named tensors of one seed (float64) and returns those of `to`; it may return more. It
+    returns None where this θ cannot be rewritten (a division by zero).
+    """
+
+    says: str
+    to: Spec
+    rewrite: Callable[[Tensors], Tensors | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import option
 from model.layout import Shapes
-from model.spec import Spec
+from model.spec import Fold, Spec
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.fold import Fold
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
