@@ -24,12 +24,13 @@ def final_thetas(pairs, slots):
 # A seed is its own
 
 
-def test_a_bank_of_16_is_16_banks_of_one():
-    pairs = [pair(s, steps=200, eval_every=50) for s in range(16)]
+@pytest.mark.parametrize(("slots", "steps"), [(3, 60), pytest.param(16, 200, marks=pytest.mark.full)])
+def test_a_bank_is_as_many_banks_of_one(slots, steps):
+    pairs = [pair(s, steps=steps) for s in range(slots)]
     together = results(finish(make(pairs)))
     for p in pairs:
         alone, beside = finish(make([p])).result(0), together[p]
-        assert beside.curve_EM.shape == (4, len(MEASURES))
+        assert beside.curve_EM.shape == (steps // 20, len(MEASURES))
         torch.testing.assert_close(beside.curve_EM, alone.curve_EM, rtol=0, atol=1e-4)
         assert float(alone.curve_EM[-1, 3]) < float(alone.curve_EM[0, 3]), "something must have been learnt"
 
@@ -98,7 +99,7 @@ def test_init_and_data_seed_are_apart():
 
 @pytest.mark.parametrize("other", [{"batch": 64}, {"eval_every": 10}])
 def test_what_shapes_the_program_must_agree(other):
-    with pytest.raises(ValueError, match="batch and eval_every"):
+    with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
         make([pair(1), pair(2, **other)])
 
 
@@ -222,7 +223,7 @@ def assert_goes_on_as(expected, path):
     assert_all_same(results(finish(again)), expected)
 
 
-@pytest.mark.parametrize("evaluations", [1, 2, 4])
+@pytest.mark.parametrize("evaluations", [1, 3])
 def test_a_saved_bank_goes_on_bit_for_bit(uninterrupted, tmp_path, evaluations):
     first = make(QUEUE, 2)
     for _ in range(evaluations):
@@ -238,15 +239,14 @@ def test_a_saved_bank_is_not_changed_by_saving(uninterrupted, tmp_path):
     assert_all_same(results(bank), uninterrupted)
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.5, 0.999])
-def test_a_torn_state_falls_back_to_the_one_before(uninterrupted, tmp_path, keep):
+def test_a_torn_state_falls_back_to_the_one_before(uninterrupted, tmp_path):
     path = tmp_path / "bank.state"
     bank = make(QUEUE, 2)
     for _ in range(2):
         bank.advance()
         bank.save(path)
     data = path.read_bytes()
-    path.write_bytes(data[: int(keep * len(data))])
+    path.write_bytes(data[: len(data) // 2])
     assert_goes_on_as(uninterrupted, path)
 
 

@@ -10,9 +10,9 @@ from model import forged_adder as forged
 from model.adderboard import carry_pairs, failures, uniform_pairs
 from model.decode import columns
 from model.forged_adder import EQUALS, MIDDLE, SHIFT, STRIDE, TOTAL
-from model.forged_numbers import attention, attention_form, departures, forged_adder
+from model.forged_numbers import attention, attention_form, departures
 
-SPEC, THETA = forged_adder()
+SPEC, THETA = forged_numbers.forged_adder()
 FIRST = SPEC.prompt - 1
 
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from model.fields import option, spelt
 from model.layout import Shapes, linear
-from model.spec import Fold, Spec
+from model.spec import Spec
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from model.spec import Fold
 
 DIGITS, VOCABULARY = 10, 14
 PLUS, EQUALS, EOS = 10, 11, 13

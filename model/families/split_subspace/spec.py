@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import option
 from model.layout import Shapes
-from model.spec import Fold, Spec
+from model.spec import Spec
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from model.spec import Fold
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
