@@ -81,20 +81,26 @@ def test_the_shipped_studies_are_listed() -> None:
     assert [line.split()[0] for line in lines] == list(found)
 
 
-def test_status_of_nothing() -> None:
-    assert "nothing has run yet" in call("status").stdout
-    found = json.loads(call("status", "--json").stdout)
-    assert (found["studies"], found["seeds"]) == ([], None)
-    assert fails_with_one(2, "status", "57p").startswith("study '57p' has no records in ")
-    Home("adder-runs").create()
-    Ledger(Home("adder-runs"))
-    assert "nothing has run yet" in call("status").stdout
-    assert fails_with_one(2, "status", "57p").startswith("study '57p' has no records in ")
+OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "report 57p -o x.html",
+              "records 57p -o x.csv", "pull 57p", "pull 57p --seed 777"]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["pull", "57p"], ["pull", "57p", "--seed", "777"], ["ui"]])
-def test_nothing_to_fetch_or_show(words: list[str]) -> None:
-    assert fails_with_one(2, *words).startswith("nothing has run yet in ")
+@pytest.mark.parametrize("words", [*OF_A_STUDY, "ui", "table"])
+def test_where_nothing_has_run_all_say_so_alike(words: str) -> None:
+    assert fails_with_one(2, *words.split()) == f"nothing has run yet in {Path('adder-runs').absolute()}"
+
+
+@pytest.mark.parametrize("words", OF_A_STUDY)
+def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words: str, home: Home) -> None:
+    said = fails_with_one(2, *words.split(), "--home", "home")
+    assert said == f"study '57p' has no records in {home.path}; valid: none yet"
+
+
+def test_status_of_nothing(home: Home) -> None:
+    for words in (["status"], ["status", "--home", "home"]):
+        assert "nothing has run yet" in call(*words).stdout
+        found = json.loads(call(*words, "--json").stdout)
+        assert (found["studies"], found["seeds"]) == ([], None)
 
 
 def test_pull_wants_one_seed() -> None:
@@ -136,26 +142,26 @@ def home() -> Home:
 )
 def test_a_locked_ledger(words: list[str], home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LOCK_WAIT_S", 0.1)
-    with closing(sqlite3.connect(home.records_db)) as other:
+    with closing(sqlite3.connect(home.ledger_db)) as other:
         other.execute("BEGIN EXCLUSIVE")
         line = fails_with_one(1, *words, "--home", "home")
         other.rollback()
-    assert f"{home.records_db}: database is locked; another program holds it" in line
+    assert f"{home.ledger_db}: database is locked; another program holds it" in line
     assert "nothing has run yet" in call("status", "--home", "home").stdout
 
 
 @pytest.mark.parametrize("words", [["run", "smoke"], ["status"]], ids=["run", "status"])
 def test_a_ledger_that_is_no_database(words: list[str], home: Home) -> None:
-    home.records_db.write_bytes(b"no database at all " * 500)
-    assert fails_with_one(1, *words, "--home", "home") == f"{home.records_db}: file is not a database"
+    home.ledger_db.write_bytes(b"no database at all " * 500)
+    assert fails_with_one(1, *words, "--home", "home") == f"{home.ledger_db}: file is not a database"
 
 
 def test_a_ledger_of_another_version(home: Home) -> None:
-    with closing(sqlite3.connect(home.records_db)) as db:
+    with closing(sqlite3.connect(home.ledger_db)) as db:
         db.execute("UPDATE ledger_version SET schema = 99")
         db.commit()
     line = fails_with_one(2, "status", "--home", "home")
-    assert line.startswith(f"{home.records_db}: written by a newer version (schema 99, this is 4)")
+    assert line.startswith(f"{home.ledger_db}: written by a newer version of adder-search; ")
 
 
 def test_an_mlflow_store_that_is_no_database(home: Home) -> None:
