@@ -6,22 +6,77 @@ Checkpoints, what `verify` and `export` say of them, are in test_cli_checkpoints
 from __future__ import annotations
 
 import json
+import pkgutil
 import sqlite3
+import sys
 import time
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
+from search import cli
+from search.cli import COMMANDS
+from search.errors import Failure, UserError
 from search.store import database
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import shipped
 from tests.bad_studies import BAD, GOOD
-from tests.commands import call, fails, fails_with_one, says
+from tests.commands import adder_search, call, fails, fails_with_one, says
 
 pytestmark = pytest.mark.usefixtures("here")
 SMOKE = "resources: {gpu: 0, compiled: false}\nrecipe: {steps: 20, eval_every: 20, batch: 8}\n"
+
+
+# ---- the commands as such
+
+
+def test_every_command_is_listed_and_found_by_its_name() -> None:
+    names = [m.name for m in pkgutil.iter_modules(cli.__path__) if m.name != "__main__"]
+    values = [value for name in names for value in vars(import_module(f"search.cli.{name}")).values()]
+    assert {v.name for v in values if isinstance(v, click.Command)} == set(COMMANDS)
+    loaded = {name: cli.load(known) for name, known in cli.main.commands.items()}
+    assert all(command.name == name and command.help for name, command in loaded.items())
+    lines = call("--help").stdout.splitlines()
+    assert [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]] == list(COMMANDS)
+
+
+ENDS = {
+    "wrong use": (UserError("first\nsecond"), 2, "error: first\nerror: second\n"),
+    "failure": (Failure("the server is away"), 1, "error: the server is away\n"),
+    "full disk": (OSError(28, "No space left on device", "x"), 1, "error: x: No space left on device\n"),
+    "Ctrl-C": (KeyboardInterrupt(), 130, "interrupted\n"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_what_stops_a_command_is_a_line_and_a_code(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, code, said = ENDS[case]
+
+    def stopped() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "load", lambda known: click.Command(known.name, callback=stopped))
+    result = call("studies")
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
+
+
+DECOY = "open('a-decoy-was-imported', 'w').close()\nraise RuntimeError('decoy')\n"
+
+
+def test_the_script_itself_says_the_same_wherever_it_is_called() -> None:
+    """A process of its own, in a folder of things that must not be taken for ours."""
+    for name in ("model/__init__.py", "search.py", "trainer/__init__.py", "studies/__init__.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(DECOY)
+    said = adder_search("models", "56p", cwd=Path())
+    assert (said.code, said.out) == (2, "") and said.err.startswith("error: unknown rung '56p'; did ")
+    module = (sys.executable, "-P", "-m", "search.cli")
+    assert adder_search("models", "57p", cwd=Path(), program=module).out == call("models", "57p").stdout
+    assert not Path("a-decoy-was-imported").exists()
 
 
 # ---- studies
