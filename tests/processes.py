@@ -44,7 +44,7 @@ def wait_until(there: Callable[[], Any], what: str) -> Any:
 
 
 def marked(variable: str, mark: str, session: int | None = None) -> list[int]:
-    """Processes that have a mark in their environment, or are of a session; those that have ended are none."""
+    """Processes that have a mark in their environment, or are of a session, and have not ended."""
     wanted, there = f"{variable}={mark}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
