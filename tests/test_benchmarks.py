@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import baseline, ceilings, count, plot, throughput
 from model import rung
-from tests.banks import pair
+from tests.banks import EVERY, pair
 from trainer import Bank, step
 from trainer.problems import sample
 
@@ -89,7 +89,7 @@ def test_a_small_bank_is_measured_in_whole_intervals(few_selection_problems):
     assert bank.seed_steps == 0
     assert interval.keys() == {"sampling", "step", "evaluation"}
     assert throughput.intervals_rate(bank, 60) > 0  # until all pairs have ended
-    assert bank.seed_steps == 4 * 40
+    assert bank.seed_steps == 4 * 2 * EVERY
 
 
 @pytest.mark.full

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import optuna
 import pytest
+from benchmarks.sampling import Memory
 from optuna.storages import RDBStorage
 
-from benchmarks.sampling import Memory
 from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home
@@ -110,10 +110,6 @@ def other_space(ledger: Memory) -> Proposals:
     return proposals_of(ledger, space=NARROW.replace("[3, 4]", "[3, 4, 5]"))
 
 
-def other_objectives(ledger: Memory) -> Proposals:
-    return proposals_of(ledger, space=NARROW, more=", objectives: [params, grok_rate]")
-
-
 def other_search(ledger: Memory) -> Proposals:
     """Of a study that was deleted, and its mirror was not."""
     proposals = proposals_of(Memory(), "random", space=NARROW)
@@ -127,9 +123,7 @@ def other_proposals(ledger: Memory) -> Proposals:
     return proposals_of(ledger, space=NARROW)
 
 
-@pytest.mark.parametrize(
-    "other", [other_values, other_space, other_objectives, other_search, other_proposals]
-)
+@pytest.mark.parametrize("other", [other_values, other_space, other_search, other_proposals])
 def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
     ledger = Memory()
     first = proposals_of(ledger, space=NARROW)
@@ -141,6 +135,17 @@ def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
     mirror_of(then, home).update(then.trials())
     assert shown(home) == of(then) and shown(home, "other") == of(first)
     assert optuna.get_all_study_names(home.optuna_url) == ["other", "x"]
+
+
+def test_another_objective_is_another_study(home: Home) -> None:
+    """Though nothing has been told yet."""
+    ledger = Memory()
+    for more in ("", ", objectives: [params, grok_rate]"):
+        proposals = proposals_of(ledger, space=NARROW, more=more)
+        proposals.ask()
+        mirror_of(proposals, home).update(proposals.trials())
+        assert read(home).metric_names == list(proposals.objectives)
+        assert read(home).directions == proposals.optuna.directions and shown(home) == of(proposals)
 
 
 def test_it_may_be_deleted_at_any_time(home: Home) -> None:
