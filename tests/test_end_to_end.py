@@ -21,7 +21,7 @@ from model import rung
 from search.store.part import Part
 from search.store.tracking import KEY_TAG
 from search.study.file import load_study
-from tests.commands import adder_search, running
+from tests.commands import adder_search, in_process, running
 from tests.reference import check_whole, expected, wait_for_progress
 
 pytestmark = pytest.mark.end_to_end
@@ -178,13 +178,13 @@ def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
 
 
 def test_status_counts(smoke):
-    said = adder_search("status", "smoke", cwd=smoke.folder)
+    said = in_process("status", "smoke", cwd=smoke.folder)
     assert (said.code, said.err) == (0, "")
     assert f"smoke: {trials_of(smoke.home)} trials, 4 seeds (4 failed)" in said.out
     assert "grok rate 0/4 (0.0% to 49.0%)" in said.out
     seeds = [line.split()[:5] for line in said.out.splitlines() if line.startswith("  seed ")]
     assert seeds == [["seed", str(seed), "failed", "step", "60"] for seed in range(777, 781)]
-    said = adder_search("status", "smoke", "--json", cwd=smoke.folder)
+    said = in_process("status", "smoke", "--json", cwd=smoke.folder)
     about = json.loads(said.out)
     assert [s["init_seed"] for s in about["seeds"]] == [777, 778, 779, 780]
     assert about["studies"][0]["states"] == {"failed": 4}
@@ -195,10 +195,10 @@ def test_status_counts(smoke):
 
 def test_pull_fetches_the_best_and_any_seed(smoke, tmp_path):
     flag = ("--home", str(smoke.home))
-    said = adder_search("pull", "smoke", "--best", *flag, "-o", "best", cwd=tmp_path)
+    said = in_process("pull", "smoke", "--best", *flag, "-o", "best", cwd=tmp_path)
     assert (said.code, said.err) == (0, "")
     assert "did not grok (failed)" in said.out
-    said = adder_search("pull", "smoke", "--seed", "778", *flag, cwd=tmp_path)
+    said = in_process("pull", "smoke", "--seed", "778", *flag, cwd=tmp_path)
     assert said.code == 0
     theta = load_file(tmp_path / "smoke-778" / "theta.safetensors")["theta"]
     (mine,) = (v for (_, seed), v in recorded(smoke.home, "smoke").items() if seed == 778)
@@ -209,7 +209,7 @@ def test_pull_fetches_the_best_and_any_seed(smoke, tmp_path):
 
 def test_pull_names_what_is_not_there(smoke, tmp_path):
     flag = ("--home", str(smoke.home))
-    said = adder_search("pull", "smoke", "--seed", "9999", *flag, cwd=tmp_path)
+    said = in_process("pull", "smoke", "--seed", "9999", *flag, cwd=tmp_path)
     assert (said.code, said.out) == (2, "")
     assert one_line_error(said), said.err
     assert "9999" in said.err
@@ -222,18 +222,18 @@ def test_verify_counts_its_calls_and_export_writes_a_module_that_runs_alone(smok
     def calls():
         return sum(r["verify_calls"] for r in ledger(smoke.home))
 
-    adder_search("pull", "smoke", *flag, "-o", "best", cwd=tmp_path)
+    in_process("pull", "smoke", *flag, "-o", "best", cwd=tmp_path)
     before = calls()
-    said = adder_search("verify", "best", *flag, cwd=tmp_path)
+    said = in_process("verify", "best", *flag, cwd=tmp_path)
     assert said.code == 1, said
     assert is_plain(said)
     assert "57p, 57 parameters:" in said.out
     assert "/10010 NOT QUALIFIED" in said.out
     assert calls() == before + 1
-    said = adder_search("status", *flag, cwd=tmp_path)
+    said = in_process("status", *flag, cwd=tmp_path)
     assert f"verify called {before + 1} times" in said.out
 
-    said = adder_search("export", "best", "-o", "submission.py", cwd=tmp_path)
+    said = in_process("export", "best", "-o", "submission.py", cwd=tmp_path)
     assert said.code == 0, said
     source = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import submission; "

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import optuna
 import pytest
+from benchmarks.sampling import Memory
 from optuna.storages import RDBStorage
 
-from benchmarks.sampling import Memory
 from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from benchmarks import sampling
-from benchmarks.sampling import Memory
+from docs.measurements import sampling
+from docs.measurements.sampling import Memory
 from search.errors import UserError
 from search.run.allocation import objective
 from search.run.proposals import Proposals

@@ -5,12 +5,12 @@ import sys
 import webbrowser
 
 import pytest
-
-from search import server, ui_command
 from search.home import Home
 from search.study_file import load_study
 from search.tracking import connect, tracking_uri
 from search.views import write_views
+
+from search import server, ui_command
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
 

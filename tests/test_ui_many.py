@@ -8,12 +8,12 @@ import torch
 
 from model import rung
 from search.store.home import Home
-from search.study.trial import Configuration, Trial
-from search.study.schema import Resources, Stop
-from search.study.file import parse_study
+from search.store.part import Part
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
-from search.store.part import Part
+from search.study.file import parse_study
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from tests.browser import (
     chromium,
     click,
