@@ -6,16 +6,13 @@ import webbrowser
 
 import pytest
 
-from search.evidence import server
-from search.store import tracker as tracking
 from search.cli import ui as ui_command
-from search.store.home import Home
-from search.study.file import load_study
-from search.store.tracking import connect, tracking_uri
+from search.evidence import server
 from search.evidence.views import write_views
-
-from search.evidence import server
-from search.cli import ui as ui_command
+from search.store import tracker as tracking
+from search.store.home import Home
+from search.store.tracking import connect, tracking_uri
+from search.study.file import load_study
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
 
