@@ -9,7 +9,7 @@ import pytest
 from search.cli import ui as ui_command
 from search.evidence import server
 from search.evidence.views import write_views
-from search.store import tracker as tracking
+from search.store import tracking
 from search.store.home import Home
 from search.store.tracking import connect, tracking_uri
 from search.study.file import load_study
