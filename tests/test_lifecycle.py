@@ -40,7 +40,8 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(tmp_path, mon
         wait_until(
             lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run"
         )
-        assert "study away is already being run by" in fails_with_one(2, "run", file)
+        second = call("run", file)
+        assert second.exit_code == 2 and "study away is already being run by" in second.stderr
     finally:
         stopped = call("stop", "away")
     assert stopped.exit_code == 0 and "To go on:\n  adder-search run away" in stopped.stdout, stopped
