@@ -369,7 +369,7 @@ def test_a_search_of_another_family_is_refused() -> None:
     ledger = Memory()
     asked(proposals_of(ledger, space=LINE), 2)
     with pytest.raises(UserError, match=r"^study x: model or recipe: not what it was begun with; give"):
-        proposals_of(ledger, space=LINE + "model: 456p\n")
+        proposals_of(ledger, space=LINE.replace("{", "{model.out_rank: {int: [1, 2]}, ", 1) + "model: 456p\n")
 
 
 def test_another_objective_is_told_of_what_is_known() -> None:
