@@ -105,13 +105,22 @@ class Ledger:
 
     @patient
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
-        """Note what a search has drawn, before anything of it is trained."""
+        """Note what a search has drawn, before anything of it is trained. The same may be noted again.
+
+        Raises UserError if another driver has drawn with that number.
+        """
+        key = configuration and configuration.key
+        drawn = (PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        its = sa.select(*drawn).where(PROPOSALS.c.study == study, PROPOSALS.c.number == number)
+        values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
         with self._begin() as db:
             if configuration is not None:
                 _describe(db, study, [configuration])
-            key = configuration and configuration.key
-            values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
-            db.execute(sa.insert(PROPOSALS).values(**values))
+            found = db.execute(its).first()
+            if found is None:
+                db.execute(sa.insert(PROPOSALS).values(**values))
+            elif tuple(found) != (key, numbers):
+                raise _taken(study, f"proposal {number}")
 
     @patient
     def studies(self) -> list[str]:
