@@ -17,7 +17,7 @@ from search.holdings import FolderHome
 
 from search.evidence.frames import read
 from search.run.driver import Driver
-from search.store import tracker as tracking
+from search.store import tracking
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.part import Part

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import allocation as simulated
+from docs.measurements import allocation as simulated
 from search.run.allocation import Standing, deserving, leaders
 from search.run.planner import DONE
 from search.store.stats import GrokRate

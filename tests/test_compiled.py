@@ -25,8 +25,9 @@ KINDS = [pytest.param((TINY, 32), id="tiny")] + [
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request):
-    """A spec, a recipe and a bank's compiled programs, made once. The tiny model's problems are drawn eagerly:
-    drawing is the same for all models, and takes a third of the time of compiling.
+    """A spec, a recipe and a bank's compiled programs, made once.
+
+    The tiny model's problems are drawn eagerly: drawing is the same for all, and a third of compiling.
     """
     spec, batch = request.param
     recipe = Recipe(steps=40, batch=batch, eval_every=20, warmup=20, curriculum=((3, 15),))

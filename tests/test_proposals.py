@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from functools import cache
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from benchmarks import sampling
-from benchmarks.sampling import Memory
+from docs.measurements import sampling
+from docs.measurements.sampling import Memory
 from search.errors import UserError
 from search.run.allocation import objective
 from search.run.proposals import Proposals
@@ -318,19 +319,28 @@ def test_numbers_are_kept_as_they_were_drawn() -> None:
     assert numbers(wider) == numbers(first)
 
 
+def test_a_length_of_before_is_another_number_where_it_is_added() -> None:
+    ledger, space = Memory(), "space: {recipe.fade_end: {int: [20000, 40000]}}\n"
+    known = asked(proposals_of(ledger, space=space), 5)
+    again = proposals_of(
+        ledger, space=space.replace("[20000, 40000]", "[0, 40000], after: recipe.fade_start")
+    )
+    assert [n["recipe.fade_end"] for n in numbers(again)] == [c.recipe.fade_end - 15_000 for c in known]
+
+
 def test_impossible_numbers_count_where_they_are_points_still() -> None:
+    """eval_every must divide steps: of four points one makes nothing."""
     ledger = Memory()
-    first = proposals_of(ledger, "grid", None, IMPOSSIBLE)
-    asked(first)
-    failed = states(first).count(TrialState.FAIL)
-    assert 0 < failed < len(first.trials()) == 13 * 4
-    wider = IMPOSSIBLE.replace("[250, 500, 750, 1000]", "[250, 500, 1000, 1500]")
-    if any(c.recipe.eval_every == 750 for c in first.known()):
-        wider = IMPOSSIBLE.replace("1000]", "1000, 1500]")
-    again = proposals_of(ledger, "grid", None, wider)
-    asked(again)
-    every = {frozenset(p.items()) for p in points(again.study.space)}
-    assert {frozenset(n.items()) for n in numbers(again)} == every and len(numbers(again)) == len(every)
+    space = "space: {recipe.steps: {choice: [3000, 4000]}, recipe.eval_every: {choice: [1000, 750]}}\n"
+    first = proposals_of(ledger, "grid", None, space)
+    assert len(asked(first)) == 3 and first.exhausted and states(first).count(TrialState.FAIL) == 1
+    same, wider = space.replace("4000", "4000, 6000"), space.replace("4000", "4000, 6000")
+    wider = wider.replace("750]", "750], when: {recipe.steps: [3000, 6000]}")
+    for changed, left in ((same, 2), (wider, 2)):
+        again = proposals_of(copy.deepcopy(ledger), "grid", None, changed)
+        assert len(asked(again)) == left
+        every = {frozenset(p.items()) for p in points(again.study.space)}
+        assert {frozenset(n.items()) for n in numbers(again) if n} == every
 
 
 @pytest.mark.parametrize(
@@ -353,6 +363,13 @@ def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, p
     with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
         proposals_of(ledger, space=space)
     assert len(asked(proposals_of(ledger, space=NARROW))) == 16
+
+
+def test_a_search_of_another_family_is_refused() -> None:
+    ledger = Memory()
+    asked(proposals_of(ledger, space=LINE), 2)
+    with pytest.raises(UserError, match=r"^study x: model or recipe: not what it was begun with; give"):
+        proposals_of(ledger, space=LINE.replace("{", "{model.out_rank: {int: [1, 2]}, ", 1) + "model: 456p\n")
 
 
 def test_another_objective_is_told_of_what_is_known() -> None:
