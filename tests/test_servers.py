@@ -15,7 +15,7 @@ import pytest
 from tests import services
 from tests.commands import call
 from tests.processes import LOOPBACK
-from tests.reference import check_whole, environment, expected, write_study
+from tests.reference import check_whole, environment, expected, rows_of, write_study
 from tests.services import mlflow_server, postgres
 from tests.test_driver import GRID, QUICK, RECIPE
 
@@ -34,11 +34,12 @@ def around():
 
 
 def test_a_search_on_servers_has_its_records_there(around, here):
-    """And no secret in any file."""
-    home = here / "home"
+    """Of two configurations in one trial, whose parts have one path in two runs; no secret in any file."""
+    home, together = here / "home", GRID | {"resources": QUICK["resources"]}
     with environment(around.known):
-        said = call("run", write_study(here, GRID), "--home", home)
+        said = call("run", write_study(here, together), "--home", home)
         assert said.exit_code == 0, said.output
+        assert len({r["trial"] for r in rows_of(home, "grid")}) == 1
         plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
         one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
         check_whole(home, GRID, here, one | other)
