@@ -218,7 +218,9 @@ def _two_studies() -> Path:
 def two_studies(folder="runs") -> Path:
     """A home with two studies, one of them with seeds that never ended. Recorded once, and copied."""
     forget_places()
-    return Path(shutil.copytree(_two_studies(), folder))
+    home = Home(shutil.copytree(_two_studies(), folder))
+    connect(home, tracking_uri(home))  # it is where it is now
+    return home.path
 
 
 def forget_places() -> None:

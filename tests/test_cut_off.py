@@ -1,19 +1,19 @@
 """A driver that dies after any of its calls to MLflow: the next one leaves what one that lived leaves."""
 
 import shutil
-import subprocess
 import threading
 from collections import Counter
 
 import pytest
 
-from search.store import database, hold
+from search.store import hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.part import Part
 from search.store.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
 from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
+from tests.test_ledger import dead_owner
 
 __all__ = ["quick"]
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
@@ -67,8 +67,7 @@ def killed(folder, late):
 
     late: MLflow is away while the study's seeds are trained, so that the ledger is ahead of it.
     """
-    home, process = empty_home(folder / "whole"), subprocess.Popen(["true"])
-    process.wait()
+    home = empty_home(folder / "whole")
     client = Copying(home, folder)
 
     def wait(driver):
@@ -78,7 +77,7 @@ def killed(folder, late):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hold, "RENEW_S", 60.0)
-        patch.setattr(ledger_module, "own_name", lambda: f"{database._host()}/{process.pid}/00000000")
+        patch.setattr(ledger_module, "own_name", dead_owner)
         drive(home, STUDY, GROKKED, client, wait)
     return home, [Home(folder / str(n)) for n in range(1, client.calls + 1)]
 
