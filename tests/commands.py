@@ -37,16 +37,6 @@ def call(*words: object) -> Result:
     return result
 
 
-def in_process(*words: object, cwd: Path) -> Said:
-    """Run a command in this process as `adder_search` does in one of its own, in a twentieth of the time."""
-    with contextlib.chdir(cwd):
-        start = time.monotonic()
-        result = CliRunner().invoke(main, [str(w) for w in words], env=dict.fromkeys(OTHERS))
-    error = result.exception
-    assert error is None or isinstance(error, SystemExit), error
-    return Said(result.exit_code, result.stdout, result.stderr, time.monotonic() - start)
-
-
 def fails(code: int, *words: object) -> list[str]:
     """The error lines of a command that must fail with this code, say nothing else and write nothing."""
     before = sorted(Path().rglob("*"))

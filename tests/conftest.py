@@ -1,6 +1,9 @@
 """Fixtures that several files of tests use."""
 
+import os
 import sqlite3
+from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +14,12 @@ from search.store.home import Home
 from tests.commands import call
 from tests.in_process import without_ray
 from trainer import programs
+
+
+def pytest_configure():
+    """What the tests have compiled is kept for the next time, apart for each version of torch."""
+    cache = Path.home() / ".cache" / "adder-search-tests" / f"torch-{version('torch')}"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
 
 
 @pytest.fixture(autouse=True, scope="session")
