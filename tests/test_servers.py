@@ -1,105 +1,127 @@
-"""PostgreSQL and an MLflow server with authentication, as processes on loopback: a study on them without Ray,
-strangers at their doors. With Ray nodes: test_cluster.py.
+"""Servers without Ray: a search whose records PostgreSQL has, strangers at its door, an MLflow that refuses.
+
+MLflow's own server and Ray nodes: test_cluster.py.
 """
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
-from base64 import b64encode
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 
+from search.store.tracking import artifact
 from tests import services
 from tests.commands import call
 from tests.processes import LOOPBACK
-from tests.reference import check_whole, environment, expected, rows_of, write_study
-from tests.services import mlflow_server, postgres
+from tests.reference import check_whole, environment, expected, write_study
+from tests.services import postgres
 from tests.test_driver import GRID, QUICK, RECIPE
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
 
 
 @pytest.fixture(scope="module")
-def around():
-    """The services, the environment that a driver needs (`known`), and the secrets in it (`keys`)."""
-    with postgres() as database, mlflow_server() as mlflow:
-        known = database.environment() | mlflow.environment()
-        known["ADDER_SEARCH_DATABASE"] = database.url("optuna")
-        keys = (database.password, mlflow.password)
-        yield SimpleNamespace(database=database, mlflow=mlflow, known=known, keys=keys)
-    assert not mlflow.process
+def database():
+    with postgres() as server:
+        yield server
 
 
-def test_a_search_on_servers_has_its_records_there(around, here):
-    """Of two configurations in one trial, whose parts have one path in two runs; no secret in any file."""
-    home, together = here / "home", GRID | {"resources": QUICK["resources"]}
-    with environment(around.known):
-        said = call("run", write_study(here, together), "--home", home)
+def known(database):
+    """The environment that a driver needs."""
+    return database.environment() | {"ADDER_SEARCH_DATABASE": database.url("optuna")}
+
+
+def test_a_search_on_postgresql_has_its_records_there(database, here):
+    """And no password in any file."""
+    home = here / "home"
+    with environment(known(database)):
+        said = call("run", write_study(here, GRID), "--home", home)
         assert said.exit_code == 0, said.output
-        assert len({r["trial"] for r in rows_of(home, "grid")}) == 1
         plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
         one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
         check_whole(home, GRID, here, one | other)
-    assert not [f for f in home.rglob("*") if f.suffix == ".db"]
+    assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
     texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
-    assert not [text for text in texts if any(key in text for key in around.keys)], "a secret was kept"
+    assert not [text for text in texts if database.password in text], "the password was kept"
 
 
 # ---- strangers
 
-SHUT = {
-    "no password for MLflow": ({"MLFLOW_TRACKING_USERNAME": "", "MLFLOW_TRACKING_PASSWORD": ""}, 1, "MLflow"),
-    "another password for MLflow": ({"MLFLOW_TRACKING_PASSWORD": "guess"}, 1, "MLflow"),
-    "a host that MLflow does not know": ({"MLFLOW_TRACKING_URI": "http://localhost:{port}"}, 1, "MLflow"),
-    "no password for PostgreSQL": ({"PGPASSFILE": "nowhere"}, 1, "no password supplied"),
-    "a password in the URL": (
-        {"ADDER_SEARCH_DATABASE": "postgresql+psycopg://adder:{secret}@127.0.0.1/optuna"}, 2, "PGPASSFILE"
-    ),
-}  # fmt: skip
-STRANGER = "http://elsewhere.example"
+
+@pytest.mark.parametrize(
+    ("changes", "code", "word"),
+    [
+        ({"PGPASSFILE": "nowhere"}, 1, "no password supplied"),
+        ({"ADDER_SEARCH_DATABASE": "postgresql+psycopg://adder:{secret}@127.0.0.1/optuna"}, 2, "PGPASSFILE"),
+    ],
+)
+def test_a_run_without_the_password_is_one_line(changes, code, word, database, here):
+    secret = database.password
+    refused(known(database) | {k: v.format(secret=secret) for k, v in changes.items()}, code, word, secret)
 
 
-@pytest.mark.parametrize("case", SHUT)
-def test_a_run_without_the_key_is_one_line(case, around, here):
-    changes, code, word = SHUT[case]
-    given = {k: v.format(port=around.mlflow.port, secret=around.keys[0]) for k, v in changes.items()}
-    file = write_study(here, QUICK)
-    with environment(around.known | given):
+def refused(values, code, word, secret):
+    """A run in this environment is refused with one line, and begins nothing."""
+    file = write_study(Path(), QUICK)
+    with environment(values):
         said = call("run", file, "--home", "home")
     assert said.exit_code == code, said.output
     assert said.stderr.startswith("error: ") and said.stderr.count("\n") == 1 and word in said.stderr
-    assert not any(key in said.output for key in around.keys)
-    assert not list(here.rglob("trial.json")), "something was begun"
+    assert secret not in said.output
+    assert not list(Path().rglob("trial.json")), "something was begun"
 
 
-def status(url, user="", password="", method="GET", **headers):
-    """The HTTP status of a page."""
-    if user:
-        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+class Refusing(BaseHTTPRequestHandler):
+    """MLflow as a stranger finds it: 401 without the password, 403 for another host's name."""
+
+    def do_GET(self):
+        self.send_error(401 if self.headers["Host"].startswith(LOOPBACK) else 403)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@pytest.mark.parametrize("host", [LOOPBACK, "localhost"])
+def test_a_run_that_mlflow_refuses_is_one_line(host, here):
+    server = HTTPServer((LOOPBACK, 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    values = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": "a secret"}
     try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers, method=method), timeout=20
-        ) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
+        values["MLFLOW_TRACKING_URI"] = f"http://{host}:{server.server_port}"
+        refused(values, 1, "MLflow", "a secret")
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
-def test_mlflow_refuses_who_has_no_password_and_what_comes_from_elsewhere(around):
-    server = around.mlflow
-    who = (server.USER, server.password)
-    page = f"{server.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
-    artifacts = f"{server.uri}/api/2.0/mlflow-artifacts/artifacts"
-    assert (status(page), status(page, server.USER, "guess"), status(page, *who)) == (401, 401, 200)
-    assert (status(artifacts), status(artifacts, *who)) == (401, 200)
-    assert status(page, *who, Host="elsewhere.example") == 403
-    assert status(page, *who, Host=f"elsewhere.example:{server.port}") == 403
-    assert status(page, Host="elsewhere.example") in (401, 403)
-    post = f"{server.uri}/api/2.0/mlflow/experiments/create"
-    assert status(post, *who, method="POST", Origin=STRANGER) == 403
+class Sending:
+    """An MLflow client as far as artifacts go: each run's are copied to where the caller wants them."""
+
+    def get_run(self, run):
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"mlflow-artifacts:/{run}"))
+
+    def list_artifacts(self, run, folder):
+        return [SimpleNamespace(path=f"{folder}/same")]
+
+    def download_artifacts(self, run, name, target):
+        return str(shutil.copytree(Path(run), Path(target) / name))
+
+
+def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(here):
+    """They have the same path in the runs of two configurations."""
+    for run in ("a", "b"):
+        Path(run).mkdir()
+        Path(run, "whose").write_text(run)
+    Path("scratch").mkdir()
+    found = [artifact(Sending(), run, "trials/same", Path("scratch")) for run in ("a", "b")]
+    assert [(folder / "whose").read_text() for folder in found] == ["a", "b"]
 
 
 def connect(database, passfile, name="optuna"):
@@ -107,8 +129,7 @@ def connect(database, passfile, name="optuna"):
     return psycopg.connect(**where, passfile=str(passfile), connect_timeout=10)
 
 
-def test_postgres_has_the_databases_for_who_knows_the_password(around, tmp_path):
-    database = around.database
+def test_postgres_has_the_databases_for_who_knows_the_password(database, tmp_path):
     for name in database.DATABASES:
         with connect(database, database.passfile, name) as connection:
             assert connection.execute("select current_database()").fetchone() == (name,)
@@ -125,8 +146,7 @@ def test_postgres_has_the_databases_for_who_knows_the_password(around, tmp_path)
 # ---- PostgreSQL by itself: what the tests of faults rely on
 
 
-def test_postgres_keeps_what_it_has_and_loses_its_connections(around):
-    database = around.database
+def test_postgres_keeps_what_it_has_and_loses_its_connections(database):
     with connect(database, database.passfile) as connection:
         connection.execute("create table kept as select 42 as answer")
         connection.commit()
