@@ -28,7 +28,7 @@ class Fits:
 
 
 Program = tuple[Spec, tuple[Any, ...]]
-"""What a compiled program depends on, and with it who can share a bank: spec and what of a recipe shapes it."""
+"""What a compiled program depends on, and with it who shares a bank: spec, and what of a recipe shapes it."""
 
 
 def program_of(spec: Spec, recipe: Recipe) -> Program:
