@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import optuna
 import pytest
-from benchmarks.sampling import Memory
 from optuna.storages import RDBStorage
 
+from docs.measurements.sampling import Memory
 from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home
 from search.store.optuna_mirror import Mirror, delete_mirror
-from tests.test_proposals import IMPOSSIBLE, NARROW, SPACE, asked, proposals_of, row, train
+from tests.searches import IMPOSSIBLE, NARROW, SPACE, asked, proposals_of, row, train
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def ui(port: int, no_browser: bool, home: str | None) -> None:
         if uri.startswith("http"):
             show_studies(connect(place, uri), uri, no_browser)
         return
-    if not place.mlflow_db.exists():
+    if not (place.exists() and place.mlflow_db.exists()):
         raise UserError(f"nothing has run yet in {place.path}")
     with listening(port) as door:
         base = f"http://{ADDRESS}:{port}"

@@ -301,7 +301,9 @@ def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
         if lacking := [c for c in COLUMNS if c not in row]:
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(lacking)}")
     arms: Arms = {}
-    order = sorted(configurations, key=lambda r: (size[r["study"]], r["seeds"], r["study"]), reverse=True)
+    order = sorted(
+        configurations, key=lambda r: (size[r["study"]], r["seeds"], str(r["study"])), reverse=True
+    )
     for record in order:
         try:
             arm = _arm(record)

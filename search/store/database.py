@@ -18,8 +18,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError
 
-from search.errors import Failure, UserError
-from search.store.home import Home
+from search.errors import Failure
+from search.store.home import Home, other_version
 
 SCHEMA = 5
 LOCK_WAIT_S = 10.0
@@ -104,8 +104,7 @@ class Database:
     def __init__(self, home: Home):
         self.name, self.patience_s = home.database_name, 0.0
         if home.has_own_database:
-            if home.is_older():
-                raise _other_version(str(home.optuna_db), "an earlier")
+            home.refuse_older()
             options: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
         else:
             options = {"pool_pre_ping": True}
@@ -120,14 +119,15 @@ class Database:
                 time.sleep(RETRY_S)
 
     def _prepare(self) -> None:
-        """Make the tables where there are none."""
+        """Make the tables where there are none, and nothing beside those of another version."""
         with self.begin() as db:
+            has_any = sa.inspect(db).has_table(VERSION.name)
+            found = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
+            if found not in (None, SCHEMA):
+                raise other_version(self.name, "an earlier" if found < SCHEMA else "a newer")
             metadata.create_all(db)
-            found = db.scalar(sa.select(VERSION.c.schema))
             if found is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
-            elif found != SCHEMA:
-                raise _other_version(self.name, "an earlier" if found < SCHEMA else "a newer")
 
     def begin(self) -> Any:
         """A transaction. Raises Away or Failure."""
@@ -185,13 +185,6 @@ def _problem(name: str, error: BaseException | None) -> str:
     """One line."""
     hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
     return f"{name}: {' '.join(str(error).split())}{hint}"
-
-
-def _other_version(name: str, which: str) -> UserError:
-    return UserError(
-        f"{name}: written by {which} version of adder-search; read it with that version, and choose another "
-        "home for this one (--home)"
-    )
 
 
 def own_name() -> str:

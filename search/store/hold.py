@@ -1,4 +1,4 @@
-"""Holding a study while it is run or its records are moved about, so that nobody else does."""
+"""Holding a study while it is run or deleted, so that nobody else does either."""
 
 from __future__ import annotations
 

@@ -97,14 +97,18 @@ class Home:
         return self.path / "trials" / study / key
 
     def exists(self) -> bool:
-        return not self.has_own_database or self.ledger_db.exists() or self.is_older()
+        """Whether something has run here. Raises UserError for an earlier version's home."""
+        self.refuse_older()
+        return not self.has_own_database or self.ledger_db.exists()
 
-    def is_older(self) -> bool:
-        """Whether an earlier version kept its ledger here: in Optuna's file."""
-        return not self.ledger_db.exists() and self.optuna_db.exists()
+    def refuse_older(self) -> None:
+        """Raise UserError where an earlier version kept its ledger: in Optuna's file."""
+        if self.has_own_database and self.optuna_db.exists() and not self.ledger_db.exists():
+            raise other_version(str(self.optuna_db), "an earlier")
 
     def create(self) -> None:
-        """Make the folder. Raises UserError if nothing can be written there."""
+        """Make the folder. Raises UserError for an earlier version's, or if nothing can be written there."""
+        self.refuse_older()
         try:
             for folder in (self.path, self.artifacts, self.ray, self.cache, self.path / "trials"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -114,6 +118,14 @@ class Home:
             raise UserError(
                 f"{self.path}: cannot write there ({error.strerror}); choose another home with --home"
             ) from None
+
+
+def other_version(name: str, which: str) -> UserError:
+    """What to say of records with another schema. which: an earlier, or a newer."""
+    return UserError(
+        f"{name}: written by {which} version of adder-search; read it with that version, and choose another "
+        "home for this one (--home)"
+    )
 
 
 def pull_command(study: str, configuration: str) -> str:

@@ -83,15 +83,18 @@ class Ledger:
     @patient
     def configurations(self, study: str) -> dict[str, Configuration]:
         """A study's configurations by key, in the order in which they came."""
-        return {row["configuration"]: _configuration(row) for row in self._described(study)}
+        rows = self._described(study, "spec", "recipe")
+        return {row["configuration"]: _configuration(row) for row in rows}
 
     @patient
     def pages(self, study: str) -> dict[str, tuple[str, str]]:
         """Where MLflow has a study's configurations: ids of experiment and run, by key."""
-        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in self._described(study)}
+        rows = self._described(study, "experiment", "run")
+        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
 
-    def _described(self, study: str) -> list[Row]:
-        mine = sa.select(CONFIGURATIONS).where(CONFIGURATIONS.c.study == study)
+    def _described(self, study: str, *names: str) -> list[Row]:
+        columns = [CONFIGURATIONS.c[name] for name in ("configuration", *names)]
+        mine = sa.select(*columns).where(CONFIGURATIONS.c.study == study)
         with self._begin() as db:
             return [dict(row) for row in db.execute(mine.order_by(CONFIGURATIONS.c.number)).mappings()]
 
@@ -105,13 +108,22 @@ class Ledger:
 
     @patient
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
-        """Note what a search has drawn, before anything of it is trained."""
+        """Note what a search has drawn, before anything of it is trained. The same may be noted again.
+
+        Raises UserError if another driver has drawn with that number.
+        """
+        key = configuration and configuration.key
+        drawn = (PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        its = sa.select(*drawn).where(PROPOSALS.c.study == study, PROPOSALS.c.number == number)
+        values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
         with self._begin() as db:
             if configuration is not None:
                 _describe(db, study, [configuration])
-            key = configuration and configuration.key
-            values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
-            db.execute(sa.insert(PROPOSALS).values(**values))
+            found = db.execute(its).first()
+            if found is None:
+                db.execute(sa.insert(PROPOSALS).values(**values))
+            elif tuple(found) != (key, numbers):
+                raise _taken(study, f"proposal {number}")
 
     @patient
     def studies(self) -> list[str]:
@@ -170,6 +182,10 @@ class Ledger:
             return None if row is None else dict(row)
         return dict(row) | {"owner": None, "stop": False}
 
+    def running(self) -> list[str]:
+        """The studies that somebody runs."""
+        return [name for name in self.studies() if (self.study(name) or {}).get("owner")]
+
     @patient
     def ask_to_stop(self, study: str) -> None:
         """Leave word for a study's driver, wherever it runs."""
@@ -185,17 +201,17 @@ class Ledger:
         mine, keys = self._running(trial), [c.key for c in trial.configurations]
         theirs = sa.and_(ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys))
         with self._begin() as db:
-            _describe(db, trial.study, trial.configurations)
             known = {_key_of(r): dict(r) for r in db.execute(sa.select(ROWS).where(theirs)).mappings()}
             work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
             for key, seed in work:
                 if key in known:
                     self._take(db, trial, seed, known[key], mine)
-            if new := [_named(trial.study, key) | mine for key, _ in work if key not in known]:
-                try:
+            try:
+                if new := [_named(trial.study, key) | mine for key, _ in work if key not in known]:
                     db.execute(sa.insert(ROWS), new)
-                except IntegrityError:
-                    raise _taken(trial.study, "a seed") from None
+                _describe(db, trial.study, trial.configurations)
+            except IntegrityError:
+                raise _taken(trial.study, "a seed") from None
 
     def _take(self, db: sa.Connection, trial: Trial, seed: Seed, row: Row, mine: Row) -> None:
         """Make a pair that is known this driver's."""

@@ -77,6 +77,7 @@ class Shelf:
     def __init__(self, client: MlflowClient, ledger: Ledger, study: str):
         self.client, self.ledger, self.study = client, ledger, study
         self.parts: OrderedDict[tuple[str, str], Part] = OrderedDict()
+        self.pages: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
         self.scratch = tempfile.TemporaryDirectory(prefix="adder-search-")
 
@@ -122,7 +123,9 @@ class Shelf:
         return RecordedSeed(self.study, part.configuration, part.by_seed[its], part.about["environment"])
 
     def _folder(self, configuration: str, trial: str) -> Path:
-        _, run = self.ledger.pages(self.study).get(configuration, ("", ""))
+        if not self.pages.get(configuration, ("", ""))[1]:
+            self.pages = self.ledger.pages(self.study)
+        _, run = self.pages.get(configuration, ("", ""))
         name = f"{TRIALS}/{trial}"
         with answered(self.study):
             folder = artifact(self.client, run, name, Path(self.scratch.name)) if run else None

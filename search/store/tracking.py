@@ -53,19 +53,24 @@ def connect(home: Home, uri: str) -> MlflowClient:
 
 
 def _bring_along(home: Home) -> None:
-    """Have MLflow look for a home's artifacts where the home is now: it keeps absolute paths."""
+    """Have MLflow look for a home's artifacts where the home is now: it keeps absolute paths.
+
+    Raises Failure while a study is run: its driver has the home at another place, as a container may.
+    """
     here = home.artifacts.as_uri()
     with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
             return
         found = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
-        roots = {place.rpartition("/")[0] for name, place in found if place.endswith(f"/artifacts/{name}")}
-        for old in roots - {here}:
+        own = (place for name, place in found if place and place.endswith(f"/artifacts/{name}"))
+        for old in {place.rpartition("/")[0] for place in own if place.startswith("file:")} - {here}:
+            if running := Ledger(home).running():
+                where = unquote(urlparse(old).path.removesuffix("/artifacts"))
+                raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
             for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
-                moved = (
-                    f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE {column} LIKE ? || '/%'"
-                )
-                db.execute(moved, (here, len(old) + 1, old))
+                there = f"substr({column}, 1, {len(old) + 1}) = ?"
+                moved = f"UPDATE {table} SET {column} = ? || substr({column}, {len(old) + 1}) WHERE {there}"
+                db.execute(moved, (here, f"{old}/"))
 
 
 @contextmanager
