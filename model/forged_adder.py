@@ -40,14 +40,7 @@ The numbers themselves are worked out in model/forged_numbers.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from model.families.split_subspace import SplitSubspace
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from model.spec import Spec
 
 SPEC = SplitSubspace(
     # digits on a circular arc, delimiters are token 0; fixed positions, EQUALS at 9.5 of the digits' spiral
@@ -99,10 +92,3 @@ TURN = 14.0
 """t1 is 0 at this T, midway between 9.5 and 18.5, where the FFN works. Its output is not normed, so the norm
 of its input must be constant there: |t1| is at most 5 · 5 STRIDE = 0.1 of t0, and the norm 0.5 % off, 0.05 of
 the 10 digits. Further down the FFN is silent and only ratios count."""
-
-
-def forged_adder() -> tuple[Spec, Tensor]:
-    """The spec and θ [34], float32."""
-    from model.forged_numbers import tensors
-
-    return SPEC, SPEC.layout.join(tensors()).float()

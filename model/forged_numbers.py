@@ -31,6 +31,12 @@ from model.forged_adder import (
     TURN,
     WIDTH,
 )
+from model.spec import Spec
+
+
+def forged_adder() -> tuple[Spec, Tensor]:
+    """The spec and θ [34], float32."""
+    return SPEC, SPEC.layout.join(tensors()).float()
 
 
 def tensors() -> dict[str, Tensor]:

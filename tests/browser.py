@@ -61,7 +61,7 @@ def served(folder: Path) -> Iterator[SimpleNamespace]:
         assert command.descendants() == []
         os.kill(command.process.pid, signal.SIGTERM)
         said = command.wait(30)
-        assert (said.code, said.err) == (-signal.SIGTERM, "")
+        assert said.code == -signal.SIGTERM and "Traceback" not in said.err, said
 
 
 def page_of(ui: SimpleNamespace, study: str, what: str) -> str:

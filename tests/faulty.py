@@ -30,7 +30,7 @@ def group(name):
 
 
 def train(config):
-    """In the place of search.worker.train. Ray carries it over as it is, because it is __main__'s."""
+    """In the place of search.run.worker.train. Ray carries it over as it is, because it is __main__'s."""
     from search.run import worker
 
     folder = Path(config["folder"])

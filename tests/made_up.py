@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from mlflow.entities import Metric, Param
 
-from search.store.stats import final_metrics
+from search.store.stats import counted
 from search.store.tracker import Tracker
 from search.store.tracking import KEY_TAG, PARENT_TAG, SEED_TAG
 from search.study.trial import Configuration
@@ -47,10 +47,10 @@ def row_of(result: Result, key: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def record(tracker: Tracker, made: Configuration, seeds: int, grokked: int) -> None:
-    """A configuration's run with its parameters, counts and curves; a child run of its first grokked seed."""
+def record(tracker: Tracker, made: Configuration, seeds: int, grokked: int) -> str:
+    """A configuration's run with its parameters, counts and curves. Returns the run."""
     results = [result_of(made.recipe, 770 + n, n < grokked, torch.zeros(0)) for n in range(seeds)]
-    final = final_metrics([row_of(r, made.key) for r in results]) | {"verified": min(grokked, 1)}
+    final = counted([row_of(r, made.key) for r in results]) | {"verified": min(grokked, 1)}
     metrics = [Metric(f"final.{name}", value, 0, made.recipe.steps) for name, value in final.items()]
     exact_ES = torch.stack([r.curve_EM[:, 0] for r in results], 1).tolist()
     for e, exact_S in enumerate(exact_ES, 1):
@@ -64,8 +64,12 @@ def record(tracker: Tracker, made: Configuration, seeds: int, grokked: int) -> N
     run = client.create_run(experiment, tags={KEY_TAG: made.key}, run_name=made.title).info.run_id
     client.log_batch(run, metrics=metrics, params=params)
     client.set_terminated(run)
-    if grokked:
-        tags = {PARENT_TAG: run, SEED_TAG: "770"}
-        child = client.create_run(experiment, tags=tags, run_name="seed 770").info.run_id
-        client.log_metric(child, "exact", 1.0, step=made.recipe.steps)
-        client.set_terminated(child)
+    return str(run)
+
+
+def record_child(tracker: Tracker, run: str) -> None:
+    """The run of a configuration's first grokked seed."""
+    tags = {PARENT_TAG: run, SEED_TAG: "770"}
+    child = tracker.client.create_run(tracker.experiment, tags=tags, run_name="seed 770").info.run_id
+    tracker.client.log_metric(child, "exact", 1.0, step=10_000)
+    tracker.client.set_terminated(child)

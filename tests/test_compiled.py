@@ -17,25 +17,27 @@ pytestmark = [
 RANKS = dict.fromkeys(("pos_rank", "qkv_rank", "out_rank", "ffn_rank"), 1)
 TINY = make_spec(family="low_rank", width=2, ffn=2, rms_norm=True, **RANKS)
 SLOTS = 4
-KINDS = [pytest.param((TINY, 32), id="tiny")] + [
-    pytest.param((rung(name), batch), marks=pytest.mark.full, id=name)
-    for name, batch in (("57p", 256), ("170p", 64), ("456p", 64))  # a circle; another table; low rank
+KINDS = [pytest.param((TINY, 32, 1e-3), id="tiny")] + [
+    pytest.param((rung(name), *rest), marks=pytest.mark.full, id=name)
+    for name, *rest in (("57p", 256, 1e-3), ("170p", 64, 1e-3), ("456p", 64, 1e-2))
 ]
+"""Spec, batch, and how far rounding may take a loss within 20 steps. A circle, another table, low rank."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request):
-    """A spec, a recipe and a bank's compiled programs, made once. The tiny model's problems are drawn eagerly:
-    drawing is the same for all models, and takes a third of the time of compiling.
+    """A spec, a recipe and a bank's compiled programs, made once.
+
+    The tiny model's problems are drawn eagerly: drawing is the same for all, and a third of compiling.
     """
-    spec, batch = request.param
+    spec, batch, tolerance = request.param
     recipe = Recipe(steps=40, batch=batch, eval_every=20, warmup=20, curriculum=((3, 15),))
     if spec == TINY:
         programs = Programs(spec, recipe, "cpu", compiled=True)
         programs._draw = Programs(spec, recipe, "cpu", compiled=False)._draw
     else:
         programs = Bank(spec, [Pair(recipe, Seed.of(s)) for s in range(SLOTS)]).programs
-    return SimpleNamespace(spec=spec, recipe=recipe, programs=programs)
+    return SimpleNamespace(spec=spec, recipe=recipe, programs=programs, tolerance=tolerance)
 
 
 def make(kind, seeds, compiled=True, **changes):
@@ -81,7 +83,7 @@ def test_training_losses_are_the_eager_ones(kind):
     for tokens_STB in tokens_KSTB:
         eager.state, expected = eager.programs.train_step(eager.state, eager.hyper, tokens_STB)
         compiled.state, loss = kind.programs.train_step(compiled.state, compiled.hyper, tokens_STB)
-        torch.testing.assert_close(loss, expected, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(loss, expected, rtol=kind.tolerance, atol=kind.tolerance)
     assert len(tokens_KSTB) == 20 and compiled.state["step"].tolist() == [20] * SLOTS
     assert (compiled.state["theta"] - make(kind, range(SLOTS)).state["theta"]).abs().max() > 0.01
 
@@ -117,7 +119,8 @@ def answered(spec, theta_P, tokens_1TB):
 def test_a_model_that_is_always_right_measures_exactly_one(kind, monkeypatch):
     """Grokking is `exact == 1.0`: the mean of 5,000 ones must not be rounded."""
     draw = torch.Generator().manual_seed(3)
-    theta = torch.randn(SLOTS, kind.spec.params, generator=draw)
+    noise = torch.randn(SLOTS, kind.spec.params, generator=draw)
+    theta = noise + torch.stack([2 * kind.spec.initial(s) for s in range(SLOTS)])
     problems, clear_B = answered(kind.spec, theta[0], kind.programs.problems)
     sure = (clear_B > 1e-3).nonzero().flatten()  # of these alone, so that rounding decides nothing
     problems = problems[..., sure.repeat(1 + 5_000 // len(sure))[:5_000]].contiguous()

@@ -145,7 +145,7 @@ def score(spec: Spec, theta_P: Tensor, folder: Path, *first: str) -> dict[str, A
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1_200,
     )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))

@@ -144,7 +144,7 @@ def test_every_variant_keeps(spec, promise):
     promise(spec)
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(1_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.full)])
 @every_family
 def test_any_spec_keeps_the_contract(family, count):
     @settings(max_examples=count, deadline=None, database=None, derandomize=True)
@@ -156,7 +156,7 @@ def test_any_spec_keeps_the_contract(family, count):
     keeps()
 
 
-# What the ends of each ladder stand for
+# Not all of it for every variant
 
 
 @every_end
@@ -171,7 +171,7 @@ def test_later_tokens_change_no_earlier_logits(spec):
         assert (changed[:, :, position] != logits[:, :, position]).any()
 
 
-@every_end
+@pytest.mark.parametrize("spec", RUNGS.values(), ids=RUNGS)
 def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
     """Matrix products along problems may add in another order where a matrix begins elsewhere in memory."""
     slots = torch.tensor([3, 0, 4, 2, 1])

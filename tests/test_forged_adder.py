@@ -12,7 +12,7 @@ from model.decode import columns
 from model.forged_adder import EQUALS, MIDDLE, SHIFT, STRIDE, TOTAL
 from model.forged_numbers import attention, attention_form, departures
 
-SPEC, THETA = forged.forged_adder()
+SPEC, THETA = forged_numbers.forged_adder()
 FIRST = SPEC.prompt - 1
 
 

@@ -152,6 +152,20 @@ def test_proposals_of_a_dead_driver_are_taken_up_again(home):
     assert states(again) == ["COMPLETE"] * 4
 
 
+def test_a_proposal_is_noted_once(home):
+    """A driver whose database went away before it answered notes it again."""
+    planner = planner_of(SEARCH, home)
+    planner.next()
+    ledger = planner.proposals.ledger
+    before = ledger.proposals("search")
+    (configuration, *_) = planner.proposals.known()
+    assert before[0]["configuration"] == configuration.key and before[0]["numbers"]["recipe.lr"] > 0
+    ledger.propose("search", 0, configuration, before[0]["numbers"])
+    assert ledger.proposals("search") == before and len(ledger.configurations("search")) == len(before)
+    with pytest.raises(UserError, match="proposal 0 was just taken by another driver"):
+        ledger.propose("search", 0, None, before[0]["numbers"])
+
+
 def test_a_finished_search_is_done(home):
     trials, _ = finish(planner_of(SEARCH, home))
     rows = [r for t in trials for r in rows_of(t)]

@@ -2,79 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import re
 from functools import cache
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from benchmarks import sampling
-from benchmarks.sampling import Memory
-from search.errors import UserError
+from docs.measurements import sampling
+from docs.measurements.sampling import Memory
 from search.run.allocation import objective
 from search.run.proposals import Proposals
-from search.store.ledger import Ledger, Row
+from search.store.ledger import Ledger
 from search.study.file import parse_study
 from search.study.space import points
-from search.study.trial import Configuration
 from tests.bad_studies import GOOD
+from tests.searches import IMPOSSIBLE, LINE, SPACE, asked, numbers, proposals_of, row, states, train
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
-SPACE = """
-space:
-  recipe.wd_drop_exact: {float: [0.1, 0.5], step: 0.1, when: {recipe.wd_drop: 0.1}}
-  recipe.wd_drop: {choice: [1.0, 0.1]}
-  recipe.fade_end: {int: [1000, 9000], after: recipe.fade_start, step: 4000}
-  recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}
-  model.qk_dim: {choice: [3, 4]}
-"""  # a grid of 72
-LINE = "space: {recipe.lr: {float: [0, 1]}, recipe.clip: {float: [0, 1]}}\n"
-STEPS = "recipe.steps: {int: [3000, 6000], step: 250}"
-IMPOSSIBLE = f"space: {{{STEPS}, recipe.eval_every: {{choice: [250, 500, 750, 1000]}}}}\n"
-
-
-def proposals_of(
-    ledger: Memory, name: str = "tpe", count: int | None = 24, space: str = SPACE, more: str = ""
-) -> Proposals:
-    given = f"sampler: {{name: {name}, configurations: {'null' if count is None else count}{more}}}\n"
-    begin = GOOD.replace("model: 57p\n", "") if "model: " in space else GOOD
-    return Proposals(parse_study(begin + space + given, "test"), cast(Ledger, ledger))
-
-
-def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> Row:
-    return {"outcome": outcome, "best_token": token, "grok_step": step}
-
-
-def train(proposals: Proposals, configuration: Configuration, *rows: Row) -> None:
-    """Record rows, one a seed, and tell of them, as a driver does."""
-    ledger = cast(Memory, proposals.ledger)
-    facts = {"configuration": configuration.key, "confirmation": False}
-    mine = [facts | {"init_seed": n, "data_seed": n} | found for n, found in enumerate(rows, start=1)]
-    others = [r for r in ledger.recorded if r["configuration"] != configuration.key]
-    ledger.recorded = [*others, *mine]
-    proposals.tell(configuration, mine)
-
-
-def asked(proposals: Proposals, most: int = 1_000) -> list[Configuration]:
-    """Ask and tell, at most so often."""
-    found: list[Configuration] = []
-    while len(found) < most and (configuration := proposals.ask()) is not None:
-        found.append(configuration)
-        train(proposals, configuration, row(token=configuration.recipe.lr % 1))
-    return found
-
-
-def numbers(proposals: Proposals) -> list[dict[str, Any]]:
-    return [t.params for t in proposals.trials()]
-
-
-def states(proposals: Proposals) -> list[TrialState]:
-    return [t.state for t in proposals.trials()]
 
 
 def facts_of(proposals: Proposals) -> list[tuple[Any, ...]]:
@@ -264,158 +209,6 @@ def test_confirmed_seeds_are_no_part_of_the_objective() -> None:
     ledger.recorded.append(fresh | {"configuration": configuration.key})
     told = proposals_of(ledger, space=LINE).trials()[0].values
     assert told == [objective([row(token=configuration.recipe.lr)], configuration.recipe)]
-
-
-# A file that changed (search/run/extension.py)
-
-LENGTHS = """
-space:
-  recipe.fade_token: {float: [0.1, 0.7]}
-  recipe.fade_token_end: {float: [0, 0.3], after: recipe.fade_token}
-"""
-NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4]}}\n"
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        NARROW.replace("[0.01, 0.02]", "[0.001, 0.1], log: true"),
-        NARROW.replace("[3, 4]", "[3, 4, 5]"),
-        NARROW.replace("{choice: [3, 4]}", "{int: [3, 5]}"),
-        NARROW.replace("}}", "}, recipe.clip: {float: [0.5, 2]}}"),
-        NARROW.replace("}}", "}, recipe.fade_end: {int: [0, 30000], after: recipe.fade_start}}"),
-        NARROW.replace("}}", "}, recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}}"),
-    ],
-)
-def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
-    ledger = Memory()
-    first = proposals_of(ledger, space=NARROW)
-    told = asked(first, 6)
-    open_ = first.ask()
-    assert open_
-    values = [t.values for t in first.trials()[:6]]
-    again = proposals_of(ledger, count=30, space=space)
-    assert again.told() == list(dict.fromkeys(told)) and again.known()[-1] == open_
-    assert [t.values for t in again.trials()[:6]] == values
-    asked(again)
-    train(again, open_, row())
-    assert states(again) == [TrialState.COMPLETE] * 30
-    assert {path for t in again.trials() for path in t.params} == set(again.study.space)
-
-
-def test_numbers_are_kept_as_they_were_drawn() -> None:
-    """A length of floats, taken off again, would be another one."""
-    ledger, space = Memory(), LENGTHS
-    first = proposals_of(ledger, "random", space=space)
-    asked(first, 20)
-    rounded = [
-        t
-        for t, c in zip(first.trials(), first.known(), strict=True)
-        if c.recipe.fade_token_end - c.recipe.fade_token != t.params["recipe.fade_token_end"]
-    ]
-    assert rounded
-    wider = proposals_of(ledger, "random", space=space.replace("0.3]", "0.35]"))
-    assert numbers(wider) == numbers(first)
-
-
-def test_impossible_numbers_count_where_they_are_points_still() -> None:
-    ledger = Memory()
-    first = proposals_of(ledger, "grid", None, IMPOSSIBLE)
-    asked(first)
-    failed = states(first).count(TrialState.FAIL)
-    assert 0 < failed < len(first.trials()) == 13 * 4
-    wider = IMPOSSIBLE.replace("[250, 500, 750, 1000]", "[250, 500, 1000, 1500]")
-    if any(c.recipe.eval_every == 750 for c in first.known()):
-        wider = IMPOSSIBLE.replace("1000]", "1000, 1500]")
-    again = proposals_of(ledger, "grid", None, wider)
-    asked(again)
-    every = {frozenset(p.items()) for p in points(again.study.space)}
-    assert {frozenset(n.items()) for n in numbers(again)} == every and len(numbers(again)) == len(every)
-
-
-@pytest.mark.parametrize(
-    ("space", "problem"),
-    [
-        (NARROW.replace("[0.01, 0.02]", "[0.5, 0.6]"), "space: an earlier proposal had recipe.lr 0.01"),
-        (NARROW.replace("[3, 4]", "[5]"), "space: an earlier proposal had model.qk_dim "),
-        ("space: {recipe.lr: {float: [0.01, 0.02]}}\n", "space: an earlier proposal had model.qk_dim "),
-        (
-            NARROW.replace("}}", "}, recipe.clip: {float: [2, 3]}}"),
-            "had recipe.clip 1.0, which this space has",
-        ),
-        (NARROW + "recipe: {batch: 32}\n", "model or recipe: not what it was begun with"),
-        (NARROW + "model: 74p\n", "model or recipe: not what it was begun with"),
-    ],
-)
-def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, problem: str) -> None:
-    ledger = Memory()
-    asked(proposals_of(ledger, space=NARROW), 8)
-    with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
-        proposals_of(ledger, space=space)
-    assert len(asked(proposals_of(ledger, space=NARROW))) == 16
-
-
-def test_another_objective_is_told_of_what_is_known() -> None:
-    ledger = Memory()
-    asked(proposals_of(ledger), 3)
-    again = proposals_of(ledger, more=", objectives: [grok_rate]")
-    assert [len(t.values) for t in again.trials()] == [1, 1, 1]
-    assert len(asked(again)) == 21
-
-
-# The objective
-
-RECIPE = Recipe(steps=1000)
-ROWS = st.lists(
-    st.builds(
-        row,
-        st.sampled_from([o for o in Outcome if o != Outcome.GROKKED]),
-        st.none() | st.just(math.nan) | st.floats(0, 1),
-    )
-    | st.builds(row, st.just(Outcome.GROKKED), st.floats(0, 1), st.integers(0, 1000)),
-    max_size=20,
-)
-
-
-@given(ROWS)
-def test_the_objective_is_a_share(rows: list[Row]) -> None:
-    assert 0 <= objective(rows, RECIPE) < 1
-
-
-@given(ROWS, st.data())
-def test_one_more_grokked_seed_is_better_whatever_else(rows: list[Row], data: st.DataObject) -> None:
-    counted = [r for r in rows if r["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)]
-    failed = [i for i, r in enumerate(counted) if r["outcome"] != Outcome.GROKKED]
-    if not failed:
-        return
-    worse = [r | {"best_token": data.draw(st.floats(0, 1))} for r in counted]
-    worse = [r | {"grok_step": 1000} if r["outcome"] == Outcome.GROKKED else r for r in worse]
-    worse[failed[0]] |= {"outcome": Outcome.GROKKED, "grok_step": 1000}
-    assert objective(worse, RECIPE) > objective(counted, RECIPE)
-
-
-def test_token_accuracy_breaks_a_tie_and_then_the_grok_step() -> None:
-    def of(grokked: int, token: float, step: int) -> float:
-        rows = [row(Outcome.GROKKED, 1.0, step)] * grokked + [row(token=token)] * (16 - grokked)
-        return objective(rows, RECIPE)
-
-    in_order = [of(0, 0, 0), of(0, 0.2, 0), of(0, 1, 0), of(1, 0, 1000), of(1, 0.5, 1000), of(1, 0.5, 900),
-                of(1, 0.5, 100), of(1, 0.502, 1000), of(1, 1, 100), of(2, 0, 1000)]  # fmt: skip
-    assert in_order == sorted(in_order) and len(set(in_order)) == len(in_order)
-    assert of(0, 0.3, 0) == of(0, 0.3, 900) and of(0, 1, 0) < 1 / 18
-
-
-def test_the_objective_is_the_posterior_mean() -> None:
-    """A prior of Beta(t, 2 - t), where t is all but the mean token accuracy."""
-    rows = [row(Outcome.GROKKED, 1.0, 1000)] * 3 + [row(token=0.2)] * 7
-    assert objective(rows, RECIPE) == pytest.approx((3 + 0.44) / (10 + 2), abs=1e-3)
-    assert objective([], RECIPE) == 0
-
-
-def test_seeds_under_way_do_not_count() -> None:
-    final = [row(Outcome.GROKKED, 1.0, 5)]
-    extra = [row(o, 0.1) for o in (Outcome.CENSORED, Outcome.RUNNING, Outcome.QUEUED)]
-    assert objective(final + extra, RECIPE) == objective(final, RECIPE)
 
 
 # Evidence

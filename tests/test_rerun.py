@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 SLOTS, EAGER = 3, Resources(cpu=1, compiled=False)
 # Too high a learning rate: no seed's last θ is its best.
-RECIPE = Recipe(**{**SMALL, "steps": 60, "eval_every": 10, "warmup": 0, "lr": 0.2})
+RECIPE = Recipe(**{**SMALL, "steps": 24, "eval_every": 4, "warmup": 0, "lr": 0.2})
 
 
 @pytest.fixture(scope="module")

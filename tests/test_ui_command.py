@@ -5,12 +5,15 @@ import sys
 import webbrowser
 
 import pytest
-from search.home import Home
-from search.study_file import load_study
-from search.tracking import connect, tracking_uri
-from search.views import write_views
 
-from search import server, ui_command
+from search.cli import ui as ui_command
+from search.evidence import server
+from search.evidence.views import write_views
+from search.store import tracking
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.tracking import connect, tracking_uri
+from search.study.file import load_study
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
 
@@ -21,6 +24,7 @@ def client(here, monkeypatch):
     monkeypatch.setattr(server, "serve", lambda door, home, uri: door.getsockname())
     home = Home("adder-runs")
     home.create()
+    Ledger(home)
     return connect(home, tracking_uri(home))
 
 
@@ -47,6 +51,16 @@ def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, ope
     table += "&viewStateShareKey=adder-search-table&compareRunsMode=TABLE"
     assert lines[1:3] == ["  57p", f"    table  {table}"] and lines[3].startswith("    charts http://")
     assert opened == [table]
+
+
+def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://records:5000")
+    monkeypatch.setattr(tracking, "connect", lambda home, uri: client)
+    write_views(client, load_study("57p"), client.create_experiment("57p"))
+    said, _, table, charts = call("ui").stdout.splitlines()
+    assert said == "the records are on the MLflow server http://records:5000"
+    assert opened == [table.split()[1]] and table.split()[1].startswith("http://records:5000/#/experiments/")
+    assert charts.split()[0] == "charts"
 
 
 def test_no_browser_is_opened_unasked_for_or_where_none_would_be_seen(client, opened, monkeypatch):

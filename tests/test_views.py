@@ -7,7 +7,7 @@ import zlib
 from types import SimpleNamespace
 
 from model import Spec
-from search.evidence.publish import views
+from search.evidence import views
 from search.study.file import load_study, parse_study
 from trainer import Recipe
 

@@ -26,7 +26,8 @@ class Optimiser:
     update: (state, now, gradient [S, P]) -> the new θ and the new tensors of `fresh`. `state` is a bank's
     (trainer/step.py): theta, step [S] and what `fresh` named. `now` has every number of the recipe [S], the
     learning rate as scheduled at this step, and `decay`, the share of θ that decoupled weight decay takes
-    off in it. The gradient is clipped. Slots that are not active are masked by the caller.
+    off in it. The gradient is clipped. Slots that are not active are masked by the caller. A gradient that is
+    not finite must make θ so, for by θ a bank sees that a seed diverged; `sign` would hide it.
     """
 
     fresh: Callable[[Tensor], Tensors]

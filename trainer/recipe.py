@@ -27,7 +27,9 @@ class Recipe:
         1_000, "distance of evaluations; divides the budget", unit="steps", low=1, shapes=True
     )
     hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", low=0)
-    optimiser: str = option("adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", shapes=True)
+    optimiser: str = option(
+        "adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True
+    )
     lr: float = option(0.02, "peak learning rate", unit="per step", low=0.0, source=PAPER)
     lr_floor: float = option(
         0.1, "learning rate at the last step, of the peak", unit="fraction", low=0, high=1

@@ -59,7 +59,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 
 def _write_adder(target: Path) -> None:
-    from model.forged_adder import forged_adder
+    from model.forged_numbers import forged_adder
     from trainer.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()

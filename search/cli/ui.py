@@ -35,23 +35,24 @@ def ui(port: int, no_browser: bool, home: str | None) -> None:
     if not is_local(uri):
         click.echo(f"the records are on the MLflow server {uri}")
         if uri.startswith("http"):
-            _show(connect(place, uri), uri, no_browser)
+            show_studies(connect(place, uri), uri, no_browser)
         return
     if not (place.exists() and place.mlflow_db.exists()):
         raise UserError(f"nothing has run yet in {place.path}")
     with listening(port) as door:
         base = f"http://{ADDRESS}:{port}"
         click.echo(f"{base} shows {place.path} (Ctrl-C ends)")
-        _show(connect(place, uri), base, no_browser)
+        show_studies(connect(place, uri), base, no_browser)
         serve(door, place, uri)
 
 
-def _show(client: MlflowClient, base: str, no_browser: bool) -> None:
+def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
     """Print the addresses of the latest studies, and open the first."""
     from search.evidence.views import addresses
+    from search.study.schema import is_name
 
     found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
-    studies = [e for e in found if e.name != "Default"][:LISTED]
+    studies = [e for e in found if e.name != "Default" and is_name(e.name)][:LISTED]
     pages = [addresses(base, e.experiment_id, e.tags) for e in studies]
     for study, mine in zip(studies, pages, strict=True):
         click.echo(f"  {study.name}")

@@ -12,14 +12,20 @@ from search.errors import Failure
 from search.store.home import Home
 
 ADDRESS = "127.0.0.1"
-FIRST_VISIT = """<script>
+OPENING = """<script>
 for (const [key, value] of [
     ["mlflow.workflowType_v1", '"machine_learning"'],
     ["mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true"],
 ]) if (localStorage.getItem(key) === null) localStorage.setItem(key, value);
+const [page, query] = location.hash.split("?"), asked = new URLSearchParams(query);
+if (asked.has("viewStateShareKey")) {
+    const kept = ["workflowType", "viewStateShareKey", "compareRunsMode"].filter(key => asked.has(key));
+    history.replaceState(null, "", page + "?" + new URLSearchParams(kept.map(key => [key, asked.get(key)])));
+}
 </script>"""
-"""MLflow would take who comes first for one of language models, and lay its assistant over a quarter of the
-page. What a visitor has chosen stays."""
+"""Before MLflow's own: it would take who comes first for one of language models, and lay its assistant over a
+quarter of the page; and a page that is loaded again would lose its view to the order and filter that the view
+itself left in the address."""
 
 
 def listening(port: int) -> socket.socket:
@@ -57,7 +63,7 @@ def serve(door: socket.socket, home: Home, uri: str) -> None:
         from mlflow.server.fastapi_app import app, flask_app
 
     page = (Path(str(flask_app.static_folder)) / "index.html").read_text()
-    page = page.replace("<head>", f"<head>{FIRST_VISIT}", 1)
+    page = page.replace("<head>", f"<head>{OPENING}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):

@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from math import isnan
 from operator import attrgetter
@@ -22,60 +21,9 @@ from model import RUNGS, Spec, make_spec, name_of, rung
 from model.fields import nearest, spelt
 from model.spec import FAMILIES
 from search.errors import UserError
-from search.evidence.claims import CLAIMS, Claim, claim
+from search.evidence.claims import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
 from search.store.stats import GrokRate, difference
 from trainer import Recipe
-
-
-class Verdict(StrEnum):
-    REQUIRED = "required"
-    WORKS = "works"
-    FAILS = "fails"
-    OPEN = "open"
-    NOT_TESTED = "not tested"
-
-
-HOPELESS = 0.10
-_ENDS = f"the upper end of that rate's interval is under {100 * HOPELESS:.0f} %"
-RULE = {
-    Verdict.WORKS: "at least one seed with the constraint grokked; verified if one that was decoded is right "
-    "on all 10,010 official additions",
-    Verdict.REQUIRED: f"it works; without it none grokked, and {_ENDS}",
-    Verdict.FAILS: f"with it none grokked, and {_ENDS}; without it at least one did",
-    Verdict.OPEN: "seeds were counted with it, and none of the above holds",
-    Verdict.NOT_TESTED: "no seed was counted with it",
-}
-CHANCE = "the interval of the difference includes 0; where few seeds grok, none at all is no surprise"
-
-
-def verdict(with_it: GrokRate, without: GrokRate) -> Verdict:
-    """The rule, as RULE says it."""
-    if not with_it.n:
-        return Verdict.NOT_TESTED
-    if with_it.grokked:
-        return Verdict.REQUIRED if _is_hopeless(without) else Verdict.WORKS
-    return Verdict.FAILS if _is_hopeless(with_it) and without.grokked else Verdict.OPEN
-
-
-def _is_hopeless(rate: GrokRate) -> bool:
-    return not rate.grokked and rate.interval[1] < HOPELESS
-
-
-class Agreement(StrEnum):
-    AGREES = "agrees"
-    CONTRADICTS = "contradicts"
-    OPEN = "open"
-    NO_CLAIM = "no claim"
-
-
-def agreement(ours: Verdict, published: Claim) -> Agreement:
-    """Our verdict against the published one; what is required works."""
-    if not published.verdict:
-        return Agreement.NO_CLAIM
-    if ours in (Verdict.OPEN, Verdict.NOT_TESTED):
-        return Agreement.OPEN
-    same = (ours == Verdict.FAILS) == (published.verdict == "fails")
-    return Agreement.AGREES if same else Agreement.CONTRADICTS
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
 
-from search.evidence.claims import CLAIMS, SCALES, SECTION
-from search.evidence.table import CHANCE, RULE, Agreement, Arm, Cell, Scale, Table, constraint_table
+from search.evidence.claims import CHANCE, CLAIMS, RULE, SCALES, SECTION, Agreement
+from search.evidence.table import Arm, Cell, Scale, Table, constraint_table
 from trainer import Recipe
 
 FORMATS = ("md", "csv", "json", "html", "latex")

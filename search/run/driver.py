@@ -213,9 +213,9 @@ class Driver:
         why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
         open_ = [] if self.is_done else self.planner.in_flight
         self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
+        self._show_proposals(running=False)
         for configuration in open_:
             self.conclude(configuration, "KILLED")
-        self._show_proposals(running=False)
         if self.is_done:
             self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)

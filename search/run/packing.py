@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from model import Spec
 from search.errors import UserError
@@ -26,12 +27,12 @@ class Fits:
     on_gpu: bool = False
 
 
-Program = tuple[Spec, int, int]
-"""What a compiled program depends on, and with it who can share a bank: spec, batch, eval_every."""
+Program = tuple[Spec, tuple[Any, ...]]
+"""What a compiled program depends on, and with it who shares a bank: spec, and what of a recipe shapes it."""
 
 
 def program_of(spec: Spec, recipe: Recipe) -> Program:
-    return spec, recipe.batch, recipe.eval_every
+    return spec, recipe.program()
 
 
 def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:

@@ -31,6 +31,7 @@ from search.store.database import (
 )
 from search.store.home import Home
 from search.store.stats import Row
+from search.study.schema import is_name
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 
@@ -108,14 +109,22 @@ class Ledger:
 
     @patient
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
-        """Note what a search has drawn, before anything of it is trained. Twice is as good as once."""
-        its = {"study": study, "number": number}
-        values = {"configuration": configuration and configuration.key, "numbers": numbers}
+        """Note what a search has drawn, before anything of it is trained. The same may be noted again.
+
+        Raises UserError if another driver has drawn with that number.
+        """
+        key = configuration and configuration.key
+        drawn = (PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        its = sa.select(*drawn).where(PROPOSALS.c.study == study, PROPOSALS.c.number == number)
+        values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
         with self._begin() as db:
             if configuration is not None:
                 _describe(db, study, [configuration])
-            db.execute(sa.delete(PROPOSALS).where(*(PROPOSALS.c[k] == v for k, v in its.items())))
-            db.execute(sa.insert(PROPOSALS).values(**its, **values))
+            found = db.execute(its).first()
+            if found is None:
+                db.execute(sa.insert(PROPOSALS).values(**values))
+            elif tuple(found) != (key, numbers):
+                raise _taken(study, f"proposal {number}")
 
     @patient
     def studies(self) -> list[str]:
@@ -126,7 +135,8 @@ class Ledger:
 
     def require(self, study: str) -> None:
         """Raise UserError, with the nearest names, for a study that was never begun here."""
-        if study not in (known := self.studies()):
+        known = [name for name in self.studies() if is_name(name)]  # a name becomes a path
+        if study not in known:
             raise UserError(
                 f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
             )

@@ -16,8 +16,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment, ViewType
 from mlflow.tracking._tracking_service.utils import _get_store
 
-from model.fields import nearest
-from search.errors import UserError
 from search.store.hold import Hold, held
 from search.store.home import Home
 from search.store.ledger import Ledger, Row
@@ -60,26 +58,18 @@ class Contents:
 
 def contents(home: Home, ledger: Ledger, study: str) -> Contents:
     """What is there of a study. Raises UserError for one that the home does not know."""
+    ledger.require(study)
     kept, rows = ledger.study(study), ledger.rows(study)
     uri = tracking_uri(home, kept["tracking_uri"] if kept else None)
     client = connect(home, uri) if home.mlflow_db.exists() or not is_local(uri) else None
     with answered(uri):
-        experiment = client.get_experiment_by_name(study) if client and is_name(study) else None
-        if not is_name(study) or not (kept or rows or experiment):
-            raise _unknown(home, ledger, client, study)
+        experiment = client.get_experiment_by_name(study) if client else None
         runs = _runs(client, experiment) if client and experiment else []
     folder = home.trial(study, "")
     return Contents(
         home, study, rows, uri, experiment, runs, len(ledger.proposals(study)),
         _bytes(home.artifacts / study), len(list(folder.glob(f"*/{STATE}"))), _bytes(folder),
     )  # fmt: skip
-
-
-def _unknown(home: Home, ledger: Ledger, client: MlflowClient | None, study: str) -> UserError:
-    known = set(ledger.studies())
-    known |= {e.name for e in client.search_experiments() if e.name != "Default"} if client else set()
-    hint = f"; {nearest(study, sorted(known))}" if known else ""
-    return UserError(f"study {study!r} has no records in {home.path}{hint}")
 
 
 def _runs(client: MlflowClient, experiment: Experiment) -> list[str]:

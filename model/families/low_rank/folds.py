@@ -8,9 +8,9 @@ import torch
 
 from model.families.low_rank.forward import projections
 from model.families.low_rank.spec import INPUTS, LowRank
-from model.fold import Fold
 from model.matrices import matrix
 from model.ops import Tensors
+from model.spec import Fold
 
 
 def folds(spec: LowRank) -> list[Fold]:

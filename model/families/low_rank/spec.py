@@ -21,7 +21,7 @@ from model.spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.fold import Fold
+    from model.spec import Fold
 
 DIGITS, VOCABULARY = 10, 14
 PLUS, EQUALS, EOS = 10, 11, 13

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from model.families.split_subspace.spec import SplitSubspace
-from model.fold import Fold
 from model.ops import Tensors
+from model.spec import Fold
 
 
 def folds(spec: SplitSubspace) -> list[Fold]:

@@ -22,7 +22,7 @@ from model.spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.fold import Fold
+    from model.spec import Fold
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"

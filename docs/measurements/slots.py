@@ -1,6 +1,6 @@
 """Seeds resolved per hour with and without refilled slots.
 
-    python -m benchmarks.slots [--rung 57p] [--seeds 64] [--slots 16] [--steps 60000] [--json FILE]
+    python docs/measurements/slots.py [--rung 57p] [--seeds 64] [--slots 16] [--steps 60000] [--json FILE]
 
 The same seeds twice, at the same time, a core each: one bank whose free slots take the next seed at once, and
 banks of `slots` seeds one after another, each of which waits for its slowest. Both give up hopeless seeds.

@@ -1,6 +1,6 @@
 """What it costs to save a bank, and what is left of one that is killed.
 
-    python -m benchmarks.resume [--slots 1024] [--kills 20] [--json FILE]
+    python docs/measurements/resume.py [--slots 1024] [--kills 20] [--json FILE]
 
 Saving: 57p, a full curve for every seed, one file with its checksum, flushed to the disk. Kills: a small
 eager bank in a process of its own that saves after every evaluation is sent SIGKILL at random instants;

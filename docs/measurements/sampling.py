@@ -1,6 +1,6 @@
 """Do the samplers find a planted optimum sooner than chance? A trainable with known answers, no training.
 
-    python -m benchmarks.sampling [--repetitions N] [--json FILE]
+    python docs/measurements/sampling.py [--repetitions N] [--json FILE]
 
 Two searches through search.run.proposals, objective and all; results of 16 seeds a configuration are drawn at
 random from known probabilities, a configuration's seeds are told when all of them have ended, in random

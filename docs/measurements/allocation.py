@@ -1,6 +1,6 @@
 """Do seeds go where they count? Simulated studies whose configurations' true grok rates are known.
 
-    python -m benchmarks.allocation [--studies 40] [--json FILE]
+    python docs/measurements/allocation.py [--studies 40] [--json FILE]
 
 Three questions (docs/performance.md, "Search"): how often the interval has the true rate in it, at a fixed
 number of seeds; how often it still has after seeds were allotted by what they showed; and how many seeds the
