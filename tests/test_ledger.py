@@ -4,10 +4,10 @@ import contextlib
 import subprocess
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
-import torch
 
 from model import RUNGS
 from search.errors import UserError
@@ -17,7 +17,8 @@ from search.store.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
 from search.store.part import Part
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
-from trainer import Outcome, Pair, Recipe, Result, Seed
+from tests import homes
+from trainer import Outcome, Recipe, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())
 SEEDS = tuple(Seed.of(n) for n in (1, 2, 3))
@@ -27,20 +28,9 @@ def trial_of(*seeds, study="study"):
     return Trial(study, tuple((CONFIGURATION, seed) for seed in seeds), 2, Resources(), Stop())
 
 
-def result_of(seed, outcome=Outcome.FAILED, best=0.5, hopeless_step=None):
-    return Result(
-        pair=Pair(CONFIGURATION.recipe, seed),
-        outcome=outcome,
-        steps=4_000,
-        grok_step=3_000 if outcome == Outcome.GROKKED else None,
-        held=False,
-        hopeless_step=hopeless_step,
-        best_step=3_000,
-        best_exact=best,
-        best_token=0.9,
-        theta_P=torch.zeros(57),
-        curve_EM=torch.zeros(4, 4),
-    )
+def result_of(seed, outcome=Outcome.FAILED, **facts):
+    made = homes.result_of(CONFIGURATION, seed.init_seed, outcome == Outcome.GROKKED)
+    return replace(made, outcome=outcome, **facts)
 
 
 def record(ledger, trial, *results, speed=1.0, environment=None):
@@ -189,8 +179,8 @@ def test_results_are_recorded(ledger):
     trial = trial_of(SEEDS[0])
     ledger.claim(trial)
     record(ledger, trial, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
-    row = only(ledger, outcome="grokked", steps=4_000, grok_step=3_000, held=False, best_step=3_000)
-    assert (row["best_exact"], row["best_token"], row["seed_steps_per_s"]) == (0.5, 0.9, 123.0)
+    row = only(ledger, outcome="grokked", steps=60_000, grok_step=2_000, held=False, best_step=2_000)
+    assert (row["best_exact"], row["best_token"], row["seed_steps_per_s"]) == (1.0, 0.5, 123.0)
     assert (row["owner"], row["lease_until"]) == (None, None) and "environment" not in row
     assert ledger.rows(environment=True) == [row | {"environment": {"threads": 1}}]
     assert is_final(row) and not row["published"]
@@ -212,7 +202,7 @@ def test_a_final_row_is_never_overwritten(outcome, ledger):
     ledger.claim(trial)
     record(ledger, trial, result_of(SEEDS[0], outcome))
     before = only(ledger, outcome=outcome)
-    record(ledger, trial, result_of(SEEDS[0], Outcome.DIVERGED, best=0.1), speed=2.0)
+    record(ledger, trial, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
     ledger.censor([trial], "interrupted")
     ledger.renew("study")
     with pytest.raises(UserError, match=rf"study study: seed 1 has run already \({outcome}\)"):

@@ -14,22 +14,11 @@ from trainer import Outcome, Seed
 
 def row(seed, outcome=Outcome.FAILED, hopeless_step=None):
     return {
-        "study": "57p",
-        "confirmation": False,
-        "configuration": "c",
-        "trial": "t",
-        "init_seed": seed,
-        "data_seed": seed,
-        "outcome": outcome,
-        "reason": None,
-        "steps": 60_000,
-        "grok_step": 40_000 if outcome == Outcome.GROKKED else None,
-        "held": False,
-        "hopeless_step": hopeless_step,
-        "best_exact": 0.5,
-        "verify_calls": 0,
-        "verified": None,
-    }
+        "study": "57p", "confirmation": False, "configuration": "c", "trial": "t", "init_seed": seed,
+        "data_seed": seed, "outcome": outcome, "reason": None, "steps": 60_000,
+        "grok_step": 40_000 if outcome == Outcome.GROKKED else None, "held": False,
+        "hopeless_step": hopeless_step, "best_exact": 0.5, "verify_calls": 0, "verified": None,
+    }  # fmt: skip
 
 
 NONE_HOPELESS = [row(1), row(2, Outcome.GROKKED)]

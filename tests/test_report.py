@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
-
 import pytest
 
 from search.evidence import report as report_module
@@ -11,40 +9,10 @@ from search.evidence.fields import shown
 from search.evidence.report import percent, pictures, report
 from search.store.stats import GrokRate
 from search.study.trial import Configuration
+from tests.pages import Page
 from tests.test_plots import frames, searched, seed_row, size, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
-VOID = {"meta", "link", "img", "br"}
-
-
-class Page(html.parser.HTMLParser):
-    """A page's headings, tables and resources. Asserts that every element is closed."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.headings, self.resources, self.scripts, self.cells = [], [], [], 0, []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in VOID:
-            self.open.append(tag)
-        self.scripts += tag == "script"
-        self.resources += [v for k, v in attrs if k in ("src", "href", "srcset", "action", "data")]
-        if tag == "h2":
-            self.headings.append("")
-        if tag in ("td", "th"):
-            self.cells.append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "h2" in self.open:
-            self.headings[-1] += data
-        if {"td", "th"} & set(self.open):
-            self.cells[-1] += data
 
 
 def words_of(*given):
