@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Hashable, Iterator
 from importlib.resources import files
@@ -119,7 +120,7 @@ def parse_study(text: str, source: str) -> Study:
     try:
         return Study.model_validate(data)
     except ValidationError as error:
-        raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error))) from None
+        raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error, data))) from None
 
 
 def recorded_study(definition: str, source: str) -> Study:
@@ -130,7 +131,7 @@ def recorded_study(definition: str, source: str) -> Study:
     try:
         return Study.model_validate_json(definition)
     except ValidationError as error:
-        raise UserError(_printable(f"{source}: {next(_lines(error))}")) from None
+        raise UserError(_printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
 def _printable(line: str) -> str:
@@ -145,12 +146,12 @@ KINDS = {
 }  # fmt: skip
 
 
-def _lines(error: ValidationError) -> Iterator[str]:
+def _lines(error: ValidationError, given: Any) -> Iterator[str]:
     """One line a problem; the arms of a union that the input was never meant for are left out."""
     wrong_type: dict[str, dict[str, Any]] = {}
     lines: dict[str, None] = {}
     for problem in error.errors():
-        keys = _keys(problem["loc"])
+        keys = _keys(problem, given)
         path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
         kind, found = problem["type"], problem["input"]
         if kind == "extra_forbidden":
@@ -174,16 +175,18 @@ def _lines(error: ValidationError) -> Iterator[str]:
     yield from lines
 
 
-def _keys(loc: tuple[str | int, ...]) -> list[str]:
-    """The key path in a pydantic location: without the arm of a union, and `[key]` for a key of a mapping."""
-    arms = {"seeds": 1, "model": 1, "resources": 2, "space": 4}
-    arm = arms.get(str(loc[0])) if loc else None
-    if loc[:1] == ("configurations",) and loc[2:3] == ("model",):
-        arm = 3
-    if loc[:2] == ("confirm", "seeds"):
-        arm = 2
-    keys = [str(k) for i, k in enumerate(loc) if i != arm]
-    return keys[:-1] if len(keys) > 1 and keys[-1] == "[key]" else keys
+def _keys(problem: Any, given: Any) -> list[str]:
+    """The key path of a pydantic problem: what of its location is in the file, or is missing there.
+
+    The rest are names of a union's arms, and `[key]` for a key that is wrong itself.
+    """
+    keys = []
+    for place in problem["loc"]:
+        known = given if isinstance(given, dict) else range(len(given)) if isinstance(given, list) else ()
+        if place in known:
+            keys.append(str(place))
+            given = given[place]
+    return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
 
 
 def _siblings(keys: list[str]) -> list[str]:
