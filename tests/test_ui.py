@@ -9,6 +9,7 @@ import pytest
 
 from search.evidence.views import write_views
 from search.store.home import Home
+from search.store.ledger import Ledger
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
 from search.study.file import parse_study
@@ -57,6 +58,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ui")
     home = Home(folder / "adder-runs")
     home.create()
+    Ledger(home)
     study = parse_study(STUDY, "test")
     tracker = Tracker(connect(home, tracking_uri(home)), home, study)
     for made, grokked in zip(configurations(), GROKKED, strict=True):

@@ -11,6 +11,7 @@ from search.evidence import server
 from search.evidence.views import write_views
 from search.store import tracking
 from search.store.home import Home
+from search.store.ledger import Ledger
 from search.store.tracking import connect, tracking_uri
 from search.study.file import load_study
 from tests.commands import call, fails_with_one
@@ -23,6 +24,7 @@ def client(here, monkeypatch):
     monkeypatch.setattr(server, "serve", lambda door, home, uri: door.getsockname())
     home = Home("adder-runs")
     home.create()
+    Ledger(home)
     return connect(home, tracking_uri(home))
 
 

@@ -31,6 +31,7 @@ from search.store.database import (
 )
 from search.store.home import Home
 from search.store.stats import Row
+from search.study.schema import is_name
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 
@@ -134,7 +135,8 @@ class Ledger:
 
     def require(self, study: str) -> None:
         """Raise UserError, with the nearest names, for a study that was never begun here."""
-        if study not in (known := self.studies()):
+        known = [name for name in self.studies() if is_name(name)]  # a name becomes a path
+        if study not in known:
             raise UserError(
                 f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
             )
