@@ -116,6 +116,13 @@ TEXT = st.builds(
     st.sampled_from([*shipped().values(), yaml.safe_dump(WHOLE), yaml.safe_dump(LISTED)]),
 )
 
+SYNTAX = st.text(alphabet="{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é", max_size=60)
+ODD = [
+    "? [a]\n: 1", "!!set {a, b}", "!!omap [a: 1]", "!!pairs [a]", "<<: 3", "!!binary é",
+    "name: x\nmodel: 57p\nseeds: [1]\nrecipe: !!float ''", "recipe: {lr: =}",
+    "name: x\nmodel: 57p\nseeds: [1]\n0o8: 1\n08: 1\n0x: 1\n0b2: 1\n1__2: 190:20:30",
+]  # fmt: skip
+
 
 def read_study(text: str) -> str | None:
     def read() -> None:
@@ -133,7 +140,8 @@ def read_study(text: str) -> str | None:
 @OF_ALL
 def test_studies(part: float) -> None:
     assert read_study(as_yaml(WHOLE)) is None and read_study(as_yaml(LISTED)) is None
-    feed(STRUCTURES | TEXT | NESTED.map(as_yaml), int(part * SHARES["studies"]), read_study)
+    assert all(map(read_study, ODD))
+    feed(STRUCTURES | TEXT | SYNTAX | NESTED.map(as_yaml), int(part * SHARES["studies"]), read_study)
     assert not list(Path().iterdir())
 
 
