@@ -158,7 +158,7 @@ def test_another_bank_takes_the_programs_from_the_cache(kind):
         pytest.skip("has no program for drawing")
     torch._dynamo.reset()
     bank = Bank(kind.spec, [Pair(kind.recipe, Seed.of(1))], slots=SLOTS)
-    assert bank.programs.cache_misses == 0 and kind.programs.cache_misses in (0, 4)
+    assert bank.programs.cache_misses == 0 <= kind.programs.cache_misses <= 4
 
 
 def test_torchs_table_of_dtypes_is_filled_once(kind, monkeypatch):

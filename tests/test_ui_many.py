@@ -7,8 +7,11 @@ import pytest
 import torch
 
 from model import rung
+from search.evidence.publish import conclude, publish
 from search.store.home import Home
-from search.store.part import Part
+from search.store.ledger import Ledger
+from search.store.part import Part, write_parts
+from search.store.seeds import Shelf
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
 from search.study.file import parse_study
@@ -53,7 +56,7 @@ def grokked_of(i):
     return 12 if i == TOP else i * SEEDS // (2 * MANY)
 
 
-def record_whole(tracker, i, theta_P):
+def record_whole(home, tracker, i, theta_P):
     """As a trial is recorded: curves, weights, picture, checkpoint and child run. Of its grokked seeds one is
     in the trial: to decode each one's additions takes seconds."""
     made = configuration(i)
@@ -61,10 +64,16 @@ def record_whole(tracker, i, theta_P):
     kept = [results[0], *(r for r in results if r.outcome == Outcome.FAILED)]
     work = tuple((made, r.pair.seed) for r in kept)
     trial = Trial("many", work, SEEDS, Resources(slots=SEEDS), Stop())
-    about = {"environment": {"code": "0"}, "seed_steps_per_s": 1.0}
-    tracker.trial(trial.key, Part(trial, kept, about))
-    tracker.summary(made, [row_of(r, made.key) for r in results])
-    tracker.end(made)
+    part = Part(trial, kept, {"environment": {"code": "0"}, "seed_steps_per_s": 1.0})
+    ledger, folder = Ledger(home), home.trial("many", trial.key)
+    ledger.claim(trial)
+    trial.write(folder)
+    write_parts(folder, [part])
+    ledger.record(part)
+    publish(ledger, tracker, trial, folder)
+    with Shelf(tracker.client, ledger, "many") as shelf:
+        conclude(ledger, tracker, shelf, made)
+    tracker.counts(made, [row_of(r, made.key) for r in results], {"verified": 1, "verify_tried": 1})
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +86,7 @@ def folder(tmp_path_factory):
     theta_P = Checkpoint.load(CERTIFICATE).theta_P
     for i in (n * 37 % MANY for n in range(MANY)):
         if i == TOP:
-            record_whole(tracker, i, theta_P)
+            record_whole(home, tracker, i, theta_P)
         else:
             record(tracker, configuration(i), SEEDS, grokked_of(i))
     return folder
