@@ -2,19 +2,21 @@
 
 import json
 import shutil
+import sqlite3
 import tarfile
 from ast import literal_eval
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.store.db import utils
 
 from search.evidence.frames import configuration_rows, gathered
 from search.evidence.table import constraint_table
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracking import KEY_TAG, TRIALS
+from search.store.tracking import KEY_TAG, TRIALS, connect, tracking_uri
 from tests.commands import call, fails_with_one
 from tests.homes import (
     STUDY,
@@ -190,3 +192,22 @@ def test_the_page_is_of_what_was_recorded(toggled):
     study.done()
     expected = "study 'sweep' has no finished seed yet"
     assert fails_with_one(2, "report", "sweep", "-o", "page.html", "--home", "empty") == expected
+
+
+def test_a_store_that_was_cut_off_while_it_was_made_is_made_anew(tmp_path, monkeypatch):
+    """MLflow makes its tables by migrations, of which SQLite takes back none: half of them are no store."""
+    home = Home(tmp_path / "home")
+    home.create()
+
+    def cut_off(engine):
+        with engine.begin() as db:
+            db.exec_driver_sql("CREATE TABLE _alembic_tmp_metrics (half INTEGER)")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(utils, "_initialize_tables", cut_off)
+        connect(home, tracking_uri(home))
+    assert not home.mlflow_db.exists()
+    assert [e.name for e in connect(home, tracking_uri(home)).search_experiments()] == ["Default"]
+    with closing(sqlite3.connect(home.mlflow_db)) as db:
+        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name LIKE '_alembic%'").fetchall()

@@ -6,11 +6,13 @@ import logging
 import os
 import re
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+from filelock import FileLock
 from mlflow import MlflowClient
 
 from search.errors import Failure, UserError
@@ -45,11 +47,29 @@ def connect(home: Home, uri: str) -> MlflowClient:
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     logging.getLogger("alembic").setLevel(logging.ERROR)
     with answered(uri):
-        if uri == f"sqlite:///{home.mlflow_db}" and home.mlflow_db.exists():
+        if uri == f"sqlite:///{home.mlflow_db}":
+            _make(home)
             _bring_along(home)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
+
+
+def _make(home: Home) -> None:
+    """Make the home's store, whole or not at all.
+
+    MLflow does it by migrations, of which SQLite takes back none: half of them would be no store for ever.
+    """
+    if home.mlflow_db.exists():
+        return
+    with FileLock(home.path / "mlflow.lock"):
+        if home.mlflow_db.exists():  # made meanwhile
+            return
+        for half in home.path.glob("mlflow-*.new"):
+            half.unlink()
+        fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
+        MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
+        fresh.rename(home.mlflow_db)
 
 
 def _bring_along(home: Home) -> None:
