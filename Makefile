@@ -1,5 +1,5 @@
 # make demo: from nothing to a verified adder.   make test: the tests, the linter, the type checker.
-# make test-full: the tests and those that take minutes.   make test-faults: kills, outages, load; an hour.
+# make test-full: the gate before a release.   make test-faults: kills, outages, load. docs/reliability.md has both.
 # make secrets: the passwords and the token of docker-compose.yml (docs/cluster.md).
 PYTHON ?= python3
 VENV ?= .venv

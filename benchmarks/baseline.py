@@ -15,10 +15,11 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.ceilings import synchronize
-from model import Spec, low_rank
+from model import Spec
 from model.export import weights
-from model.low_rank import LowRank
-from model.split_subspace import SplitSubspace
+from model.families.low_rank import LowRank
+from model.families.low_rank import spec as low_rank
+from model.families.split_subspace import SplitSubspace
 from trainer import Recipe
 
 

@@ -19,6 +19,7 @@ import functools
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,17 +32,19 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from search import engine, worker
-from search.display import Display
-from search.driver import Driver
-from search.hold import held
-from search.home import Home
-from search.ledger import Ledger, is_final
-from search.plan import Configuration, Trial
-from search.study import Resources, Stop, Study
-from search.tracking import Tracker, connect, tracking_uri
-from search.worker import Part
-from trainer import Outcome, Pair, Recipe, Result, Seed
+from search.evidence.publish import publish
+from search.run import engine, worker
+from search.run.driver import Driver
+from search.run.progress import Display
+from search.store.hold import held
+from search.store.home import Home
+from search.store.ledger import Ledger, is_final
+from search.store.part import Part, write_parts
+from search.store.tracker import Tracker
+from search.store.tracking import connect, tracking_uri
+from search.study.schema import Resources, Stop, Study
+from search.study.trial import Configuration, Trial
+from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoint import code_version
 
 EACH = 4  # seeds of a configuration, each in a trial of its own
@@ -57,7 +60,7 @@ def result_of(pair: Pair, spec: Any) -> Result:
         pair=pair, outcome=Outcome.GROKKED if grokked else Outcome.FAILED, steps=STEPS,
         grok_step=20_000 if grokked else None, held=grokked, hopeless_step=None, best_step=STEPS,
         best_exact=float(grokked), best_token=0.9, theta_P=torch.randn(spec.params, generator=draw),
-        curve_EM=torch.rand(STEPS // EVERY, len(worker.MEASURES), generator=draw),
+        curve_EM=torch.rand(STEPS // EVERY, len(MEASURES), generator=draw),
     )  # fmt: skip
 
 
@@ -67,7 +70,7 @@ def about() -> dict[str, Any]:
 
 
 def train(config: dict[str, Any], busy_s: float = 0.0) -> None:
-    """In the place of search.worker.train: what the driver prepared becomes the results, after a while."""
+    """In the place of worker.train: what the driver prepared becomes the results, after a while."""
     import json as js  # a worker's process has nothing of this file
     import time as clock
     from pathlib import Path as Place
@@ -137,9 +140,9 @@ def run_trials(
     """The study from its first trial to its end, or for so long."""
     study = study_of(trials)
     home.create()
-    worker.train = functools.partial(train, busy_s=busy_s)  # type: ignore[assignment]
-    init = engine.ray.init
-    engine.ray.init = functools.partial(init, num_cpus=workers)
+    if workers:
+        worker.train = functools.partial(train, busy_s=busy_s)  # type: ignore[assignment]
+        engine.ray.init = functools.partial(engine.ray.init, num_cpus=workers)
     ledger = Ledger(home)
     client = connect(home, tracking_uri(home))
     start, before = time.perf_counter(), jiffies()
@@ -202,12 +205,13 @@ def record_seeds(home: Home, seeds: int) -> dict[str, Any]:
         for first in range(0, each, bank):
             work = tuple((configuration, Seed.of(n)) for n in range(first, min(first + bank, each)))
             trial = Trial(study.name, work, bank, Resources(), Stop())
+            part = Part(trial, [result_of(p, spec) for p in trial.pairs], about())
+            folder = home.trial(study.name, trial.key)
             ledger.claim(trial)
-            results = [result_of(p, spec) for p in trial.pairs]
-            ledger.record(trial, results, 1_000.0, about()["environment"])
-            tracker.trial(trial.key, Part(trial, results, about()))
-            ledger.publish(trial)
-        tracker.summary(configuration, ledger.rows(study.name, configuration.key))
+            write_parts(folder, [part])
+            ledger.record(part)
+            publish(ledger, tracker, trial, folder)
+            shutil.rmtree(folder)
         tracker.end(configuration)
     took = time.perf_counter() - start
     ledger.release(study.name)
@@ -217,7 +221,7 @@ def record_seeds(home: Home, seeds: int) -> dict[str, Any]:
 def sizes(home: Home) -> dict[str, int]:
     files = [f for f in home.artifacts.rglob("*") if f.is_file()]
     return {
-        "ledger_bytes": home.records_db.stat().st_size,
+        "ledger_bytes": home.ledger_db.stat().st_size,
         "mlflow_bytes": home.mlflow_db.stat().st_size,
         "artifact_bytes": sum(f.stat().st_size for f in files),
         "artifact_files": len(files),

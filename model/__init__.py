@@ -1,4 +1,7 @@
-"""What is trained: specs, families, rungs, greedy decoding, AdderBoard's protocol. Needs torch alone."""
+"""What is trained: specs, families, rungs, greedy decoding, AdderBoard's protocol. Needs torch alone.
+
+Nothing that is imported here imports torch: specs and rungs can be listed, and studies checked, without it.
+"""
 
 from model.adderboard import Verification, verify
 from model.decode import add

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from model.decode import DIGITS, LARGEST, add
-from model.spec import Spec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Spec
 
 Pairs = list[tuple[int, int]]
 

@@ -8,11 +8,12 @@ Axes: B problem, T position, V vocabulary, P parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from model.spec import Spec
+    from model.spec import Spec
 
 DIGITS = 10
 LARGEST = 10**DIGITS - 1
@@ -23,6 +24,8 @@ def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: in
 
     next_logits: tokens so far [T, B] -> logits [V, B] of the next token.
     """
+    import torch
+
     tokens_TB = prompt_TB
     for _ in range(steps):
         likeliest_B = next_logits(tokens_TB).argmax(0).to(tokens_TB.dtype)
@@ -35,12 +38,13 @@ def columns(numbers_B: Tensor, count: int) -> list[Tensor]:
     return [numbers_B // 10**i % 10 for i in range(count)]
 
 
-@torch.no_grad()
 def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list[int]:
     """The sums that the model decodes for pairs of integers from 0 to 9,999,999,999.
 
     Raises ValueError for operands that are no integers or out of range.
     """
+    import torch
+
     for n in (*a, *b):
         if type(n) is not int or not 0 <= n <= LARGEST:
             raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
@@ -53,7 +57,8 @@ def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list
         logits = spec.forward(theta_P[None], tokens_TB[None], first=len(tokens_TB) - 1)
         return torch.stack([v[0, 0] for v in logits])
 
-    answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
+    with torch.no_grad():
+        answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
     is_answer_AB = (answer_AB < 10).cumprod(0)  # it ends at the first token that is no digit
     powers = 10 ** torch.arange(spec.decoded)
     return [int(n) for n in (answer_AB * is_answer_AB * powers[:, None]).sum(0)]

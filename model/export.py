@@ -14,13 +14,15 @@ import inspect
 import json
 import pprint
 import struct
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from model.fields import nearest, spelt
-from model.spec import FAMILIES, Spec
+from model.spec import FAMILIES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Spec
 
 BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
 LINE = 99  # characters in a line of data
@@ -61,7 +63,7 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
     """θ [P] as nested lists of floats by tensor name, with the fewest digits that give back each float32."""
     if theta_P.shape != (spec.params,):
         raise ValueError(f"theta must have shape ({spec.params},), got {tuple(theta_P.shape)}")
-    theta_P = theta_P.detach().to("cpu", torch.float32)
+    theta_P = theta_P.detach().cpu().float()
     if not theta_P.isfinite().all():
         bad = [n for n, t in spec.layout.split(theta_P[None]).items() if not t.isfinite().all()]
         raise ValueError(f"theta must be finite in float32, it is not in {', '.join(bad)}")

@@ -26,16 +26,18 @@ def option(
     needs: Mapping[str, Any] | None = None,
     excludes: Sequence[str] = (),
     source: str = "",
+    shapes: bool = False,
 ) -> Any:
     """A dataclass field with its meaning.
 
     says: one sentence; unit: what the number counts (steps, problems per seed, fraction ...);
     low, high: inclusive bounds; values: the only ones there are; off: for a constraint, the value that means
     "not applied"; needs: what other fields must be where it is applied; excludes: constraints that cannot be
-    applied with it; source: paper and section.
+    applied with it; source: paper and section; shapes: whether a compiled program depends on its value.
     """
     meta = {"says": says, "unit": unit, "low": low, "high": high, "off": off, "values": tuple(values)}
     meta |= {"needs": dict(needs or {}), "excludes": tuple(excludes), "source": source}
+    meta["shapes"] = shapes
     return dataclasses.field(default=default, metadata=meta)
 
 

@@ -8,29 +8,14 @@ Axes: P parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 if TYPE_CHECKING:
-    from model.spec import Spec
+    from torch import Tensor
 
-Tensors = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One exact rewriting: what it does, the spec it leads to, and how the tensors change.
-
-    `rewrite` takes the named tensors of one seed (float64) and returns those of `to`; it may return more. It
-    returns None where this θ cannot be rewritten (a division by zero).
-    """
-
-    says: str
-    to: Spec
-    rewrite: Callable[[Tensors], Tensors | None]
+    from model.ops import Tensors
+    from model.spec import Fold, Spec
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import nearest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOWEST, HIGHEST = 1, 99
 TOKENS = ("tens a", "units a", "tens b", "units b", "eos")
@@ -156,6 +156,8 @@ def forge(a: int, b: int, forging: Forging = PUBLISHED) -> Forged:
 
     Raises ValueError unless both are integers from 1 to 99.
     """
+    import torch
+
     states = forward(torch.tensor(tokens(a, b)), forging)
     found = {name: int(value) for name, value in read_out(states["output"]).items()}
     return Forged(a, b, forging, states, **found)
@@ -177,6 +179,8 @@ def forward(tokens: Tensor, forging: Forging) -> dict[str, Tensor]:
 
     The softmax is taken after subtracting the largest score: exp(100) does not fit into float32.
     """
+    import torch
+
     states: dict[str, Tensor] = {}
     x = embed(tokens, forging)
     for layer in (1, 2):
@@ -194,6 +198,8 @@ def forward(tokens: Tensor, forging: Forging) -> dict[str, Tensor]:
 
 def embed(tokens: Tensor, forging: Forging) -> Tensor:
     """Token ids [..., T] as vectors [..., T, D]: 0, the digit, the sign of the place (+1, −1, +1, −1, +1)."""
+    import torch
+
     digit = torch.where(tokens == EOS, forging.eos_digit, tokens.double())
     sign = torch.tensor([1, -1, 1, -1, 1], dtype=torch.float64).expand_as(digit)
     return torch.stack([torch.zeros_like(digit), digit, sign], dim=-1)
@@ -213,6 +219,8 @@ def read_out(output: Tensor) -> dict[str, Tensor]:
 
 def every_pair() -> tuple[Tensor, Tensor]:
     """Both operands of all 9,801 additions: two integer tensors [9801]."""
+    import torch
+
     numbers = torch.arange(LOWEST, HIGHEST + 1)
     a, b = torch.cartesian_prod(numbers, numbers).unbind(-1)
     return a, b
@@ -220,6 +228,8 @@ def every_pair() -> tuple[Tensor, Tensor]:
 
 def right(forging: Forging) -> int:
     """How many of the 9,801 additions come out right."""
+    import torch
+
     a, b = every_pair()
     ids = torch.stack([a // 10, a % 10, b // 10, b % 10, torch.full_like(a, EOS)], dim=-1)
     answer = read_out(forward(ids, forging)["output"])["answer"]

@@ -12,11 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Shapes = Mapping[str, tuple[int, ...]]
+Shapes = dict[str, tuple[int, ...]]
+
+
+def linear(name: str, reads: int, writes: int, rank: int = 0) -> Shapes:
+    """The tensors of a matrix: in torch's orientation, or two factors, read as x · A · B."""
+    if rank:
+        return {f"{name}_A": (reads, rank), f"{name}_B": (rank, writes)}
+    return {name: (writes, reads)}
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Layout:
 
         Raises ValueError if a tensor is missing or its size is not its slice's.
         """
+        import torch
+
         parts = []
         for name, shape in zip(self.names, self.shapes, strict=True):
             if name not in tensors or tensors[name].numel() != prod(shape):

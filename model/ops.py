@@ -16,6 +16,7 @@ from torch import Tensor
 
 Vector = list[Tensor]
 Matrix = list[Vector]
+Tensors = dict[str, Tensor]
 
 
 def scalars(t_S: Tensor) -> Any:

@@ -6,10 +6,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
+from model.families.low_rank import LowRank
+from model.families.split_subspace import SplitSubspace
 from model.fields import nearest, spelt
-from model.low_rank import LowRank
 from model.spec import Spec
-from model.split_subspace import SplitSubspace
 
 # Where a learned spiral starts in the code that trained the rungs above 74p.
 _242p = SplitSubspace(spiral_amp=1.0, spiral_slope=1 / 9)

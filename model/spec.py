@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, check_combination, nearest
-from model.fold import Fold
-from model.layout import Layout
+from model.layout import Layout, Shapes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.ops import Tensors
 
 FAMILIES: dict[str, type[Spec]] = {}
 
@@ -71,7 +74,7 @@ class Spec(ABC):
         return self.layout.size
 
     @abstractmethod
-    def shapes(self) -> dict[str, tuple[int, ...]]:
+    def shapes(self) -> Shapes:
         """The trainable tensors of one seed, by name."""
 
     @abstractmethod
@@ -159,6 +162,19 @@ class Spec(ABC):
     def constraints(cls) -> dict[str, dataclasses.Field[Any]]:
         """The fields that can be switched off, by name."""
         return {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("off") is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """One exact rewriting: what it does, the spec it leads to, and how the tensors change.
+
+    `rewrite` takes the named tensors of one seed (float64) and returns those of `to`; it may return more. It
+    returns None where this θ cannot be rewritten (a division by zero).
+    """
+
+    says: str
+    to: Spec
+    rewrite: Callable[[Tensors], Tensors | None]
 
 
 def make_spec(family: str, **options: Any) -> Spec:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
     """Wrong use: a misspelt key, a missing file, an impossible request. Exit code 2."""
@@ -13,3 +16,12 @@ class Failure(Exception):
     """Something outside failed: a locked database, a server that is away. Exit code 1."""
 
     code = 1
+
+
+@contextmanager
+def told(where: object = "", of: type[Exception] = ValueError) -> Iterator[None]:
+    """What a block refuses is the user's to hear: a UserError that says where first."""
+    try:
+        yield
+    except of as error:
+        raise UserError(f"{where}: {error}" if where else str(error)) from None

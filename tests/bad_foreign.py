@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from model import RUNGS
-from model.low_rank import LowRank
+from model.families.low_rank import LowRank
 from tests.published import File, newer, noisy, older
 
 OLD, NEW = RUNGS["75p"], RUNGS["57p"]

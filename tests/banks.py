@@ -6,8 +6,11 @@ from model import rung
 from trainer import Bank, Pair, Recipe, Seed
 
 SPEC = rung("57p")
-CURRICULUM = ((3, 12), (6, 12))
-SMALL = {"steps": 40, "batch": 32, "eval_every": 20, "hold": 0, "curriculum": CURRICULUM, "warmup": 40}
+EVERY = 5
+SMALL = {
+    "steps": 2 * EVERY, "batch": 32, "eval_every": EVERY, "hold": 0, "curriculum": ((3, 3), (6, 3)),
+    "warmup": 2 * EVERY,
+}  # fmt: skip
 
 
 def pair(seed, **recipe):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import running
+from tests.commands import Running, running
 from tests.processes import PATIENCE_S, free_port, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -41,26 +41,33 @@ def is_healthy(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[SimpleNamespace]:
-    """A running `adder-search ui` on a folder's home: its address and what it printed. Ended as a supervisor
-    ends it.
-    """
+def started(folder: Path) -> Iterator[tuple[Running, str]]:
+    """`adder-search ui` on a folder's home, without a terminal, and its address."""
     port = free_port()
-    address = f"http://127.0.0.1:{port}"
     with running("ui", "--port", str(port), cwd=folder) as command:
-        command.wait_for(lambda: is_healthy(address), "health")
+        yield command, f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[SimpleNamespace]:
+    """A running `adder-search ui`: its address and what it printed. Who asks before it is up waits and
+    is served; nothing else runs, so nothing can be left; and it ends as a supervisor ends it.
+    """
+    with started(folder) as (command, address):
+        command.wait_for(lambda: address in command.printed(), "its address")
+        with urllib.request.urlopen(f"{address}/health", timeout=PATIENCE_S) as answer:
+            assert answer.status == 200
         yield SimpleNamespace(address=address, printed=command.printed)
+        assert command.descendants() == []
         os.kill(command.process.pid, signal.SIGTERM)
         said = command.wait(30)
-        assert said.code == 128 + signal.SIGTERM
-        assert "Traceback" not in said.err
-        assert command.gone(), "the server left processes behind"
+        assert said.code == -signal.SIGTERM and "Traceback" not in said.err, said
 
 
-def page_of(ui: SimpleNamespace, study: str) -> str:
-    """The link to a study's runs that the command printed."""
-    (link,) = (line.split()[1] for line in ui.printed().splitlines() if line.startswith(f"  {study}: "))
-    return str(link)
+def page_of(ui: SimpleNamespace, study: str, what: str) -> str:
+    """The address that the command printed below a study's name."""
+    _, _, mine = ui.printed().partition(f"\n  {study}\n")
+    return next(line.split()[1] for line in mine.splitlines() if line.split()[0] == what)
 
 
 @contextlib.contextmanager
@@ -98,6 +105,26 @@ def visible(browser: Any, *words: str) -> str:
         return all(word in shown for word in words) and shown
 
     return str(wait_until(text, f"the page shows {words}"))
+
+
+SEEN = """
+const whole = box => box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight;
+const top = cell => {
+    const box = cell.getBoundingClientRect();
+    const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    return whole(box) && (cell.contains(at) || at?.contains(cell));
+};
+return [...document.querySelectorAll(`[col-id="${arguments[0]}"]`)].filter(top)
+    .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
+    .map(cell => cell.innerText);
+"""
+
+
+def seen(browser: Any, column: str) -> list[str]:
+    """What a column of MLflow's table of runs says from its name down, where it is wholly on the screen and
+    nothing covers it.
+    """
+    return list(browser.execute_script(SEEN, column))
 
 
 def press(browser: Any, xpath: str, what: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from search.cli import main
-from tests.processes import PATIENCE_S, wait_until
+from tests.processes import PATIENCE_S, marked, wait_until
 
 COMMAND = Path(sys.executable).with_name("adder-search")
 MARK = "ADDER_SEARCH_TEST_MARK"
@@ -127,13 +127,7 @@ class Running:
 
     def descendants(self) -> list[int]:
         """Processes with the mark that are still there, this one left out. Needs Linux's /proc."""
-        wanted = f"{MARK}={self.mark}".encode()
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return [pid for pid in found if pid != self.process.pid]
+        return [pid for pid in marked(MARK, self.mark) if pid != self.process.pid]
 
     def workers(self) -> list[int]:
         """Descendants other than Ray's two agents, which outlive a killed driver by a minute now and then."""

@@ -1,15 +1,25 @@
 """Fixtures that several files of tests use."""
 
+import os
 import sqlite3
+from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from mlflow.store.db import utils
 
-from search.home import Home
-from tests.commands import adder_search
+from search.store.home import Home
+from tests.commands import call
+from tests.in_process import without_ray
 from trainer import programs
+
+
+def pytest_configure():
+    """What the tests have compiled is kept for the next time, apart for each version of torch."""
+    cache = Path.home() / ".cache" / "adder-search-tests" / f"torch-{version('torch')}"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -69,17 +79,18 @@ def home(tmp_path):
     return home
 
 
+@pytest.fixture
+def no_ray():
+    """`run`, called in this process, trains here."""
+    with without_ray():
+        yield
+
+
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory):
-    """`adder-search run smoke` to its end, from a folder of things that must not be taken for ours.
-
-    A namespace: folder, home, what the command said, and the file that a decoy makes when it is imported.
-    """
-    folder = tmp_path_factory.mktemp("smoke")
-    marker = folder / "a-decoy-was-imported"
-    decoy = f"open({str(marker)!r}, 'w').close()\nprint('decoy')\nraise RuntimeError('decoy')\n"
-    for name in ("model/__init__.py", "search.py", "trainer/__init__.py", "studies/__init__.py"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(decoy)
-    said = adder_search("run", "smoke", cwd=folder)
-    return SimpleNamespace(folder=folder, home=folder / "adder-runs", said=said, marker=marker)
+    """A home with the shipped study `smoke`, run once for all who read it. A namespace: home, result."""
+    home = tmp_path_factory.mktemp("smoke")
+    with without_ray():
+        result = call("run", "smoke", "--home", home)
+    assert result.exit_code == 0, result.output
+    return SimpleNamespace(home=home, result=result)

@@ -30,8 +30,8 @@ def group(name):
 
 
 def train(config):
-    """In the place of search.worker.train. Ray carries it over as it is, because it is __main__'s."""
-    from search import worker
+    """In the place of search.run.worker.train. Ray carries it over as it is, because it is __main__'s."""
+    from search.run import worker
 
     folder = Path(config["folder"])
     seeds = {pair[1] for pair in json.loads((folder / "trial.json").read_text())["pairs"]}
@@ -61,8 +61,8 @@ def unlucky(folder):
 
 
 if __name__ == "__main__":
-    from search import worker
     from search.cli import main
+    from search.run import worker
 
     GROUP = group(os.getpid()) if HOW == "memory" else None
     if HOW == "memory" and GROUP is None:

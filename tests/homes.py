@@ -1,9 +1,11 @@
-"""Homes with records, made without training: through the ledger and the tracker, as a driver makes them."""
+"""Homes with records, made without training: a worker's parts are made up, all else is as by a driver."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,17 +15,22 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from mlflow.tracking._tracking_service import utils
 
-from search import holdings, merge, tracking
-from search.driver import Driver
-from search.holdings import FolderHome
-from search.home import Home
-from search.ledger import Ledger
-from search.plan import Configuration, Trial
-from search.records import read
-from search.study_file import parse_study
-from search.tracking import Tracker, connect, tracking_uri
-from search.worker import Part
+from search.evidence import publish as publishing
+from search.evidence.frames import records
+from search.run.driver import Driver
+from search.run.packing import Fits
+from search.store import tracker as tracking
+from search.store.hold import held
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.part import STATE, Part, has_parts, read_parts, write_parts
+from search.store.seeds import Shelf
+from search.store.tracker import Tracker
+from search.store.tracking import KEY_TAG, TRIALS, artifact, connect, tracking_uri
+from search.study.file import parse_study
+from search.study.trial import Configuration, Trial
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """
@@ -33,23 +40,26 @@ model: 57p
 recipe: {steps: 3000, fade_start: 100, fade_end: 200}
 seeds: {first: 1, count: 4}
 """
-ENVIRONMENT = {"code": "0", "threads": 1}
+ABOUT = {
+    "environment": {"code": "0", "threads": 1}, "seed_steps_per_s": 5.0, "compile_s": 0.0, "cache_misses": 0
+}  # fmt: skip
+RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode them
+
+
+@contextmanager
+def quickly() -> Iterator[None]:
+    """Without what takes seconds: pictures and decoded additions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracking, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT))
+        patch.setattr(publishing, "_picture", lambda *given: None)
+        patch.setattr(publishing, "_pictures", lambda *given: None)
+        yield
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Without what takes seconds: pictures, decoded additions, a new store's migrations."""
-    right = SimpleNamespace(correct=9_000)
-    monkeypatch.setattr(tracking, "verify", lambda spec, theta_P: right)
-    monkeypatch.setattr(tracking.Tracker, "_picture", lambda *given: None)
-    monkeypatch.setattr(merge, "log_evidence", lambda *given: None)
-    monkeypatch.setattr(holdings, "connect", _connect)
-
-
-def _connect(home, uri):
-    if uri == f"sqlite:///{home.mlflow_db}" and not home.mlflow_db.exists():
-        shutil.copy(_empty_store(), home.mlflow_db)
-    return connect(home, uri)
+def quick():
+    with quickly():
+        yield
 
 
 def study_of(text=STUDY, **changes):
@@ -58,18 +68,9 @@ def study_of(text=STUDY, **changes):
     return type(study).model_validate_json(json.dumps(known)) if changes else study
 
 
-@cache
-def _empty_store() -> Path:
-    """An MLflow store with nothing in it: to make one takes seconds."""
-    folder = Path(mkdtemp(prefix="adder-search-test-"))
-    connect(Home(folder), f"sqlite:///{folder / 'mlflow.db'}")
-    return folder / "mlflow.db"
-
-
 def empty_home(folder) -> Home:
     home = Home(folder)
     home.create()
-    shutil.copy(_empty_store(), home.mlflow_db)
     return home
 
 
@@ -98,60 +99,98 @@ def trial_of(study, *work, confirmation=False):
     return Trial(study.name, pairs, 4, study.resources, study.stop, confirmation)
 
 
+def leave_parts(home, trial, grokked=(), changes: Mapping[int, dict] | None = None) -> Path:
+    """What a worker leaves of a trial that has ended. changes: of some seeds' results, by their numbers."""
+
+    def made(configuration, seed):
+        number = seed.init_seed
+        return replace(result_of(configuration, number, number in grokked), **(changes or {}).get(number, {}))
+
+    folder = home.trial(trial.study, trial.key)
+    parts = map(trial.part, trial.configurations)
+    if has_parts(folder):  # it ended, and nobody was there any more to be told
+        return folder
+    write_parts(folder, (Part(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts))
+    return folder
+
+
 class Recorder:
-    """A study in a home, to which trials are added."""
+    """A study in a home, to which trials are added, whatever a planner would choose."""
 
     def __init__(self, home: Home, study):
         self.home, self.study, self.ledger = home, study, Ledger(home)
         self.tracker = Tracker(connect(home, tracking_uri(home, study.tracking_uri)), home, study)
+        self.shelf = Shelf(self.tracker.client, self.ledger, study.name)
         definition = study.model_dump(mode="json", by_alias=True)
         self.ledger.hold(study.name, definition, study.tracking_uri)
         self.tracker.asked()
 
     @property
     def configuration(self):
-        return Configuration(*self.study.listed()[0])
+        return self.configurations[0]
+
+    @property
+    def configurations(self):
+        return [Configuration(*listed) for listed in self.study.listed()]
 
     def trial(self, numbers=(), work=(), grokked=(), changes=None, publish=True, confirmation=False):
         """Record a trial of the first configuration's seeds, or of pairs."""
         work = list(work) or [(self.configuration, n) for n in numbers]
-        trial = trial_of(self.study, *work, confirmation=confirmation)
-        self.ledger.claim(trial)
-        folder = self.home.trial(self.study.name, trial.key)
-        trial.write(folder)
-        for configuration in trial.configurations:
-            part = trial.part(configuration)
-            results = [
-                replace(
-                    result_of(c, s.init_seed, s.init_seed in grokked), **(changes or {}).get(s.init_seed, {})
-                )
-                for c, s in part.work
-            ]
-            about = {"environment": ENVIRONMENT, "seed_steps_per_s": 5.0}
-            Part(part, results, about).write(folder / "results" / configuration.key)
-            self.ledger.record(part, results, 5.0, ENVIRONMENT)
+        trial = self._started(work, confirmation)
+        folder = leave_parts(self.home, trial, grokked, changes)
+        for part in read_parts(folder):
+            self.ledger.record(part)
+            self.shelf.put(trial.key, part)
         if publish:
-            Driver.publish(self, trial)
+            publishing.publish(self.ledger, self.tracker, trial, folder)
+            shutil.rmtree(folder)
             for configuration in trial.configurations:
-                Driver.conclude(self, configuration)
+                publishing.conclude(self.ledger, self.tracker, self.shelf, configuration)
         return trial
 
-    def _rows_of(self, configuration):
-        return self.ledger.rows(self.study.name, configuration.key)
-
-    def censored(self, numbers):
+    def censored(self, numbers=(), work=()):
         """A trial that was ended from outside."""
-        trial = trial_of(self.study, *[(self.configuration, n) for n in numbers])
-        self.ledger.claim(trial)
-        folder = self.home.trial(self.study.name, trial.key)
-        trial.write(folder)
-        (folder / "bank.state").write_bytes(b"x" * 500)
+        trial = self._started(list(work) or [(self.configuration, n) for n in numbers])
+        (self.home.trial(self.study.name, trial.key) / STATE).write_bytes(b"x" * 500)
         self.ledger.censor([trial], "interrupted")
+        for configuration in trial.configurations:
+            publishing.conclude(self.ledger, self.tracker, self.shelf, configuration, "KILLED")
+        return trial
+
+    def _started(self, work, confirmation=False):
+        trial = trial_of(self.study, *work, confirmation=confirmation)
+        self.ledger.claim(trial)
+        trial.write(self.home.trial(self.study.name, trial.key))
         return trial
 
     def done(self) -> Path:
+        self.shelf.close()
         self.ledger.release(self.study.name)
         return self.home.path
+
+
+class Silent:
+    """A display that nobody looks at."""
+
+    def due(self):
+        return False
+
+
+def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
+    """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
+    the driver after whatever it did.
+    """
+    ledger, client = Ledger(home), client or connect(home, tracking_uri(home))
+    with held(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
+        driver = Driver(study, home, hold, client, Silent())
+        driver.planner.fits = Fits(1)
+        seen(driver)
+        while isinstance(trial := driver.start_next(), Trial):
+            leave_parts(home, trial, grokked)
+            driver.finished(trial, None)
+            seen(driver)
+        seen(driver)
+        driver.close()
 
 
 def recorded(folder, *trials, text=STUDY, **more) -> Path:
@@ -162,11 +201,38 @@ def recorded(folder, *trials, text=STUDY, **more) -> Path:
     return study.done()
 
 
+@cache
+def _two_studies() -> Path:
+    home = empty_home(mkdtemp(prefix="adder-search-test-"))
+    with quickly():
+        recorder = Recorder(home, study_of())
+        recorder.trial((1, 2), grokked=(2,))
+        recorder.censored((3, 4))
+        recorder.done()
+        other = Recorder(home, study_of(name="sweep-2"))
+        other.trial((1,))
+        other.done()
+    return home.path
+
+
+def two_studies(folder="runs") -> Path:
+    """A home with two studies, one of them with seeds that never ended. Recorded once, and copied."""
+    forget_places()
+    home = Home(shutil.copytree(_two_studies(), folder))
+    connect(home, tracking_uri(home))  # it is where it is now
+    return home.path
+
+
+def forget_places() -> None:
+    """Where a process has seen a run's artifacts, MLflow takes them to be: not of a home that moves while it
+    looks on.
+    """
+    utils._artifact_repos_cache.clear()
+
+
 def frames(folder, study="sweep"):
     """All that `records` gives of a study, without what differs between homes: MLflow's ids."""
-    home = FolderHome(folder)
-    client = connect(home, f"sqlite:///{home.mlflow_db}")
-    found = {of: read(client, study, of) for of in ("seeds", "configurations", "curves")}
+    found = {of: records(study, of, home=folder) for of in ("seeds", "configurations", "curves")}
     order = ["configuration", "init_seed", "data_seed", "step"]
     dropped = ["experiment_id", "run_id"]
     return {
@@ -183,14 +249,15 @@ def assert_same(one, other):
 
 def thetas(folder, study="sweep"):
     """θ of every seed that MLflow has, by configuration and seed."""
-    home, found = FolderHome(folder), []
-    client = connect(home, f"sqlite:///{home.mlflow_db}")
+    home, found = Home(folder), []
+    client = connect(home, tracking_uri(home))
     experiment = client.get_experiment_by_name(study)
-    for run in client.search_runs([experiment.experiment_id], f"tags.`{tracking.KEY_TAG}` != ''"):
-        found += tracking.load_seeds(client, run, home.path)
-    pairs = {(s.configuration.key, s.result.pair.seed) for s in found}
-    assert len(found) == len(pairs), "a seed is there twice"
-    return {(s.configuration.key, s.result.pair.seed): s.result.theta_P.tolist() for s in found}
+    for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
+        for place in client.list_artifacts(run.info.run_id, TRIALS):
+            part = Part.read(artifact(client, run.info.run_id, place.path, home.path))
+            found += [((part.configuration.key, s), r.theta_P.tolist()) for s, r in part.by_seed.items()]
+    assert len(found) == len(dict(found)), "a seed is there twice"
+    return dict(found)
 
 
 def snapshot(folder):

@@ -1,8 +1,10 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
-from search.plan import Fits
-from search.planner import DONE, Planner, interrupted
-from search.study_file import parse_study
+from search.run.packing import Fits
+from search.run.planner import DONE, Planner, interrupted
+from search.run.proposals import Proposals
+from search.store.ledger import Ledger
+from search.study.file import parse_study
 from trainer import Outcome
 
 SWEEP = """
@@ -33,9 +35,21 @@ sampler: {name: random, configurations: 20, seed: 1}
 )
 
 
+class Given(Ledger):
+    """A home's ledger, but for the rows."""
+
+    def __init__(self, home, rows):
+        super().__init__(home)
+        self.given = rows
+
+    def rows(self, study):
+        return list(self.given)
+
+
 def planner_of(text, home, rows=(), ahead=2):
-    study = parse_study(text, "test")
-    planner = Planner(study, list(rows), home, interrupted(study, rows, home))
+    study, rows = parse_study(text, "test"), list(rows)
+    proposals = Proposals(study, Given(home, rows)) if study.space else None
+    planner = Planner(study, rows, proposals, interrupted(study, rows, home))
     planner.fits = Fits(ahead)
     return planner
 
@@ -55,6 +69,11 @@ def rows_of(trial, outcome=Outcome.FAILED, token=0.5):
         }
         for configuration, seed in trial.work
     ]
+
+
+def states(planner):
+    """Of a search's proposals, in order."""
+    return [t.state.name for t in planner.proposals.trials()]
 
 
 def drain(planner):

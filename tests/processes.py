@@ -43,6 +43,18 @@ def wait_until(there: Callable[[], Any], what: str) -> Any:
     return found
 
 
+def marked(variable: str, mark: str, session: int | None = None) -> list[int]:
+    """Processes that have a mark in their environment, or are of a session, and have not ended."""
+    wanted, there = f"{variable}={mark}".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, _, _, its = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
+            carries = int(its) == session or wanted in (entry / "environ").read_bytes().split(b"\0")
+            if carries and state != "Z":
+                there.append(int(entry.name))
+    return there
+
+
 class Process:
     """A process and all that it starts: known by their session, or where they left it by a mark in their
     environment (Ray's agents write their titles over theirs)."""
@@ -75,16 +87,7 @@ class Process:
 
     def processes(self) -> list[int]:
         """Those of its processes that are still there."""
-        if self.has_ended:
-            return []
-        wanted, found = f"{MARK}={self.mark}".encode(), []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                state, _, _, session = (entry / "stat").read_text().rpartition(") ")[2].split()[:4]
-                mine = int(session) == self.popen.pid
-                if state != "Z" and (mine or wanted in (entry / "environ").read_bytes().split(b"\0")):
-                    found.append(int(entry.name))
-        return found
+        return [] if self.has_ended else marked(MARK, self.mark, self.popen.pid)
 
     def end(self, gently: signal.Signals | None = None, timeout: float = 20) -> None:
         """Send a signal and wait for the end; then SIGKILL to whatever is left of it."""

@@ -1,4 +1,7 @@
-"""What uninterrupted training gives, computed here without Ray, and what a home has recorded of a study."""
+"""What uninterrupted training gives, computed here without Ray, and what a home has recorded of a study.
+
+`check_whole` compares all three records with it: ledger, artifacts and MLflow's runs, and a search's mirror.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,22 @@ import yaml
 from mlflow import MlflowClient
 
 from model.spec import Spec
-from search.home import Home
-from search.ledger import Ledger, Row, is_final
-from search.plan import Configuration
-from search.study_file import parse_study
-from search.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG, connect, load_seeds, tracking_uri
+from search.run.proposals import KEY
+from search.store.home import Home
+from search.store.ledger import Ledger, Row, is_final
+from search.store.part import Part
+from search.store.tracking import (
+    KEY_TAG,
+    PARENT_TAG,
+    SEED_TAG,
+    STUDY_TAG,
+    TRIALS,
+    artifact,
+    connect,
+    tracking_uri,
+)
+from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.commands import Running
 from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
 
@@ -109,11 +123,14 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     for run in _runs(client, study):
         if KEY_TAG not in run.data.tags:
             continue
-        for seed in load_seeds(client, run, scratch):
-            pair = seed.result.pair.seed
-            key = (seed.configuration.key, pair.init_seed, pair.data_seed)
-            assert key not in found, f"{key} is recorded twice"
-            found[key] = _facts(seed.result)
+        for place in client.list_artifacts(run.info.run_id, TRIALS):
+            folder = artifact(client, run.info.run_id, place.path, scratch)
+            assert folder is not None
+            part = Part.read(folder)
+            for seed, result in part.by_seed.items():
+                key = (part.configuration.key, seed.init_seed, seed.data_seed)
+                assert key not in found, f"{key} is recorded twice"
+                found[key] = _facts(result)
     return found
 
 
@@ -144,10 +161,23 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
     for run in runs:
         if KEY_TAG in run.data.tags:
             check_run(home, run, wanted)
-    assert Ledger(Home(home)).study(name)["owner"] is None  # type: ignore[index]
-    if "space" in study:
-        proposals = optuna.load_study(study_name=name, storage=Home(home).records_url).trials
-        assert {t.state.name for t in proposals} <= {"COMPLETE", "FAIL"}
+    ledger = Ledger(Home(home))
+    assert ledger.study(name)["owner"] is None  # type: ignore[index]
+    assert ledger.configurations(name).keys() == {key for key, _, _ in wanted}
+    if study.get("space"):
+        assert {"COMPLETE"} <= check_mirror(home, name) <= {"COMPLETE", "FAIL"}, "a proposal was left open"
+
+
+def check_mirror(home: Path, study: str) -> set[str]:
+    """Optuna's mirror of a search that nobody runs has what the ledger has. Returns its trials' states."""
+    shown = optuna.load_study(study_name=study, storage=Home(home).optuna_url).trials
+    drawn = Ledger(Home(home)).proposals(study)
+    assert [(t.number, t.user_attrs.get(KEY), t.params) for t in shown] == [
+        (p["number"], p["configuration"], p["numbers"]) for p in drawn
+    ]
+    states = {t.state.name for t in shown}
+    assert "RUNNING" not in states, "looks as if somebody ran it"
+    return states
 
 
 def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:

@@ -1,16 +1,19 @@
-"""Specs in all their variety, and θ and tokens to try them on."""
+"""Specs of every family in all their variety, drawn from the fields themselves, and θ and tokens to try.
+
+A family that is added is drawn from too: its constraints and sizes say which values they have.
+"""
 
 import importlib
 import random
-from dataclasses import replace
-from importlib.util import find_spec
+from dataclasses import MISSING, fields, replace
 
-import pytest
 import torch
+from hypothesis import strategies as st
 
 from model import RUNGS
 from model.export import weights
-from model.split_subspace import SplitSubspace
+from model.families.split_subspace import SplitSubspace
+from model.spec import FAMILIES
 from trainer import step
 from trainer.problems import sample
 
@@ -27,47 +30,99 @@ FIVE_WIDE = SplitSubspace(
     no_ffn_bias=True,
 )
 """What 74p, 67p and 57p have in common, without what they share, freeze and cut down."""
-SIZES = {"vocabulary": 10, "qk_dim": 5}
-"""The value with which a constraint that is a size is applied here; the others are true."""
 
 
-def constrained(spec, name):
-    """A spec with one constraint more and all that this needs; what it excludes gives way."""
-    known, changes, wanted = spec.constraints(), {}, {name: SIZES.get(name, True)}
-    while wanted:
-        changes |= wanted
-        wanted = {k: v for one in wanted if one in known for k, v in known[one].metadata["needs"].items()}
-    excludes = {name: field.metadata["excludes"] for name, field in known.items()}
-    for other in spec.applied():
-        if any(new in excludes[other] or other in excludes.get(new, ()) for new in changes):
-            spec = spec.without(other)
-    width = changes.get("tok_dim", spec.tok_dim) + spec.pos_dim
-    return replace(spec, **changes, pos_dim=spec.pos_dim + -width % spec.heads)  # a width that heads divide
+def bases(family):
+    """Where variants start from: no constraint, and the rungs."""
+    return [FAMILIES[family](), *(spec for spec in RUNGS.values() if spec.family == family)]
 
 
-def mixture(seed):
-    """A spec with sizes and constraints drawn at random."""
-    rng = random.Random(seed)
-    spec = SplitSubspace(tok_dim=rng.choice([2, 3, 4]), pos_dim=rng.choice([3, 4, 5]), heads=1)
-    for name in rng.sample(list(spec.constraints()), 8):
-        spec = constrained(spec, name)
-    return replace(spec, heads=rng.choice([h for h in (1, 2, 3, 4) if spec.width % h == 0]))
+def values_of(field):
+    """The values of a field that are tried, besides its default."""
+    meta, default = field.metadata, field.default
+    if meta["values"] or isinstance(default, bool):
+        return [v for v in (meta["values"] or (True, False)) if v != default]
+    if isinstance(default, float):
+        return [0.7 * default]
+    low, high = meta["low"] or 1, meta["high"]
+    return [v for v in (low, low + 2) if v != default and v <= high]
 
 
-SUBMITTED = {name: spec for name, spec in RUNGS.items() if find_spec(f"model.submissions.{spec.family}")}
-"""The rungs of all families that can be exported."""
-_57p = RUNGS["57p"]
-VARIANTS = {
-    "five wide": FIVE_WIDE,
-    "four token dimensions": SplitSubspace(tok_dim=4, pos_dim=5, heads=3),
-    **{f"242p, {name}": constrained(RUNGS["242p"], name) for name in SplitSubspace.constraints()},
-    **{f"57p, {name}": constrained(_57p, name) for name in SplitSubspace.constraints()},
-    **{f"57p without {name}": _57p.without(name) for name in _57p.applied()},
-    **{f"mixture {seed}": mixture(seed) for seed in range(24)},
-}
-_names = {spec: name for name, spec in (VARIANTS | SUBMITTED).items()}  # each spec once, a rung by its name
-SPECS = {name: spec for name, spec in (SUBMITTED | VARIANTS).items() if _names[spec] == name}
-every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def changes_of(family):
+    """Every field of a family with every value that is tried: pairs (name, value)."""
+    assert all(f.default is not MISSING for f in fields(FAMILIES[family]))
+    return [(field.name, value) for field in fields(FAMILIES[family]) for value in values_of(field)]
+
+
+def changed(spec, name, value):
+    """The spec with a constraint, and what that needs, or with a size; None where it cannot have it."""
+    try:
+        return spec.constrained(name, value) if name in spec.constraints() else replace(spec, **{name: value})
+    except ValueError:
+        return None
+
+
+def mixture(spec, changes):
+    """The spec after these changes one by one, without those that cannot be."""
+    for name, value in changes:
+        spec = changed(spec, name, value) or spec
+    return spec
+
+
+def alone(family):
+    """Each change by itself, on the first base that it fits; each constraint off the last that has it."""
+    found = {}
+    for name, value in changes_of(family):
+        fits = (changed(b, name, value) for b in bases(family) if getattr(b, name) != value)
+        found[f"{family} {name}={value}"] = next(filter(None, fits), None)
+    for name in FAMILIES[family].constraints():
+        applied = [b for b in bases(family) if name in b.applied()]
+        found |= {f"{family} without {name}": applied[-1].without(name)} if applied else {}
+    return found
+
+
+def pairwise(family, pool=100):
+    """Few mixtures with all pairs of values that a pool of them has: that with the most new pairs first."""
+    rng, changes = random.Random(family), changes_of(family)
+    drawn = [mixture(rng.choice(bases(family)), rng.sample(changes, len(changes) // 2)) for _ in range(pool)]
+    pairs = {spec: _pairs(spec) for spec in drawn}
+    covered, chosen = set(), {}
+    while covered != set().union(*pairs.values()):
+        best = max(pairs, key=lambda spec: len(pairs[spec] - covered))
+        chosen[f"{family} mixture {len(chosen)}"] = best
+        covered |= pairs[best]
+    return chosen
+
+
+def _pairs(spec):
+    """Which two fields have which two values, for constraints."""
+    held = [(name, getattr(spec, name)) for name in spec.constraints()]
+    return {(a, b) for n, a in enumerate(held) for b in held[:n]}
+
+
+@st.composite
+def specs(draw, family):
+    """Any spec of a family, by some changes of some base."""
+    changes = draw(st.lists(st.sampled_from(changes_of(family)), max_size=16))
+    return mixture(draw(st.sampled_from(bases(family))), changes)
+
+
+def _each_once(named):
+    """Specs by name, each once."""
+    names = {spec: name for name, spec in reversed(named.items()) if spec}
+    return {name: spec for name, spec in named.items() if spec and names[spec] == name}
+
+
+def variants():
+    """The rungs, each change alone and pairs of them, of all families."""
+    named = dict(RUNGS)
+    for family in FAMILIES:
+        named |= {f"{family} alone": FAMILIES[family](), **alone(family), **pairwise(family)}
+    return _each_once(named)
+
+
+ENDS = _each_once({f"{f} {n}": bases(f)[n] for f in FAMILIES for n in (1, -1) if len(bases(f)) > 1})
+"""The first and the last rung of each family."""
 
 
 def reference(spec, theta_P):
@@ -87,3 +142,9 @@ def some_tokens(spec, seeds=1, batch=4):
     """Sequences [S, T + 1, B] of uniform problems."""
     row = torch.arange(seeds)
     return step.tokens_of(spec, *sample(row, row, torch.full_like(row, 10), torch.zeros(seeds), batch))
+
+
+def any_tokens(spec, seeds=1, batch=4):
+    """What a model reads [S, T, B], with any token anywhere."""
+    length, gen = some_tokens(spec).shape[1] - 1, torch.Generator().manual_seed(1)
+    return torch.randint(spec.vocabulary, (seeds, length, batch), generator=gen, dtype=torch.int32)

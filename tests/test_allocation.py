@@ -1,15 +1,20 @@
-"""Seeds go to what is open, the best are confirmed on fresh seeds, and simulated studies gain by it."""
+"""The objective; seeds go to what is open, the best are confirmed on fresh ones; simulated studies gain."""
+
+import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from benchmarks import allocation as simulated
-from search.allocation import Standing, deserving, leaders
-from search.planner import DONE
-from search.stats import GrokRate
-from search.study import Allocation
+from docs.measurements import allocation as simulated
+from search.run.allocation import Standing, deserving, leaders, objective
+from search.run.planner import DONE
+from search.store.stats import GrokRate
+from search.study.schema import Allocation
 from tests.planners import drain, numbers, planner_of, rows_of
-from trainer import Outcome
+from tests.searches import row
+from trainer import Outcome, Recipe
 
 RULE = Allocation(threshold=0.25, most=64)
 
@@ -79,9 +84,9 @@ def tell(planner, trial, rates):
     """End a trial whose seeds grok by a configuration's learning rate: the first so many of each eight."""
     rows = rows_of(trial)
     lr = {c.key: c.recipe.lr for c in trial.configurations}
-    for row in rows:
-        if row["init_seed"] % 8 < rates[lr[row["configuration"]]]:
-            row |= {"outcome": Outcome.GROKKED, "grok_step": 500}
+    for its in rows:
+        if its["init_seed"] % 8 < rates[lr[its["configuration"]]]:
+            its |= {"outcome": Outcome.GROKKED, "grok_step": 500}
     return rows, planner.tell(trial, rows)
 
 
@@ -180,3 +185,58 @@ def test_pooled_seeds_are_told_from_confirmed_ones(count, expected, home):
     trials, _ = run(planner_of(text, home, ahead=1), {0.01: 3, 0.02: 3, 0.04: 8})
     confirmed = {c for t in trials if t.confirmation for c in t.configurations}
     assert len(confirmed) == expected
+
+
+# The objective
+
+RECIPE = Recipe(steps=1000)
+ROWS = st.lists(
+    st.builds(
+        row,
+        st.sampled_from([o for o in Outcome if o != Outcome.GROKKED]),
+        st.none() | st.just(math.nan) | st.floats(0, 1),
+    )
+    | st.builds(row, st.just(Outcome.GROKKED), st.floats(0, 1), st.integers(0, 1000)),
+    max_size=20,
+)
+
+
+@given(ROWS)
+def test_the_objective_is_a_share(rows):
+    assert 0 <= objective(rows, RECIPE) < 1
+
+
+@given(ROWS, st.data())
+def test_one_more_grokked_seed_is_better_whatever_else(rows, data):
+    counted = [r for r in rows if r["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)]
+    failed = [i for i, r in enumerate(counted) if r["outcome"] != Outcome.GROKKED]
+    if not failed:
+        return
+    worse = [r | {"best_token": data.draw(st.floats(0, 1))} for r in counted]
+    worse = [r | {"grok_step": 1000} if r["outcome"] == Outcome.GROKKED else r for r in worse]
+    worse[failed[0]] |= {"outcome": Outcome.GROKKED, "grok_step": 1000}
+    assert objective(worse, RECIPE) > objective(counted, RECIPE)
+
+
+def test_token_accuracy_breaks_a_tie_and_then_the_grok_step():
+    def of(grokked, token, step):
+        rows = [row(Outcome.GROKKED, 1.0, step)] * grokked + [row(token=token)] * (16 - grokked)
+        return objective(rows, RECIPE)
+
+    in_order = [of(0, 0, 0), of(0, 0.2, 0), of(0, 1, 0), of(1, 0, 1000), of(1, 0.5, 1000), of(1, 0.5, 900),
+                of(1, 0.5, 100), of(1, 0.502, 1000), of(1, 1, 100), of(2, 0, 1000)]  # fmt: skip
+    assert in_order == sorted(in_order) and len(set(in_order)) == len(in_order)
+    assert of(0, 0.3, 0) == of(0, 0.3, 900) and of(0, 1, 0) < 1 / 18
+
+
+def test_the_objective_is_the_posterior_mean():
+    """A prior of Beta(t, 2 - t), where t is all but the mean token accuracy."""
+    rows = [row(Outcome.GROKKED, 1.0, 1000)] * 3 + [row(token=0.2)] * 7
+    assert objective(rows, RECIPE) == pytest.approx((3 + 0.44) / (10 + 2), abs=1e-3)
+    assert objective([], RECIPE) == 0
+
+
+def test_seeds_under_way_do_not_count():
+    final = [row(Outcome.GROKKED, 1.0, 5)]
+    extra = [row(o, 0.1) for o in (Outcome.CENSORED, Outcome.RUNNING, Outcome.QUEUED)]
+    assert objective(final + extra, RECIPE) == objective(final, RECIPE)

@@ -1,19 +1,16 @@
-"""The throughput benchmark: its measurements on eager banks, its counts, its ceilings, its plot."""
+"""The throughput benchmark: its measurements on eager banks, its tally, its ceilings, its plot."""
 
 import json
 import os
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import baseline, ceilings, count, plot, throughput
-from model import RUNGS, rung
-from tests.banks import pair
-from tests.specs import some_theta, some_tokens
-from trainer import Bank, Recipe, step
+from model import rung
+from tests.banks import EVERY, pair
+from trainer import Bank, step
 from trainer.problems import sample
-from trainer.schedule import hyper_of
 
 SIZES = ceilings.Sizes(matrix=32, copied=1_000, exponentials=1_000)
 EAGER = throughput.Setup("57p", "cpu", batch=4, processes=2, threads=1, seconds=0.1, compiled=False)
@@ -30,59 +27,34 @@ ABOUT = {
 }
 
 
-class Tally(TorchDispatchMode):
-    """Counts what eager torch computes, as benchmarks.count does. `lookup`: length of one-hot products."""
-
-    ELEMENTWISE = ("mul", "add", "sub", "div", "pow")
-
-    def __init__(self, lookup):
-        super().__init__()
-        self.lookup, self.flops, self.exponentials = lookup, 0, 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
-        size = out.numel() if isinstance(out, torch.Tensor) else 0
-        if name in self.ELEMENTWISE:
-            self.flops += size
-        elif name in ("sum", "mean"):
-            self.flops += args[0].numel() - (size if name == "sum" else 0)
-        elif name in ("mm", "bmm") and args[0].shape[-1] != self.lookup:
-            self.flops += size * (2 * args[0].shape[-1] - 1)
-        elif name == "_softmax":
-            self.flops += 3 * size - size // args[0].shape[args[1]]
-        elif name == "gelu":
-            self.flops += 4 * size
-        if name in ("exp", "log", "gelu", "_softmax"):
-            self.exponentials += size
-        return out
+def test_the_tally_is_what_one_counts_by_hand():
+    a, b = torch.randn(3, 4), torch.randn(4, 5)
+    for call, flops, exponentials in (
+        (lambda: a @ b, 3 * 5 * 7, 0),
+        (lambda: (a + a * 2) / 3 - 1, 4 * 12, 0),
+        (lambda: a.sum(1), 12 - 3, 0),
+        (lambda: a.mean(), 12, 0),
+        (lambda: torch.softmax(a, 1), 3 * 12, 12),
+        (lambda: torch.nn.functional.gelu(a).exp().log(), 4 * 12, 3 * 12),
+        (lambda: (a.long() + 1, a > 1, a.T[0]), 0, 0),
+    ):
+        found = count.tally(call)
+        assert (found.flops, found.exponentials) == (flops, exponentials)
 
 
-# The FFN of the wider low_rank rungs is as large as the vocabulary: their products are not told apart.
-@pytest.mark.parametrize("name", [n for n, s in RUNGS.items() if s.family != "low_rank"] + ["311p", "262p"])
-def test_the_count_by_hand_is_what_eager_torch_does(name):
+@pytest.mark.parametrize(("name", "softmax"), [("57p", 12 * 33), ("170p", 2 * 12 * 33 * 256)])
+def test_the_exponentials_of_a_step(name, softmax):
+    """Attention's weights, of both heads or once a batch on a circle; FFN and its derivative; the loss."""
     spec = rung(name)
-    theta, tokens = some_theta(spec), some_tokens(spec, batch=256)
-    with torch.no_grad(), Tally(spec.vocabulary if spec.family == "low_rank" else 0) as tally:
-        step.loss(spec, theta, tokens)
-    by_hand = count.forward(spec, 256)
-    assert by_hand.flops == pytest.approx(tally.flops, rel=0.005)
-    assert by_hand.exponentials == tally.exponentials
+    hidden, loss = 2 * 12 * 256, (spec.vocabulary + 1) * 12 * 256
+    table = count.train_step(spec, 256).exponentials - (softmax + 3 * hidden + loss)
+    assert 0 <= table < 200  # sines and cosines of tokens and positions
 
 
-@pytest.mark.parametrize("name", ["170p", "57p", "47p", "311p"])
-def test_a_whole_step_is_about_three_forward_passes(name):
-    spec = rung(name)
-    state = Bank(spec, [pair(777, batch=256)], compiled=False).state
-    with Tally(spec.vocabulary if spec.family == "low_rank" else 0) as tally:
-        step.train_step(spec, state, hyper_of([Recipe()]), some_tokens(spec, batch=256))
-    assert count.train_step(spec, 256).flops == pytest.approx(tally.flops, rel=0.15)
-
-
-@pytest.mark.parametrize("name", ["170p", "57p", "456p"])
-def test_twice_the_problems_are_nearly_twice_the_work(name):
-    one, two = (count.train_step(rung(name), batch) for batch in (4096, 8192))
-    assert two.flops == pytest.approx(2 * one.flops, rel=0.02)
-    assert two.exponentials == pytest.approx(2 * one.exponentials, rel=0.02)
+def test_twice_the_problems_are_nearly_twice_the_work():
+    one, two = (count.train_step(rung("456p"), batch) for batch in (256, 512))
+    assert two.flops == pytest.approx(2 * one.flops, rel=0.05)
+    assert two.exponentials == pytest.approx(2 * one.exponentials, rel=0.05)
 
 
 def test_traffic_is_tokens_twice_and_three_arrays_of_parameters_twice():
@@ -117,9 +89,10 @@ def test_a_small_bank_is_measured_in_whole_intervals(few_selection_problems):
     assert bank.seed_steps == 0
     assert interval.keys() == {"sampling", "step", "evaluation"}
     assert throughput.intervals_rate(bank, 60) > 0  # until all pairs have ended
-    assert bank.seed_steps == 4 * 40
+    assert bank.seed_steps == 4 * 2 * EVERY
 
 
+@pytest.mark.full
 def test_seeds_are_split_over_fresh_processes(monkeypatch):
     monkeypatch.delenv(throughput.CACHE, raising=False)
     row = throughput.measure(EAGER, 3)
@@ -131,6 +104,7 @@ def test_seeds_are_split_over_fresh_processes(monkeypatch):
     assert throughput.CACHE not in os.environ
 
 
+@pytest.mark.full
 def test_a_process_that_fails_ends_the_run():
     """And not the others' wait for it."""
     with pytest.raises(AttributeError, match="matrix"):
@@ -143,7 +117,7 @@ def test_the_json_has_every_figure(tmp_path, monkeypatch, capsys, few_selection_
 
     monkeypatch.setattr(throughput, "in_processes", here)
     target = tmp_path / "run.json"
-    words = "--eager --seconds 0.05 --seeds 1,2 --batch 2 --threads 1 --json"
+    words = "--eager --seconds 0.01 --seeds 1,2 --batch 2 --threads 1 --json"
     throughput.main([*words.split(), str(target)], SIZES)
     run = json.loads(target.read_text())
     assert run.keys() == ABOUT
@@ -161,13 +135,10 @@ def test_the_json_has_every_figure(tmp_path, monkeypatch, capsys, few_selection_
     [
         ("--seeds 1,x", "--seeds must be whole numbers"),
         ("--seeds 1 --processes 2", "each of 2 processes"),
-        ("--seeds 0", "got 0"),
         ("--rung 58p", "unknown rung '58p'"),
         ("--batch 0", "batch must be from 1"),
-        ("--threads 0", "must be above 0"),
         ("--seconds nan", "must be above 0"),
         ("--json no-such-folder/x.json", "its folder does not exist"),
-        ("--device tpu", "invalid choice"),
         ("--seed 1", "unrecognized arguments"),
     ],
 )
@@ -180,7 +151,7 @@ def test_wrong_use_is_one_line(words, says, capsys):
     assert says in said.err
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"rows": []}', None])
+@pytest.mark.parametrize("text", ["{", '{"rows": []}', None])
 def test_a_plot_of_what_is_no_run_is_refused(text, tmp_path, capsys):
     file = tmp_path / "run.json"
     if text is not None:

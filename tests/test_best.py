@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import search.records
-from search.best import HEADINGS, certificate, front, table
-from search.home import Home
+from search.evidence import frames
+from search.evidence.front import HEADINGS, certificate, front, table
+from search.store.home import Home
 from tests.commands import call, fails_with_one
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -28,33 +28,29 @@ def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
     } | changes  # fmt: skip
 
 
-def frame(*rows):
-    return pd.DataFrame(list(rows))
-
-
 SMALL, MIDDLE = configuration(46, 1), configuration(57, 8, held=8, verified=2, verify_tried=3)
 LARGE = configuration(74, 20, best_seed="7.9", confirmation_grokked=5, confirmation_seeds=8)
 WORSE, NEVER = configuration(67, 8), configuration(34, 0)
-FRAME = frame(LARGE, WORSE, NEVER, MIDDLE, SMALL)
+ROWS = [LARGE, WORSE, NEVER, MIDDLE, SMALL]
+FRAME = pd.DataFrame(ROWS)
 
 
 def test_the_front_is_what_nothing_smaller_matches():
-    assert [r["params"] for r in front(FRAME)] == [46, 57, 74]
+    assert [r["params"] for r in front(ROWS)] == [46, 57, 74]
 
 
 def test_who_never_grokked_is_not_on_it():
-    assert front(frame(NEVER)) == []
-    assert front(FRAME.iloc[:0]) == []
+    assert front([NEVER]) == front([]) == []
 
 
 def test_larger_models_can_be_left_out():
-    assert [r["params"] for r in front(FRAME, max_params=57)] == [46, 57]
-    assert front(FRAME, max_params=45) == []
+    assert [r["params"] for r in front(ROWS, max_params=57)] == [46, 57]
+    assert front(ROWS, max_params=45) == []
 
 
 def test_equals_are_on_it_together():
     twin = configuration(57, 8, study="t")
-    assert [(r["params"], r["study"]) for r in front(frame(twin, MIDDLE))] == [(57, "s"), (57, "t")]
+    assert [(r["params"], r["study"]) for r in front([twin, MIDDLE])] == [(57, "s"), (57, "t")]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +73,7 @@ def lines_of(text):
 
 
 def test_the_table_has_a_row_a_configuration_and_a_command_for_each():
-    rows = [row | {"pull": f"pull {row['configuration']}"} for row in front(FRAME, max_params=57)]
+    rows = [row | {"pull": f"pull {row['configuration']}"} for row in front(ROWS, max_params=57)]
     found = table(rows).splitlines()
     assert lines_of("\n".join(found[:3])) == TABLE.strip().splitlines()
     assert found[3:] == [
@@ -88,7 +84,7 @@ def test_the_table_has_a_row_a_configuration_and_a_command_for_each():
 
 
 def test_confirmations_have_a_column_where_there_are_any():
-    rows = [row | {"pull": ""} for row in front(FRAME)]
+    rows = [row | {"pull": ""} for row in front(ROWS)]
     head, *_, large = table(rows).splitlines()[:4]
     assert head.split("  ")[0] == HEADINGS[0] and "confirmed" in head
     assert "5 of 8" in large and "7.9" in large
@@ -101,13 +97,8 @@ def test_confirmations_have_a_column_where_there_are_any():
 def recorded(monkeypatch):
     """A home with the studies s and t; what was recorded of them is made up."""
     asked = []
-
-    def records(study, of="seeds", *, home=None):
-        asked.append((study, of, home))
-        return FRAME
-
-    monkeypatch.setattr(search.records, "records", records)
-    monkeypatch.setattr(search.records, "studies", lambda home: ["s", "t"])
+    monkeypatch.setattr(frames, "gathered", lambda *given: asked.append(given) or ROWS)
+    monkeypatch.setattr(frames, "records", lambda *given, home: asked.append((*given, home)) or FRAME)
     monkeypatch.setattr(Home, "exists", lambda self: True)
     return asked
 
@@ -117,7 +108,7 @@ def test_best_of_one_study_and_of_all(recorded):
     assert result.exit_code == 0
     assert "  adder-search pull s --configuration 00460001abcd -o s-004600" in result.stdout.splitlines()
     assert call("best", "--home", "there").exit_code == 0
-    assert recorded == [(["s"], "configurations", None), (["s", "t"], "configurations", "there")]
+    assert recorded == [(["s"], None), ([], "there")]
 
 
 def test_best_names_the_home_where_it_is_not_the_usual_one(recorded):
@@ -167,8 +158,8 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
 
 
 def test_environments_are_text_in_a_file(monkeypatch):
-    seeds = frame({"init_seed": 7, "environment": {"threads": 1}})
-    monkeypatch.setattr(search.records, "records", lambda study, of, *, home: seeds)
+    seeds = pd.DataFrame([{"init_seed": 7, "environment": {"threads": 1}}])
+    monkeypatch.setattr(frames, "records", lambda study, of, *, home: seeds)
     call("records", "s", "--of", "seeds", "-o", "seeds.parquet")
     assert pd.read_parquet("seeds.parquet")["environment"].tolist() == ['{"threads": 1}']
 
@@ -181,7 +172,3 @@ def test_records_cannot_be_written_everywhere(recorded):
     assert fails_with_one(2, "records", "s", "-o", "folder.csv").startswith("folder.csv: is a folder")
     nowhere = fails_with_one(2, "records", "s", "-o", "nowhere/found.csv")
     assert nowhere.startswith("nowhere/found.csv: cannot write there (")
-
-
-def test_a_study_without_a_configuration_has_no_front():
-    assert front(pd.DataFrame()) == []

@@ -9,9 +9,11 @@ from model import verify
 from trainer.checkpoint import Checkpoint
 
 FOLDERS = sorted((Path(__file__).parents[1] / "docs" / "certificates").iterdir())
+QUICK = ("34p-by-hand", "46p", "456p")
+BY_TIER = [pytest.param(f, id=f.name, marks=() if f.name in QUICK else pytest.mark.full) for f in FOLDERS]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=[f.name for f in FOLDERS])
+@pytest.mark.parametrize("folder", BY_TIER)
 def test_a_certificate_can_be_recomputed(folder):
     checkpoint = Checkpoint.load(folder)
     written = json.loads((folder / "verification.json").read_text())

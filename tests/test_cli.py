@@ -6,22 +6,77 @@ Checkpoints, what `verify` and `export` say of them, are in test_cli_checkpoints
 from __future__ import annotations
 
 import json
+import pkgutil
 import sqlite3
+import sys
 import time
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
-from search import database
-from search.home import Home
-from search.ledger import Ledger
-from search.study_file import shipped
+from search import cli
+from search.cli import COMMANDS
+from search.errors import Failure, UserError
+from search.store import database
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.study.file import shipped
 from tests.bad_studies import BAD, GOOD
-from tests.commands import call, fails, fails_with_one, says
+from tests.commands import adder_search, call, fails, fails_with_one, says
 
 pytestmark = pytest.mark.usefixtures("here")
 SMOKE = "resources: {gpu: 0, compiled: false}\nrecipe: {steps: 20, eval_every: 20, batch: 8}\n"
+
+
+# ---- the commands as such
+
+
+def test_every_command_is_listed_and_found_by_its_name() -> None:
+    names = [m.name for m in pkgutil.iter_modules(cli.__path__) if m.name != "__main__"]
+    values = [value for name in names for value in vars(import_module(f"search.cli.{name}")).values()]
+    assert {v.name for v in values if isinstance(v, click.Command)} == set(COMMANDS)
+    loaded = {name: cli.load(known) for name, known in cli.main.commands.items()}
+    assert all(command.name == name and command.help for name, command in loaded.items())
+    lines = call("--help").stdout.splitlines()
+    assert [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]] == list(COMMANDS)
+
+
+ENDS = {
+    "wrong use": (UserError("first\nsecond"), 2, "error: first\nerror: second\n"),
+    "failure": (Failure("the server is away"), 1, "error: the server is away\n"),
+    "full disk": (OSError(28, "No space left on device", "x"), 1, "error: x: No space left on device\n"),
+    "Ctrl-C": (KeyboardInterrupt(), 130, "interrupted\n"),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_what_stops_a_command_is_a_line_and_a_code(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    error, code, said = ENDS[case]
+
+    def stopped() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "load", lambda known: click.Command(known.name, callback=stopped))
+    result = call("studies")
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
+
+
+DECOY = "open('a-decoy-was-imported', 'w').close()\nraise RuntimeError('decoy')\n"
+
+
+def test_the_script_itself_says_the_same_wherever_it_is_called() -> None:
+    """A process of its own, in a folder of things that must not be taken for ours."""
+    for name in ("model/__init__.py", "search.py", "trainer/__init__.py", "studies/__init__.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(DECOY)
+    said = adder_search("models", "56p", cwd=Path())
+    assert (said.code, said.out) == (2, "") and said.err.startswith("error: unknown rung '56p'; did ")
+    module = (sys.executable, "-P", "-m", "search.cli")
+    assert adder_search("models", "57p", cwd=Path(), program=module).out == call("models", "57p").stdout
+    assert not Path("a-decoy-was-imported").exists()
 
 
 # ---- studies
@@ -59,7 +114,7 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.texts.here", lambda: {"CPU": 2, "GPU": 0})
+    monkeypatch.setattr("search.run.estimate.here", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
     for said in (
@@ -81,20 +136,26 @@ def test_the_shipped_studies_are_listed() -> None:
     assert [line.split()[0] for line in lines] == list(found)
 
 
-def test_status_of_nothing() -> None:
-    assert "nothing has run yet" in call("status").stdout
-    found = json.loads(call("status", "--json").stdout)
-    assert (found["studies"], found["seeds"]) == ([], None)
-    assert fails_with_one(2, "status", "57p").startswith("study '57p' has no records in ")
-    Home("adder-runs").create()
-    Ledger(Home("adder-runs"))
-    assert "nothing has run yet" in call("status").stdout
-    assert fails_with_one(2, "status", "57p").startswith("study '57p' has no records in ")
+OF_A_STUDY = ["status 57p", "stop 57p", "delete 57p", "best 57p", "table 57p", "report 57p -o x.html",
+              "records 57p -o x.csv", "pull 57p", "pull 57p --seed 777"]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["pull", "57p"], ["pull", "57p", "--seed", "777"], ["ui"]])
-def test_nothing_to_fetch_or_show(words: list[str]) -> None:
-    assert fails_with_one(2, *words).startswith("nothing has run yet in ")
+@pytest.mark.parametrize("words", [*OF_A_STUDY, "ui", "table"])
+def test_where_nothing_has_run_all_say_so_alike(words: str) -> None:
+    assert fails_with_one(2, *words.split()) == f"nothing has run yet in {Path('adder-runs').absolute()}"
+
+
+@pytest.mark.parametrize("words", OF_A_STUDY)
+def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words: str, home: Home) -> None:
+    said = fails_with_one(2, *words.split(), "--home", "home")
+    assert said == f"study '57p' has no records in {home.path}; valid: none yet"
+
+
+def test_status_of_nothing(home: Home) -> None:
+    for words in (["status"], ["status", "--home", "home"]):
+        assert "nothing has run yet" in call(*words).stdout
+        found = json.loads(call(*words, "--json").stdout)
+        assert (found["studies"], found["seeds"]) == ([], None)
 
 
 def test_pull_wants_one_seed() -> None:
@@ -136,26 +197,26 @@ def home() -> Home:
 )
 def test_a_locked_ledger(words: list[str], home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LOCK_WAIT_S", 0.1)
-    with closing(sqlite3.connect(home.records_db)) as other:
+    with closing(sqlite3.connect(home.ledger_db)) as other:
         other.execute("BEGIN EXCLUSIVE")
         line = fails_with_one(1, *words, "--home", "home")
         other.rollback()
-    assert f"{home.records_db}: database is locked; another program holds it" in line
+    assert f"{home.ledger_db}: database is locked; another program holds it" in line
     assert "nothing has run yet" in call("status", "--home", "home").stdout
 
 
 @pytest.mark.parametrize("words", [["run", "smoke"], ["status"]], ids=["run", "status"])
 def test_a_ledger_that_is_no_database(words: list[str], home: Home) -> None:
-    home.records_db.write_bytes(b"no database at all " * 500)
-    assert fails_with_one(1, *words, "--home", "home") == f"{home.records_db}: file is not a database"
+    home.ledger_db.write_bytes(b"no database at all " * 500)
+    assert fails_with_one(1, *words, "--home", "home") == f"{home.ledger_db}: file is not a database"
 
 
 def test_a_ledger_of_another_version(home: Home) -> None:
-    with closing(sqlite3.connect(home.records_db)) as db:
+    with closing(sqlite3.connect(home.ledger_db)) as db:
         db.execute("UPDATE ledger_version SET schema = 99")
         db.commit()
     line = fails_with_one(2, "status", "--home", "home")
-    assert line.startswith(f"{home.records_db}: written by a newer version (schema 99, this is 4)")
+    assert line.startswith(f"{home.ledger_db}: written by a newer version of adder-search; ")
 
 
 def test_an_mlflow_store_that_is_no_database(home: Home) -> None:

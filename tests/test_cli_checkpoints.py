@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from model import RUNGS, verify
+from search.cli.options import save_checkpoint
 from search.errors import UserError
-from search.home import Home
-from search.ledger import Ledger
-from search.pull import save_checkpoint
+from search.store.home import Home
+from search.store.ledger import Ledger
 from tests.commands import call, fails_with_one, says
 from trainer.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
 

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from model import RUNGS
-from search import texts
-from search.driver import Ended
+from search.cli import texts
 from search.errors import UserError
-from search.home import Home
-from search.planner import DONE, Planner
-from search.study_file import load_study, parse_study
+from search.run.driver import Ended
+from search.run.estimate import estimate
+from search.run.planner import DONE, Planner
+from search.store.home import Home
+from search.study.file import load_study, parse_study
 from tests.commands import call
 from tests.planners import drain, numbers, only, rows_of
 from trainer import Outcome, Recipe
@@ -70,7 +71,7 @@ def home(tmp_path):
 
 
 def test_every_configuration_is_planned_and_ends_by_itself(home):
-    planner = Planner(parse_study(LIST + "until: {grokked: 1, max_seeds: 4}\n", ""), [], home)
+    planner = Planner(parse_study(LIST + "until: {grokked: 1, max_seeds: 4}\n", ""), [])
     trials = [planner.next() for _ in range(3)]
     assert [t.spec.params for t in trials] == [57, 67, 74]
     assert planner.next() is None
@@ -85,7 +86,7 @@ def test_every_configuration_is_planned_and_ends_by_itself(home):
 
 
 def test_the_plan_adds_up_all_configurations(home):
-    text = texts.plan(parse_study(LIST, ""), home)
+    text = estimate(parse_study(LIST, ""), home)
     assert "split_subspace, 57, 67, 74 parameters" in text
     assert "configurations  3" in text and "6, 1,000 to 2,000 steps each; 0 recorded, 6 to train" in text
 
@@ -101,7 +102,7 @@ def test_the_ladder_has_every_rung_of_its_family():
 
 def test_the_summary_tells_the_models_apart(home, monkeypatch):
     study, rows = parse_study(LIST, ""), []
-    planner = Planner(study, [], home)
+    planner = Planner(study, [])
     for trial in drain(planner)[0]:
         is_67p = trial.spec.params == 67
         outcome = Outcome.GROKKED if is_67p else Outcome.FAILED

@@ -1,30 +1,34 @@
 """A driver that dies after any of its calls to MLflow: the next one leaves what one that lived leaves."""
 
+import shutil
+import threading
 from collections import Counter
-from itertools import count
 
 import pytest
 
-from search.driver import Driver
-from search.plan import Trial
-from search.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
-from tests.homes import Recorder, empty_home, quick, study_of, thetas  # noqa: F401
+from search.store import hold
+from search.store import ledger as ledger_module
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.part import Part
+from search.store.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
+from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
+from tests.test_ledger import dead_owner
 
-pytestmark = pytest.mark.usefixtures("quick")
-WRITING = ("create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict", "log_metric", "log_param",
-           "set_tag", "set_terminated", "update_run")  # fmt: skip
-SEEDS, GROKKED = (1, 2, 3, 4), (2, 3)
+__all__ = ["quick"]
+WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",
+           "log_metric", "log_text", "set_tag", "set_experiment_tag", "set_terminated",
+           "update_run")  # fmt: skip
+GROKKED = (2, 3)
+STUDY = study_of(resources={"seeds_per_trial": 2})
 
 
-class Dead(BaseException):
-    """SIGKILL, as far as a test in one process can have it."""
+class Copying:
+    """A client that copies the home after each call that writes: what a driver killed there would leave."""
 
-
-class Dying:
-    """A client for so many writing calls. The last one takes effect, and its caller never knows."""
-
-    def __init__(self, client, calls):
-        self.client, self.left = client, calls
+    def __init__(self, home, folder):
+        self.client, self.home, self.folder, self.calls = connect(home, tracking_uri(home)), home, folder, 0
+        self.is_back = threading.Event()
 
     def __getattr__(self, name):
         found = getattr(self.client, name)
@@ -32,41 +36,18 @@ class Dying:
             return found
 
         def call(*given, **more):
+            if threading.current_thread().name == "outbox":
+                self.is_back.wait()
             done = found(*given, **more)
-            self.left -= 1
-            if self.left == 0:
-                raise Dead
+            self.calls += 1
+            shutil.copytree(self.home.path, self.folder / str(self.calls))
             return done
 
         return call
 
 
-def record(home, calls):
-    """Record a trial of which two seeds grokked. Returns whether the driver lived."""
-    study = Recorder(home, study_of())
-    study.tracker.client = Dying(study.tracker.client, calls)
-    try:
-        study.trial(SEEDS, grokked=GROKKED)
-    except Dead:
-        return False
-    finally:
-        study.done()
-    return True
-
-
-def go_on(home):
-    """As the next run's start does: publish what is recorded and not published, and conclude."""
-    study = Recorder(home, study_of())
-    rows = study.ledger.rows("sweep")
-    if not all(r["published"] for r in rows):
-        (key,) = {r["trial"] for r in rows}
-        Driver.publish(study, Trial.read(home.trial("sweep", key)))
-    Driver.conclude(study, study.configuration)
-    study.done()
-
-
 def facts(home):
-    """All that MLflow has of the study, without its ids and times."""
+    """All that MLflow has of the study, without its ids and times; and the ledger's rows."""
     client = connect(home, tracking_uri(home))
     experiment = client.get_experiment_by_name("sweep")
     found = {}
@@ -78,19 +59,61 @@ def facts(home):
         assert name not in found, f"{name} is there twice"
         artifacts = sorted(a.path for a in client.list_artifacts(ident))
         found[name] = (run.info.status, tags, run.data.params, run.data.metrics, steps, artifacts)
-    return found
+    return found, Ledger(home).rows("sweep"), sorted(experiment.tags)
 
 
-def test_whatever_call_was_its_last(tmp_path):
-    whole = empty_home(tmp_path / "whole")
-    assert record(whole, calls=10**6)
+def killed(folder, late):
+    """A study that ran to its end, and the homes that a driver killed on its way there would have left.
+
+    late: MLflow is away while the study's seeds are trained, so that the ledger is ahead of it.
+    """
+    home = empty_home(folder / "whole")
+    client = Copying(home, folder)
+
+    def wait(driver):
+        if not late or driver.is_done:
+            client.is_back.set()
+            driver.outbox.drain(60, 60)  # nothing else writes while the home is copied
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hold, "RENEW_S", 60.0)
+        patch.setattr(ledger_module, "own_name", dead_owner)
+        drive(home, STUDY, GROKKED, client, wait)
+    return home, [Home(folder / str(n)) for n in range(1, client.calls + 1)]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("late", "every"),
+    [(False, 3), *(pytest.param(late, 1, marks=pytest.mark.full) for late in (False, True))],
+)
+def test_whatever_call_was_its_last(late, every, tmp_path):
+    whole, cut_off = killed(tmp_path, late)
     was, wanted = facts(whole), thetas(whole.path)
-    assert sorted(was) == ["57p c7bf37", "seed 2", "seed 3", "study sweep"]
-    for calls in count(1):
-        home = empty_home(tmp_path / str(calls))
-        if record(home, calls):
-            break
-        go_on(home)
-        assert facts(home) == was, calls
+    assert sorted(was[0]) == ["57p c7bf37", "seed 2", "seed 3", "study sweep"] and len(wanted) == 4
+    assert len(cut_off) > 30
+    for home in cut_off[every // 2 :: every]:
+        forget_places()
+        drive(home, STUDY, GROKKED)
+        assert facts(home) == was, home.path.name
         assert thetas(home.path) == wanted
-    assert calls > 20, "a trial's records are more calls than that"
+        assert not list(home.path.glob("trials/sweep/*"))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_part_is_read_once_by_whom_it_is_recorded(home, monkeypatch):
+    """From the ledger to the best seeds' runs: what a driver has read it has at hand."""
+    read, recorded = Counter(), Counter()
+    monkeypatch.setattr(Part, "read", counting(Part.read, read))
+    monkeypatch.setattr(Ledger, "record", counting(Ledger.record, recorded))
+    drive(home, STUDY, GROKKED)
+    assert read.total() == recorded.total() == 2
+    assert all(r["published"] for r in Ledger(home).rows())
+
+
+def counting(function, calls):
+    def counted(*given):
+        calls[function] += 1
+        return function(*given)
+
+    return counted

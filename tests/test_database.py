@@ -6,11 +6,12 @@ from contextlib import closing
 
 import pytest
 
-from search import database
-from search.database import Away
 from search.errors import UserError
-from search.ledger import Ledger
-from tests.test_ledger import SEEDS, result_of, trial_of
+from search.evidence import server
+from search.store import database
+from search.store.database import Away
+from search.store.ledger import Ledger
+from tests.commands import fails_with_one
 
 
 @pytest.fixture
@@ -18,60 +19,37 @@ def ledger(home):
     return Ledger(home)
 
 
-@pytest.mark.parametrize(
-    ("schema", "way_out"),
-    [
-        (1, "too old to migrate (schema 1, this is 4); read it with that version, and run its studies anew"),
-        (5, "a newer version (schema 5, this is 4); upgrade adder-search, or choose another home"),
-    ],
-)
-def test_another_schema_is_refused_with_the_way_out(schema, way_out, ledger, home):
-    with closing(sqlite3.connect(home.records_db)) as db:
-        db.execute(f"UPDATE ledger_version SET schema = {schema}")
+@pytest.mark.parametrize(("schema", "which"), [(database.SCHEMA - 1, "an earlier"), (99, "a newer")])
+def test_another_schema_is_refused_and_left_as_it_is(schema, which, home):
+    with closing(sqlite3.connect(home.ledger_db)) as db:  # of a version that had other tables
+        db.execute("CREATE TABLE ledger_version (schema INTEGER)")
+        db.execute(f"INSERT INTO ledger_version VALUES ({schema})")
         db.commit()
-    before = home.records_db.read_bytes()
-    with pytest.raises(UserError, match=re.escape(way_out)):
+    before = home.ledger_db.read_bytes()
+    with pytest.raises(
+        UserError, match=f"{home.ledger_db}: written by {which} version of adder-search; .*--home"
+    ):
         Ledger(home)
-    assert home.records_db.read_bytes() == before
+    assert home.ledger_db.read_bytes() == before
 
 
-def made_older(home, schema):
-    """Turn a home's database into one that an earlier version would have left."""
-    with closing(sqlite3.connect(home.records_db)) as db:
-        for column in ("definition", "owner", "lease_until", "stop"):
-            db.execute(f"ALTER TABLE ledger_studies DROP COLUMN {column}")
-        if schema == 2:
-            db.execute("ALTER TABLE ledger DROP COLUMN confirmation")
-        db.execute(f"UPDATE ledger_version SET schema = {schema}")
-        db.commit()
+COMMANDS = [
+    "status", "status s", "run smoke", "run smoke --dry-run", "resume smoke", "stop s", "best", "table",
+    "report s -o page.html", "records s -o s.csv", "pull s", "delete s", "ui",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("schema", [2, 3])
-def test_an_older_home_is_migrated_on_a_copy(schema, ledger, home):
-    trial = trial_of(*SEEDS[:2])
-    ledger.claim(trial)
-    ledger.record(trial, [result_of(s) for s in SEEDS[:2]], 1.0, {})
-    rows = ledger.rows()
-    made_older(home, schema)
-    before = home.records_db.read_bytes()
-    for _ in range(2):
-        assert Ledger(home).rows("study") == rows
-    Ledger(home).hold("study", {}, None)
-    kept = home.path / f"optuna.db.schema-{schema}"
-    with closing(sqlite3.connect(kept)) as old, closing(sqlite3.connect(home.records_db)) as new:
-        assert old.execute("SELECT schema FROM ledger_version").fetchone() == (schema,)
-        assert new.execute("SELECT schema FROM ledger_version").fetchone() == (4,)
-        assert old.execute("SELECT count(*) FROM ledger").fetchone() == (2,)
-    assert len(kept.read_bytes()) == len(before)
-    names = {f.name for f in home.path.glob("optuna.db*")}
-    assert names - {"optuna.db.migrating"} == {"optuna.db", kept.name}
-
-
-def test_a_home_that_an_older_version_runs_on_is_not_migrated(ledger, home):
-    ledger.claim(trial_of(SEEDS[0]))
-    made_older(home, 3)
-    with pytest.raises(UserError, match=f"{ledger.owner} runs an older version on it; stop it first"):
-        Ledger(home)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_older_home_is_refused_in_one_line(command, here, monkeypatch):
+    """Earlier versions had the ledger in Optuna's file; nothing is migrated."""
+    monkeypatch.setattr(server, "listening", lambda port: pytest.fail("it is shown"))
+    home = here / "adder-runs"
+    home.mkdir()
+    for name in ("optuna.db", "mlflow.db"):
+        (home / name).write_bytes(b"")
+    advice = "read it with that version, and choose another home for this one (--home)"
+    expected = f"{home / 'optuna.db'}: written by an earlier version of adder-search; {advice}"
+    assert fails_with_one(2, *command.split()).removeprefix("smoke: ") == expected
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from mlflow import MlflowClient
 
+from benchmarks.startup import record
 from model import RUNGS
-from search import records
-from search.errors import UserError
-from search.home import Home
-from search.ledger import Ledger
-from search.plan import Configuration, Trial
-from search.study_file import parse_study
-from search.tracking import KEY_TAG, connect
+from search.cli import ui
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.tracking import connect
+from search.study.file import parse_study
+from search.study.trial import Configuration, Trial
 from tests.commands import call, fails_with_one
 from trainer import Seed
 from trainer.checkpoint import Checkpoint
@@ -36,48 +35,29 @@ SMALL = {
 EVIL = "../../x"
 
 
-@pytest.fixture
-def recorded(here):
-    """A home whose MLflow store has an experiment of this name, as any program could make it."""
-    home = Home("home")
-    home.create()
-    Ledger(home)
-
-    def make(name: str) -> MlflowClient:
-        client = connect(home, f"sqlite:///{home.mlflow_db}")
-        experiment = client.create_experiment(name, artifact_location=home.artifacts.as_uri())
-        run = client.create_run(experiment, tags={KEY_TAG: "0" * 12}, run_name="57p 000000")
-        client.log_param(run.info.run_id, "rung", "57p")
-        client.log_param(run.info.run_id, "params", "57")
-        client.log_metric(run.info.run_id, "final.seeds", 1)
-        client.log_metric(run.info.run_id, "final.grokked", 1)
-        client.log_metric(run.info.run_id, "final.median_grok_step", 1)
-        return client
-
-    return make
-
-
-@pytest.mark.parametrize("command", ["run", "resume", "stop", "status", "pull", "best", "report"])
-def test_a_study_that_is_a_path_is_refused(command, recorded):
-    recorded(EVIL)
+@pytest.mark.parametrize("command", ["run", "resume", "stop", "status", "pull", "best", "report", "delete"])
+def test_a_study_that_is_a_path_is_refused(command, here):
+    Home("home").create()
+    Ledger(Home("home"))
     more = {"report": ("-o", "report.html")}.get(command, ())
-    line = fails_with_one(2, command, EVIL, *more, "--home", "home")
-    assert EVIL in line
+    assert EVIL in fails_with_one(2, command, EVIL, *more, "--home", "home")
 
 
-@pytest.mark.parametrize("name", [EVIL, "$(touch made)", "a b", "x\n", "-o", "<script>"])
-def test_an_experiment_that_is_no_study_is_not_listed(name, recorded):
-    """`best` prints a command for every study, to be copied into a shell."""
-    recorded(name)
-    assert records.studies("home") == []
-    assert "pull" not in call("best", "--home", "home").output
+@pytest.mark.parametrize("name", [EVIL, "$(touch made)", "a b", "x\n", "-o", "<script>", "\x1b[31m"])
+def test_an_experiment_that_is_no_study_is_not_listed(name, home, capsys):
+    """Any program can make one in MLflow's store, by any name."""
+    client = connect(home, f"sqlite:///{home.mlflow_db}")
+    for each in (name, "honest"):
+        client.create_experiment(each)
+    ui.show_studies(client, "http://127.0.0.1:5000", no_browser=True)
+    assert [line.strip() for line in capsys.readouterr().out.splitlines() if "http" not in line] == ["honest"]
 
 
-@pytest.mark.parametrize("key", [EVIL, "/etc", "..", "", "%", "' or 1=1 --"])
-def test_a_configuration_that_is_a_path_is_none(key, recorded):
-    recorded("honest")
-    line = fails_with_one(2, "pull", "honest", "--configuration", key or "-", "--home", "home")
-    assert "honest" in line
+@pytest.mark.parametrize("key", [EVIL, "/etc", "..", "-", "%", "' or 1=1 --"])
+def test_a_configuration_that_is_a_path_is_none(key, here):
+    study = record(Home("home"), 10)
+    line = fails_with_one(2, "pull", study, "--configuration", key, "--home", "home")
+    assert line.startswith(f"study 'startup' has no configuration {key!r}; ")
 
 
 def test_a_trials_folder_is_named_by_what_it_trains(tmp_path):
@@ -167,10 +147,3 @@ def test_what_a_checkpoint_says_reaches_the_terminal_as_text(here):
     ):
         file.write_text(json.dumps(about | change))
         assert fails_with_one(2, "verify", "hostile").isprintable()
-
-
-def test_records_do_not_evaluate_what_mlflow_has_for_parameters():
-    for text in HOSTILE:
-        assert records._typed(text) == text
-    with pytest.raises(UserError, match="nothing has run yet"):
-        records.reach(Home("nowhere-at-all"))

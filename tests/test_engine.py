@@ -7,7 +7,7 @@ import ray
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError
 
-from search import engine
+from search.run import engine
 
 
 @pytest.mark.parametrize("error", [OutOfMemoryError("no room"), ActorDiedError()])
@@ -31,6 +31,57 @@ def test_what_the_driver_raises_ends_the_run_and_not_the_trial():
         raise KeyError("the ledger is away")
     with pytest.raises(KeyError, match="the ledger is away"):
         watch.on_step_begin(0, [])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr(engine.time, "monotonic", lambda: now.s)
+    return now
+
+
+def watched(stall_s):
+    """A watch over one trial that runs, and its trial."""
+    driver = SimpleNamespace(
+        study=SimpleNamespace(faults=SimpleNamespace(stall_s=stall_s)), tick=lambda: None
+    )
+    actor = SimpleNamespace(temporary_state=SimpleNamespace(ray_actor="its actor"), trial_id="a")
+    watch = engine.Watch(driver)
+    watch.on_trial_start(0, [], actor)
+    return watch, actor
+
+
+def step(watch, clock, seconds, every=1.0):
+    """So much time passes, in which the driver looks up as often as that."""
+    until = clock.s + seconds
+    while clock.s < until:
+        clock.s += every
+        watch.on_step_begin(0, [])
+
+
+def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
+    killed = []
+    monkeypatch.setattr(ray, "kill", killed.append)
+    watch, trial = watched(stall_s=30)
+    step(watch, clock, 25)
+    watch.on_trial_result(0, [], trial, {})
+    step(watch, clock, 25)
+    assert killed == []
+    step(watch, clock, 10)
+    assert killed == ["its actor"] and watch.why("a") == "stalled: nothing was heard of it for 30 s"
+    watch.on_trial_recover(0, [], trial)
+    step(watch, clock, 100)
+    assert killed == ["its actor"], "it waits to be started again"
+    watch.on_trial_start(0, [], trial)
+    step(watch, clock, 31)
+    assert killed == ["its actor"] * 2
+
+
+def test_a_trial_is_not_silent_while_the_driver_does_not_look(clock, monkeypatch):
+    """A machine that slept, a database that was waited for."""
+    monkeypatch.setattr(ray, "kill", pytest.fail)
+    watch, _ = watched(stall_s=30)
+    step(watch, clock, 300, every=60.0)
 
 
 def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):

@@ -19,15 +19,13 @@ import torch
 from torch import Tensor
 
 from model import RUNGS, Spec, add
-from model.adderboard import official_pairs
 from model.export import export_source, tricks
+from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
-from model.split_subspace import SplitSubspace
 from tests.golden import SPECS as GOLDEN
 from tests.golden import golden_theta
-from tests.specs import SUBMITTED, some_theta, some_tokens
+from tests.specs import some_theta
 
-every_rung = pytest.mark.parametrize("spec", SUBMITTED.values(), ids=SUBMITTED)
 RUNNER = Path(__file__).with_name("adderboard_runner.py")
 
 
@@ -51,42 +49,6 @@ def constant(source: str, name: str) -> Any:
     ]
     assert len(values) == 1 and values[0] is not None
     return ast.literal_eval(values[0])
-
-
-@every_rung
-def test_exported_model_agrees_with_the_bank_forward(spec: Spec) -> None:
-    theta_SP, tokens_STB = some_theta(spec), some_tokens(spec, batch=64)[:, :-1]
-    model, metadata = loaded(source_of(spec, theta_SP[0])).build_model()
-    assert sum(p.numel() for p in model.parameters()) == metadata["params"] == spec.params
-    fast = spec.forward(theta_SP, tokens_STB, first=spec.prompt - 1)
-    plain_BTV = model(tokens_STB[0].T.long())
-    assert plain_BTV.shape == (64, tokens_STB.shape[1], spec.vocabulary)
-    for v, logits_SAB in enumerate(fast):
-        plain_AB = plain_BTV[:, spec.prompt - 1 :, v].T
-        torch.testing.assert_close(plain_AB, logits_SAB[0].expand_as(plain_AB), atol=1e-4, rtol=1e-4)
-
-
-def talkative_theta(spec: Spec) -> Tensor:
-    """The first θ [P] of many random ones that gives at least ten different answers to a hundred pairs."""
-    a, b = zip(*official_pairs()[:100], strict=True)
-    for seed in range(100):
-        noise_P = torch.randn(spec.params, generator=torch.Generator().manual_seed(seed))
-        theta_P = spec.initial(seed) + noise_P
-        if len(set(add(spec, theta_P, a, b))) >= 10:
-            return theta_P
-    raise AssertionError(f"every one of them says the same to all: {spec}")
-
-
-@every_rung
-@pytest.mark.parametrize("count", [200, pytest.param(10_010, marks=pytest.mark.full)])
-def test_add_agrees_with_our_decoding(spec: Spec, count: int) -> None:
-    """In float64: in single precision one of many thousand random choices is a tie."""
-    theta_P, pairs = talkative_theta(spec), official_pairs()[:count]
-    submission = loaded(source_of(spec, theta_P))
-    model, _ = submission.build_model()
-    model.double()
-    a, b = zip(*pairs, strict=True)
-    assert [submission.add(model, *pair) for pair in pairs] == add(spec, theta_P.double(), a, b)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +145,7 @@ def score(spec: Spec, theta_P: Tensor, folder: Path, *first: str) -> dict[str, A
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1_200,
     )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -191,7 +153,7 @@ def score(spec: Spec, theta_P: Tensor, folder: Path, *first: str) -> dict[str, A
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("226p", 200), ("57p", 200), *(pytest.param(name, 10_010, marks=pytest.mark.full) for name in GOLDEN)],
+    [("226p", 50), *(pytest.param(name, 10_010, marks=pytest.mark.full) for name in GOLDEN)],
 )
 def test_published_checkpoints_add(name: str, count: int, tmp_path: Path) -> None:
     spec, theta_P = golden_theta(name)

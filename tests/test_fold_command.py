@@ -54,14 +54,14 @@ def test_what_cannot_be_folded():
 
 
 def test_answers_that_differ_are_a_failure(monkeypatch):
-    from model import split_folds
+    from model.families.split_subspace import folds
 
-    whole = split_folds.direct
+    whole = folds.direct
 
     def wrong(spec, tensors):
         return {name: t * (0.5 if name == "form" else 1) for name, t in whole(spec, tensors).items()}
 
-    monkeypatch.setattr(split_folds, "direct", wrong)
+    monkeypatch.setattr(folds, "direct", wrong)
     result = call("fold", CERTIFICATES / "54p", "-o", "small", "--pairs", 0)
     assert result.exit_code == 1 and "the two forms do not answer alike" in result.stderr
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from model import RUNGS, name_of, verify
-from model.low_rank import SHARED, TIES, LowRank
+from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.bad_foreign import BAD_REPORT, BAD_SETTINGS, BAD_TENSORS, NEW, OLD, SMALL, new, old
 from tests.commands import call, fails_with_one, says
 from tests.golden import SPECS as GOLDEN

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from model import forged
-from search.forge import PLACEHOLDER, html
+from search.cli.forge import PLACEHOLDER, html
 from tests.test_ui import browser  # noqa: F401  (a fixture)
 
 STEPS = 15

@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 
 from model import forged
 from model.forged import CORRECTED, FORGINGS, LITERAL, PUBLISHED, STATES, Forging
+from search.cli.forge import forge as command
+from search.cli.forge import number
 from search.errors import UserError
-from search.forge import forge as command
-from search.forge import number
 
 ALL = 9_801
 A, B = (n.numpy() for n in forged.every_pair())

@@ -5,13 +5,14 @@ import math
 import pytest
 import torch
 
-from model import add, verify
+from model import add, forged_numbers, verify
 from model import forged_adder as forged
 from model.adderboard import carry_pairs, failures, uniform_pairs
 from model.decode import columns
-from model.forged_adder import EQUALS, MIDDLE, SHIFT, STRIDE, TOTAL, attention, attention_form, departures
+from model.forged_adder import EQUALS, MIDDLE, SHIFT, STRIDE, TOTAL
+from model.forged_numbers import attention, attention_form, departures
 
-SPEC, THETA = forged.forged_adder()
+SPEC, THETA = forged_numbers.forged_adder()
 FIRST = SPEC.prompt - 1
 
 
@@ -109,7 +110,7 @@ def test_one_wrong_digit_is_followed_by_wrong_ones():
 def weights_of_model():
     """Attention of the 11 answer positions on 33 tokens, from θ, token by token, float32."""
     part = {name: t[0] for name, t in SPEC.layout.split(THETA[None]).items()}
-    spiral = forged.points()[0].float()
+    spiral = forged_numbers.points()[0].float()
     position = torch.cat([spiral[:10], torch.zeros(1, 3), spiral, spiral[:10], torch.zeros(1, 3)])
     normed = position / ((part["arc"][0] ** 2 + (position**2).sum(1, keepdim=True)) / 5 + 1e-5).sqrt()
     scores = normed[FIRST:32] @ part["form"] @ normed[:33].T
@@ -127,17 +128,17 @@ def test_the_model_attends_as_derived():
 
 def test_attention_weights_are_the_wanted_ones():
     weight = TOTAL * attention(attention_form())
-    assert (weight[:, :10] - forged.wanted()).abs().max() < 0.02
+    assert (weight[:, :10] - forged_numbers.wanted()).abs().max() < 0.02
     assert torch.diagonal(weight, 1)[:9].sub(1).abs().max() < 0.01  # 43 % each on x_k and y_k
     assert torch.diagonal(weight)[:10].sub(0.1).abs().max() < 0.01  # 4.3 % each on x, y and z of k - 1
     assert weight[9, EQUALS] == pytest.approx(2, abs=0.1)  # there is no tenth column: EQUALS stands for it
     assert departures(attention_form())[0].abs().max() < 0.21
-    assert (forged.seen() * weight).sum(1).tolist() == pytest.approx([TOTAL] * 11)
+    assert (forged_numbers.seen() * weight).sum(1).tolist() == pytest.approx([TOTAL] * 11)
 
 
 def test_t_is_near_n_for_any_two_numbers():
     """Bounds on T by interval arithmetic: two columns and a carry exactly, every other column from 0 to 9."""
-    weight, count = TOTAL * attention(attention_form()), forged.seen()
+    weight, count = TOTAL * attention(attention_form()), forged_numbers.seen()
     digit = torch.arange(19)
     total, previous, carry = torch.meshgrid(digit, digit, torch.arange(2), indexing="ij")
     z, out = (previous + carry) % 10, (previous + carry) // 10

@@ -1,8 +1,7 @@
-"""What the models compute: logits, loss, gradient, decoding, and AdderBoard's protocol."""
+"""Loss, decoding and AdderBoard's protocol. What forward passes compute is in test_families.py."""
 
 import random
 import time
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,73 +9,15 @@ from torch.nn import functional as F
 
 from model import add, adderboard, rung, verify
 from tests.golden import golden_theta
-from tests.specs import FIVE_WIDE, SPECS, every_spec, reference, some_theta, some_tokens
+from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
 from trainer import step
 
-CIRCLES = {name: spec for name, spec in SPECS.items() if spec.applied().get("circular")}
 
-
-def logits_of(spec, theta_SP, tokens_STB, first=21):
-    """Logits [V, S, A, B], every problem written out."""
-    logits = spec.forward(theta_SP, tokens_STB, first)
-    assert len(logits) == spec.vocabulary
-    shape = (len(theta_SP), tokens_STB.shape[1] - first, tokens_STB.shape[2])
-    return torch.stack([v.expand(shape) for v in logits])
-
-
-def plain_logits(spec, theta_P, tokens_TB):
-    """The same [V, 1, T, B] from the plain module that is exported."""
-    return reference(spec, theta_P)(tokens_TB.T.long()).permute(2, 1, 0)[:, None]
-
-
-# Forward
-
-
-@every_spec
-def test_forward_is_the_plain_modules(spec):
-    theta, tokens = some_theta(spec), some_tokens(spec)[:, :-1]
-    expected = plain_logits(spec, theta[0].double(), tokens[0])
-    got = logits_of(spec, theta.double(), tokens, first=0)
-    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
-    assert got.std() > 0.01
-    single = logits_of(spec, theta, tokens, first=0)
-    torch.testing.assert_close(single.double(), expected, rtol=1e-4, atol=2e-4)
-
-
-@every_spec
-def test_what_a_spec_is_without_its_start_reads_theta_in_the_same_way(spec):
-    theta, tokens = some_theta(spec), some_tokens(spec)[:, :-1]
-    assert torch.equal(logits_of(spec.trained(), theta, tokens), logits_of(spec, theta, tokens))
-
-
-@every_spec
-def test_gradient_is_the_plain_modules(spec):
-    """Of the loss, in every entry of θ; and there is one for all but EOS's position, which is never read."""
-    theta, tokens = some_theta(spec).double(), some_tokens(spec, batch=64)
-    theta.requires_grad_()
-    (got,) = torch.autograd.grad(step.loss(spec, theta, tokens).sum(), theta)
-    model = reference(spec, theta[0])
-    logits = model(tokens[0, :-1].T.long())[:, spec.prompt - 1 :]
-    F.cross_entropy(logits.flatten(0, 1), tokens[0, spec.prompt :].T.reshape(-1).long()).backward()
-    gradients = {n: torch.zeros_like(t) if t.grad is None else t.grad for n, t in model.weights.items()}
-    torch.testing.assert_close(got[0], spec.layout.join(gradients), rtol=1e-8, atol=1e-12)
-    dead = {name for name, part in spec.layout.split(got).items() if not part.all()}
-    unread = {"eos"} if spec.family == "split_subspace" else {"positions"} if spec.positions > 33 else set()
-    assert dead == (unread & set(spec.layout.names))
-
-
-@every_spec
-def test_gradient_is_the_derivative_of_the_loss(spec):
-    theta, tokens = some_theta(spec).double(), some_tokens(spec, batch=2)
-    theta.requires_grad_()
-    assert torch.autograd.gradcheck(lambda t: step.loss(spec, t, tokens), theta, fast_mode=True)
-
-
-@every_spec
+@pytest.mark.parametrize("spec", ENDS.values(), ids=ENDS)
 def test_loss_is_torchs_cross_entropy_over_all_predictions(spec):
     """Of the answer's eleven digits and, where there is one, of the end."""
     theta, tokens = some_theta(spec, 2), some_tokens(spec, 2, 8)
-    logits_VSAB = logits_of(spec, theta, tokens[:, :-1])
+    logits_VSAB = torch.stack(spec.forward(theta, tokens[:, :-1], first=21))
     assert logits_VSAB.shape[2] == (11 if spec.applied().get("no_eos") else 12)
     for s in range(2):
         target = tokens[s, 22:].long().reshape(-1)
@@ -88,48 +29,6 @@ def test_cross_entropy_survives_huge_logits():
     logits = [torch.full((1, 1, 1), x) for x in (1e4, -1e4, 0.0)]
     losses = [step.cross_entropy(logits, torch.full((1, 1, 1), v)).item() for v in range(3)]
     assert losses == [0.0, 2e4, 1e4]
-
-
-@every_spec
-def test_later_tokens_change_no_earlier_logits(spec):
-    theta, tokens = some_theta(spec, 2), some_tokens(spec, 2)[:, :-1]
-    logits = logits_of(spec, theta, tokens, first=0)
-    for position in (1, 10, 21, 22, tokens.shape[1] - 1):
-        other = tokens.clone()
-        other[:, position:] = (other[:, position:] + 3) % 10
-        changed = logits_of(spec, theta, other, first=0)
-        assert torch.equal(changed[:, :, :position], logits[:, :, :position])
-        assert (changed[:, :, position] != logits[:, :, position]).any()
-
-
-@every_spec
-def test_a_prefix_and_a_late_start_give_the_same_logits(spec):
-    theta, tokens = some_theta(spec, 2), some_tokens(spec, 2)[:, :-1]
-    logits = logits_of(spec, theta, tokens, first=0)
-    for length in (1, 12, 22, 30):
-        last = logits_of(spec, theta, tokens[:, :length], first=length - 1)
-        torch.testing.assert_close(last[:, :, 0], logits[:, :, length - 1], rtol=1e-4, atol=1e-4)
-
-
-@every_spec
-def test_a_bank_is_a_loop_over_banks_of_one(spec):
-    theta, tokens = some_theta(spec, 3), some_tokens(spec, 3)[:, :-1]
-    own, shared = logits_of(spec, theta, tokens), logits_of(spec, theta, tokens[:1])
-    for s in range(3):
-        one = theta[s : s + 1]
-        torch.testing.assert_close(own[:, s : s + 1], logits_of(spec, one, tokens[s : s + 1]))
-        torch.testing.assert_close(shared[:, s : s + 1], logits_of(spec, one, tokens[:1]))
-
-
-@pytest.mark.parametrize("circle", CIRCLES.values(), ids=CIRCLES)
-def test_a_circle_is_an_ellipse_with_equal_axes(circle):
-    """The shortcut, attention that no token changes, against the path with attention for each problem."""
-    ellipse = replace(circle, circular=False)
-    theta, tokens = some_theta(circle, 3), some_tokens(circle, 3, 16)[:, :-1]
-    wider = torch.cat([theta[:, :1], theta], 1)
-    torch.testing.assert_close(
-        logits_of(circle, theta, tokens), logits_of(ellipse, wider, tokens), rtol=1e-5, atol=1e-5
-    )
 
 
 # Decoding and AdderBoard

@@ -5,9 +5,10 @@ import pytest
 from mlflow import MlflowClient
 
 from search.errors import UserError
-from search.records import records, studies, study_of
-from search.study_file import load_study
-from search.tracking import STUDY_TAG
+from search.evidence.frames import opened, records, studies, study_of
+from search.store.home import Home
+from search.store.tracking import STUDY_TAG
+from search.study.file import load_study
 from tests.commands import call, fails_with_one
 from trainer import MEASURES
 
@@ -47,11 +48,11 @@ def test_several_studies_stand_one_below_the_other(smoke):
 
 
 def test_the_study_itself_is_recorded(smoke):
-    assert study_of("smoke", home=smoke.home) == load_study("smoke")
+    assert study_of(opened(Home(smoke.home)), "smoke") == load_study("smoke")
 
 
 def test_unknown_studies_and_kinds_of_rows_are_refused(smoke, tmp_path):
-    with pytest.raises(UserError, match=r"'smke' has no records here; did you mean smoke\?"):
+    with pytest.raises(UserError, match=r"'smke' has no records in .*; did you mean smoke\?"):
         records("smke", home=smoke.home)
     with pytest.raises(UserError, match="nothing has run yet"):
         records("smoke", home=tmp_path / "none")

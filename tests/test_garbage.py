@@ -1,4 +1,5 @@
-"""Garbage into everything that reads a file from elsewhere: 10,000 inputs, no crash, nothing written or run.
+"""Garbage into everything that reads a file from elsewhere: no crash, nothing written or run. 500 inputs, and
+10,000 in `make test-full`.
 
 Each reader has one kind of error for its user (UserError, ValueError) with a text of one line; whatever else
 it raises fails here. What is read in spite of its damage must survive being written and read again.
@@ -22,8 +23,8 @@ import yaml
 from hypothesis import strategies as st
 
 from search.errors import UserError
-from search.study import Study
-from search.study_file import parse_study, shipped
+from search.study.file import parse_study, shipped
+from search.study.schema import Study
 from tests.bad_foreign import NEW, SMALL, new, old
 from tests.garbage import BITES, LEAVES, NESTED, VALUES, Raw, as_json, as_yaml, damaged, feed, fence
 from tests.published import noisy, report
@@ -32,7 +33,14 @@ from trainer.foreign import load_any
 
 pytestmark = pytest.mark.usefixtures("here")
 SHARES = {"studies": 4_000, "checkpoints": 3_000, "other programs' files": 3_000}
+OF_ALL = pytest.mark.parametrize("part", [0.05, pytest.param(1, marks=pytest.mark.full)])
+"""What part of them is fed."""
 LONGEST = 2_000  # characters of a complaint
+SLOW = (
+    "12,000 configurations", "50,000 choices", "1 MiB of [{", "a million numbers", "30,000 entries",
+    "200 MiB of pickle", "200 MiB that say 100 bytes",
+)  # fmt: skip
+"""What takes a second or more and has its like among the others."""
 
 
 def complaint(read: Callable[[], Any], kind: type[Exception]) -> str | None:
@@ -42,6 +50,12 @@ def complaint(read: Callable[[], Any], kind: type[Exception]) -> str | None:
     except kind as error:
         return str(error)
     return None
+
+
+def cases(named: dict[str, Any]) -> pytest.MarkDecorator:
+    """A test of each; of the slow ones in `make test-full`."""
+    full = pytest.mark.full
+    return pytest.mark.parametrize("case", [pytest.param(n, marks=full) if n in SLOW else n for n in named])
 
 
 def check_lines(text: str) -> None:
@@ -102,6 +116,13 @@ TEXT = st.builds(
     st.sampled_from([*shipped().values(), yaml.safe_dump(WHOLE), yaml.safe_dump(LISTED)]),
 )
 
+SYNTAX = st.text(alphabet="{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é", max_size=60)
+ODD = [
+    "? [a]\n: 1", "!!set {a, b}", "!!omap [a: 1]", "!!pairs [a]", "<<: 3", "!!binary é",
+    "name: x\nmodel: 57p\nseeds: [1]\nrecipe: !!float ''", "recipe: {lr: =}",
+    "name: x\nmodel: 57p\nseeds: [1]\n0o8: 1\n08: 1\n0x: 1\n0b2: 1\n1__2: 190:20:30",
+]  # fmt: skip
+
 
 def read_study(text: str) -> str | None:
     def read() -> None:
@@ -116,9 +137,11 @@ def read_study(text: str) -> str | None:
     return said
 
 
-def test_studies() -> None:
+@OF_ALL
+def test_studies(part: float) -> None:
     assert read_study(as_yaml(WHOLE)) is None and read_study(as_yaml(LISTED)) is None
-    feed(STRUCTURES | TEXT | NESTED.map(as_yaml), SHARES["studies"], read_study)
+    assert all(map(read_study, ODD))
+    feed(STRUCTURES | TEXT | SYNTAX | NESTED.map(as_yaml), int(part * SHARES["studies"]), read_study)
     assert not list(Path().iterdir())
 
 
@@ -154,7 +177,7 @@ BOMBS = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", BOMBS)
+@cases(BOMBS)
 def test_a_study_that_asks_for_too_much_is_refused(case: str) -> None:
     with in_memory(1 << 29):
         assert read_study(BOMBS[case]), "taken"
@@ -227,9 +250,10 @@ def read_pair(pair: tuple[bytes, bytes]) -> str | None:
     return read_checkpoint(folder, Path("again"))
 
 
-def test_checkpoints() -> None:
+@OF_ALL
+def test_checkpoints(part: float) -> None:
     assert read_pair((json.dumps(ABOUT).encode(), THETA)) is None
-    feed(PAIRS, SHARES["checkpoints"], read_pair)
+    feed(PAIRS, int(part * SHARES["checkpoints"]), read_pair)
     assert {f.name for f in Path().iterdir()} == {"ours", "again"}
 
 
@@ -264,13 +288,13 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", FALSE_THETA)
+@cases(FALSE_THETA)
 def test_numbers_that_are_not_there_are_refused(case: str) -> None:
     assert read_pair((json.dumps(ABOUT).encode(), FALSE_THETA[case])), "taken"
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", LIES)
+@cases(LIES)
 def test_papers_that_lie_are_refused(case: str) -> None:
     assert read_pair((as_json(ABOUT | LIES[case]).encode(), THETA)), "taken"
 
@@ -335,10 +359,11 @@ def read_file(data: bytes) -> str | None:
     return read_checkpoint(file, Path("again"))
 
 
-def test_other_programs_files() -> None:
+@OF_ALL
+def test_other_programs_files(part: float) -> None:
     for data in SAVED:
         assert read_file(data) is None
-    feed(FILES, SHARES["other programs' files"], read_file)
+    feed(FILES, int(part * SHARES["other programs' files"]), read_file)
     assert {f.name for f in Path().iterdir()} == {"theirs.pt", "again"}
 
 
@@ -382,7 +407,7 @@ def laughs() -> list[Any]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", ARCHIVES)
+@cases(ARCHIVES)
 def test_archives_that_unfold_are_refused(case: str) -> None:
     data = ARCHIVES[case]()
     with in_memory(64 << 20):

@@ -1,35 +1,141 @@
-"""The import rule: search uses trainer, trainer uses model, never back."""
+"""Who imports whom: three packages and five rooms in one direction, no circle, rooms of a size to read."""
+
+from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ("model", "trainer", "search")
 TOOLS = {"ray", "optuna", "mlflow", "click", "pandas"}
 FORBIDDEN = {"model": {"trainer", "search"} | TOOLS, "trainer": {"search"} | TOOLS}
+ROOMS = ("errors", "study", "store", "evidence", "run", "cli")
+"""Of search/: each imports only from itself and those before it."""
+MOST_FILES, MOST_LINES = 12, 400
 
 
-def imported(source):
-    """The top-level packages that a module's source imports, wherever in it."""
-    found = set()
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """Every module of the three packages by its dotted name."""
+    files = (f.relative_to(root) for name in PACKAGES for f in sorted((root / name).rglob("*.py")))
+    return {".".join(f.with_suffix("").parts).removesuffix(".__init__"): root / f for f in files}
+
+
+def imported(source: str, known: frozenset[str] = frozenset()) -> set[str]:
+    """What a module imports, wherever in it and for types alone too.
+
+    `from a import b` is a.b where that is a known module, else a.
+    """
+    names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"relative import in line {node.lineno}"
-            found.add(node.module.split(".")[0])
+            assert node.level == 0 and node.module, f"relative import in line {node.lineno}"
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {name if name in known else node.module for name in whole}
+    return names
+
+
+def graph(files: dict[str, Path]) -> dict[str, set[str]]:
+    """What of the three packages each of their modules imports."""
+    known = frozenset(files)
+    return {name: imported(file.read_text(), known) & known for name, file in files.items()}
+
+
+def houses(edges: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The same with a family's package as one module: its spec calls its passes, which are made for it."""
+
+    def house(name: str) -> str:
+        return ".".join(name.split(".")[:3]) if name.startswith("model.families.") else name
+
+    found: dict[str, set[str]] = {}
+    for name, others in edges.items():
+        found.setdefault(house(name), set()).update({house(o) for o in others} - {house(name)})
     return found
 
 
-def test_every_kind_of_import_is_seen():
-    source = "import a.b as c\ndef f():\n    from d.e import g\nif True:\n    import h, i"
-    assert imported(source) == {"a", "d", "h", "i"}
+def circle(edges: dict[str, set[str]]) -> list[str]:
+    """Modules that import one another, the first named again at the end; empty if there are none."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def backwards(edges: dict[str, set[str]]) -> Iterator[str]:
+    """Imports of search/ that lead to a later room."""
+    order = {f"search.{room}": number for number, room in enumerate(ROOMS)}
+
+    def room(name: str) -> int:
+        return order[".".join(name.split(".")[:2])]
+
+    for name, others in edges.items():
+        inside = [o for o in others if o.startswith("search.") and name.startswith("search.")]
+        yield from (f"{name} imports {other}" for other in inside if room(other) > room(name))
+
+
+FILES = modules()
+EDGES = graph(FILES)
+
+
+def test_every_kind_of_import_is_seen() -> None:
+    source = """
+import a.b as c
+def f():
+    from d.e import g
+if TYPE_CHECKING:
+    from search.run import worker, driver
+    import h, i
+"""
+    known = frozenset({"search.run", "search.run.worker"})
+    assert imported(source, known) == {"a.b", "d.e", "search.run.worker", "search.run", "h", "i"}
+
+
+def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:
+    texts = {
+        "model/spec.py": "import torch",
+        "search/store/ledger.py": "def f():\n    from search.run.driver import Driver",
+        "search/run/driver.py": "if TYPE_CHECKING:\n    import search.run.worker",
+        "search/run/worker.py": "from search.run import driver\nfrom model.spec import Spec",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    edges = graph(modules(tmp_path))
+    assert list(backwards(edges)) == ["search.store.ledger imports search.run.driver"]
+    assert set(circle(edges)) == {"search.run.driver", "search.run.worker"}
+    assert not circle(edges | {"search.run.driver": set()})
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
-def test_imports_go_one_way(package):
-    files = sorted((ROOT / package).rglob("*.py"))
+def test_the_three_packages_are_imported_one_way(package: str) -> None:
+    files = [file for name, file in FILES.items() if name.split(".")[0] == package]
     assert files
-    wrong = {str(f.relative_to(ROOT)): imported(f.read_text()) & FORBIDDEN[package] for f in files}
-    assert not {name: packages for name, packages in wrong.items() if packages}
+    tops = {str(f): {name.split(".")[0] for name in imported(f.read_text())} for f in files}
+    wrong = {name: names & FORBIDDEN[package] for name, names in tops.items()}
+    assert not {name: names for name, names in wrong.items() if names}
+
+
+def test_the_rooms_of_search_are_imported_one_way() -> None:
+    assert list(backwards(EDGES)) == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert sum(map(len, EDGES.values())) > len(EDGES)
+    assert circle(houses(EDGES)) == []
+
+
+@pytest.mark.parametrize("room", ROOMS[1:])
+def test_a_room_has_at_most_a_dozen_files(room: str) -> None:
+    files = [f for f in (ROOT / "search" / room).rglob("*.py") if f.read_text().strip()]
+    assert 0 < len(files) <= MOST_FILES, sorted(f.name for f in files)
+
+
+def test_no_file_is_longer_than_one_reads() -> None:
+    lines = {name: len(file.read_text().splitlines()) for name, file in FILES.items()}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}

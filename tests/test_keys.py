@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from search.keys import every_key
-from search.study_file import parse_study, shipped
+from search.study.file import parse_study, shipped
+from search.study.keys import every_key
 from tests.commands import call, fails
 
 LISTED = {k.path: k for k in every_key()}

@@ -1,23 +1,24 @@
 """The ledger: one row a pair, held by one driver at a time, and final when it is final."""
 
 import contextlib
-import multiprocessing
+import subprocess
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
-import torch
 
 from model import RUNGS
-from search import database
-from search import ledger as ledger_module
 from search.errors import UserError
-from search.home import Home
-from search.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
-from search.plan import Configuration, Trial
-from search.study import Resources, Stop
-from trainer import Outcome, Pair, Recipe, Result, Seed
+from search.store import database
+from search.store import ledger as ledger_module
+from search.store.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
+from search.store.part import Part
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
+from tests import homes
+from trainer import Outcome, Recipe, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())
 SEEDS = tuple(Seed.of(n) for n in (1, 2, 3))
@@ -27,31 +28,15 @@ def trial_of(*seeds, study="study"):
     return Trial(study, tuple((CONFIGURATION, seed) for seed in seeds), 2, Resources(), Stop())
 
 
-def result_of(seed, outcome=Outcome.FAILED, best=0.5, hopeless_step=None):
-    return Result(
-        pair=Pair(CONFIGURATION.recipe, seed),
-        outcome=outcome,
-        steps=4_000,
-        grok_step=3_000 if outcome == Outcome.GROKKED else None,
-        held=False,
-        hopeless_step=hopeless_step,
-        best_step=3_000,
-        best_exact=best,
-        best_token=0.9,
-        theta_P=torch.zeros(57),
-        curve_EM=torch.zeros(4, 4),
-    )
+def result_of(seed, outcome=Outcome.FAILED, **facts):
+    made = homes.result_of(CONFIGURATION, seed.init_seed, outcome == Outcome.GROKKED)
+    return replace(made, outcome=outcome, **facts)
 
 
-def made(folder):
-    home = Home(folder)
-    home.create()
-    return home
-
-
-@pytest.fixture
-def home(tmp_path):
-    return made(tmp_path / "home")
+def record(ledger, trial, *results, speed=1.0, environment=None):
+    """As a driver does with what a worker left."""
+    about = {"seed_steps_per_s": speed, "environment": environment or {}}
+    ledger.record(Part(trial.part(CONFIGURATION), list(results), about))
 
 
 @pytest.fixture
@@ -68,9 +53,8 @@ def only(ledger, **wanted):
 
 def dead_owner():
     """An owner's name on this machine whose process has ended."""
-    process = multiprocessing.get_context("spawn").Process(target=int)
-    process.start()
-    process.join()
+    process = subprocess.Popen(["true"])
+    process.wait()
     return f"{database._host()}/{process.pid}/00000000"
 
 
@@ -147,24 +131,30 @@ def test_a_lease_from_another_machine_is_kept_until_it_ends(ledger, home, monkey
     ledger.claim(trial_of(SEEDS[0]))
 
 
-def test_of_many_drivers_one_gets_a_pair(home):
-    ledgers, won, lost = [Ledger(home) for _ in range(8)], [], []
-    together = threading.Barrier(len(ledgers))
+def at_once(ledgers, take):
+    """Have them all do it at one time. Returns the owners of those that could."""
+    together, won = threading.Barrier(len(ledgers)), []
 
-    def claim(ledger):
+    def run(ledger):
         together.wait()
-        try:
-            ledger.claim(trial_of(*SEEDS))
+        with contextlib.suppress(UserError):
+            take(ledger)
             won.append(ledger.owner)
-        except UserError:
-            lost.append(ledger.owner)
 
-    threads = [threading.Thread(target=claim, args=(ledger,)) for ledger in ledgers]
+    threads = [threading.Thread(target=run, args=(ledger,)) for ledger in ledgers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(won) == 1 and len(lost) == 7
+    return won
+
+
+def test_of_many_drivers_one_gets_a_pair(home, monkeypatch):
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    ledgers = [Ledger(home) for _ in range(8)]
+    won = at_once(ledgers, lambda ledger: ledger.claim(trial_of(*SEEDS)))
+    assert len(won) == 1 and not raised, "the others are refused in a line"
     assert {r["owner"] for r in ledgers[0].rows()} == set(won)
 
 
@@ -188,22 +178,31 @@ def test_a_pair_that_changes_hands_while_it_is_claimed_is_not_taken(ledger, home
 def test_results_are_recorded(ledger):
     trial = trial_of(SEEDS[0])
     ledger.claim(trial)
-    ledger.record(trial, [result_of(SEEDS[0], Outcome.GROKKED)], 123.0, {"threads": 1})
-    row = only(ledger, outcome="grokked", steps=4_000, grok_step=3_000, held=False, best_step=3_000)
-    assert (row["best_exact"], row["best_token"], row["seed_steps_per_s"]) == (0.5, 0.9, 123.0)
-    assert (row["environment"], row["owner"], row["lease_until"]) == ({"threads": 1}, None, None)
+    record(ledger, trial, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
+    row = only(ledger, outcome="grokked", steps=60_000, grok_step=2_000, held=False, best_step=2_000)
+    assert (row["best_exact"], row["best_token"], row["seed_steps_per_s"]) == (1.0, 0.5, 123.0)
+    assert (row["owner"], row["lease_until"]) == (None, None) and "environment" not in row
+    assert ledger.rows(environment=True) == [row | {"environment": {"threads": 1}}]
     assert is_final(row) and not row["published"]
-    ledger.publish(trial)
-    only(ledger, published=True)
+
+
+def test_what_mlflow_has_of_a_trial_is_noted_and_where(ledger):
+    first, second = trial_of(SEEDS[0]), trial_of(SEEDS[1])
+    for trial in (first, second):
+        ledger.claim(trial)
+    assert ledger.pages("study") == {CONFIGURATION.key: ("", "")}
+    ledger.publish(first, CONFIGURATION, "3", "run")
+    assert [r["published"] for r in ledger.rows()] == [True, False]
+    assert ledger.pages("study") == {CONFIGURATION.key: ("3", "run")} and ledger.pages("another") == {}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP])
 def test_a_final_row_is_never_overwritten(outcome, ledger):
     trial = trial_of(SEEDS[0])
     ledger.claim(trial)
-    ledger.record(trial, [result_of(SEEDS[0], outcome)], 1.0, {})
+    record(ledger, trial, result_of(SEEDS[0], outcome))
     before = only(ledger, outcome=outcome)
-    ledger.record(trial, [result_of(SEEDS[0], Outcome.DIVERGED, best=0.1)], 2.0, {"other": True})
+    record(ledger, trial, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
     ledger.censor([trial], "interrupted")
     ledger.renew("study")
     with pytest.raises(UserError, match=rf"study study: seed 1 has run already \({outcome}\)"):
@@ -214,7 +213,7 @@ def test_a_final_row_is_never_overwritten(outcome, ledger):
 def test_censored_pairs_go_on(ledger):
     trial = trial_of(*SEEDS[:2])
     ledger.claim(trial)
-    ledger.record(trial, [result_of(SEEDS[0])], 1.0, {})
+    record(ledger, trial, result_of(SEEDS[0]))
     ledger.censor([trial], "its process died")
     rows = ledger.rows()
     assert [(r["outcome"], r["reason"]) for r in rows] == [
@@ -222,7 +221,7 @@ def test_censored_pairs_go_on(ledger):
         ("censored", "its process died"),
     ]
     assert [is_final(r) for r in rows] == [True, False]
-    ledger.record(trial, [result_of(SEEDS[1])], 1.0, {})  # its results were there after all
+    record(ledger, trial, result_of(SEEDS[1]))  # its results were there after all
     assert [r["outcome"] for r in ledger.rows()] == ["failed", "failed"]
 
 
@@ -231,12 +230,12 @@ def test_the_step_at_which_a_seed_was_hopeless_is_recorded(outcome, ledger):
     trial = trial_of(SEEDS[0])
     ledger.claim(trial)
     assert only(ledger, hopeless_step=None)
-    ledger.record(trial, [result_of(SEEDS[0], outcome, hopeless_step=2_000)], 1.0, {})
+    record(ledger, trial, result_of(SEEDS[0], outcome, hopeless_step=2_000))
     only(ledger, outcome=outcome, hopeless_step=2_000)
 
 
 def test_only_known_pairs_are_recorded(ledger):
-    ledger.record(trial_of(SEEDS[0]), [result_of(SEEDS[0])], 1.0, {})
+    record(ledger, trial_of(SEEDS[0]), result_of(SEEDS[0]))
     assert ledger.rows() == []
 
 
@@ -293,20 +292,8 @@ def test_the_hold_of_a_dead_driver_is_taken_over_and_it_learns_of_it(how, ledger
 
 
 def test_of_many_drivers_one_gets_a_study(home):
-    ledgers, won = [Ledger(home) for _ in range(8)], []
-    together = threading.Barrier(len(ledgers))
-
-    def hold(ledger):
-        together.wait()
-        with contextlib.suppress(UserError):
-            ledger.hold("study", {}, None)
-            won.append(ledger.owner)
-
-    threads = [threading.Thread(target=hold, args=(ledger,)) for ledger in ledgers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    ledgers = [Ledger(home) for _ in range(8)]
+    won = at_once(ledgers, lambda ledger: ledger.hold("study", {}, None))
     assert [ledgers[0].study("study")["owner"]] == won
 
 
@@ -319,31 +306,55 @@ def test_a_driver_is_asked_to_stop_once(ledger, home):
     assert ledger.renew("study") is None, "the next run was not asked"
 
 
+# ---- what was asked
+
+
+def test_configurations_stand_in_the_order_in_which_they_came_with_all_that_they_are(ledger):
+    others = [Configuration(RUNGS[name], Recipe(lr=lr)) for name, lr in (("777p", 0.5), ("57p", 0.1))]
+    for work in ([CONFIGURATION], [others[0], CONFIGURATION], others):
+        pairs = tuple((c, Seed.of(10 * n + len(work))) for n, c in enumerate(work))
+        ledger.claim(Trial("study", pairs, 2, Resources(), Stop()))
+    found = ledger.configurations("study")
+    assert list(found.items()) == [(c.key, c) for c in (CONFIGURATION, *others)]
+    assert ledger.configurations("another") == {}
+
+
+def test_proposals_are_kept_in_order_and_those_that_make_nothing_too(ledger):
+    ledger.propose("study", 0, CONFIGURATION, {"recipe.lr": 0.02})
+    for _ in range(2):  # the answer to the first did not come
+        ledger.propose("study", 1, None, {"recipe.lr": 2.0})
+    assert ledger.proposals("study") == [
+        {"number": 0, "configuration": CONFIGURATION.key, "numbers": {"recipe.lr": 0.02}},
+        {"number": 1, "configuration": None, "numbers": {"recipe.lr": 2.0}},
+    ]
+    assert list(ledger.configurations("study")) == [CONFIGURATION.key] and ledger.proposals("another") == []
+
+
+def test_a_study_that_was_never_begun_is_named_with_what_there_is(ledger):
+    with pytest.raises(UserError, match=f"study 'studdy' has no records in {ledger.home.path}; .*none yet"):
+        ledger.require("studdy")
+    ledger.claim(trial_of(SEEDS[0]))
+    ledger.hold("begun", {}, None)
+    for name in ("study", "begun"):
+        ledger.require(name)
+    assert ledger.studies() == ["begun", "study"] and ledger.running() == ["begun"]
+    with pytest.raises(UserError, match=r"did you mean study\?"):
+        ledger.require("studdy")
+
+
 # ---- rows that come and go
-
-
-def test_rows_of_another_home_are_taken_in_once(ledger, tmp_path):
-    trial = trial_of(*SEEDS[:2])
-    ledger.claim(trial)
-    ledger.record(trial, [result_of(s, Outcome.GROKKED) for s in SEEDS[:2]], 5.0, {"threads": 1})
-    ledger.publish(trial)
-    rows = ledger.rows()
-    other = Ledger(made(tmp_path / "other"))
-    other.claim(trial_of(SEEDS[0]))  # open there: the other home's result settles it
-    other.adopt("study", rows)
-    expected = [r | {"published": False} for r in rows]
-    assert other.rows() == expected
-    other.adopt("study", [r | {"outcome": "failed"} for r in rows])
-    assert other.rows() == expected
 
 
 def test_a_study_is_forgotten(ledger):
     for study in ("study", "another"):
         ledger.claim(trial_of(SEEDS[0], study=study))
         ledger.hold(study, {}, None)
+        ledger.propose(study, 0, CONFIGURATION, {})
     ledger.forget("study")
-    assert [r["study"] for r in ledger.rows()] == ["another"]
+    assert [r["study"] for r in ledger.rows()] == ledger.studies() == ["another"]
     assert ledger.study("study") is None and ledger.study("another")
+    kept = {study: (ledger.configurations(study), ledger.proposals(study)) for study in ("study", "another")}
+    assert kept["study"] == ({}, []) and all(kept["another"])
 
 
 def test_a_ledger_is_opened_again(ledger, home):

@@ -7,24 +7,31 @@ import sys
 import pytest
 import yaml
 
+from search.cli.run import _renamed
 from search.errors import UserError
-from search.extension import check_extension
-from search.ledger import Ledger
-from search.run_command import _renamed
-from search.study_file import parse_study
-from search.tracking import connect
-from tests.commands import COMMAND, adder_search, own_environment
+from search.run.extension import check_extension
+from search.store.ledger import Ledger
+from search.store.tracking import connect
+from search.study.file import parse_study
+from tests.commands import COMMAND, call, fails_with_one, own_environment
 from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, expected, rows_of, write_study
+from tests.reference import QUICK, client_of, rows_of, write_study
 
 pytestmark = pytest.mark.end_to_end
 
-LONG = QUICK | {"name": "away", "recipe": QUICK["recipe"] | {"steps": 4_000}}
+LONG = QUICK | {
+    "name": "away",
+    "recipe": QUICK["recipe"] | {"steps": 4_000},
+    "seeds": [5],
+}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
-def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(tmp_path):
+def test_a_study_in_the_background_is_alone_and_is_stopped_by_name(tmp_path, monkeypatch):
+    """The command that holds it is one of its own, with real Ray; those that talk to it are called here."""
+    monkeypatch.chdir(tmp_path)
     file, home = write_study(tmp_path, LONG), tmp_path / "adder-runs"
+    client_of(home)  # its tables, which take a process of its own seconds
     # not through `running`, which ends a command's descendants with it
     words = [str(COMMAND), "run", file, "--detach"]
     said = subprocess.run(words, cwd=tmp_path, env=own_environment(), capture_output=True, text=True)
@@ -33,33 +40,15 @@ def test_a_study_in_the_background_is_alone_and_is_stopped_and_resumed_by_name(t
         wait_until(
             lambda: any(r["outcome"] == "running" for r in rows_of(home, "away")), "nothing has begun to run"
         )
-        second = adder_search("run", file, cwd=tmp_path)
-        assert (second.code, second.out) == (2, ""), second
-        assert "study away is already being run by" in second.err and second.err.count("\n") == 1
+        second = call("run", file)
+        assert second.exit_code == 2 and "study away is already being run by" in second.stderr
     finally:
-        stopped = adder_search("stop", "away", cwd=tmp_path)
-    assert stopped.code == 0 and "To go on:\n  adder-search run away" in stopped.out, stopped
+        stopped = call("stop", "away")
+    assert stopped.exit_code == 0 and "To go on:\n  adder-search run away" in stopped.stdout, stopped
     assert {(r["outcome"], r["reason"]) for r in rows_of(home, "away")} == {("censored", "stopped")}
     (log,) = (home / "logs").glob("away-*.log")
     assert "To go on:\n  adder-search run away" in log.read_text()
-    again = adder_search("stop", "away", cwd=tmp_path)
-    assert (again.code, again.err) == (2, "error: study away is not running\n")
-
-    (tmp_path / "away.yaml").unlink()  # the ledger knows it
-    said = adder_search("resume", "away", "--max-hours", "0.0001", cwd=tmp_path)
-    assert said.code == 130, said
-    assert "To go on:\n  adder-search run away" in said.out
-
-
-def test_a_finished_study_is_extended_by_editing_its_file(tmp_path):
-    home = tmp_path / "adder-runs"
-    short = QUICK | {"seeds": {"first": 5, "count": 2}}
-    assert adder_search("run", write_study(tmp_path, short), cwd=tmp_path).code == 0
-    before = rows_of(home, "quick")
-    said = adder_search("run", write_study(tmp_path, QUICK), cwd=tmp_path)
-    assert said.code == 0, said
-    assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
-    check_whole(home, QUICK, tmp_path, expected(QUICK))
+    assert fails_with_one(2, "stop", "away") == "study away is not running"
 
 
 # ---- what a file may not become, and new names

@@ -9,27 +9,7 @@ from model import RUNGS, rung
 from model.spec import FAMILIES
 from tests.commands import call, fails_with_one
 
-LADDER = [
-    "242",
-    "226",
-    "214",
-    "203",
-    "187",
-    "170",
-    "141",
-    "133",
-    "100",
-    "90",
-    "80",
-    "78",
-    "75",
-    "74",
-    "67",
-    "57",
-    "54",
-    "47",
-    "46",
-]
+LADDER = (242, 226, 214, 203, 187, 170, 141, 133, 100, 90, 80, 78, 75, 74, 67, 57, 54, 47, 46)
 
 
 def test_the_json_has_every_rung_with_its_budget():
@@ -85,7 +65,7 @@ def test_two_rungs_are_compared():
     }
 
 
-def test_wrong_use():
+def test_wrong_use(here):
     assert fails_with_one(2, "models", "56p").startswith("unknown rung '56p'; did you mean ")
     assert fails_with_one(2, "models", "57p", "--diff", "56p").startswith("unknown rung '56p'")
     assert fails_with_one(2, "models", "--diff", "57p") == (

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from search import outbox as module
-from search.outbox import Outbox
+from search.store import outbox as module
+from search.store.outbox import Outbox
 
 
 class Server:

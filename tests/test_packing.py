@@ -2,8 +2,11 @@
 
 import pytest
 
-from search.plan import Fits, Trial, program_of, trial_size
-from search.study_file import parse_study
+from search.errors import UserError
+from search.run.packing import Fits, placement, program_of, trial_size
+from search.study.file import parse_study
+from search.study.schema import Resources
+from search.study.trial import Trial
 from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome
 
@@ -31,6 +34,25 @@ def test_a_gpus_trial_has_a_thousand_slots():
     assert trial_size(study, program(study), Fits(4, on_gpu=True)) == (2_500, 1_024)
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
     assert trial_size(asked, program(asked), Fits(1, on_gpu=True)) == (128, 32)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "share", "fits"),
+    [
+        ({"cpu": 1, "gpu": 0.25}, {"CPU": 8.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Fits(4, True)),
+        ({"cpu": 1, "gpu": 0.25}, {"CPU": 3.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Fits(3, True)),
+        ({"cpu": 2, "gpu": 0}, {"CPU": 5.0, "GPU": 1.0}, {"cpu": 2, "gpu": 0.0}, Fits(2)),
+        ({"cpu": 1}, {"CPU": 4.0, "GPU": 2.0}, {"cpu": 1, "gpu": 1.0}, Fits(2, True)),
+        ({"cpu": 1}, {"CPU": 4.0}, {"cpu": 1, "gpu": 0.0}, Fits(4)),
+    ],
+)
+def test_as_many_trials_fit_as_have_their_share(asked, there, share, fits):
+    assert placement(Resources(**asked), there) == (share, fits)
+
+
+def test_a_trial_that_fits_nowhere_is_refused():
+    with pytest.raises(UserError, match=r"resources\.gpu: a trial asks for 0\.5, there are 0"):
+        placement(Resources(gpu=0.5), {"CPU": 4.0})
 
 
 @pytest.mark.parametrize(("concurrent", "size"), [(1, 8), (2, 8), (4, 4), (8, 2)])

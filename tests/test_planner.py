@@ -1,15 +1,12 @@
-"""What to train next: rounds, trials, resuming, and Optuna's proposals in a real database."""
+"""What to train next: rounds, trials, resuming, and proposals in a real ledger."""
 
-import optuna
 import pytest
-from optuna.trial import TrialState
 
-from search import texts
 from search.errors import UserError
-from search.plan import Configuration
-from search.planner import DONE
-from search.proposals import Proposals
-from search.study_file import parse_study
+from search.run import estimate
+from search.run.planner import DONE
+from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.planners import (
     FEW,
     IMPOSSIBLE,
@@ -22,13 +19,9 @@ from tests.planners import (
     only,
     planner_of,
     rows_of,
+    states,
 )
 from trainer import Outcome
-
-
-def optuna_trials(home, name="search"):
-    return optuna.load_study(study_name=name, storage=f"sqlite:///{home.records_db}").trials
-
 
 # ---- a sweep
 
@@ -112,14 +105,15 @@ def test_another_recipe_is_another_configuration(home):
 
 
 def test_every_proposal_gets_its_seeds_and_an_objective(home):
-    trials, ended = finish(planner_of(SEARCH, home))
+    planner = planner_of(SEARCH, home)
+    trials, ended = finish(planner)
     assert len(ended) == 4 and len({c.key for c in ended}) == 4
     for configuration in ended:
         mine = [s.init_seed for t in trials for c, s in t.work if c == configuration]
         assert mine == [1, 2, 3]
         assert 3 <= configuration.spec.query_dim <= 5 and 0.001 <= configuration.recipe.lr <= 0.1
-    found = optuna_trials(home)
-    assert [t.state for t in found] == [TrialState.COMPLETE] * 4
+    found = planner.proposals.trials()
+    assert states(planner) == ["COMPLETE"] * 4
     assert all(t.values[0] == pytest.approx(0.5 / 5, rel=0.01) for t in found)
     assert [t.values[1] for t in found] == [c.spec.params for c in ended]
 
@@ -134,28 +128,42 @@ def test_only_so_many_configurations_are_open_at_once(home):
 
 
 def test_no_proposals_follow_once_enough_grokked(home):
-    _, ended = finish(planner_of(SEARCH + "until: {grokked: 3}\n", home, ahead=1), Outcome.GROKKED)
-    assert len(ended) == 1
+    text = SEARCH + "until: {grokked: 3}\n"
+    planner = planner_of(text, home, ahead=2)
+    (one, *others), _ = drain(planner)
+    rows = rows_of(one, Outcome.GROKKED)
+    for trial in others[:1]:
+        rows += rows_of(trial, Outcome.GROKKED)
+    planner.tell(one, rows)
+    assert planner.enough and {c for t in others for c in t.configurations} != {only(one)}
+    again = planner_of(text, home, rows)
+    assert again.is_done and again.next() == DONE, "what was proposed and not begun is left"
 
 
 def test_proposals_of_a_dead_driver_are_taken_up_again(home):
     dead = planner_of(SEARCH, home)
-    asked = {c.key for t in drain(dead)[0] for c in t.configurations}
-    assert len(asked) == 2 and {t.state for t in optuna_trials(home)} == {TrialState.RUNNING}
+    asked = list(dict.fromkeys(c for t in drain(dead)[0] for c in t.configurations))
+    assert len(asked) == 2 and states(dead) == ["RUNNING"] * 2
     del dead
-    trials, ended = finish(planner_of(SEARCH, home))
-    assert asked < {c.key for c in ended} and len(ended) == 4
-    assert trials[0].configurations[0].key in asked, "orphans come first"
-    assert [t.state for t in optuna_trials(home)] == [TrialState.COMPLETE] * 4
+    again = planner_of(SEARCH, home)
+    trials, ended = finish(again)
+    assert set(asked) < set(ended) and len(ended) == 4
+    assert trials[0].configurations[0] == asked[0], "they come first"
+    assert states(again) == ["COMPLETE"] * 4
 
 
-def test_a_proposal_that_was_never_whole_is_replaced(home):
-    """Its driver died between asking for a trial and drawing its values."""
-    Proposals(parse_study(SEARCH, "test"), home).optuna.ask()
-    _, ended = finish(planner_of(SEARCH, home))
-    assert len(ended) == 4 and all(c.recipe.lr != 0.02 for c in ended)
-    states = [t.state for t in optuna_trials(home)]
-    assert states == [TrialState.FAIL] + [TrialState.COMPLETE] * 4
+def test_a_proposal_is_noted_once(home):
+    """A driver whose database went away before it answered notes it again."""
+    planner = planner_of(SEARCH, home)
+    planner.next()
+    ledger = planner.proposals.ledger
+    before = ledger.proposals("search")
+    (configuration, *_) = planner.proposals.known()
+    assert before[0]["configuration"] == configuration.key and before[0]["numbers"]["recipe.lr"] > 0
+    ledger.propose("search", 0, configuration, before[0]["numbers"])
+    assert ledger.proposals("search") == before and len(ledger.configurations("search")) == len(before)
+    with pytest.raises(UserError, match="proposal 0 was just taken by another driver"):
+        ledger.propose("search", 0, None, before[0]["numbers"])
 
 
 def test_a_finished_search_is_done(home):
@@ -175,7 +183,7 @@ def test_repeated_proposals_share_a_result(home):
     trials, ended = finish(planner)
     assert len({t.key for t in trials}) == len(trials) == 3 and sum(len(t.work) for t in trials) == 6
     assert {c.recipe.hold for c in ended} <= {1, 2}
-    assert [t.state for t in optuna_trials(home)] == [TrialState.COMPLETE] * 6
+    assert states(planner) == ["COMPLETE"] * 6
 
 
 def test_a_configuration_with_censored_seeds_stays_open_for_the_next_run(home):
@@ -184,21 +192,22 @@ def test_a_configuration_with_censored_seeds_stays_open_for_the_next_run(home):
     one, other = drain(first)[0]
     first.tell(one, rows_of(one, Outcome.CENSORED))
     assert len(first.tell(other, rows_of(other))) == 1 and first.next() == DONE
-    assert [t.state for t in optuna_trials(home)] == [TrialState.RUNNING]
+    assert states(first) == ["RUNNING"]
 
     again = planner_of(text, home, rows_of(one, Outcome.CENSORED) + rows_of(other))
     assert numbers(finish(again)[0]) == [[1, 2]]
-    assert [t.state for t in optuna_trials(home)] == [TrialState.COMPLETE]
+    assert states(again) == ["COMPLETE"]
 
 
 def test_impossible_combinations_are_dropped(home):
     """eval_every must divide steps: of the draws here one does, the others are told as failed."""
-    _, ended = finish(planner_of(IMPOSSIBLE, home))
-    drawn = {t.params["recipe.steps"]: t.state for t in optuna_trials(home)}
+    planner = planner_of(IMPOSSIBLE, home)
+    _, ended = finish(planner)
+    drawn = {t.params["recipe.steps"]: t.state.name for t in planner.proposals.trials()}
     possible = {steps for steps in drawn if steps % 1000 == 0}
     assert {c.recipe.steps for c in ended} == possible and 0 < len(possible) < len(drawn)
-    assert {s for s in drawn if drawn[s] == TrialState.COMPLETE} == possible
-    assert set(drawn.values()) == {TrialState.COMPLETE, TrialState.FAIL}
+    assert {s for s in drawn if drawn[s] == "COMPLETE"} == possible
+    assert set(drawn.values()) == {"COMPLETE", "FAIL"}
 
 
 def test_a_wider_space_is_an_edited_file(home):
@@ -208,7 +217,7 @@ def test_a_wider_space_is_an_edited_file(home):
     again = planner_of(wider, home, rows)
     new, _ = finish(again)
     assert {only(t).recipe.hold for t in new} == {3}, "what is recorded is not trained again"
-    assert [t.state for t in optuna_trials(home, "search~2")] == [TrialState.COMPLETE] * 12
+    assert states(again) == ["COMPLETE"] * 12
     assert again.is_done and planner_of(wider, home, rows + [r for t in new for r in rows_of(t)]).is_done
 
 
@@ -228,8 +237,8 @@ def test_a_plan_subtracts_only_its_own_seeds(home):
     rows = [r for key in planner.rounds for r in planner.rows_of(key)]
     (seeds,) = study.rounds()
     listed = [Configuration(*c) for c in study.listed()]
-    assert texts._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
+    assert estimate._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
     edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
-    assert list(texts._left(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()) == [
-        5
-    ]
+    assert list(
+        estimate._left(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()
+    ) == [5]

@@ -9,13 +9,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from search.plan import Configuration
-from search.plots import curves_figure, grokking_curves, png, small_multiples
-from search.plots_fields import importances, parallel_figure, pooled, rate_against_fields
-from search.plots_study import front_figure, time_figure, time_to_grok
-from search.report_fields import shown, varied
-from search.stats import Z_95, GrokRate
-from search.study import Study
+from search.evidence.fields import shown, varied
+from search.evidence.plots import (
+    curves_figure,
+    front_figure,
+    grokking_curves,
+    png,
+    small_multiples,
+    time_figure,
+    time_to_grok,
+)
+from search.evidence.plots_search import importances, parallel_figure, pooled, rate_against_fields
+from search.store.stats import Z_95, GrokRate
+from search.study.schema import Study
+from search.study.trial import Configuration
 
 OUTCOMES = ("grokked", "failed", "diverged", "given_up", "censored")
 SPACE = {

@@ -4,11 +4,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from search.display import Display, duration
-from search.plan import Configuration, Trial
-from search.plots import grokking_curves
-from search.progress import Progress
-from search.study import Resources, Stop
+from search.evidence.plots import grokking_curves
+from search.run.progress import Display, Progress, duration
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from tests.golden import SPECS
 from trainer import Recipe, Seed
 

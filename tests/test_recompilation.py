@@ -6,7 +6,7 @@ import torch
 from model import RUNGS, rung
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.problems import selection
-from trainer.programs import missing_for_compilation
+from trainer.programs import Programs
 
 SHAPE = {"steps": 2, "batch": 4, "eval_every": 1}
 RECIPES = [
@@ -17,33 +17,7 @@ RECIPES = [
     ),
 ]
 PAIRS = [Pair(recipe, Seed(n, n + 7)) for n in range(2) for recipe in RECIPES]
-
-
-def train(spec, folder):
-    """Six pairs of three recipes in four slots, two of which refill; on from half the way; and backwards."""
-    bank = Bank(spec, PAIRS, slots=4)
-    bank.advance()
-    bank.save(folder / "bank.state")
-    while bank.advance():
-        pass
-    again = Bank(spec, PAIRS, slots=4, compiled=False)
-    again.programs = bank.programs
-    assert again.load(folder / "bank.state")
-    while again.advance():
-        pass
-    turned = Bank(spec, PAIRS[::-1], slots=4, compiled=False)  # other slots, other neighbours
-    turned.programs = bank.programs
-    while turned.advance():
-        pass
-    for n in range(len(PAIRS)):
-        assert torch.equal(bank.result(n).curve_EM, again.result(n).curve_EM)
-        assert torch.equal(bank.result(n).theta_P, turned.result(len(PAIRS) - 1 - n).theta_P)
-        assert bank.result(n).steps == PAIRS[n].recipe.steps
-
-
-@pytest.fixture(autouse=True)
-def few_selection_problems(monkeypatch):
-    monkeypatch.setattr("trainer.programs.selection", lambda: selection(64))
+BRANCHES = ("57p", "456p")  # a circle, and low rank; the others are traced by `make test-full`
 
 
 @pytest.fixture
@@ -56,20 +30,36 @@ def graphs(monkeypatch):
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", lambda f, **options: whole(f, **{**options, "backend": backend}))
+    monkeypatch.setattr("trainer.programs.selection", lambda: selection(64))
+    torch._dynamo.reset()
     return count
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in BRANCHES else pytest.mark.full) for n in RUNGS]
+)
 def test_one_graph_for_each_program(name, graphs, tmp_path):
-    torch._dynamo.reset()
-    train(rung(name), tmp_path)
+    """Six pairs of three recipes in four slots, two of which refill; on from half the way; and backwards."""
+    bank = Bank(rung(name), PAIRS, slots=4)
+    bank.advance()
+    bank.save(tmp_path / "bank.state")
+    again, turned = (Bank(rung(name), pairs, slots=4, compiled=False) for pairs in (PAIRS, PAIRS[::-1]))
+    assert again.load(tmp_path / "bank.state")
+    again.programs = turned.programs = bank.programs
+    for each in (bank, again, turned):
+        while each.advance():
+            pass
+    for n, pair in enumerate(PAIRS):
+        assert torch.equal(bank.result(n).curve_EM, again.result(n).curve_EM)
+        assert torch.equal(bank.result(n).theta_P, turned.result(len(PAIRS) - 1 - n).theta_P)
+        assert bank.result(n).steps == pair.recipe.steps
     assert len(graphs) == 4  # operands, tokens, train step, evaluation
 
 
-@pytest.mark.compiled
-@pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
-@pytest.mark.parametrize("name", ["57p", pytest.param("170p", marks=pytest.mark.full), "456p"])
-def test_inductor_compiles_once(name, tmp_path):
-    torch._dynamo.reset()
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        train(rung(name), tmp_path)
+def test_one_process_compiles_more_programs_than_dynamos_limit(graphs):
+    """torch.compile keeps so many versions of one function; banks of many shapes must not share one."""
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for batch in (2, 3, 4):
+            programs = Programs(rung("57p"), Recipe(batch=batch), "cpu", compiled=True)
+            programs._tokens(*torch.ones(2, 1, 1, batch, dtype=torch.float64))
+    assert len(graphs) == 3

@@ -4,33 +4,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from search import texts
-from search.driver import Ended
-from search.home import Home
-from search.records import overview, summarise
-from search.study_file import load_study
-from search.tracking import final_metrics
+from search.cli import texts
+from search.run.driver import Ended
+from search.store.home import Home
+from search.store.stats import counted, overview, summarise
+from search.study.file import load_study
 from trainer import Outcome, Seed
 
 
 def row(seed, outcome=Outcome.FAILED, hopeless_step=None):
     return {
-        "study": "57p",
-        "confirmation": False,
-        "configuration": "c",
-        "trial": "t",
-        "init_seed": seed,
-        "data_seed": seed,
-        "outcome": outcome,
-        "reason": None,
-        "steps": 60_000,
-        "grok_step": 40_000 if outcome == Outcome.GROKKED else None,
-        "held": False,
-        "hopeless_step": hopeless_step,
-        "best_exact": 0.5,
-        "verify_calls": 0,
-        "verified": None,
-    }
+        "study": "57p", "confirmation": False, "configuration": "c", "trial": "t", "init_seed": seed,
+        "data_seed": seed, "outcome": outcome, "reason": None, "steps": 60_000,
+        "grok_step": 40_000 if outcome == Outcome.GROKKED else None, "held": False,
+        "hopeless_step": hopeless_step, "best_exact": 0.5, "verify_calls": 0, "verified": None,
+    }  # fmt: skip
 
 
 NONE_HOPELESS = [row(1), row(2, Outcome.GROKKED)]
@@ -66,14 +54,14 @@ def test_a_seed_that_was_given_up_is_listed_with_its_outcome():
     assert "given_up" in texts.status([], [row(3, Outcome.GIVEN_UP, 24_000)])
 
 
-def test_final_metrics_tell_the_confirmation_from_the_search():
+def test_what_is_counted_tells_the_confirmation_from_the_search():
     fresh = [row(n, o) | {"confirmation": True} for n, o in ((11, Outcome.GROKKED), (12, Outcome.GIVEN_UP))]
-    found = final_metrics([*SPARED, *fresh, row(13, Outcome.CENSORED)])
+    found = counted([*SPARED, *fresh, row(13, Outcome.CENSORED)])
     counts = {k: found[k] for k in ("seeds", "grokked", "failed", "given_up", "censored")}
     assert counts == {"seeds": 8, "grokked": 3, "failed": 2, "given_up": 3, "censored": 1}
     confirmed = [found[f"confirmation_{k}"] for k in ("grokked", "seeds", "given_up")]
     assert confirmed == [1, 2, 1] and found["median_grok_step"] == 40_000
-    assert "median_grok_step" not in final_metrics([row(1)])
+    assert "median_grok_step" not in counted([row(1)])
 
 
 @pytest.mark.parametrize("seed", [Seed.of(777), Seed(777, 804)])

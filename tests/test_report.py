@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import html.parser
-
 import pytest
-from click.testing import CliRunner
 
-from search.errors import UserError
-from search.plan import Configuration
-from search.report import percent, pictures, report
-from search.report_command import report as command
-from search.report_fields import shown
-from search.stats import GrokRate
+from search.evidence import report as report_module
+from search.evidence.fields import shown
+from search.evidence.report import percent, pictures, report
+from search.store.stats import GrokRate
+from search.study.trial import Configuration
+from tests.pages import Page
 from tests.test_plots import frames, searched, seed_row, size, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
-VOID = {"meta", "link", "img", "br"}
 
 
-class Page(html.parser.HTMLParser):
-    """A page's headings, tables and resources. Asserts that every element is closed."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.headings, self.resources, self.scripts, self.cells = [], [], [], 0, []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in VOID:
-            self.open.append(tag)
-        self.scripts += tag == "script"
-        self.resources += [v for k, v in attrs if k in ("src", "href", "srcset", "action", "data")]
-        if tag == "h2":
-            self.headings.append("")
-        if tag in ("td", "th"):
-            self.cells.append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "h2" in self.open:
-            self.headings[-1] += data
-        if {"td", "th"} & set(self.open):
-            self.cells[-1] += data
+def words_of(*given):
+    """The page with pictures that were not drawn, which takes most of its time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_module, "png", lambda figure: b"PNG")
+        return report(*given)
 
 
 def one(outcomes, **changes):
@@ -61,7 +34,7 @@ def test_one_configuration_has_no_sections_about_several():
     given = one(
         [("grokked", 40_000), ("failed",), ("given_up", 20_000), ("diverged", 100), ("censored", 5_000)]
     )
-    text = report(*given)
+    text = words_of(*given)
     page = Page(text)
     assert page.headings == ["What was asked", "What was found", "Grokking curves", "Time to grok",
                              "The configuration"]  # fmt: skip
@@ -76,7 +49,7 @@ def test_one_configuration_has_no_sections_about_several():
 
 def test_a_search_has_all_of_them_and_both_rates():
     study, configurations, *rest = searched(confirmed=2)
-    text = report(study, configurations, *rest)
+    text = words_of(study, configurations, *rest)
     page = Page(text)
     assert page.headings == ["What was asked", "What was found", "Grokking curves", "Time to grok",
                              "Grok rate against each field", "What mattered",
@@ -95,7 +68,7 @@ def test_different_sizes_have_a_front_and_a_list_no_importance():
     for configuration in (Configuration(*c) for c in study.listed()):
         rows = [seed_row(configuration, n, "grokked", 40_000) for n in range(2)]
         recorded.append((configuration, [*rows, seed_row(configuration, 3, "failed")]))
-    text = report(study, *frames(recorded))
+    text = words_of(study, *frames(recorded))
     page = Page(text)
     assert "Parameters against grok rate" in page.headings
     assert "listed and not drawn from a space" in text
@@ -103,10 +76,10 @@ def test_different_sizes_have_a_front_and_a_list_no_importance():
     assert "model.tie_fc2_head" in page.cells
 
 
-@pytest.mark.parametrize("make", [lambda: one([("failed",)] * 3), lambda: searched(3)])
-def test_it_needs_nothing_else(make):
-    text = report(*make())
+def test_it_needs_nothing_else():
+    text = report(*searched(8))
     page = Page(text)
+    assert text.count("data:image/png;base64,") == 5
     assert all(r.startswith("data:") for r in page.resources)
     assert "http:" not in text and "https:" not in text and "//cdn" not in text
     assert page.scripts == 1 and "default-src 'none'" in text
@@ -116,7 +89,7 @@ def test_it_needs_nothing_else(make):
 def test_what_others_wrote_is_only_text():
     study, configurations, *rest = one([("failed",)] * 2, about=HOSTILE)
     title = "57p <img src=x onerror=alert(2)>"
-    text = report(study, configurations.assign(title=title, rung=title), *rest)
+    text = words_of(study, configurations.assign(title=title, rung=title), *rest)
     page = Page(text)
     assert page.scripts == 1 and HOSTILE not in text and "<img src=x" not in text
     assert "&lt;script&gt;alert(1)" in text and "{{ braces }}" in text
@@ -131,19 +104,19 @@ def test_no_seed_grokked():
         configuration = Configuration(*study.configuration(paths))
         seeds[configuration.key] = (configuration, [seed_row(configuration, n, "failed") for n in range(4)])
     given = frames([pair for pair in seeds.values() if pair])
-    text = report(study, *given)
+    text = words_of(study, *given)
     assert "None of 36 counted seeds of 9 configurations grokked." in text
     assert "All configurations did equally well" in text
 
 
 def test_seeds_that_only_broke_off_say_nothing():
-    text = report(*one([("censored", 5_000)] * 2))
+    text = words_of(*one([("censored", 5_000)] * 2))
     assert "Nothing yet: all 2 seeds were ended from outside." in text
 
 
 def test_without_the_study_file_it_says_so():
     _, *given = searched(4)
-    text = report(None, *given)
+    text = words_of(None, *given)
     assert "The study file is not in the records" in text
     assert "recipe.lr" in Page(text).cells and "<h1>s</h1>" in text
 
@@ -154,40 +127,6 @@ def test_pictures_are_written(tmp_path):
                                        "importance.png", "parallel-coordinates.png"]  # fmt: skip
     for path in paths:
         assert min(size(path.read_bytes())) > 300
-
-
-# ---- the command
-
-
-@pytest.fixture
-def recorded(monkeypatch):
-    """A home with one study, `s`."""
-    study, *three = searched(3)
-    by_name = dict(zip(("configurations", "seeds", "curves"), three, strict=True))
-
-    def records(name, of, *, home):
-        if (name, home) != ("s", "runs"):
-            raise UserError(f"study {name!r} has no records here")
-        return by_name[of]
-
-    monkeypatch.setattr("search.records.records", records)
-    monkeypatch.setattr("search.records.study_of", lambda name, *, home: study)
-    return by_name
-
-
-def test_the_command_writes_the_page(recorded, tmp_path):
-    target = tmp_path / "report.html"
-    said = CliRunner().invoke(command, ["s", "-o", str(target), "--home", "runs"], catch_exceptions=False)
-    assert said.exit_code == 0 and said.output == f"{target}: 3 configurations, 24 seeds\n"
-    assert Page(target.read_text(encoding="utf-8")).headings[-1] == "All configurations"
-
-
-def test_what_is_not_there_is_a_users_error(recorded, tmp_path):
-    with pytest.raises(UserError, match="no records"):
-        CliRunner().invoke(command, ["t", "-o", "x", "--home", "runs"], catch_exceptions=False)
-    recorded["seeds"] = recorded["seeds"].iloc[:0]
-    with pytest.raises(UserError, match="no finished seed"):
-        CliRunner().invoke(command, ["s", "-o", "x", "--home", "runs"], catch_exceptions=False)
 
 
 # ---- the table, in a real browser
@@ -201,7 +140,7 @@ def test_a_click_or_enter_sorts_the_table(tmp_path):
 
     given = searched(7)
     target = tmp_path / "report.html"
-    target.write_text(report(*given), encoding="utf-8")
+    target.write_text(words_of(*given), encoding="utf-8")
     with chromium(tmp_path / "browser") as browser:
         browser.get(target.as_uri())
 

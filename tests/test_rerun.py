@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from search.plan import Configuration, Trial
-from search.rerun import read_request, train_again
-from search.study import Resources, Stop
-from search.worker import environment_of
+from search.run.rerun import read_request, train_again
+from search.run.worker import environment_of
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Recipe, Seed
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 SLOTS, EAGER = 3, Resources(cpu=1, compiled=False)
 # Too high a learning rate: no seed's last θ is its best.
-RECIPE = Recipe(**{**SMALL, "steps": 60, "eval_every": 10, "warmup": 0, "lr": 0.2})
+RECIPE = Recipe(**{**SMALL, "steps": 24, "eval_every": 4, "warmup": 0, "lr": 0.2})
 
 
 @pytest.fixture(scope="module")

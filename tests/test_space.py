@@ -9,9 +9,9 @@ import pytest
 
 from model import rung
 from search.errors import UserError
-from search.space import Sampler, exists, fixed, order, points, resolve
-from search.study import Study
-from search.study_file import parse_study
+from search.study.file import parse_study
+from search.study.schema import Study
+from search.study.space import Sampler, exists, fixed, order, points, resolve
 from tests.bad_studies import GOOD
 from tests.commands import says
 from trainer import Recipe

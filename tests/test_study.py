@@ -6,17 +6,14 @@ import dataclasses
 from typing import Any
 
 import pytest
-import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from model import RUNGS, Spec
-from search import study_file
 from search.errors import UserError
-from search.space import LARGEST_SEED, Distribution, Sampler
-from search.study import Entry, Resources, SeedRange, Stop, Study, Until
-from search.study_file import LARGEST_FILE, load_study, parse_study, shipped
+from search.study import file as study_file
+from search.study.file import LARGEST_FILE, load_study, parse_study, shipped
+from search.study.schema import Entry, Resources, SeedRange, Stop, Study, Until
+from search.study.space import LARGEST_SEED, Distribution, Sampler
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
 from trainer import Recipe, Seed
@@ -59,58 +56,6 @@ def test_a_number_with_an_exponent_needs_no_point() -> None:
     assert parse_study(GOOD + "recipe: {lr: 2e-2, epsilon: 1E-9}", "").base_recipe() == Recipe(
         lr=0.02, epsilon=1e-9
     )
-
-
-# Arbitrary texts and structures
-
-WORDS = st.sampled_from(
-    """
-    name model seeds recipe space until sampler resources about tracking_uri rung family 57p
-    first count grokked max_seeds cpu gpu auto lr steps recipe.lr model.qk_dim float int
-    choice log step qk_dim circular curriculum split_subspace x [key] SeedRange str
-    """.split()  # noqa: SIM905 - shorter so
-)
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | WORDS | st.text(max_size=8) | st.dates()
-NESTED = st.recursive(
-    LEAVES,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | LEAVES, inner, max_size=4),
-    max_leaves=12,
-)
-FIELDS = list(Study.model_fields)
-STUDIES = st.fixed_dictionaries(
-    {"name": st.just("x") | NESTED, "model": st.just("57p") | NESTED, "seeds": st.just([1]) | NESTED},
-    optional={name: NESTED for name in FIELDS if name not in ("name", "model", "seeds")},
-)
-SYNTAX = st.text(alphabet="{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é", max_size=60)
-
-
-def only_user_errors(text: str) -> None:
-    try:
-        parse_study(text, "some.yaml")
-    except UserError as error:
-        lines = str(error).split("\n")
-        assert all(line.startswith("some.yaml: ") and line.isprintable() for line in lines), lines
-
-
-@settings(max_examples=200, deadline=None)
-@given(STUDIES | NESTED)
-def test_no_structure_brings_a_traceback(structure: Any) -> None:
-    only_user_errors(yaml.safe_dump(structure, allow_unicode=True))
-
-
-@settings(max_examples=200, deadline=None)
-@given(SYNTAX | st.text(), st.booleans())
-@example("? [a]\n: 1", False)
-@example("!!set {a, b}", False)
-@example("!!omap [a: 1]", False)
-@example("!!pairs [a]", False)
-@example("<<: 3", False)
-@example("!!binary é", False)
-@example("recipe: !!float ''", True)
-@example("0o8: 1\n08: 1\n0x: 1\n0b2: 1\n1__2: 190:20:30", True)
-@example("recipe: {lr: =}", True)
-def test_no_text_brings_a_traceback(text: str, beginning: bool) -> None:
-    only_user_errors(GOOD * beginning + text)
 
 
 # Files

@@ -1,4 +1,4 @@
-"""The constraint table from frames whose verdicts are known."""
+"""The constraint table from rows whose verdicts are known."""
 
 import json
 from dataclasses import replace
@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from model import RUNGS, make_spec, name_of, rung
-from search import stats
 from search.errors import UserError
-from search.plan import Configuration
-from search.published import CLAIMS, SCALES, Claim, claim
-from search.stats import GrokRate, difference, wilson
-from search.table import Agreement, Verdict, agreement, constraint_table, verdict
+from search.evidence.claims import CLAIMS, SCALES, Claim, claim
+from search.evidence.table import Agreement, Verdict, agreement, constraint_table, verdict
+from search.store import stats
+from search.store.stats import GrokRate, difference, wilson
+from search.study.trial import Configuration
 from trainer import Recipe
 
 RECIPE = Recipe()
@@ -21,7 +21,7 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 
 
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **others):
-    """A row of the configurations frame, as search.records writes it."""
+    """A row of a configuration, as search.evidence.frames has it."""
     spec = rung(spec) if isinstance(spec, str) else spec
     configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up)
     key = configuration.key
@@ -38,10 +38,6 @@ def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_u
         **{f"recipe.{k}": v for k, v in recipe.as_dict().items()},
         "recipe.curriculum": recipe.curriculum, **others,
     }  # fmt: skip
-
-
-def frame(*rows):
-    return pd.DataFrame(list(rows))
 
 
 def cell_of(table, constraint, scale):
@@ -88,7 +84,7 @@ def test_a_cell_says_what_its_arms_found():
         arm("57p", 4, 64, verified=1, verify_tried=3, best_exact=1.0),
         arm(without("57p", "tie_vo"), 0, 36, given_up=10, best_exact=0.5),
     ]
-    cell = cell_of(constraint_table(frame(*rows)), "tie_vo", "57p")
+    cell = cell_of(constraint_table(rows), "tie_vo", "57p")
     assert (cell.verdict, cell.says, cell.saves, cell.also) == (Verdict.WORKS, "works, verified", 10, "")
     assert cell.with_it.rate == GrokRate(4, 64) and cell.without.rate == GrokRate(0, 36, 10)
     assert (cell.with_it.verified, cell.with_it.decoded, cell.with_it.median_grok_step) == (1, 3, 46_000)
@@ -109,7 +105,7 @@ def test_a_cell_says_what_its_arms_found():
     ],
 )
 def test_where_few_grok_anyway_an_arm_that_fails_may_be_chance(with_it, other, chance):
-    table = constraint_table(frame(arm("57p", *with_it), arm(without("57p", "tie_vo"), *other)))
+    table = constraint_table([arm("57p", *with_it), arm(without("57p", "tie_vo"), *other)])
     assert cell_of(table, "tie_vo", "57p").may_be_chance is chance
 
 
@@ -118,19 +114,19 @@ def test_where_few_grok_anyway_an_arm_that_fails_may_be_chance(with_it, other, c
     [(1, 30, "works, verified"), (0, 30, "works, not verified"), (2, 40, "required?, verified")],
 )
 def test_what_works_is_verified_or_not(verified, seeds, says):
-    rows = frame(arm("57p", 2, 48, verified=verified), arm(without("57p", "tie_vo"), 0, seeds))
+    rows = [arm("57p", 2, 48, verified=verified), arm(without("57p", "tie_vo"), 0, seeds)]
     assert cell_of(constraint_table(rows), "tie_vo", "57p").says == says
 
 
 def test_a_base_that_lacks_the_constraint_is_the_arm_without():
-    table = constraint_table(frame(arm("74p", 3, 40), arm(rung("74p").constrained("qk_dim", 4), 0, 40)))
+    table = constraint_table([arm("74p", 3, 40), arm(rung("74p").constrained("qk_dim", 4), 0, 40)])
     cell = cell_of(table, "qk_dim=4", "74p")
     assert (cell.with_it.rate, cell.without.rate) == (GrokRate(0, 40), GrokRate(3, 40))
     assert (cell.verdict, cell.saves, cell.says) == (Verdict.FAILS, 3, "fails?")
 
 
 def test_a_base_that_is_another_ones_partner_appears_as_both():
-    table = constraint_table(frame(arm("67p", 2, 64), arm("57p", 3, 128)))
+    table = constraint_table([arm("67p", 2, 64), arm("57p", 3, 128)])
     assert [s.label for s in table.scales] == ["67p", "57p"] and table.constraints == ("tie_fc2_head",)
     for cell in table.cells:
         assert (cell.with_it.rate, cell.without.rate) == (GrokRate(3, 128), GrokRate(2, 64))
@@ -139,7 +135,7 @@ def test_a_base_that_is_another_ones_partner_appears_as_both():
 def test_nothing_is_tested_where_only_one_arm_is_there():
     rows = [arm("74p", 3, 40), arm(without("74p", "tie_vo"), 1, 40)]
     rows += [arm("170p", 0, 9), arm(rung("170p").constrained("frozen_spiral"), 0, 9)]
-    table = constraint_table(frame(*rows))
+    table = constraint_table(rows)
     assert table.constraints == ("tie_vo", "frozen_spiral")
     assert [c.verdict for c in table.cells] == [
         Verdict.NOT_TESTED, Verdict.WORKS, Verdict.OPEN, Verdict.NOT_TESTED,
@@ -152,12 +148,12 @@ def test_nothing_is_tested_where_only_one_arm_is_there():
 def test_what_a_base_has_counts_even_without_its_partner():
     """At 57p the constraint of 74p's pair is applied too: it works there, against nothing."""
     rows = [arm("74p"), arm(without("74p", "tie_vo"), 1, 9), arm("57p", 3, 128), arm("67p")]
-    cell = cell_of(constraint_table(frame(*rows)), "tie_vo", "57p")
+    cell = cell_of(constraint_table(rows), "tie_vo", "57p")
     assert (cell.says, cell.without, cell.difference) == ("works, not verified", None, None)
 
 
 def test_what_a_constraint_needs_and_excludes_is_said():
-    table = constraint_table(frame(arm("170p", 0, 9), arm(rung("170p").constrained("frozen_spiral"), 0, 9)))
+    table = constraint_table([arm("170p", 0, 9), arm(rung("170p").constrained("frozen_spiral"), 0, 9)])
     cell = cell_of(table, "frozen_spiral", "170p")
     assert cell.also == "with it also plain_spiral; without it also linear_correction" and cell.saves == 6
 
@@ -166,7 +162,7 @@ def test_a_width_that_the_heads_have_anyway_is_no_pair():
     """At 170p heads are three wide: qk_dim=3 is the same model."""
     rows = [arm("170p"), arm(rung("170p").constrained("qk_dim", 2), 0, 9)]
     rows += [arm("74p"), arm(rung("74p").constrained("qk_dim", 3), 0, 9)]
-    table = constraint_table(frame(*rows))
+    table = constraint_table(rows)
     assert table.constraints == ("qk_dim=2", "qk_dim=3")
     assert cell_of(table, "qk_dim=3", "170p").with_it is None
     assert cell_of(table, "qk_dim=2", "170p").saves == 8
@@ -175,20 +171,21 @@ def test_a_width_that_the_heads_have_anyway_is_no_pair():
 def test_another_width_is_another_row():
     rows = [arm("67p", 1, 9), arm(without("67p", "qk_dim"), 0, 9)]
     rows += [arm("74p"), arm(rung("74p").constrained("qk_dim", 3), 0, 9)]
-    cell = cell_of(constraint_table(frame(*rows)), "qk_dim=3", "67p")
+    cell = cell_of(constraint_table(rows), "qk_dim=3", "67p")
     assert (cell.with_it, cell.without, cell.verdict) == (None, None, Verdict.NOT_TESTED)
 
 
 def test_recipes_are_never_mixed():
     with pytest.raises(UserError):
-        constraint_table(frame(arm("57p", 3, 64), arm(without("57p", "tie_vo"), recipe=OTHER)))
+        constraint_table([arm("57p", 3, 64), arm(without("57p", "tie_vo"), recipe=OTHER)])
 
 
-def test_families_share_a_table():
+@pytest.mark.parametrize("through", [list, lambda rows: pd.DataFrame(rows).to_dict("records")])
+def test_families_share_a_table(through):
     """With two families in a frame integers are floats, and fields of the other family are missing."""
     rows = [arm("57p", 3, 64), arm(without("57p", "qk_dim"), 1, 9)]
     rows += [arm("512p", 1, 20, recipe=OTHER), arm("491p", 0, 4, recipe=OTHER)]
-    table = constraint_table(frame(*rows))
+    table = constraint_table(through(rows))
     assert [s.label for s in table.scales] == ["512p", "491p", "57p"]
     assert table.constraints == ("qk_dim=4", "rms_norm")
     assert cell_of(table, "rms_norm", "512p").saves == 21
@@ -202,21 +199,21 @@ def test_rows_are_in_the_papers_order_and_then_in_the_registrys():
     names = ["tie_fc2_head", "frozen_plus", "circular", "shared_norm", "qk_dim", "no_ffn_bias"]
     rows = [arm("57p", 3, 64), *(arm(without("57p", name)) for name in names)]
     expected = ("shared_norm", "no_ffn_bias", "qk_dim=4", "tie_fc2_head", "circular", "frozen_plus")
-    assert constraint_table(frame(*rows)).constraints == expected
-    assert constraint_table(frame(*rows[::-1])).constraints == expected
+    assert constraint_table(rows).constraints == expected
+    assert constraint_table(rows[::-1]).constraints == expected
 
 
 def test_a_rung_with_two_recipes_has_two_columns():
     rows = [arm(s, recipe=r) for r in (RECIPE, OTHER) for s in ("57p", without("57p", "tie_vo"))]
     rows += [arm(without("57p", "rank1_out"), recipe=OTHER), arm("54p", recipe=OTHER)]
     for order in (rows, rows[::-1]):
-        table = constraint_table(frame(*order))
+        table = constraint_table(order)
         assert [s.label for s in table.scales] == ["57p", "57p (2)", "54p"]
         assert [s.base.recipe for s in table.scales] == [OTHER, RECIPE, OTHER]
 
 
 def test_rows_and_columns_can_be_asked_for():
-    rows = frame(arm("57p", 3, 64), arm(without("57p", "tie_vo")))
+    rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"))]
     table = constraint_table(rows, ["qk_dim=4", "tie_vo", "unit_out", "tie_qkv=shareA"], ["57p", "170p"])
     assert table.constraints == ("tie_vo", "qk_dim=4", "tie_qkv=shareA", "unit_out")
     assert [(s.label, s.params, s.base is None) for s in table.scales] == [
@@ -236,7 +233,7 @@ def test_rows_and_columns_can_be_asked_for():
     ],
 )
 def test_what_is_asked_for_must_exist(constraint, scale, says):
-    rows = frame(arm("57p", 3, 64), arm(without("57p", "tie_vo")))
+    rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"))]
     with pytest.raises(UserError) as error:
         constraint_table(rows, [constraint], [scale])
     assert str(error.value).startswith(says.rstrip("*"))
@@ -254,12 +251,12 @@ def test_a_configuration_of_several_studies_is_read_from_the_one_that_compares_m
         arm(pair, study="a"),
     ]
     for order in (rows, rows[::-1]):
-        table = constraint_table(frame(*order))
+        table = constraint_table(order)
         cell = cell_of(table, "tie_vo", "57p")
         assert (cell.with_it.study, cell.with_it.rate) == ("a", GrokRate(1, 48)) and table.pooled
-    apart = constraint_table(frame(*rows[:2], arm(pair, study="d")))
+    apart = constraint_table([*rows[:2], arm(pair, study="d")])
     assert cell_of(apart, "tie_vo", "57p").with_it.study == "c", "of equals the one with the most seeds"
-    assert not constraint_table(frame(rows[0], arm(pair))).pooled
+    assert not constraint_table([rows[0], arm(pair)]).pooled
 
 
 # Reading frames
@@ -278,19 +275,19 @@ def test_a_configuration_of_several_studies_is_read_from_the_one_that_compares_m
 def test_a_curriculum_is_read_however_it_is_kept(written):
     rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"))]
     changed = [{**row, "recipe.curriculum": written(RECIPE.curriculum)} for row in rows]
-    table = constraint_table(frame(*changed))
-    assert table == constraint_table(frame(*rows))
+    table = constraint_table(changed)
+    assert table == constraint_table(rows)
     assert table.scales[0].base.recipe == RECIPE
 
 
 def test_every_rung_comes_back():
-    table = constraint_table(frame(*(arm(name, recipe=OTHER) for name in RUNGS)))
+    table = constraint_table([arm(name, recipe=OTHER) for name in RUNGS])
     assert all((s.base.spec, s.base.recipe) == (RUNGS[s.rung], OTHER) for s in table.scales)
     pairs = {("90p", "shared_norm"), ("80p", "tie_vo"), ("75p", "frozen_plus"), ("512p", "ffn_rank=3")}
     assert all(cell_of(table, c, s).with_it.spec == RUNGS[s] for s, c in pairs)
 
 
-@pytest.mark.parametrize("rows", [frame(), frame(arm("57p", 3, 64), arm("74p"))], ids=["empty", "no pair"])
+@pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64), arm("74p")]], ids=["empty", "no pair"])
 def test_without_pairs_there_is_no_table(rows):
     with pytest.raises(UserError) as error:
         constraint_table(rows)
@@ -313,12 +310,12 @@ def test_without_pairs_there_is_no_table(rows):
 def test_rows_that_cannot_be_read_name_their_configuration(change, says):
     row = arm("57p", 3, 64)
     with pytest.raises(UserError, match=f"configuration {row['configuration']}: {says}"):
-        constraint_table(frame({**row, **change}))
+        constraint_table([{**row, **change}])
 
 
 def test_another_frame_is_no_frame_of_configurations():
     with pytest.raises(UserError, match="no frame of configurations: it has no column experiment_id, run_id"):
-        constraint_table(frame(arm("57p")).drop(columns=["run_id", "experiment_id"]))
+        constraint_table([{k: v for k, v in arm("57p").items() if k not in ("run_id", "experiment_id")}])
 
 
 # The paper
@@ -356,37 +353,32 @@ def test_agreement_with_the_paper(ours, words, expected):
 
 def test_a_second_column_of_a_rung_answers_to_the_same_claim():
     rows = [arm(s, 1, 9, recipe=r) for r in (RECIPE, OTHER) for s in ("57p", without("57p", "tie_vo"))]
-    cells = constraint_table(frame(*rows)).cells
+    cells = constraint_table(rows).cells
     assert [(c.published.words, c.agreement) for c in cells] == [("Works", Agreement.AGREES)] * 2
 
 
-# The tidy frame
+# Tidy rows
 
 
-def test_the_tidy_frame_has_a_row_a_cell():
+def test_tidy_rows_are_the_cells():
     rows = [arm("57p", 4, 64, verified=1), arm(without("57p", "tie_vo"), 0, 36), arm("67p", 1, 9)]
-    table = constraint_table(frame(*rows))
-    tidy = table.frame(paper=True)
+    table = constraint_table(rows)
+    tidy = table.tidy(paper=True)
     assert len(tidy) == len(table.cells) == 4
-    row = tidy[(tidy.constraint == "tie_vo") & (tidy.scale == "57p")].iloc[0]
-    assert (
-        row["verdict"] == "required"
-        and row["with_verified"] == 1
-        and row["may_be_chance"]
-        and row["params"] == 57
-        and row["params_saved"] == 10
-    )
+    (row,) = (r for r in tidy if (r["constraint"], r["scale"]) == ("tie_vo", "57p"))
+    assert (row["verdict"], row["with_verified"], row["may_be_chance"]) == ("required", 1, True)
+    assert (row["params"], row["params_saved"]) == (57, 10)
     assert (row["with_grokked"], row["with_seeds"], row["without_seeds"]) == (4, 64, 36)
     assert (row["with_low"], row["with_high"]) == wilson(4, 64)
     assert (row["published"], row["agreement"]) == ("Works", "agrees")
-    assert "published" not in table.frame().columns
-    assert list(table.frame()["constraint"].unique()) == list(table.constraints)
+    assert "published" not in table.tidy()[0]
+    assert list(dict.fromkeys(r["constraint"] for r in tidy)) == list(table.constraints)
 
 
 def test_the_same_records_make_the_same_table():
     rows = [arm("57p", 4, 64), *(arm(without("57p", n), 1, 9) for n in ("tie_vo", "rank1_out"))]
     other = replace(rung("57p"), equals_index=3.0)  # nothing reads it: the same rung under another key
     rows += [arm(other), arm(other.without("tie_vo"))]
-    table = constraint_table(frame(*rows))
-    assert table == constraint_table(frame(*rows[::-1]))
+    table = constraint_table(rows)
+    assert table == constraint_table(rows[::-1])
     assert [s.label for s in table.scales] == ["57p", "57p (2)"]

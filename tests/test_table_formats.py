@@ -3,19 +3,20 @@
 import csv
 import io
 import json
-from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from model import rung
-from search import records
+from search.cli.evidence import table
 from search.errors import UserError
-from search.published import CLAIMS, SCALES
-from search.table import constraint_table
-from search.table_command import html, latex, markdown, section, table, written
-from tests.test_table import OTHER, arm, frame, without
+from search.evidence.claims import CLAIMS, SCALES
+from search.evidence.table import constraint_table
+from search.evidence.table_text import html, latex, markdown, section, written
+from search.store.ledger import Ledger
+from tests.pages import Page
+from tests.test_table import OTHER, RECIPE, arm, without
 
 UI = "http://127.0.0.1:5000"
 
@@ -34,12 +35,12 @@ def some_rows(study="constraints"):
 
 
 def made(*rows):
-    return constraint_table(frame(*(rows or some_rows())))
+    return constraint_table(rows or some_rows())
 
 
 @pytest.fixture
 def parquet(here):
-    rows = frame(*some_rows())
+    rows = pd.DataFrame(some_rows())
     rows["recipe.curriculum"] = rows["recipe.curriculum"].map(json.dumps)
     rows.to_parquet(here / "some.parquet", index=False)
     return here / "some.parquet"
@@ -105,16 +106,10 @@ def test_markdown_shows_names_as_they_are():
 
 
 def test_a_second_column_says_what_is_different():
-    rows = [arm(s, 1, 9, recipe=r) for r in (OTHER, arm_recipe()) for s in ("57p", without("57p", "tie_vo"))]
+    rows = [arm(s, 1, 9, recipe=r) for r in (OTHER, RECIPE) for s in ("57p", without("57p", "tie_vo"))]
     rows.append(arm(without("57p", "qk_dim"), recipe=OTHER))
     text = markdown(made(*rows), paper=False, ui="")
     assert "- 57p (2): 57 parameters, study constraints; unlike 57p: steps 60000, " in text
-
-
-def arm_recipe():
-    from trainer import Recipe
-
-    return Recipe()
 
 
 def test_what_else_differs_and_what_was_chosen_is_noted():
@@ -130,10 +125,10 @@ def test_what_else_differs_and_what_was_chosen_is_noted():
 
 
 def test_csv_and_json_are_the_tidy_cells():
-    tidy = made().frame(paper=True)
+    tidy = made().tidy(paper=True)
     read = list(csv.DictReader(io.StringIO(written(made(), "csv", paper=True))))
     loaded = json.loads(written(made(), "json", paper=True))
-    assert list(read[0]) == list(loaded[0]) == list(tidy.columns)
+    assert list(read[0]) == list(loaded[0]) == list(tidy[0])
     assert len(read) == len(loaded) == len(tidy) == 8
     for text, value in zip(read, loaded, strict=True):
         assert text == {name: "" if v is None else str(v) for name, v in value.items()}
@@ -159,43 +154,10 @@ def test_latex_is_a_booktabs_table_with_everything_escaped():
 # HTML
 
 
-class Page(HTMLParser):
-    """The cells, links and unclosed tags of a page."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tables, self.links = [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        values = dict(attributes)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append([values.get("class"), ""])
-        elif tag == "a":
-            self.links.append(values["href"])
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if {"td", "th"} & set(self.open):
-            self.tables[-1][-1][-1][1] += f" {data}"
-
-    def texts(self, table):
-        return [[" ".join(text.split()) for _, text in line] for line in self.tables[table]]
-
-
 def test_html_is_one_whole_page():
     text = html(made(), paper=True, ui=UI)
     page = Page(text)
-    assert page.open == [] and text.startswith("<!doctype html>")
+    assert text.startswith("<!doctype html>")
     assert "src=" not in text and "url(" not in text and "<script" not in text
     overview, details = page.texts(0), page.texts(1)
     assert overview[0] == ["constraint", "74p", "57p"] and len(overview) == 5
@@ -218,7 +180,7 @@ def test_html_is_escaped():
     evil = '"><script>alert(1)</script>'
     rows = [{**row, "run_id": evil} for row in some_rows(evil)]
     text = html(made(*rows), paper=True, ui=f"http://x/{evil}")
-    assert "<script" not in text and Page(text).open == []
+    assert "<script" not in text
     assert Page(text).links[0] == f"http://x/{evil}/#/experiments/7/runs/{evil}"
 
 
@@ -229,11 +191,8 @@ def test_the_command_reads_a_file(parquet):
     said = call(parquet)
     assert said.exit_code == 0 and said.stdout == markdown(made(), paper=False, ui=UI)
     for style in ("csv", "json", "html", "latex"):
-        expected = written(made(), style, paper=style != "latex", ui=UI)
-        flags = ["--paper"] if style != "latex" else []
-        assert call(parquet, "--format", style, *flags).exit_code == 0
-        if not flags:
-            assert call(parquet, "--format", style).stdout == expected
+        assert call(parquet, "--format", style).stdout == written(made(), style, ui=UI)
+        assert call(parquet, "--format", style, "--paper").exit_code == 0
     assert call(parquet, "--format", "html", "--ui", "https://adders/").stdout == html(
         made(), paper=False, ui="https://adders"
     )
@@ -262,26 +221,10 @@ def test_the_command_writes_a_file(parquet, here):
     assert (here / "table.csv").read_bytes() == written(made(), "csv").encode()
 
 
-def test_studies_are_asked_for_by_name(parquet, monkeypatch):
-    asked = []
-
-    def of_home(names, of, *, home):
-        asked.append((list(names), of, home))
-        return frame(arm("57p", 7, 70, study="named"))
-
-    monkeypatch.setattr(records, "records", of_home, raising=False)
-    monkeypatch.setattr(records, "studies", lambda home: ["one", "two"], raising=False)
-    said = call("named", parquet, "--home", "there")
-    assert said.exit_code == 0 and "7/70" not in said.stdout, "that study trained fewer configurations"
-    with pytest.raises(UserError, match="none of 1 recorded"):
-        call()
-    assert asked == [(["named"], "configurations", "there"), (["one", "two"], "configurations", None)]
-
-
-def test_a_home_without_studies_has_no_table(here, monkeypatch):
-    monkeypatch.setattr(records, "studies", lambda home: [], raising=False)
+def test_a_home_without_studies_has_no_table(home):
+    Ledger(home)
     with pytest.raises(UserError, match="none of 0 recorded configurations"):
-        call()
+        call("--home", home.path)
 
 
 @pytest.mark.parametrize(

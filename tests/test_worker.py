@@ -1,20 +1,18 @@
 """What runs in a trial: a bank with more pairs than slots, its results on disk, and seeds given up."""
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import torch
 
 from model import RUNGS
-from search import worker
-from search.plan import Configuration, Trial
-from search.study import Resources, Stop
-from search.tracking import load_seeds
+from search.run import worker
+from search.store.part import CURVES, has_parts, read_parts, write_parts
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
+from tests.banks import assert_same
 from trainer import Outcome, Recipe, Rule, Seed
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -34,7 +32,7 @@ def run(trial, folder):
     """The reports of a trial that runs to its end, and what it left."""
     trial.write(folder)
     reports = [json.loads(r["payload"]) for r in worker.run_trial(folder)]
-    (part,) = worker.read_results(folder)
+    (part,) = read_parts(folder)
     return reports, (part.trial, part.results, part.about)
 
 
@@ -66,7 +64,7 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
 
 def test_every_seed_gets_its_own_curve_back(tmp_path):
     _, (_, results, _) = run(trial_of(8, 5, 7, slots=1), tmp_path)
-    table = pd.read_parquet(next(tmp_path.glob(f"results/*/{worker.CURVES}")))
+    table = pd.read_parquet(next(tmp_path.glob(f"results/*/{CURVES}")))
     for result in results:
         mine = table[table["init_seed"] == result.pair.seed.init_seed]
         assert mine["step"].tolist() == [2, 4, 6]
@@ -113,7 +111,7 @@ def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
     trial.write(tmp_path)
     reports = [json.loads(r["payload"]) for r in worker.run_trial(tmp_path)]
     assert [s["configuration"] for s in reports[1]["seeds"]] == [c.key for c, _ in work]
-    parts = {p.configuration: p for p in worker.read_results(tmp_path)}
+    parts = {p.configuration: p for p in read_parts(tmp_path)}
     assert set(parts) == {CONFIGURATION, other}
     _, (_, alone, _) = run(trial_of(1, 2), tmp_path / "alone")
     for mine, its in zip(parts[CONFIGURATION].results, alone, strict=True):
@@ -122,36 +120,31 @@ def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
     assert [p.trial.work for p in parts.values()] == [tuple((c, Seed.of(n)) for n in (1, 2)) for c in parts]
 
 
-class Server:
-    """An MLflow client as far as artifacts go: each run's are copied to where the caller wants them."""
+def test_parts_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    """A disk that is full while they are written leaves none, and their remains are in nobody's way."""
+    trial = trial_of(1, 2)
+    trial.write(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
+        patch.setattr(worker.Part, "write", _half)
+        list(worker.run_trial(tmp_path))
+    assert not has_parts(tmp_path) and read_parts(tmp_path) == []
+    list(worker.run_trial(tmp_path))
+    assert [r.pair.seed for r in read_parts(tmp_path)[0].results] == [Seed.of(1), Seed.of(2)]
 
-    def __init__(self, folders):
-        self.folders = folders
 
-    def list_artifacts(self, run):
-        return [SimpleNamespace(path="trials")]
-
-    def download_artifacts(self, run, name, target):
-        return str(shutil.copytree(self.folders[run], Path(target) / name, dirs_exist_ok=True))
+def _half(part, folder):
+    part.trial.write(folder)
+    raise OSError("the disk is full")
 
 
-def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(tmp_path):
-    """They have the same path in the runs of two configurations."""
-    folders, thetas = {}, {}
-    for run, lr in (("a", 0.01), ("b", 0.02)):
-        other = Configuration(CONFIGURATION.spec, replace(CONFIGURATION.recipe, lr=lr))
-        trial = replace(trial_of(slots=2), work=((other, Seed.of(1)),))
-        trial.write(tmp_path / run)
-        list(worker.run_trial(tmp_path / run))
-        (part,) = worker.read_results(tmp_path / run)
-        part.write(tmp_path / "artifacts" / run / "same")
-        folders[run], thetas[run] = tmp_path / "artifacts" / run, part.results[0].theta_P
-    (tmp_path / "scratch").mkdir()
-    client = Server(folders)
-    infos = [SimpleNamespace(run_id=run, artifact_uri=f"mlflow-artifacts:/{run}") for run in folders]
-    (a,), (b,) = (load_seeds(client, SimpleNamespace(info=i), tmp_path / "scratch") for i in infos)
-    assert torch.equal(a.result.theta_P, thetas["a"]) and torch.equal(b.result.theta_P, thetas["b"])
-    assert not torch.equal(thetas["a"], thetas["b"])
+def test_a_part_is_read_as_it_was_written(tmp_path):
+    _, (_, results, about) = run(trial_of(8, 5), tmp_path / "one")
+    (part,) = read_parts(tmp_path / "one")
+    write_parts(tmp_path, [part])
+    (again,) = read_parts(tmp_path)
+    assert (again.trial, again.about) == (part.trial, about) and again.by_seed.keys() == part.by_seed.keys()
+    for mine, its in zip(results, again.results, strict=True):
+        assert_same(mine, its)
 
 
 def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):

@@ -22,9 +22,11 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import snapshot
 from trainer.hopeless import RULE, Rule
-from trainer.judge import MEASURES, RUNNING, Judge, Result
-from trainer.programs import Programs, block_of
-from trainer.recipe import Pair
+from trainer.judge import RUNNING, Judge, Result
+from trainer.optimisers import OPTIMISERS, Optimiser
+from trainer.outcomes import MEASURES
+from trainer.programs import Programs
+from trainer.recipe import SHAPING, Pair
 from trainer.schedule import Hyper
 from trainer.step import State
 
@@ -46,21 +48,21 @@ class Bank:
     ):
         """`slots`: at least so many, by default one a pair. `hopeless`: the rule that gives seeds up, if any.
 
-        Raises ValueError if there is no pair or slot, or the recipes' batch or eval_every differ.
+        Raises ValueError if there is no pair or slot, or the recipes' programs differ.
         """
-        if len({(p.recipe.batch, p.recipe.eval_every) for p in pairs}) != 1:
-            raise ValueError("a bank needs pairs whose recipes agree in batch and eval_every")
+        if len({p.recipe.program() for p in pairs}) != 1:
+            raise ValueError(f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}")
         self.spec, self.pairs, self.device = spec, list(pairs), device
-        self.eval_every = pairs[0].recipe.eval_every
+        recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
+        self.eval_every, self.optimiser = recipe.eval_every, OPTIMISERS[recipe.optimiser]
         wanted = len(pairs) if slots is None else slots
         if wanted < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.tile = tile_of(spec, wanted, device)
         self.slots = -(-wanted // self.tile) * self.tile
-        batch, block = pairs[0].recipe.batch, block_of(self.eval_every)
-        self.programs = Programs(spec, batch, block, device, compiled)
+        self.programs = Programs(spec, recipe, device, compiled)
         self.judge = Judge(pairs, spec.params, hopeless)
-        self.state = _empty(spec, self.slots, device)
+        self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
         self.seed_steps, self.train_s = 0, 0.0
@@ -161,13 +163,14 @@ class Bank:
         self._set_hyper()
 
     def _start(self, slot: int, n: int) -> None:
-        """Pair n in a slot: its θ, moments at zero, step 0."""
+        """Pair n in a slot: its θ, the optimiser's state afresh, step 0."""
         seed, state = self.pairs[n].seed, self.state
         self.pair_S[slot] = n
         self.judge.records["outcome"][n] = RUNNING
-        state["theta"][slot] = self.spec.initial(seed.init_seed).to(self.device)
-        state["m"][slot], state["v"][slot], state["step"][slot] = 0, 0, 0
-        state["data_seed"][slot] = seed.data_seed
+        theta_1P = self.spec.initial(seed.init_seed).to(self.device)[None]
+        for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
+            state[name][slot] = t[0]
+        state["step"][slot], state["data_seed"][slot] = 0, seed.data_seed
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
 
     def _set_hyper(self) -> None:
@@ -182,8 +185,9 @@ def tile_of(spec: Spec, slots: int, device: str) -> int:
     return -(-slots // tiles)
 
 
-def _empty(spec: Spec, slots: int, device: str) -> State:
-    state = {name: torch.zeros(slots, spec.params, device=device) for name in ("theta", "m", "v")}
+def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:
+    theta_SP = torch.zeros(slots, spec.params, device=device)
+    state = {"theta": theta_SP, **optimiser.fresh(theta_SP)}
     state |= {name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "data_seed")}
     state |= {name: torch.ones(slots, device=device) for name in ("wd_scale", "mix_scale")}
     return state | {"active": torch.zeros(slots, dtype=torch.bool, device=device)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from model.spec import Spec, make_spec
+from trainer.installed import code_version
 
 JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
@@ -26,14 +26,6 @@ PAPERS = {
     "spec": dict, "recipe": dict, "seed": dict, "step": int, "metrics": dict, "provenance": dict, "code": str,
 }  # fmt: skip
 KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
-
-
-def code_version() -> str:
-    """The installed version of adder-search."""
-    try:
-        return metadata.version("adder-search")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from model.low_rank import SHARED, TIES, LowRank
+from model.families.low_rank.spec import SHARED, TIES, LowRank
 from trainer.foreign_file import Choices, State, all_chosen, integer, number, refuse_others
 
 CHOICES: Choices = {

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.split_subspace import DIGITS, SplitSubspace
+from model.families.split_subspace.spec import DIGITS, SplitSubspace
 from trainer.foreign_file import Choices, State, all_chosen, integer, number, refuse_others, shortest, unknown
 
 OLDER: Choices = {

@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from trainer.recipe import Seed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DIGITS = 10
 
@@ -34,6 +35,8 @@ class Rule:
 
     def calls_hopeless(self, progress_R: Tensor, exact_R: Tensor, token_R: Tensor) -> Tensor:
         """Whether each row is hopeless [R] (bool), from its progress and its best measures so far."""
+        import torch  # here alone: the constants below are for whoever counts seeds
+
         hopeless_R = torch.zeros_like(progress_R, dtype=torch.bool)
         for progress, exact, token in self.checkpoints:
             hopeless_R |= (progress_R >= progress) & (exact_R < exact) & (token_R < token)

@@ -7,32 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainer.hopeless import Rule, progress_of, spared, taught
+from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair
 from trainer.schedule import hyper_of
-
-MEASURES = ("exact", "token", "loss", "train_loss")
-"""The columns of a curve: exact match, token accuracy and loss on the selection problems, and the mean
-training loss since the evaluation before."""
-
-
-class Outcome(StrEnum):
-    """What became of a seed. The first two are not outcomes yet."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    GROKKED = "grokked"
-    FAILED = "failed"
-    DIVERGED = "diverged"
-    GIVEN_UP = "given_up"
-    CENSORED = "censored"
-
 
 OUTCOMES = list(Outcome)
 QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING)

@@ -9,9 +9,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shlex
-import shutil
-import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +22,10 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer import step
+from trainer.installed import missing_for_compilation as missing_for_compilation
+from trainer.optimisers import OPTIMISERS
 from trainer.problems import selection
+from trainer.recipe import Recipe
 from trainer.replay import Replay
 from trainer.schedule import Hyper
 from trainer.step import State
@@ -40,15 +40,6 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt's names for its numbers
 def block_of(eval_every: int) -> int:
     """The largest block of steps, at most BLOCK, that divides the distance of evaluations."""
     return next(k for k in range(min(BLOCK, eval_every), 0, -1) if eval_every % k == 0)
-
-
-def missing_for_compilation() -> str | None:
-    """What torch.compile lacks on this machine to build CPU programs, or None."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(shlex.split(compiler)[0]) is None:
-        return f"a C++ compiler ({compiler})"
-    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    return None if headers.exists() else f"Python's headers ({headers})"
 
 
 def keep_memory() -> None:
@@ -77,16 +68,16 @@ def initialise_once() -> None:
 
 
 class Programs:
-    """make_block, train_step and evaluate for one spec, batch, block and device."""
+    """make_block, train_step and evaluate for one spec, one device and recipes of one `program()`."""
 
-    def __init__(self, spec: Spec, batch: int, block: int, device: str, compiled: bool):
+    def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
         self.compile_s, self.cache_misses = 0.0, 0
-        self.block = block
-        self._key = repr((spec, batch, block, device, torch.__version__))
-        self._batch = batch
-        self._draw = partial(step.draw, batch=batch, block=block)
+        self.block = block_of(recipe.eval_every)
+        self._key = repr((spec, recipe.program(), device, torch.__version__))
+        self._batch = recipe.batch
+        self._draw = partial(step.draw, batch=recipe.batch, block=self.block)
         self._tokens = partial(step.tokens_of, spec)
-        self._train = partial(step.train_step, spec)
+        self._train = partial(step.train_step, spec, OPTIMISERS[recipe.optimiser])
         self._evaluate = partial(step.evaluate, spec)
         self.problems = step.tokens_of(spec, *selection()).to(device)
         self._compiled, self._on_gpu = compiled, device == "cuda"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.fields import LARGEST, check, option
+from model.fields import LARGEST, check, nearest, option
+from trainer.optimisers import OPTIMISERS
 
 PAPER = "57p paper, sections 3.2 to 3.5"
 
@@ -14,14 +15,21 @@ PAPER = "57p paper, sections 3.2 to 3.5"
 class Recipe:
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 
-    Only `batch` and `eval_every` shape the compiled program; everything else is a number a seed, so
-    that seeds of different recipes share a bank.
+    What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything
+    else is a number a seed.
     """
 
     steps: int = option(60_000, "the budget", unit="steps", low=1, source=PAPER)
-    batch: int = option(256, "problems in one step", unit="problems per seed", low=1, high=1 << 16)
-    eval_every: int = option(1_000, "distance of evaluations; divides the budget", unit="steps", low=1)
+    batch: int = option(
+        256, "problems in one step", unit="problems per seed", low=1, high=1 << 16, shapes=True
+    )
+    eval_every: int = option(
+        1_000, "distance of evaluations; divides the budget", unit="steps", low=1, shapes=True
+    )
     hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", low=0)
+    optimiser: str = option(
+        "adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True
+    )
     lr: float = option(0.02, "peak learning rate", unit="per step", low=0.0, source=PAPER)
     lr_floor: float = option(
         0.1, "learning rate at the last step, of the peak", unit="fraction", low=0, high=1
@@ -65,6 +73,9 @@ class Recipe:
         if isinstance(stages, list | tuple) and all(isinstance(s, list | tuple) for s in stages):
             object.__setattr__(self, "curriculum", tuple(map(tuple, stages)))
         check(self)
+        if self.optimiser not in OPTIMISERS:
+            hint = nearest(self.optimiser, OPTIMISERS)
+            raise ValueError(f"optimiser: unknown {self.optimiser!r:.80}; {hint}")
         if self.steps % self.eval_every:
             raise ValueError(f"eval_every must divide steps, got {self.eval_every} and {self.steps}")
         if self.fade_end < self.fade_start:
@@ -81,12 +92,19 @@ class Recipe:
         if len(self.curriculum) > 4:
             raise ValueError(f"curriculum must have at most 4 stages, got {len(self.curriculum)}")
 
+    def program(self) -> tuple[Any, ...]:
+        """What shapes the compiled program: the values of the fields in SHAPING."""
+        return tuple(getattr(self, name) for name in SHAPING)
+
     def as_dict(self) -> dict[str, Any]:
         """Every field, as plain values."""
         return {
             name: [list(stage) for stage in value] if name == "curriculum" else value
             for name, value in dataclasses.asdict(self).items()
         }
+
+
+SHAPING = tuple(field.name for field in dataclasses.fields(Recipe) if field.metadata["shapes"])
 
 
 @dataclasses.dataclass(frozen=True, order=True)

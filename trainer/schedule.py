@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ Hyper = dict[str, Tensor]
 
 
 def hyper_of(recipes: Sequence[Recipe], device: torch.device | str = "cpu") -> Hyper:
-    """The recipes of a bank's slots as tensors [S] (float32; steps as int64)."""
+    """The recipes of a bank's slots as tensors [S] (float32; steps as int64). Names are no numbers."""
     numbers = [f.name for f in dataclasses.fields(Recipe) if type(f.default) in (int, float)]
     hyper = {name: torch.tensor([getattr(r, name) for r in recipes], device=device) for name in numbers}
     stages = [_stages(r) for r in recipes]
@@ -47,6 +47,14 @@ def learning_rate(step_S: Tensor, hyper: Hyper) -> Tensor:
     progress = ((step_S - warmup) / (last - warmup).clamp(min=1)).clamp(0, 1)
     falling = hyper["lr_floor"] + (1 - hyper["lr_floor"]) * 0.5 * (1 + torch.cos(math.pi * progress))
     return hyper["lr"] * torch.where(step_S < warmup, rising, falling)
+
+
+def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
+    """The numbers of the step that each slot is at: the recipe's, `lr` as scheduled, and `decay`, the share
+    of θ that weight decay takes off.
+    """
+    lr_S = learning_rate(state["step"], hyper)
+    return {**hyper, "lr": lr_S, "decay": lr_S * hyper["weight_decay"] * state["wd_scale"]}
 
 
 def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:

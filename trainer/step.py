@@ -12,12 +12,13 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer import schedule
+from trainer.optimisers import Optimiser
 from trainer.problems import DIGITS, sample, sequence_columns
 from trainer.schedule import Hyper
 
 State = dict[str, Tensor]
-"""A bank's slots: theta, m, v [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S]
-(bool)."""
+"""A bank's slots: theta [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S] (bool); and
+what the optimiser keeps, tensors [S, ...] by names of its own."""
 
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
@@ -57,11 +58,12 @@ def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
     return cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean((1, 2))
 
 
-def train_step(spec: Spec, state: State, hyper: Hyper, tokens_STB: Tensor) -> tuple[State, Tensor]:
+def train_step(
+    spec: Spec, optimiser: Optimiser, state: State, hyper: Hyper, tokens_STB: Tensor
+) -> tuple[State, Tensor]:
     """One step of every slot. Returns the new state and the losses [S] before it.
 
-    The loss is summed over slots, so each seed's gradient is its own; the gradient is clipped for each
-    seed. AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019).
+    The loss is summed over slots, so each seed's gradient is its own.
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,29 +71,17 @@ def train_step(spec: Spec, state: State, hyper: Hyper, tokens_STB: Tensor) -> tu
         return loss_S.sum(), loss_S
 
     grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(state["theta"])
-    return adamw(state, hyper, grad_SP), loss_S
+    return take(optimiser, state, hyper, grad_SP), loss_S
 
 
-def adamw(state: State, hyper: Hyper, grad_SP: Tensor) -> State:
-    """Clip each seed's gradient and take one AdamW step where the slot is active."""
-
-    def column(name: str) -> Tensor:
-        return hyper[name][:, None]
-
+def take(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor) -> State:
+    """Clip each seed's gradient and have the optimiser take its step where the slot is active."""
     norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
-    grad_SP = grad_SP * (column("clip") / (norm_S1 + 1e-6)).clamp(max=1)
-    count_S1 = (state["step"] + 1)[:, None]
-    m = state["m"] + (grad_SP - state["m"]) * (1 - column("beta1"))
-    v = state["v"] * column("beta2") + grad_SP.square() * (1 - column("beta2"))
-    unbiased_m = m / (1 - column("beta1") ** count_S1)
-    unbiased_v = v / (1 - column("beta2") ** count_S1)
-    lr_S1 = schedule.learning_rate(state["step"], hyper)[:, None]
-    decay_S1 = lr_S1 * column("weight_decay") * state["wd_scale"][:, None]
-    theta = state["theta"] * (1 - decay_S1) - lr_S1 * unbiased_m / (unbiased_v.sqrt() + column("epsilon"))
-    active = state["active"]
-    new = {"theta": theta, "m": m, "v": v}
-    kept = {name: torch.where(active[:, None], t, state[name]) for name, t in new.items()}
-    return {**state, **kept, "step": state["step"] + active}
+    grad_SP = grad_SP * (hyper["clip"][:, None] / (norm_S1 + 1e-6)).clamp(max=1)
+    new = optimiser.update(state, schedule.now(state, hyper), grad_SP)
+    active_S = state["active"]
+    kept = {k: torch.where(active_S.reshape(-1, *[1] * (t.dim() - 1)), t, state[k]) for k, t in new.items()}
+    return {**state, **kept, "step": state["step"] + active_S}
 
 
 @torch.no_grad()

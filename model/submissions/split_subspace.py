@@ -142,7 +142,7 @@ class Adder(nn.Module):
         nowhere = torch.zeros(spec["pos_dim"]).to(index_N)
         plus, equals, z_hi, eos = (w.get(name, nowhere)[None] for name in ("plus", "equals", "z_hi", "eos"))
         if spec["equals_on_ring"]:
-            equals = self.spiral(torch.tensor([spec["equals_index"]]).to(index_N))
+            equals = self.spiral(index_N.new_tensor([spec["equals_index"]]))
         return torch.cat([digits_NC, plus, digits_NC, equals, digits_NC, z_hi, eos])
 
     def spiral(self, index_N: Tensor) -> Tensor:

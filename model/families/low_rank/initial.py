@@ -1,0 +1,54 @@
+"""The initial values of the low_rank family: the published draws in the published order.
+
+Axes: P parameters.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import init
+
+from model.families.low_rank.spec import VOCABULARY, LowRank
+from model.ops import Tensors
+
+
+def initial(spec: LowRank, seed: int) -> Tensor:
+    """θ [P] of a seed, by torch's CPU generator.
+
+    Modules draw their default values when they are made, and the generator moves on; then every embedding and
+    full matrix is drawn again, the token table twice, because the output head holds it too.
+    """
+    return spec.layout.join(_draws(spec, torch.Generator().manual_seed(seed)))
+
+
+def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
+    """Every tensor of one seed. Without the EOS target the last position is drawn all the same."""
+    shapes = spec.shapes()
+    rows = spec.position_shapes(spec.positions)
+    drawn = {name: torch.empty(shape) for name, shape in (shapes | rows).items()}
+    matrices = [n for n in shapes if n not in rows and n != "tokens" and not n.startswith("norm")]
+    whole = [n for n in matrices if not _is_factor(n)]
+
+    drawn["tokens"].normal_(generator=gen)
+    for name in rows:
+        drawn[name].normal_(0, 0.02 if spec.pos_rank else 1, generator=gen)
+    for name in matrices:
+        if _is_factor(name):
+            drawn[name].normal_(0, math.sqrt(2 / sum(shapes[name])), generator=gen)
+        else:
+            init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
+    init.kaiming_uniform_(torch.empty(VOCABULARY, spec.width), a=math.sqrt(5), generator=gen)
+
+    for name in ["tokens", *([] if spec.pos_rank else rows), *whole, "tokens"]:
+        drawn[name].normal_(0, 0.02, generator=gen)
+    for name in shapes:
+        if name.startswith("norm"):
+            drawn[name].fill_(0 if name.endswith("bias") else 1)
+    return {name: t[: shapes[name][0]] for name, t in drawn.items()}
+
+
+def _is_factor(name: str) -> bool:
+    return "_A" in name or "_B" in name

@@ -1,0 +1,178 @@
+"""The low_rank family: a small GPT whose weight matrices are products of thin factors.
+
+One pre-norm block with one head over learned token and position vectors; logits are dot products with the
+token table; no biases but LayerNorm's. Without any constraint it is the 763-parameter model. Facts from
+"A 456-Parameter Transformer Solves 10-Digit Addition" (the 456p report) and its training code.
+
+What needs torch is in files of its own beside this one: forward pass, initial values, folds.
+
+Axes: S seed, B problem, T position, P parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from model.fields import option, spelt
+from model.layout import Shapes, linear
+from model.spec import Spec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Fold
+
+DIGITS, VOCABULARY = 10, 14
+PLUS, EQUALS, EOS = 10, 11, 13
+INPUTS = 33  # 22 of the prompt and 11 answer digits
+REPORT = "456p report"
+TIES = ("none", "all", "qk", "kv")
+SHARED = tuple(f"share{factor}{tie}" for factor in "AB" for tie in ("", "_tieQK", "_tieKV"))
+
+PARTS = {
+    "q": "queries", "k": "keys", "v": "values", "qk": "queries and keys", "kv": "keys and values",
+    "qkv": "queries, keys and values",
+}  # fmt: skip
+
+
+def _roles() -> dict[str, str]:
+    roles = {"tokens": "token table and output head", "positions": "position table"}
+    roles |= {f"norm{n}": f"{what} norm" for n, what in ((1, "attention's"), (2, "FFN's"), (3, "final"))}
+    roles |= {f"{norm}_bias": "its bias" for norm in list(roles) if norm.startswith("norm")}
+    matrices = {part: f"residual to {what}" for part, what in PARTS.items()}
+    matrices |= {"out": "attention output", "fc1": "FFN, first layer", "fc2": "FFN, second layer"}
+    for factor in "AB":
+        roles[f"pos_{factor}"] = f"position table, factor {factor}"
+        roles |= {f"{name}_{factor}": f"{what}, factor {factor}" for name, what in matrices.items()}
+        roles |= {f"qkv_{factor}{part}": f"factor {factor} of {what}" for part, what in PARTS.items()}
+    return roles | matrices
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LowRank(Spec):
+    """34 tokens, operands most significant digit first, the sum units first: X9..X0 + Y9..Y0 = Z0..Z10 EOS.
+
+    + is token 10, = is 11, EOS is 13 (12 is padding). A pair of factors is read as x · A · B; a full matrix
+    maps its second axis to its first, as in torch.
+    """
+
+    family: ClassVar[str] = "low_rank"
+    about: ClassVar[str] = "the 456p report's small GPT: learned positions, matrices in thin factors"
+    roles: ClassVar[dict[str, str]] = _roles()
+
+    # Sizes
+    width: int = option(7, "width of the residual", unit="dimensions", low=2, high=16)
+    ffn: int = option(14, "width of the FFN", unit="dimensions", low=1, high=64)
+    positions: int = option(
+        INPUTS, "rows of the position table; the first 33 are read", unit="positions", values=(INPUTS, 35),
+        source=f"{REPORT} 2",
+    )  # fmt: skip
+
+    # Constraints
+    pos_rank: int = option(
+        0, "rank of the position table; 0: full", unit="rank", low=0, high=16, off=0, source=f"{REPORT} 2.1"
+    )
+    qkv_rank: int = option(
+        0, "rank of the query, key and value projections; 0: full", unit="rank", low=0, high=16, off=0,
+        source=f"{REPORT} 2.1",
+    )  # fmt: skip
+    out_rank: int = option(
+        0, "rank of the attention output; 0: full", unit="rank", low=0, high=16, off=0,
+        source=f"{REPORT} 2.1, 2.3",
+    )  # fmt: skip
+    ffn_rank: int = option(
+        0, "rank of both FFN matrices; 0: full", unit="rank", low=0, high=16, off=0, source=f"{REPORT} 2.1"
+    )
+    rms_norm: bool = option(
+        False, "RMSNorm with a weight, not LayerNorm with weight and bias", off=False, source=f"{REPORT} 2.2"
+    )
+    tie_qkv: str = option(
+        "none", "which of queries, keys and values are equal, and which factor, A or B, all of them share",
+        off="none", values=(*TIES, *SHARED), source=f"{REPORT} 2.3, training code",
+    )  # fmt: skip
+    no_eos: bool = option(
+        False, "nothing is asked after the last digit: no EOS target, no position 32, which only it reads",
+        off=False, needs={"positions": INPUTS}, source="docs/architecture.md, folds",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shared and not self.qkv_rank:
+            raise ValueError(f"{spelt('tie_qkv', self.tie_qkv)} needs a qkv_rank above 0, got qkv_rank=0")
+
+    @property
+    def vocabulary(self) -> int:
+        return VOCABULARY
+
+    @property
+    def decoded(self) -> int:
+        """The answer's digits: the published reading ends there, or at the first token that is no digit."""
+        return DIGITS + 1
+
+    @property
+    def shared(self) -> str:
+        """The factor that queries, keys and values share: A, B, or none (empty)."""
+        return self.tie_qkv[5] if self.tie_qkv in SHARED else ""
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The projections of queries, keys and values: one name where they are equal."""
+        tie = self.tie_qkv.removeprefix(f"share{self.shared}").removeprefix("_tie").lower()
+        equal = {"all": ("qkv", "qkv", "qkv"), "qk": ("qk", "qk", "v"), "kv": ("q", "kv", "kv")}
+        return equal.get(tie, ("q", "k", "v"))
+
+    def without(self, constraint: str) -> Spec:
+        """As for every family; factors can only be shared where there are factors."""
+        if constraint == "qkv_rank" and self.shared:
+            return super().without("tie_qkv").without(constraint)
+        return super().without(constraint)
+
+    def shapes(self) -> Shapes:
+        d = self.width
+        suffixes = [""] if self.rms_norm else ["", "_bias"]
+        return {
+            "tokens": (VOCABULARY, d),
+            **self.position_shapes(self.positions - self.no_eos),
+            **self._qkv_shapes(),
+            **linear("out", d, d, self.out_rank),
+            **linear("fc1", d, self.ffn, self.ffn_rank),
+            **linear("fc2", self.ffn, d, self.ffn_rank),
+            **{f"norm{n}{suffix}": (d,) for n in (1, 2, 3) for suffix in suffixes},
+        }
+
+    def position_shapes(self, rows: int) -> Shapes:
+        """The tensors of a position table with so many rows."""
+        r, d = self.pos_rank, self.width
+        return {"pos_A": (rows, r), "pos_B": (r, d)} if r else {"positions": (rows, d)}
+
+    def _qkv_shapes(self) -> Shapes:
+        """The tensors of the query, key and value projections, in the order of the training code."""
+        d, r, parts = self.width, self.qkv_rank, dict.fromkeys(self.parts)
+        if self.shared == "A":
+            return {"qkv_A": (d, r), **{f"qkv_B{part}": (r, d) for part in parts}}
+        if self.shared == "B":
+            return {**{f"qkv_A{part}": (d, r) for part in parts}, "qkv_B": (r, d)}
+        if self.tie_qkv == "none":
+            return linear("qkv", d, 3 * d, r)
+        return {name: shape for part in parts for name, shape in linear(part, d, d, r).items()}
+
+    def initial(self, seed: int) -> Tensor:
+        from model.families.low_rank.initial import initial
+
+        return initial(self, seed)
+
+    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
+        from model.families.low_rank.forward import sequence
+
+        return sequence(self, x, y, z)
+
+    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        from model.families.low_rank.forward import forward
+
+        return forward(self, theta_SP, tokens_STB, first)
+
+    def folds(self) -> list[Fold]:
+        from model.families.low_rank.folds import folds
+
+        return folds(self)

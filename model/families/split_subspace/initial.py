@@ -1,0 +1,88 @@
+"""The initial values of the split_subspace family: the published draws in the published order.
+
+Axes: P parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import init
+
+from model.families.split_subspace.folds import direct
+from model.families.split_subspace.spec import DIGITS, FFN, SplitSubspace
+
+# Close to the trained geometry: A, start, stride (field: arc).
+ARC = (2.5, -1.2, 0.29)
+
+
+def initial(spec: SplitSubspace, seed: int) -> Tensor:
+    """θ [P] of a seed, by torch's CPU generator.
+
+    Modules draw their default initialisation when they are made; the Xavier draws that follow overwrite it,
+    but the generator has moved on, so the first draws must be made all the same. What a constraint of ours
+    leaves out is drawn too: all that remains starts as it would have.
+    """
+    drawn = _draws(spec, torch.Generator().manual_seed(seed))
+    shapes, spiral = spec.shapes(), spec.spiral_start
+    fixed = {
+        "arc": torch.tensor(ARC if spec.circular else (ARC[0], *ARC)),
+        "tokens": _first_table(spec.vocabulary, spec.tok_dim),
+        "spiral": torch.tensor(spiral[:2] + spiral[2 + spec.flat_spiral :]),
+        "correction": torch.zeros(shapes.get("correction", (0,))),
+        "phase": torch.zeros(spec.heads),
+        "fc1_bias": torch.zeros(FFN),
+        "fc2_bias": torch.zeros(spec.width),
+        "norm": torch.ones(shapes.get("norm", (0,))),
+    }
+    if spec.structured_norm3 or spec.structured_norm2:
+        fixed["norm"][1:] = 0
+    return spec.layout.join(_silenced(spec, drawn | fixed))
+
+
+def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
+    """Every random tensor, in the order in which the training code makes them."""
+    full = dataclasses.replace(spec, direct_forms=False, unit_out=False, token_out=False, onehot_out=False)
+    shapes = full.shapes()
+    made = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
+    drawn: dict[str, Tensor] = {name: torch.empty(shapes[name]) for name in made}
+    for name in made:
+        init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
+    for place in ("digits", "z_hi", "equals", "plus", "eos"):
+        shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
+        if place in shapes or place == "z_hi":
+            drawn[place] = torch.empty(shape).normal_(0, 0.02, generator=gen)
+    for name in made:
+        if name != "out_A":
+            init.xavier_uniform_(drawn[name], generator=gen)
+    if spec.out_rank:
+        drawn["out_B"] = torch.zeros(spec.out_rank, spec.width)  # attention is silent at step 0
+    return drawn
+
+
+def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The first tensors of a spec whose output or scores have another form than the ones drawn."""
+    if spec.direct_forms:
+        drawn_for = dataclasses.replace(spec, direct_forms=False)
+        exact = direct(drawn_for, {name: t.double() for name, t in tensors.items()})
+        tensors = {name: t.float() for name, t in exact.items()}
+    if spec.unit_out or spec.onehot_out:  # the row is not zero, so the column has to be
+        tensors["out_A"] = torch.zeros_like(tensors["out_A"])
+    if spec.rank1_out:
+        end = spec.tok_dim if spec.token_out else spec.width
+        tensors["out_B"] = tensors["out_B"][:, int(spec.unit_out) : end]
+    return tensors
+
+
+def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
+    """Digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
+    digit = torch.arange(DIGITS)
+    turn = 2 * math.pi * digit / DIGITS
+    spiral = torch.stack([torch.cos(turn), torch.sin(turn), digit / 9], dim=1)
+    special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])
+    table = torch.zeros(14, max(tok_dim, 3))
+    table[:, :3] = torch.cat([spiral, special])
+    return table[:vocabulary, :tok_dim]

@@ -1,0 +1,300 @@
+"""The split_subspace family: MicroAdder's decoder, where positions route and tokens carry content.
+
+One pre-norm block over a residual of token dimensions and position dimensions. Queries and keys read
+positions, values read tokens; logits are dot products with the token table. Without any constraint it is
+JackCai's 242-parameter model. Facts from "Training a Transformer for Perfect 10-Digit Addition" (the 57p
+paper), "Reflection: 75 Parameters From Scratch" and the training code of both.
+
+What needs torch is in files of its own beside this one: forward pass, initial values, folds.
+
+Axes: S seed, B problem, T position, P parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from model.fields import option
+from model.layout import Shapes
+from model.spec import Spec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Fold
+
+FFN, DIGITS = 2, 10
+PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitSubspace(Spec):
+    """34 tokens, units first: X0..X9 PLUS Y0..Y9 EQUALS Z0..Z10 EOS.
+
+    The delimiters are tokens 10, 11 and 12 of a vocabulary of 14 (13 is padding), or token 0 of one of 10.
+    """
+
+    family: ClassVar[str] = "split_subspace"
+    about: ClassVar[str] = "MicroAdder's decoder: positions route, tokens carry content"
+    roles: ClassVar[dict[str, str]] = {
+        "tokens": "token table", "arc": "digits on an arc: radii, start, stride",
+        "digits": "digit positions, shared by X, Y and Z", "spiral": "amplitude, phase, slope, offset",
+        "correction": "scales of digit positions", "z_hi": "position of Z10", "equals": "position of EQUALS",
+        "plus": "position of PLUS", "eos": "position of EOS", "phase": "angle between queries and keys",
+        "q_proj": "positions to queries (and keys where tied)", "k_proj": "positions to keys",
+        "v_proj": "tokens to values", "form": "attention scores as a form of two positions",
+        "out": "attention output", "out_A": "attention output, column", "out_B": "attention output, row",
+        "fc1": "FFN, first layer", "fc1_bias": "its bias", "fc2": "FFN, second layer", "fc2_bias": "its bias",
+        "head": "residual to token space (values and fc2 too where tied)", "norm": "RMSNorm weights",
+    }  # fmt: skip
+
+    # Sizes
+    tok_dim: int = option(3, "width of the token subspace", unit="dimensions", low=2, high=8)
+    pos_dim: int = option(3, "width of the position subspace", unit="dimensions", low=3, high=8)
+    heads: int = option(2, "attention heads; divides the width", unit="heads", low=1, high=4)
+    spiral_amp: float = option(
+        3.5, "radius of the spiral at step 0, and where it is frozen", unit="residual", source=f"{PAPER} 2.2"
+    )
+    spiral_slope: float = option(
+        0.15, "rise of the spiral for each digit at step 0, and where it is frozen", unit="residual",
+        source=f"{PAPER} 2.2",
+    )  # fmt: skip
+    equals_index: float = option(
+        9.5, "where EQUALS sits on the ring, if it does", unit="digits", source="57p training code"
+    )
+
+    # Constraints
+    vocabulary: int = option(
+        14, "tokens in the table; with 10, delimiters are the digit 0 and only their position tells", off=14,
+        unit="tokens", values=(10, 14), source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    arc: bool = option(
+        False, "digits lie on an elliptical arc: two radii, a start and a stride", off=False,
+        needs={"tok_dim": 2, "vocabulary": 10}, source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    circular: bool = option(
+        False, "the digits' arc is a circle's: one radius for both axes", off=False, needs={"arc": True},
+        source=f"{PAPER} 2.1",
+    )  # fmt: skip
+    spiral: bool = option(
+        False, "digit positions lie on a spiral, each with a learned scale", off=False, source=f"{PAPER} 2.2"
+    )
+    linear_correction: bool = option(
+        False, "the scales of the spiral's positions are linear in the digit", off=False,
+        needs={"spiral": True}, excludes=("plain_spiral",), source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    plain_spiral: bool = option(
+        False, "the spiral's positions have no scales", off=False, needs={"spiral": True},
+        source=f"{PAPER} 4.1",
+    )  # fmt: skip
+    flat_spiral: bool = option(
+        False, "the spiral does not rise (slope 0)", off=False, needs={"spiral": True},
+        source=f"{REFLECTION} 7.2",
+    )  # fmt: skip
+    frozen_spiral: bool = option(
+        False, "the spiral is fixed and nothing of it is learned", off=False, needs={"plain_spiral": True},
+        source=f"{PAPER} 2.2",
+    )  # fmt: skip
+    frozen_eos: bool = option(False, "EOS has position zero", off=False, source=f"{PAPER} 4.1")
+    frozen_plus: bool = option(False, "PLUS has position zero", off=False, source=f"{PAPER} 4.1")
+    equals_on_ring: bool = option(
+        False, "EQUALS sits on the digits' spiral, at a fixed index", off=False, needs={"spiral": True},
+        source="57p training code",
+    )  # fmt: skip
+    frozen_z_hi: bool = option(False, "Z10 has position zero", off=False, source=f"{REFLECTION} 5")
+    no_eos: bool = option(
+        False, "nothing is asked after the last digit: no EOS target, and no z_hi, which only it reads",
+        off=False, needs={"vocabulary": 10, "frozen_eos": True}, excludes=("frozen_z_hi",), source=OURS,
+    )  # fmt: skip
+    tie_qk: bool = option(
+        False, "keys and queries share a projection; queries are turned by one angle a head", off=False,
+        source=f"{PAPER} 2.3",
+    )  # fmt: skip
+    qk_dim: int = option(
+        0, "width of a head's queries and keys; 0: as its values", unit="dimensions", high=16, low=0, off=0,
+        source=f"{PAPER} 2.3",
+    )  # fmt: skip
+    toeplitz_q: bool = option(
+        False, "the query projection of a head has constant diagonals", off=False,
+        needs={"tie_qk": True}, excludes=("circulant_q",), source=f"{PAPER} 7.2",
+    )  # fmt: skip
+    circulant_q: bool = option(
+        False, "the query projection of a head has constant diagonals that wrap around", off=False,
+        needs={"tie_qk": True}, source=f"{PAPER} 7.2",
+    )  # fmt: skip
+    direct_forms: bool = option(
+        False, "attention scores are a free form of two positions, and the output reads tokens directly",
+        off=False, excludes=("toeplitz_q", "circulant_q"), source=OURS,
+    )  # fmt: skip
+    tie_vo: bool = option(
+        False, "values are read through the output head (V = headᵀ)", off=False, source=f"{PAPER} 2.4"
+    )
+    rank2_out: bool = option(
+        False, "the attention output has rank 2", off=False, excludes=("rank1_out",), source=f"{PAPER} 4.1"
+    )
+    rank1_out: bool = option(
+        False, "the attention output is a product of a column and a row", off=False, source=f"{PAPER} 2.5"
+    )
+    unit_out: bool = option(
+        False, "the first entry of the output's row is 1", off=False, needs={"rank1_out": True},
+        excludes=("onehot_out",), source=OURS,
+    )  # fmt: skip
+    token_out: bool = option(
+        False, "the attention output writes to the token dimensions alone", off=False,
+        needs={"rank1_out": True}, excludes=("onehot_out",), source=f"{REFLECTION} 7.4",
+    )  # fmt: skip
+    onehot_out: bool = option(
+        False, "the attention output is added to the second token dimension as it is", off=False,
+        needs={"rank1_out": True}, source=f"{REFLECTION} 7.4",
+    )  # fmt: skip
+    shared_norm: bool = option(
+        False, "one weight vector serves all three norms", off=False, source=f"{PAPER} 2.6"
+    )
+    structured_norm3: bool = option(
+        False, "norm weights are b, but b + c in the second dimension and b + d in the last", off=False,
+        needs={"shared_norm": True}, excludes=("structured_norm2", "parameterless_norm"),
+        source=f"{REFLECTION} 7.6",
+    )  # fmt: skip
+    structured_norm2: bool = option(
+        False, "norm weights are b, but b + d in the last dimension", off=False,
+        needs={"shared_norm": True}, excludes=("parameterless_norm",), source=f"{REFLECTION} 7.6",
+    )  # fmt: skip
+    parameterless_norm: bool = option(
+        False, "norms have no weights", off=False, needs={"shared_norm": True}, source=f"{REFLECTION} 6"
+    )
+    no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
+    tie_fc2_head: bool = option(
+        False, "the FFN writes through the output head (fc2 = headᵀ)", off=False, needs={"tok_dim": FFN},
+        source=f"{PAPER} 2.4",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % self.heads:
+            raise ValueError(f"heads must divide the width, got heads={self.heads} and width {self.width}")
+        if self.tie_qk and self.qk_dim == 1:
+            raise ValueError("tie_qk excludes qk_dim=1: there is no pair of dimensions to turn")
+        if self.qk_dim == self.head_dim:  # one spelling of one model
+            object.__setattr__(self, "qk_dim", 0)
+
+    @property
+    def width(self) -> int:
+        """Dimensions of the residual."""
+        return self.tok_dim + self.pos_dim
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head's values."""
+        return self.width // self.heads
+
+    @property
+    def query_dim(self) -> int:
+        """Width of one head's queries and keys."""
+        return self.qk_dim or self.head_dim
+
+    @property
+    def out_rank(self) -> int:
+        """Rank of the attention output; 0: full."""
+        return 1 if self.rank1_out else 2 if self.rank2_out else 0
+
+    @property
+    def decoded(self) -> int:
+        """A vocabulary of 14 has a token that ends the answer, and is asked for it."""
+        return 12 if self.vocabulary == 14 else 11
+
+    @property
+    def spiral_start(self) -> list[float]:
+        """Amplitude, phase (radians), slope and offset of a spiral that has learned nothing."""
+        return [self.spiral_amp, 0.0, 0.0 if self.flat_spiral else self.spiral_slope, 0.0]
+
+    def trained(self) -> SplitSubspace:
+        unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
+        unread += [] if self.equals_on_ring else ["equals_index"]
+        defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
+        return dataclasses.replace(self, **defaults)
+
+    @property
+    def cpu_slots(self) -> int:
+        """Few where attention differs by problem: its arrays are thirty times those of a circle."""
+        return 16 if self.circular else max(8 // self.heads, 1)
+
+    def shapes(self) -> Shapes:
+        shapes = self._embedding_shapes() | self._attention_shapes()
+        shapes["fc1"] = (FFN, self.width)
+        if not self.no_ffn_bias:
+            shapes["fc1_bias"] = (FFN,)
+        if not self.tie_fc2_head:
+            shapes["fc2"] = (self.width, FFN)
+        if not self.no_ffn_bias:
+            shapes["fc2_bias"] = (self.width,)
+        shapes["head"] = (self.tok_dim, self.width)
+        structured = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
+        if structured:
+            shapes["norm"] = (structured,)
+        elif not self.parameterless_norm:
+            shapes["norm"] = (1 if self.shared_norm else 3, self.width)
+        return shapes
+
+    def _embedding_shapes(self) -> Shapes:
+        shapes: Shapes = {"tokens": (self.vocabulary, self.tok_dim)}
+        if self.arc:
+            shapes = {"arc": (3 if self.circular else 4,)}
+        if not self.spiral:
+            shapes["digits"] = (DIGITS, self.pos_dim)
+        elif not self.frozen_spiral:
+            shapes["spiral"] = (3 if self.flat_spiral else 4,)
+        if self.spiral and not self.plain_spiral:
+            shapes["correction"] = (2 if self.linear_correction else DIGITS,)
+        learned = {
+            "z_hi": not (self.no_eos or self.frozen_z_hi),
+            "equals": not self.equals_on_ring,
+            "plus": not self.frozen_plus,
+            "eos": not self.frozen_eos,
+        }
+        return shapes | {name: (self.pos_dim,) for name, is_learned in learned.items() if is_learned}
+
+    def _attention_shapes(self) -> Shapes:
+        h, q, width, rank = self.heads, self.query_dim, self.width, self.out_rank
+        reads = h * self.tok_dim if self.direct_forms else width
+        shapes: Shapes = {}
+        if self.direct_forms:
+            shapes["form"] = (h * self.pos_dim, self.pos_dim)
+        else:
+            projection = (h * q, self.pos_dim)
+            if self.tie_qk:
+                shapes["phase"] = (h,)
+            if self.toeplitz_q:
+                projection = (h, q + self.pos_dim - 1)
+            elif self.circulant_q:
+                projection = (h, max(q, self.pos_dim))
+            shapes["q_proj"] = projection
+            if not self.tie_qk:
+                shapes["k_proj"] = projection
+            if not self.tie_vo:
+                shapes["v_proj"] = (width, self.tok_dim)
+        if not rank:
+            return shapes | {"out": (width, reads)}
+        shapes["out_A"] = (reads, rank)
+        written = 0 if self.onehot_out else (self.tok_dim if self.token_out else width) - self.unit_out
+        return shapes | ({"out_B": (rank, written)} if written else {})
+
+    def initial(self, seed: int) -> Tensor:
+        from model.families.split_subspace.initial import initial
+
+        return initial(self, seed)
+
+    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
+        from model.families.split_subspace.forward import sequence
+
+        return sequence(self, x, y, z)
+
+    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        from model.families.split_subspace.forward import forward
+
+        return forward(self, theta_SP, tokens_STB, first)
+
+    def folds(self) -> list[Fold]:
+        from model.families.split_subspace.folds import folds
+
+        return folds(self)

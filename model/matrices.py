@@ -1,0 +1,67 @@
+"""Arithmetic on matrices along problems: for families too wide for the feature lists of model/ops.py.
+
+A stream is [S, D, N]: features, then every reading position and problem, so that a layer is one product. What
+reads tokens is worked out once for each input, a token at a position, and looked up by a product with one-hot
+tokens.
+
+BLAS adds in an order that depends on where in memory a matrix begins, which for small ones depends on the
+seed's slot. So a seed's own small matrices are multiplied without it, `product`, and along problems all begin
+alike: `aligned` makes their number a multiple of 16.
+
+Axes: S seed, B problem, T position, A answer position, N reading positions × problems, V vocabulary, C any
+channels, R those that attention reads, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from model.ops import attend, dot
+
+ALIGNED = 16  # numbers in 64 bytes
+
+
+def aligned(tokens_STB: Tensor) -> Tensor:
+    """The same tokens and further problems, up to a multiple of 16; their logits are to be cut off."""
+    return F.pad(tokens_STB, (0, -tokens_STB.shape[2] % ALIGNED))
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a · b for matrices of one seed each, [..., m, k] and [..., k, n], without BLAS."""
+    return (a[..., None] * b[..., None, :, :]).sum(-2)
+
+
+def matrix(p: Mapping[str, Tensor], name: str) -> Tensor:
+    """A matrix in torch's orientation, its factors (see `layout.linear`) multiplied out."""
+    return p[name] if name in p else product(p[f"{name}_A"], p[f"{name}_B"]).mT
+
+
+def one_hot(tokens_STB: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
+    """1 where a token is the one of the row, else 0: [S, T, V, B]."""
+    every_V1 = torch.arange(vocabulary, dtype=tokens_STB.dtype, device=tokens_STB.device)[:, None]
+    return (tokens_STB[:, :, None] == every_V1).to(dtype)
+
+
+def look_up(entries_SCTV: Tensor, hot_STVB: Tensor) -> Tensor:
+    """The entry of each position's token [S, C, T, B]."""
+    return (entries_SCTV.transpose(1, 2) @ hot_STVB).transpose(1, 2)
+
+
+def attention(queries_SRAB: Tensor, keys_SRTB: Tensor, values_SCTB: Tensor, first: int) -> Tensor:
+    """Causal attention of one head [S, C, A, B], scores unscaled; row a sees positions 0 .. first + a."""
+    scores_SATB = dot(queries_SRAB[:, :, :, None].unbind(1), keys_SRTB[:, :, None].unbind(1))
+    return torch.stack(attend(scores_SATB, first, values_SCTB.unbind(1)), dim=1)
+
+
+def rmsnorm(x_SDN: Tensor, weight_SD: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean(x²) + eps) · w over the features."""
+    return x_SDN * torch.rsqrt(x_SDN.square().mean(1, keepdim=True) + eps) * weight_SD[..., None]
+
+
+def layernorm(x_SDN: Tensor, weight_SD: Tensor, bias_SD: Tensor, eps: float) -> Tensor:
+    """RMSNorm of x less its mean over the features, plus a bias."""
+    return rmsnorm(x_SDN - x_SDN.mean(1, keepdim=True), weight_SD, eps) + bias_SD[..., None]

@@ -1,0 +1,83 @@
+"""The command line: `adder-search COMMAND`. Only the module of the command that is called is imported."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from search.errors import Failure, UserError
+
+COMMANDS = {
+    "studies": ("study", "List the studies that come with the package."),
+    "keys": ("study", "List the keys of a study file, with their defaults."),
+    "models": ("study", "List families, constraints and rungs, or itemise one rung."),
+    "run": ("run", "Train a study, or go on with it."),
+    "resume": ("run", "Go on with a study that was interrupted."),
+    "stop": ("run", "End a running study cleanly, wherever it runs."),
+    "status": ("home", "Show the recorded studies, or one seed by seed."),
+    "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
+    "table": ("evidence", "Show which constraint works at which scale."),
+    "report": ("evidence", "Write a page about a study."),
+    "records": ("evidence", "Write a study's records to a file."),
+    "ui": ("ui", "Open the MLflow UI on what was recorded."),
+    "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
+    "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
+    "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
+    "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
+    "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
+    "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
+    "forge": ("forge", "Show a transformer forged by hand add two numbers."),
+    "delete": ("home", "Delete a study and all that is recorded of it."),
+}
+"""Where in this package a `click.Command` of that name is, and what `--help` says of it."""
+
+
+class Commands(click.Group):
+    """Commands that are imported when they are called (click's LazyGroup), in the order above.
+
+    Turns every foreseen failure into one line on stderr and its exit code.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known, rest = super().resolve_command(ctx, args)
+        return name, known and load(known), rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (UserError, Failure) as error:
+            for line in str(error).splitlines():
+                click.echo(f"error: {line}", err=True)
+            ctx.exit(error.code)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            click.echo(f"error: {error.filename or 'input or output'}: {error.strerror or error}", err=True)
+            ctx.exit(Failure.code)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(130)
+
+
+def load(known: click.Command) -> click.Command:
+    """The command that stands behind a name and its line of help."""
+    assert known.name
+    module = import_module(f"search.cli.{COMMANDS[known.name][0]}")
+    return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == known.name)
+
+
+@click.group(
+    cls=Commands,
+    commands=[click.Command(name, short_help=says) for name, (_, says) in COMMANDS.items()],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="adder-search")
+def main() -> None:
+    """How small a transformer can gradient descent teach to add two 10-digit numbers?"""

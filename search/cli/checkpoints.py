@@ -1,0 +1,291 @@
+"""`adder-search pull`, `verify`, `export`, `rerun`, `fold` and `import`: checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from search.cli.options import (
+    checkpoint_argument,
+    home_option,
+    json_option,
+    ledger_of,
+    save_checkpoint,
+    write_text,
+    writing,
+)
+from search.errors import Failure, UserError, told
+
+if TYPE_CHECKING:
+    from model import Spec, Verification
+    from model.compare import Comparison
+    from search.run.rerun import Request, Rerun
+    from search.store.home import Home
+    from trainer.checkpoint import Checkpoint
+
+NAMED = 20
+"""Wrong answers that `verify` names one by one."""
+
+
+def _load(path: Path) -> Checkpoint:
+    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
+    from trainer.foreign import load_any
+
+    if not path.exists():
+        raise UserError(f"{path}: no such checkpoint")
+    with told():
+        return load_any(path)
+
+
+@click.command()
+@click.argument("study")
+@click.option("--best", is_flag=True, help="The best seed (the default).")
+@click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
+@click.option("--model", help="Of this rung only, where a study has several.")
+@click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
+@click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
+@home_option
+def pull(
+    study: str,
+    best: bool,
+    seed: str | None,
+    model: str | None,
+    configuration: str | None,
+    target: Path | None,
+    home: str | None,
+) -> None:
+    """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
+    if best and seed is not None:
+        raise UserError("give --best or --seed, not both")
+    from search.store import seeds
+    from search.store.home import Home
+    from trainer import Outcome, Seed
+
+    with told("--seed"):
+        asked = None if seed is None else Seed.named(seed)
+    checkpoint = seeds.pull(ledger_of(Home(home)), study, asked, model, configuration)
+    number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
+    target = target or Path(f"{study}-{number}")
+    save_checkpoint(checkpoint, target)
+    click.echo(f"{target}: seed {number}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
+    if metrics["outcome"] == Outcome.GROKKED:
+        held = "held" if metrics["held"] else "did not hold"
+        click.echo(f"  grokked at step {metrics['grok_step']:,} and {held}")
+    else:
+        click.echo(f"  did not grok ({metrics['outcome']}); best exact match {metrics['best_exact']:.4f}")
+
+
+@click.command()
+@checkpoint_argument
+@click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
+@click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
+@home_option
+@json_option
+def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, as_json: bool) -> None:
+    """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
+    from model import verify as decoded
+    from search.store.home import Home
+
+    loaded = _load(checkpoint)
+    its = decoded(loaded.spec, loaded.theta_P, extended=extended)
+    _record_verification(loaded, Home(home), its.correct)
+    if as_json:
+        click.echo(json.dumps(its.as_dict()))
+    else:
+        click.echo(_verdict(loaded.spec, its))
+        for a, b, answer in its.failures[:NAMED]:
+            click.echo(f"  {a} + {b} = {a + b}, decoded {answer}")
+        if len(its.failures) > NAMED:
+            click.echo(f"  and {len(its.failures) - NAMED} more (--json lists all)")
+        for name, (correct, total) in its.extended.items():
+            click.echo(f"  {name}: {correct}/{total}")
+    sys.exit(0 if (its.qualified if qualified else its.verified) else Failure.code)
+
+
+def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
+    """Count the call with the seed and keep its result, where this home knows the seed."""
+    from search.store.ledger import Ledger
+    from search.study.space import LARGEST_SEED
+
+    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
+    first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))
+    possible = all(0 <= n <= LARGEST_SEED for n in (first, data))
+    if home.exists() and isinstance(study, str) and isinstance(configuration, str) and possible:
+        try:
+            Ledger(home).record_verification(study, (configuration, first, data), correct)
+        except (UserError, Failure) as error:
+            click.echo(f"this call could not be recorded: {error}", err=True)
+
+
+def _verdict(spec: Spec, its: Verification) -> str:
+    """One line: the model, its parameters, and how many of the official additions it gets right."""
+    from model import name_of
+
+    verdict = "VERIFIED" if its.verified else "QUALIFIED" if its.qualified else "NOT QUALIFIED"
+    return f"{name_of(spec)}, {its.params} parameters: {its.correct}/{its.total} {verdict}"
+
+
+@click.command()
+@checkpoint_argument
+@click.option("-o", "target", type=click.Path(path_type=Path), default="submission.py", show_default=True)
+@click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
+def export(checkpoint: Path, target: Path, author: str) -> None:
+    """Write a CHECKPOINT as one self-contained AdderBoard submission."""
+    from model import name_of
+    from model.export import export_source
+
+    loaded = _load(checkpoint)
+    spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
+    name = f"{name_of(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
+    with told(checkpoint):
+        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance)
+    write_text(target, source)
+    click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--out", "target", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@json_option
+def import_(file: Path, target: Path, as_json: bool) -> None:
+    """Turn a FILE of MicroAdder's or of the 456p report's into a checkpoint folder, and verify it.
+
+    Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
+    """
+    from model import verify as decoded
+    from trainer.foreign import read_foreign
+
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise UserError(f"{target}: exists and is not empty; choose another folder with -o")
+    with told():
+        checkpoint = read_foreign(file)
+    with writing(target):
+        checkpoint.save(target)
+    its = decoded(checkpoint.spec, checkpoint.theta_P)
+    if as_json:
+        about = {"checkpoint": str(target), "spec": checkpoint.spec.as_dict(), **checkpoint.provenance}
+        click.echo(json.dumps({**about, **its.as_dict()}))
+    else:
+        click.echo(f"{target}: from a {checkpoint.provenance['format']} checkpoint")
+        click.echo(f"  {_verdict(checkpoint.spec, its)}")
+
+
+@click.command()
+@checkpoint_argument
+@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option(
+    "--pairs", default=1_000_000, show_default=True, type=click.IntRange(0), help="Fresh pairs to compare on."
+)
+@json_option
+def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
+    """Rewrite a CHECKPOINT exactly into its smallest form; nothing is trained again.
+
+    Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
+    """
+    from trainer.folded import compared, folded
+
+    loaded = _load(checkpoint)
+    smaller, steps = folded(loaded)
+    if not steps:
+        raise UserError(f"{checkpoint}: {loaded.spec.params} parameters is the smallest form known for it")
+    sets = compared(loaded, smaller, pairs)
+    comparisons = {name: asdict(c) for name, c in sets.items()}
+    smaller.provenance["compared"] = comparisons
+    save_checkpoint(smaller, target)
+    if as_json:
+        params = [loaded.spec.params, smaller.spec.params]
+        about = {"params": params, "folds": list(steps), "spec": smaller.spec.as_dict()}
+        click.echo(json.dumps(about | {"compared": comparisons}))
+    else:
+        click.echo(_folded_text(target, loaded.spec, smaller.spec, steps, sets))
+    if any(c.different_answers for c in sets.values()):
+        raise Failure("the two forms do not answer alike: see the counts above")
+
+
+def _folded_text(
+    target: Path, before: Spec, after: Spec, steps: tuple[str, ...], sets: dict[str, Comparison]
+) -> str:
+    from model import name_of
+
+    head = f"{target}: {name_of(before)} folded to {after.params} parameters, nothing trained again"
+    lines = [head, *(f"  {step}" for step in steps)]
+    for name, c in sets.items():
+        lines.append(
+            f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers} answered differently, "
+            f"logits up to {c.largest_logit:,.0f} differ by at most {c.largest_logit_difference:.2g}"
+        )
+    return "\n".join(lines)
+
+
+@click.command()
+@checkpoint_argument
+@json_option
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False),
+    help="Whose compiled programs to use [ADDER_SEARCH_HOME, ./adder-runs].",
+)
+def rerun(checkpoint: Path, as_json: bool, home: str | None) -> None:
+    """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.
+
+    The bank has the recorded slots and threads; other seeds in it make no difference.
+    """
+    from search.run.rerun import read_request
+    from search.store.home import Home
+
+    loaded = _load(checkpoint)
+    with told(f"{checkpoint}: cannot be trained again"):
+        asked = read_request(loaded)
+    place = Home(home)
+    if place.exists():
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(place.cache)
+    again = _watched(loaded, asked)
+    if as_json:
+        click.echo(json.dumps(asdict(again) | {"same": again.same}))
+    else:
+        click.echo(_rerun_text(checkpoint, again))
+    sys.exit(0 if again.same else Failure.code)
+
+
+def _watched(loaded: Checkpoint, asked: Request) -> Rerun:
+    """Train again with a bar on a terminal, and with nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from search.run.rerun import train_again
+
+    console = Console(stderr=True)
+    first = "compiling" if asked.trial.resources.compiled else "training"
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(first, total=asked.step)
+
+        def watch(step: int) -> None:
+            progress.update(task, completed=step, description="training")
+
+        return train_again(loaded, asked, watch)
+
+
+def _rerun_text(checkpoint: Path, again: Rerun) -> str:
+    lines = [f"{checkpoint}: seed {again.seed} trained again to step {again.step[0]:,}"]
+    if again.same:
+        lines.append(f"  θ is bitwise the same, all {again.params} numbers")
+    else:
+        lines += [
+            f"  θ is not the same: {again.numbers_different} of {again.params} numbers differ,"
+            f" by {again.largest_difference:.3g} at most (in {again.largest_in})",
+            "  exact match {:.4f}, trained again {:.4f}".format(*again.exact),
+        ]
+    if again.step[0] != again.step[1]:
+        lines.append(f"  trained again, the best θ until there is that of step {again.step[1]:,}")
+    lines += [f"  {name}: {was} then, {now} here" for name, (was, now) in again.differs.items()]
+    if again.not_recorded:
+        lines.append(f"  the checkpoint does not record: {', '.join(again.not_recorded)}")
+    elif not (again.same or again.differs):
+        lines.append("  what is recorded of the environment is the same here")
+    return "\n".join(lines)

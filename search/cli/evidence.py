@@ -1,0 +1,148 @@
+"""`adder-search best`, `table`, `report` and `records`: what the records say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from search.cli.options import home_option, json_option, ledger_of, refuse_folder, write_file, write_text
+from search.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMATS = ("md", "csv", "json", "html", "latex")
+KINDS = ("configurations", "seeds", "curves")
+
+
+@click.command()
+@click.argument("study", required=False)
+@click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
+@json_option
+@home_option
+def best(study: str | None, max_params: int | None, as_json: bool, home: str | None) -> None:
+    """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
+
+    Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
+    """
+    from search.evidence.frames import gathered
+    from search.evidence.front import front, table
+    from search.store.home import Home, home_flag, pull_command
+
+    place = Home(home)
+    configurations = gathered([study] if study else [], home) if study or place.exists() else []
+    rows = front(configurations, max_params)
+    for row in rows:
+        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
+    if as_json:
+        click.echo(json.dumps({"home": str(place.path), "front": rows}))
+    elif not (study or configurations):
+        click.echo(f"nothing has run yet in {place.path}")
+    else:
+        click.echo(table(rows) if rows else _nothing(study, max_params))
+
+
+def _nothing(study: str | None, max_params: int | None) -> str:
+    of = f" of study {study}" if study else ""
+    limit = f" with {max_params} parameters or fewer" if max_params else ""
+    return f"no configuration{of}{limit} has a grokked seed yet"
+
+
+@click.command()
+@click.argument("studies", nargs=-1, metavar="[STUDY ...]")
+@click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option("--paper", is_flag=True, help="Set the published verdicts beside ours (57p paper, 4.3).")
+@click.option(
+    "--ui", default="http://127.0.0.1:5000", show_default=True,
+    help="Where links lead in md and html: adder-search ui. Empty: no links.",
+)  # fmt: skip
+@click.option("-o", "target", type=click.Path(path_type=Path), help="File to write, instead of printing.")
+@home_option
+def table(
+    studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: str | None
+) -> None:
+    """Which constraint works at which scale, from the records alone.
+
+    STUDY is a recorded study or a .parquet file of configurations (adder-search records); without any, all
+    studies of the home are read.
+    """
+    from search.evidence.frames import gathered
+    from search.evidence.table_text import made_from, written
+
+    made = made_from(gathered(studies, home), paper)
+    text = written(made, style, paper=paper, ui=ui)
+    if target is None:
+        click.echo(text, nl=False)
+        return
+    write_text(target, text)
+    click.echo(f"{target}: {len(made.constraints)} constraints at {len(made.scales)} scales")
+
+
+@click.command()
+@click.argument("study")
+@click.option(
+    "-o", "target", type=click.Path(path_type=Path), required=True, help="File to write, such as report.html."
+)
+@home_option
+def report(study: str, target: Path, home: str | None) -> None:
+    """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
+    from search.evidence.frames import records, study_of
+    from search.evidence.report import report as page
+    from search.store.home import Home
+
+    ledger = ledger_of(Home(home), study)
+    configurations, seeds, curves = (
+        records(study, of=rows, home=home) for rows in ("configurations", "seeds", "curves")
+    )
+    if seeds.empty:
+        raise UserError(f"study {study!r} has no finished seed yet")
+    write_text(target, page(study_of(ledger, study), configurations, seeds, curves))
+    click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
+
+
+@click.command()
+@click.argument("study")
+@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What a row is.")
+@home_option
+def records(
+    study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: str | None
+) -> None:
+    """Write a STUDY's records to a .parquet, .csv or .json file.
+
+    One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
+    are JSON text.
+    """
+
+    write = _writer(target)
+    refuse_folder(target)
+    from search.evidence.frames import records as read
+
+    frame = read(study, of, home=home)
+    objects = [c for c in frame.columns if frame[c].dtype == object]
+    flat = frame.assign(**{c: frame[c].map(_as_text) for c in objects})
+    write_file(target, lambda path: write(flat, path))
+    rows = "row" if len(frame) == 1 else "rows"
+    click.echo(f"{target}: {len(frame):,} {rows} of {len(frame.columns)} columns, the {of} of {study}")
+
+
+def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
+    """What writes a frame as the file's suffix says. Raises UserError if it names no format."""
+    writers: dict[str, Callable[[pd.DataFrame, Path], object]] = {
+        ".parquet": lambda frame, path: frame.to_parquet(path, index=False),
+        ".csv": lambda frame, path: frame.to_csv(path, index=False),
+        ".json": lambda frame, path: frame.to_json(path, orient="records", indent=2, double_precision=15),
+    }
+    if target.suffix.lower() not in writers:
+        *most, last = writers
+        raise UserError(f"-o {target}: the name must end in {', '.join(most)} or {last}")
+    return writers[target.suffix.lower()]
+
+
+def _as_text(value: object) -> object:
+    """Values that are no scalars, such as a curriculum, as JSON text."""
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else value

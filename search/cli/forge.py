@@ -1,0 +1,172 @@
+"""`adder-search forge`: forgeformer's trace in the terminal, as JSON, or as a page to step through."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from search.cli.options import json_option, save_checkpoint, write_text
+from search.errors import UserError, told
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.forged import Forged, Forging
+
+EXAMPLE = (37, 46)
+PAGE, PLACEHOLDER = "forgeformer.html", "{/* the model */}"
+
+
+@click.command()
+@click.argument("operands", nargs=-1, metavar="[A B]")
+@click.option(
+    "--forging", "name", default="published", show_default=True, help="published, literal, corrected"
+)
+@click.option(
+    "--page", type=click.Path(path_type=Path), help="Write the trace as an HTML page to step through."
+)
+@click.option(
+    "--ten-digits", "adder", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write the ten-digit adder built by hand as a checkpoint, to verify and export.",
+)  # fmt: skip
+@json_option
+def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path | None, as_json: bool) -> None:
+    """Add A and B, from 1 to 99, with a transformer forged by hand, and show every number on the way.
+
+    literal takes the end token's id for a digit, and is wrong; corrected makes up for that.
+    """
+    from model import forged
+
+    if page and as_json:
+        raise UserError("give --page or --json, not both")
+    if adder:
+        if operands or page or as_json:
+            raise UserError("--ten-digits goes alone")
+        _write_adder(adder)
+        return
+    a, b = _operands(operands)
+    with told():
+        found = forged.forge(a, b, forged.forging(name))
+    if page:
+        write_text(page, html(found), "--page")
+        click.echo(f"{page}: {a} + {b} step by step, in any browser")
+    else:
+        click.echo(json.dumps(found.as_dict()) if as_json else trace(found))
+
+
+def _write_adder(target: Path) -> None:
+    from model.forged_numbers import forged_adder
+    from trainer.checkpoint import Checkpoint
+
+    spec, theta_P = forged_adder()
+    provenance = {"built_by_hand": "model/forged_adder.py"}
+    save_checkpoint(Checkpoint(spec=spec, theta_P=theta_P, provenance=provenance), target)
+    click.echo(f"{target}: {spec.params} parameters, none of them trained")
+
+
+def _operands(words: tuple[str, ...]) -> tuple[int, int]:
+    if not words:
+        return EXAMPLE
+    if len(words) != 2:
+        raise UserError(f"give two numbers, not {len(words)}")
+    try:
+        a, b = (int(word) for word in words)
+    except ValueError:
+        raise UserError(f"give two integers, not {' and '.join(words)}") from None
+    return a, b
+
+
+# ---- the trace as text
+
+
+def trace(found: Forged) -> str:
+    """Sum, states and how the answer is read, for a terminal of 80 columns or more."""
+    from model.forged import HIGHEST, LOWEST, right
+
+    forging, pairs = found.forging, (HIGHEST - LOWEST + 1) ** 2
+    verdict = "" if found.correct else f"   WRONG: {found.a + found.b}"
+    head = [
+        f"{found.a} + {found.b} = {found.answer}{verdict}",
+        f"{forging.name}: {forging.about}",
+        f"{forging.params} numbers, {forging.nonzero} not 0; right on {right(forging):,} of {pairs:,} pairs",
+    ]
+    shown = [[f"{state:<8}{_note(state)}", *_rows(found.states[state])] for state in found.states]
+    return "\n\n".join("\n".join(lines) for lines in (head, *shown, _read_out(found)))
+
+
+def _note(state: str) -> str:
+    """How a state is made of those before it."""
+    kind, layer = state.rstrip("12"), state[-1]
+    notes = {
+        "x1": "the tokens as vectors",
+        "x2": "x1 + attn1 v1: what layer 1 gathered is added",
+        "output": "x2 + attn2 v2: what layer 2 gathered is added",
+    }
+    kinds = {
+        "q": f"x{layer} wq{layer}: what each token looks for",
+        "k": f"x{layer} wk{layer}: what each token is found by",
+        "v": f"x{layer} wv{layer}: what each token hands over",
+        "kq": f"q{layer} k{layer}ᵀ: how well row and column match",
+        "attn": f"softmax of each row of kq{layer}: the row's attention, shared out",
+    }
+    return notes.get(state) or kinds[kind]
+
+
+def _rows(state: Tensor) -> list[str]:
+    """A state [T, D] or [T, T] as lines: tokens down, dimensions or tokens across."""
+    from model.forged import DIMENSIONS, TOKENS
+
+    across = DIMENSIONS if state.shape[1] == len(DIMENSIONS) else TOKENS
+    lines = [" " * 9 + "".join(f"{name:>13}" for name in across)]
+    for name, row in zip(TOKENS, state.tolist(), strict=True):
+        lines.append(f"  {name:7}" + "".join(f"{number(n):>13}" for n in row))
+    return lines
+
+
+def number(n: float) -> str:
+    """A number as one reads it: 13, 0.3333, ~0 for what the softmax leaves of a lost score."""
+    return "~0" if 0 < abs(n) < 1e-6 else f"{n + 0.0:.4g}"  # + 0.0: no -0
+
+
+def _read_out(found: Forged) -> list[str]:
+    units, tens, carry = found.units_sum, found.tens_sum, found.carry
+    return [
+        "answer  read from the row eos of output",
+        f"  units sum {units:>4}   accumulator",
+        f"  tens sum  {tens:>4}   digit",
+        f"  carry     {carry:>4}   1 if the units sum is 10 or more",
+        f"  answer    {found.answer:>4}   ({tens} + {carry}) * 10 + {units % 10}",
+    ]
+
+
+# ---- the trace as a page
+
+
+def html(found: Forged) -> str:
+    """The page, self-contained, with all forgings in it; it begins with this addition."""
+    from model.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, right
+
+    model = {
+        "range": [LOWEST, HIGHEST],
+        "start": [found.a, found.b, found.forging.name],
+        "tokens": TOKENS,
+        "dimensions": DIMENSIONS,
+        "forgings": [_described(f) | {"right": right(f)} for f in FORGINGS.values()],
+    }
+    template = (files("model") / PAGE).read_text(encoding="utf-8")
+    return template.replace(PLACEHOLDER, json.dumps(model))
+
+
+def _described(forging: Forging) -> dict[str, object]:
+    return {
+        "name": forging.name,
+        "about": forging.about,
+        "eos_digit": forging.eos_digit,
+        "weights": forging.weights(),
+        "params": forging.params,
+        "nonzero": forging.nonzero,
+    }

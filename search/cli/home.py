@@ -1,0 +1,76 @@
+"""`adder-search status` and `delete`: what a home has of its studies."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from search.cli.options import home_option, json_option, ledger_of
+from search.errors import UserError
+
+
+@click.command()
+@click.argument("study", required=False)
+@home_option
+@json_option
+def status(study: str | None, home: str | None, as_json: bool) -> None:
+    """Show the recorded studies, or one STUDY seed by seed."""
+    from search.cli import texts
+    from search.store.home import Home
+    from search.store.ledger import Ledger
+    from search.store.stats import overview
+
+    place = Home(home)
+    if study is not None:
+        rows = ledger_of(place, study).rows(study)
+    else:
+        rows = Ledger(place).rows() if place.exists() else []
+    studies, seeds = overview(rows), rows if study else []
+    if as_json:
+        click.echo(json.dumps({"home": str(place.path), "studies": studies, "seeds": seeds or None}))
+    else:
+        click.echo(texts.status(studies, seeds) if rows else f"nothing has run yet in {place.path}")
+
+
+@click.command()
+@click.argument("study")
+@click.option("--dry-run", is_flag=True, help="Show what would be freed and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@home_option
+def delete(study: str, home: str | None, yes: bool, dry_run: bool) -> None:
+    """Delete a STUDY: its seeds, MLflow runs, artifacts, saved banks and proposals.
+
+    Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
+    """
+    from search.store import removal
+    from search.store.home import Home, home_flag
+
+    place = Home(home)
+    ledger = ledger_of(place)
+    click.echo(removal.shown(removal.contents(place, ledger, study)))
+    if owner := (ledger.study(study) or {}).get("owner"):
+        stop = f"adder-search stop {study}{home_flag(place)}"
+        raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
+    if dry_run or not _agreed(f"delete all of {study}?", yes):
+        return
+    with removal.hold(ledger, study):
+        left = removal.delete(removal.contents(place, ledger, study), ledger)
+    click.echo(f"{study} is deleted" + (f"; {left}" if left else ""))
+
+
+def _agreed(question: str, yes: bool) -> bool:
+    """Whether the user agrees. Raises UserError where nobody can be asked."""
+    if yes:
+        return True
+    if not _is_terminal():
+        raise UserError("nothing was deleted: there is no terminal to ask on; give --yes")
+    agreed = click.confirm(question)
+    if not agreed:
+        click.echo("nothing was deleted")
+    return agreed
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

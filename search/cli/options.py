@@ -1,0 +1,82 @@
+"""What commands share: options, a home's ledger, and writing what was asked for."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from search.errors import UserError
+
+if TYPE_CHECKING:
+    from search.store.home import Home
+    from search.store.ledger import Ledger
+    from trainer.checkpoint import Checkpoint
+
+home_option = click.option(
+    "--home",
+    type=click.Path(file_okay=False),
+    help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
+
+
+def ledger_of(home: Home, study: str | None = None) -> Ledger:
+    """A home's ledger. Raises UserError where nothing has run, or where this study is unknown."""
+    from search.store.ledger import Ledger
+
+    if not home.exists():
+        raise UserError(f"nothing has run yet in {home.path}")
+    ledger = Ledger(home)
+    if study is not None:
+        ledger.require(study)
+    return ledger
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Whatever keeps a block from writing there is a UserError that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{target}: cannot write there ({error.strerror})") from None
+
+
+def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
+    """Have a file written whole or not at all. `flag`: the option that named it, for the error's advice."""
+    refuse_folder(target, flag)
+    fresh = target.with_name(target.name + ".new")
+    with writing(target):
+        write(fresh)
+        fresh.replace(target)
+
+
+def write_text(target: Path, text: str, flag: str = "-o") -> None:
+    write_file(target, lambda path: path.write_text(text, encoding="utf-8"), flag)
+
+
+def refuse_folder(target: Path, flag: str = "-o") -> None:
+    if target.is_dir():
+        raise UserError(f"{target}: is a folder; give the file's name with {flag}")
+
+
+def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
+    """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
+    from trainer.checkpoint import JSON_FILE, THETA_FILE
+
+    own = {JSON_FILE, THETA_FILE}
+    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):
+        raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkpoint-") as scratch:
+            fresh = Path(scratch) / "checkpoint"
+            checkpoint.save(fresh)
+            shutil.rmtree(target, ignore_errors=True)
+            fresh.replace(target)

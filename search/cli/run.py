@@ -1,0 +1,220 @@
+"""`adder-search run`, `resume` and `stop`: a study from its file to its end, here or without a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from search.cli.options import home_option, ledger_of
+from search.errors import Failure, UserError, told
+from search.store.home import Home, home_flag
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from search.run.driver import Ended
+    from search.store.hold import Hold
+    from search.store.ledger import Ledger
+    from search.study.schema import Study
+
+STARTING_S, STOPPING_S = 120.0, 150.0
+"""How long is waited for a detached run to begin, and for a run to end."""
+LOOK_S = 0.5
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What `run` and `resume` have in common."""
+    for option in (
+        home_option,
+        click.option(
+            "--max-hours", type=click.FloatRange(min=0, min_open=True), help="Stop cleanly after so long."
+        ),
+        click.option("--detach", is_flag=True, help="Run in the background; it prints into the home."),
+        click.argument("study"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_options
+@click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
+@click.option("--fresh", is_flag=True, help="Start over under a new name: NAME-2, NAME-3 and so on.")
+def run(
+    study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: str | None
+) -> None:
+    """Train a STUDY: a YAML file, or the name of one that comes with the package or has been run before.
+
+    A study that was interrupted goes on where it was, by its file as it is now: more seeds, rounds or
+    configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
+    stopped before its end.
+    """
+    place = Home(home)
+    asked = _asked(study, place)
+    if dry_run:
+        from search.run.estimate import estimate
+
+        with told(study, UserError):
+            click.echo(estimate(asked, place))
+        return
+    _begin(asked, study, place, fresh, detach, max_hours)
+
+
+@click.command()
+@_options
+def resume(study: str, detach: bool, max_hours: float | None, home: str | None) -> None:
+    """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
+    place = Home(home)
+    _begin(_asked(study, place), study, place, False, detach, max_hours)
+
+
+def _asked(name: str, home: Home) -> Study:
+    """A study by path or name; one that is no file any more is as it was last run in this home."""
+    from search.study.file import load_study, recorded_study
+
+    try:
+        return load_study(name)
+    except UserError:
+        from search.store.ledger import Ledger
+
+        kept = Ledger(home).study(name) if home.exists() and Path(name).name == name else None
+        if kept is None or kept["definition"] is None:
+            raise
+        return recorded_study(json.dumps(kept["definition"]), f"study {name} as it was recorded")
+
+
+def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
+    from search.run.packing import check_resources
+    from search.store.ledger import Ledger
+    from search.store.tracking import connect, is_local, tracking_uri
+
+    with told(source, UserError):
+        check_resources(study.resources)
+    uri = tracking_uri(home, study.tracking_uri)
+    if not is_local(uri):
+        connect(home, uri)  # a server that is away is noticed before anything is written
+    home.create()
+    ledger, client = Ledger(home), connect(home, uri)
+    if fresh:
+        study = _renamed(study, ledger, client)
+        click.echo(f"{study.name}: a fresh start of {source}")
+    if detach:
+        _detach(study, home, ledger, max_hours)
+    else:
+        by_name = fresh or Path(source).parent == home.logs  # what --detach left is no file of the user's
+        _run(study, study.name if by_name else source, home, ledger, client, max_hours)
+
+
+def _run(
+    study: Study, source: str, home: Home, ledger: Ledger, client: MlflowClient, max_hours: float | None
+) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from search.cli import texts
+    from search.run.progress import Display
+
+    console = Console(highlight=False)
+    with told(source, UserError), _held(study, ledger) as hold:
+        from search.run import engine
+        from search.run.driver import Driver
+
+        console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
+        with Display(console) as display:
+            driver = Driver(study, home, hold, client, display, max_hours)
+            ledger.define(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
+            ended = engine.run(driver)
+    click.echo(texts.summary(study, source, home, ended))
+    _exit(ended)
+
+
+def _exit(ended: Ended) -> None:
+    if ended.interrupted:
+        sys.exit(130)
+    if ended.failed_trials:
+        sys.exit(Failure.code)
+
+
+@contextlib.contextmanager
+def _held(study: Study, ledger: Ledger) -> Iterator[Hold]:
+    """Be the study's one driver. Raises UserError if another one is, or if it cannot go on by this file."""
+    from search.run.extension import check_extension
+    from search.store.hold import held
+
+    before = ledger.study(study.name) or {"definition": None, "tracking_uri": None}
+    check_extension(study, before["definition"], ledger.rows(study.name))
+    # with what is kept so far: the planner may still refuse the file
+    with held(ledger, study.name, before["definition"], before["tracking_uri"]) as hold:
+        try:
+            yield hold
+        finally:
+            ledger.database.patience_s = 0.0  # for the release: the hold ends by itself
+
+
+def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
+    """The study under the next name that nothing is recorded by."""
+    for n in count(2):
+        name = f"{study.name}-{n}"
+        taken = ledger.study(name) or ledger.rows(name) or client.get_experiment_by_name(name)
+        if not taken:
+            renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
+            return type(study).model_validate_json(json.dumps(renamed))
+    raise AssertionError
+
+
+def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -> None:
+    """Start the same command as a process of its own, and wait until it holds the study."""
+    home.logs.mkdir(exist_ok=True)
+    stem = home.logs / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    file, log = stem.with_name(stem.name + ".yaml"), stem.with_name(stem.name + ".log")
+    file.write_text(study.model_dump_json(by_alias=True, indent=2))  # as it is now; JSON is YAML
+    words = ["run", str(file), "--home", str(home.path)]
+    words += ["--max-hours", str(max_hours)] if max_hours else []
+    with log.open("w") as out:
+        # -P: a folder called search/ where the command was typed must not be taken for ours
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "search.cli", *words],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+        )  # fmt: skip
+    deadline = time.monotonic() + STARTING_S
+    while process.poll() is None and time.monotonic() < deadline:
+        held = ledger.study(study.name)
+        if held and held["owner"] and held["owner"].split("/")[1] == str(process.pid):
+            break
+        time.sleep(LOOK_S)
+    if (code := process.poll()) is not None:  # refused, or done already
+        click.echo(log.read_text().replace(f"error: {file}: ", "error: ").removesuffix("\n"), err=bool(code))
+        sys.exit(code)
+    if time.monotonic() > deadline:
+        raise Failure(f"process {process.pid} has not begun in {STARTING_S:.0f} s; see {log}")
+    flag = home_flag(home)
+    click.echo(f"{study.name}: runs as process {process.pid}, its output goes to {log}")
+    click.echo(f"  adder-search status {study.name}{flag}\n  adder-search stop {study.name}{flag}")
+
+
+@click.command()
+@click.argument("study")
+@home_option
+def stop(study: str, home: str | None) -> None:
+    """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
+    place = Home(home)
+    name = _asked(study, place).name if Path(study).is_file() else study
+    ledger = ledger_of(place, name)
+    if not (ledger.study(name) or {}).get("owner"):
+        raise UserError(f"study {name} is not running")
+    ledger.ask_to_stop(name)
+    deadline = time.monotonic() + STOPPING_S
+    while (now := ledger.study(name)) and now["owner"]:
+        if time.monotonic() > deadline:
+            raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {now['owner']} runs it")
+        time.sleep(LOOK_S)
+    click.echo(f"{name} has stopped. To go on:\n  adder-search run {study}{home_flag(place)}")

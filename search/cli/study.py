@@ -1,0 +1,222 @@
+"""`adder-search studies`, `keys` and `models`: what can be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from search.cli.options import json_option
+from search.errors import UserError, told
+
+if TYPE_CHECKING:
+    from model import Spec
+    from search.study.schema import Study
+
+
+@click.command()
+@json_option
+def studies(as_json: bool) -> None:
+    """List the studies that come with the package."""
+    from search.study.file import load_study, shipped
+
+    def params(study: Study) -> int | list[int]:
+        listed = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
+        return listed if len(listed) > 1 else listed[0]
+
+    known = [load_study(name) for name in shipped()]
+    if as_json:
+        click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in known]))
+        return
+    width = max(len(s.name) for s in known)
+    for s in known:
+        click.echo(f"{s.name:{width}} {s.about}")
+
+
+@click.command()
+@click.argument("section", required=False)
+@json_option
+def keys(section: str | None, as_json: bool) -> None:
+    """List the keys of a study file with their defaults, or those of one SECTION: recipe, seeds, space."""
+    from model.fields import nearest
+    from search.study.keys import every_key
+
+    listed = every_key()
+    if section is not None:
+        sections = dict.fromkeys(k.path.partition(".")[0] for k in listed)
+        if section not in sections:
+            raise UserError(f"no key {section!r}; {nearest(section, sections)}")
+        listed = [k for k in listed if k.path.partition(".")[0] == section]
+    if as_json:
+        click.echo(json.dumps([asdict(k) for k in listed]))
+        return
+    width = max(len(k.path) for k in listed)
+    for key in listed:
+        default = "" if key.default is None else f" [{json.dumps(key.default)}]"
+        click.echo(f"{key.path:{width}}  {key.says}{default}")
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[RUNG]")
+@click.option("--diff", metavar="RUNG", help="What separates RUNG from this one.")
+@click.option(
+    "--gap", is_flag=True, help="What was built by hand beside what was trained (57p paper, section 6)."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON: a list of rungs, or of the one that is named."
+)
+def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None:
+    """List families, constraints and rungs; or show one RUNG's parameters, component by component."""
+    from model import RUNGS
+
+    if diff and not name:
+        raise UserError("--diff compares two rungs: adder-search models RUNG --diff RUNG")
+    if gap and name:
+        raise UserError("--gap takes no RUNG")
+    if gap:
+        rows = _gap_rows()
+        click.echo(json.dumps(rows) if as_json else _gap_table(rows))
+    elif name and diff:
+        between = _differences(_rung(name), _rung(diff))
+        click.echo(json.dumps(between) if as_json else _diff_text(name, diff, between))
+    elif as_json:
+        named = [_described(n, _rung(n)) for n in ([name] if name else RUNGS)]
+        click.echo(json.dumps(named if name else named + _by_hand()))
+    else:
+        click.echo(_budget_text(name, _rung(name)) if name else _listing())
+
+
+def _rung(name: str) -> Spec:
+    from model import rung
+
+    with told():
+        return rung(name)
+
+
+def _described(name: str, spec: Spec) -> dict[str, Any]:
+    """A rung as plain values: name, family, parameters, budget by component, and what constraints save."""
+    applied = {c: {"value": v, "saves": spec.saved_by(c)} for c, v in spec.applied().items()}
+    return {
+        "name": name, "family": spec.family, "params": spec.params, "budget": spec.layout.budget(),
+        "constraints": applied,
+    }  # fmt: skip
+
+
+def _by_hand() -> list[dict[str, Any]]:
+    """The family `forged`, whose weights nobody trained: forgeformer and the ten-digit adder."""
+    from model.forged import FORGINGS, Forging
+    from model.forged_adder import SPEC
+
+    found = [
+        {"name": f"forgeformer {f.name}", "family": Forging.family, "params": f.params, "budget": f.budget(),
+         "constraints": {}}
+        for f in FORGINGS.values()
+    ]  # fmt: skip
+    return [*found, {**_described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
+
+
+def _gap_rows() -> list[dict[str, Any]]:
+    """The discoverability gap: what suffices, and what gradient descent finds (57p paper, section 6)."""
+    from model import RUNGS
+    from model.forged_adder import SPEC
+
+    floor = SPEC.params
+    rows = [
+        (
+            "built by hand, this family",
+            SPEC.params,
+            "every number derived: adder-search forge --ten-digits DIR",
+        ),
+        ("built by hand, elsewhere", 36, "36 to 40 in other architectures (57p paper, section 6)"),
+        ("trained, then folded", RUNGS["46p"].params, "an exact rewriting of a trained θ: adder-search fold"),
+        ("trained from scratch", RUNGS["54p"].params, "57p without its EOS target (docs/results.md)"),
+        ("trained from scratch", RUNGS["57p"].params, "the paper's smallest"),
+        ("trained from scratch", RUNGS["67p"].params, "before the triple-duty head"),
+        ("trained from scratch", RUNGS["74p"].params, "before fixed positions"),
+    ]
+    return [
+        {"threshold": what, "params": n, "overhead": round(n / floor, 2), "means": means}
+        for what, n, means in rows
+    ]
+
+
+def _gap_table(rows: list[dict[str, Any]]) -> str:
+    """The gap as text; overhead is over the smallest that was built by hand."""
+    lines = [f"{'':28} {'params':>6} {'overhead':>9}"]
+    lines += [f"{r['threshold']:28} {r['params']:6} {r['overhead']:8.2f}x  {r['means']}" for r in rows]
+    return "\n".join(lines)
+
+
+def _differences(one: Spec, other: Spec) -> dict[str, Any]:
+    """What separates two specs: fields and components, each with both values (None: not there)."""
+    mine, theirs = one.as_dict(), other.as_dict()
+    here, there = one.layout.budget(), other.layout.budget()
+    return {
+        "params": [one.params, other.params],
+        "fields": {
+            k: [mine.get(k), theirs.get(k)] for k in {**mine, **theirs} if mine.get(k) != theirs.get(k)
+        },
+        "budget": {
+            k: [here.get(k, 0), there.get(k, 0)] for k in {**here, **there} if here.get(k) != there.get(k)
+        },
+    }
+
+
+def _listing() -> str:
+    """Families with their constraints and sizes, then the rungs."""
+    from model import RUNGS
+    from model.fields import spelt
+    from model.spec import FAMILIES
+
+    lines = []
+    for family, cls in FAMILIES.items():
+        lines += [f"{family}: {cls.about}"]
+        for name, field in cls.constraints().items():
+            meta = field.metadata
+            rules = [f"needs {spelt(n, v)}" for n, v in meta["needs"].items()]
+            rules += [f"excludes {n}" for n in meta["excludes"]]
+            notes = "; ".join([*rules, meta["source"]])
+            lines.append(f"  {name:20} {meta['says']} ({notes})")
+        for field in fields(cls):
+            if field.name not in cls.constraints():
+                lines.append(f"  {field.name:20} {field.metadata['says']} [{field.default}]")
+        lines += [f"  rungs: {', '.join(n for n, s in RUNGS.items() if s.family == family)}", ""]
+    names = ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
+    lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
+    return "\n".join([*lines, "adder-search models RUNG shows a rung's parameters, component by component"])
+
+
+def _budget_text(name: str, spec: Spec) -> str:
+    """The itemised budget, as in the 57p paper, section 2.8, and what each constraint takes away here."""
+    from model.fields import spelt
+
+    lines = [f"{name}: {spec.family}, {spec.params} parameters", "", "component    shape     params  role"]
+    for (part, count), shape in zip(spec.layout.budget().items(), spec.layout.shapes, strict=True):
+        size = " x ".join(map(str, shape))
+        lines.append(f"  {part:10} {size:9} {count:6}  {spec.roles[part]}")
+    lines += [
+        f"  {'total':10} {'':9} {spec.params:6}",
+        "",
+        "constraint                saves, with what needs it",
+    ]
+    for constraint, value in spec.applied().items():
+        says = spec.constraints()[constraint].metadata["says"]
+        lines.append(f"  {spelt(constraint, value):20} {spec.saved_by(constraint):8}  {says}")
+    return "\n".join(lines)
+
+
+def _diff_text(name: str, other: str, found: dict[str, Any]) -> str:
+    """Two columns: the first rung, the second."""
+    lines = [f"{'':20} {name:>10} {other:>10}"]
+    shown = {True: "yes", False: "no", None: "-"}
+    for field, values in found["fields"].items():
+        lines.append(
+            f"  {field:18} "
+            + " ".join(f"{shown.get(v, v) if isinstance(v, bool | None) else v!s:>10}" for v in values)
+        )
+    lines.append("parameters")
+    for part, counts in found["budget"].items():
+        lines.append(f"  {part:18} {counts[0]:10} {counts[1]:10}")
+    return "\n".join([*lines, f"  {'total':18} {found['params'][0]:10} {found['params'][1]:10}"])

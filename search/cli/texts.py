@@ -1,0 +1,134 @@
+"""What a run comes to, and how studies and seeds are, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from model import name_of
+from search.store.home import Home, home_flag
+from search.store.ledger import Ledger, Row
+from search.store.stats import GrokRate, Stopping
+from search.study.trial import Configuration
+from trainer import Outcome, Seed
+
+if TYPE_CHECKING:
+    from search.run.driver import Ended
+    from search.study.schema import Study
+
+GO_ON = "What has ended is recorded, the rest is saved. To go on:"
+
+
+def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
+    """What a run found, and what to type next. `name`: the study as it was asked for."""
+    rows = Ledger(home).rows(study.name)
+    models = _names([Configuration(*listed) for listed in study.listed()])
+    lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
+    lines += _stopping(Stopping.of(rows))
+    if study.until.grokked:
+        lines.append("  (it stops at a success, so its rate is biased upwards)")
+    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
+    for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
+        held = "held" if row["held"] else "did not hold"
+        several = len({r["configuration"] for r in rows}) > 1
+        of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
+        lines.append(f"  seed {_seed(row)}{of} grokked at step {row['grok_step']:,} and {held}")
+    if ended.seed_steps_per_s:
+        speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
+        lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
+    if not (ended.trials or ended.interrupted):
+        lines.append("  every seed had ended before: nothing left to train")
+    for trial, reason in ended.failed_trials.items():
+        lines.append(f"  trial {trial} failed: {reason}")
+    if ended.unpublished:
+        missing = f"MLflow has not got {ended.unpublished} seeds yet"
+        lines.append(f"  {missing}; the next run writes them")
+    flag = home_flag(home)
+    if ended.interrupted or ended.failed_trials:
+        return "\n".join([*lines, "", GO_ON, f"  adder-search run {name}{flag}"])
+    return (
+        "\n".join(lines)
+        + f"""
+
+Next:
+  adder-search pull {study.name} --best -o best{flag}
+  adder-search verify best{flag}
+  adder-search export best -o submission.py
+  adder-search ui{flag}"""
+    )
+
+
+def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
+    """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
+    by_key: dict[str, list[Row]] = {}
+    for row in rows:
+        by_key.setdefault(row["configuration"], []).append(row)
+    rates = {key: GrokRate.of(r["outcome"] for r in mine) for key, mine in by_key.items()}
+    confirmed = _confirmed(by_key, models)
+    if len(rates) <= 1:
+        return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
+    if models:
+        width = max(map(len, models.values()))
+        listed = [f"  {model:{width}} {rates[key]}" for key, model in models.items() if key in rates]
+        return [f"{name}: {len(rates)} configurations", *listed, *confirmed]
+    best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
+    shown = [f"  configuration {key}: {rate}" for key, rate in best]
+    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *confirmed]
+
+
+def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str]:
+    """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
+    lines = []
+    for key, rows in sorted(by_key.items()):
+        first, fresh = (
+            GrokRate.of(r["outcome"] for r in rows if r["confirmation"] == kind) for kind in (False, True)
+        )
+        if fresh.n:
+            searched = f"{first.grokked} of {first.n} in the search"
+            lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
+    return lines
+
+
+def _seed(row: Row) -> str:
+    return str(Seed(row["init_seed"], row["data_seed"]))
+
+
+def _names(listed: list[Configuration]) -> dict[str, str]:
+    """What to call each listed configuration: its spec, and its key where another one has that."""
+    shared = Counter(name_of(c.spec) for c in listed)
+    return {c.key: name_of(c.spec) if shared[name_of(c.spec)] == 1 else c.title for c in listed}
+
+
+def _stopping(stopping: Stopping) -> list[str]:
+    """A line on the seeds that were called hopeless, if there are any."""
+    return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
+
+
+def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
+    """Studies as `stats.overview` has them, then ledger rows one by one."""
+    lines = []
+    for s in studies:
+        states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
+        rate = f"grok rate {s['grokked']}/{s['counted']}"
+        if s["interval"]:
+            low, high = s["interval"]
+            rate += f" ({low:.1%} to {high:.1%})"
+        else:
+            rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
+        best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
+        lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
+        lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
+    several = len({r["configuration"] for r in rows}) > 1
+
+    def of(row: Row) -> str:
+        return f"{row['configuration'][:6]} " if several else ""
+
+    for r in rows:
+        best = f"best exact match {r['best_exact'] or 0:.4f}"
+        grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
+        reason = f" ({r['reason']})" if r["reason"] else ""
+        certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
+        lines.append(
+            f"  {of(r)}seed {_seed(r):8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}"
+        )
+    return "\n".join(lines)

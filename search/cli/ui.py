@@ -1,0 +1,71 @@
+"""`adder-search ui`: the MLflow UI, opened on the answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from search.cli.options import home_option
+from search.errors import UserError
+from search.store.home import Home
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+LISTED = 20
+"""Studies whose addresses are printed."""
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
+@click.option("--no-browser", is_flag=True, help="Print the addresses and open none.")
+@home_option
+def ui(port: int, no_browser: bool, home: str | None) -> None:
+    """Open the MLflow UI on what was recorded, each study by grok rate."""
+    from search.evidence.server import ADDRESS, listening, serve
+    from search.store.tracking import connect, is_local, tracking_uri
+
+    place = Home(home)
+    uri = tracking_uri(place)
+    if not is_local(uri):
+        click.echo(f"the records are on the MLflow server {uri}")
+        if uri.startswith("http"):
+            show_studies(connect(place, uri), uri, no_browser)
+        return
+    if not (place.exists() and place.mlflow_db.exists()):
+        raise UserError(f"nothing has run yet in {place.path}")
+    with listening(port) as door:
+        base = f"http://{ADDRESS}:{port}"
+        click.echo(f"{base} shows {place.path} (Ctrl-C ends)")
+        show_studies(connect(place, uri), base, no_browser)
+        serve(door, place, uri)
+
+
+def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
+    """Print the addresses of the latest studies, and open the first."""
+    from search.evidence.views import addresses
+    from search.study.schema import is_name
+
+    found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
+    studies = [e for e in found if e.name != "Default" and is_name(e.name)][:LISTED]
+    pages = [addresses(base, e.experiment_id, e.tags) for e in studies]
+    for study, mine in zip(studies, pages, strict=True):
+        click.echo(f"  {study.name}")
+        for what, address in mine.items():
+            click.echo(f"    {what:6} {address}")
+    if pages and not no_browser and _has_display():
+        with suppress(webbrowser.Error, OSError):  # the address is printed in any case
+            webbrowser.open(next(iter(pages[0].values())))
+
+
+def _has_display() -> bool:
+    """Whether someone at a terminal would see a browser's window."""
+    window = (
+        sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    return sys.stdout.isatty() and bool(window)

@@ -1,0 +1,105 @@
+"""Verdicts on constraints: what paper 1 says of each at each scale, and by which rule we say it of records.
+
+Source: "Training a Transformer for Perfect 10-Digit Addition" (the 57p paper), section 4.3,
+"Scale-Dependent Constraints". Its text does not show which cells of a row are blank: blanks were taken to be
+the first ones, because frozen spiral and qk_dim=4 come in with 67p and tied fc2 with 57p (section 4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from search.store.stats import GrokRate
+
+SECTION = "57p paper, section 4.3"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The words of one cell, and the verdict on the constraint that they amount to."""
+
+    words: str = ""
+    verdict: str = ""
+    """works, fails, or nothing where the paper claims nothing."""
+
+
+NO_CLAIM = Claim()
+NOT_TESTED = Claim("Not tested")
+WORKS = Claim("Works", "works")
+# The row is "No FFN bias", but these words are about the bias: where it is required, the constraint fails.
+BIAS_REQUIRED = Claim("Required for convergence", "fails")
+BIAS_UNNECESSARY = Claim("Unnecessary", "works")
+
+SCALES = ("170p", "74p", "67p", "57p")
+
+_ROWS = {
+    "shared_norm": (Claim("Failed (61.5%)", "fails"), WORKS, WORKS, WORKS),
+    "rank1_out": (Claim("Failed (0.08%)", "fails"), WORKS, WORKS, WORKS),
+    "no_ffn_bias": (BIAS_REQUIRED, BIAS_UNNECESSARY, BIAS_UNNECESSARY, BIAS_UNNECESSARY),
+    "tie_vo": (Claim("Destroys output (94% error)", "fails"), WORKS, WORKS, WORKS),
+    "frozen_spiral": (NO_CLAIM, NO_CLAIM, Claim("Works (saves 4p)", "works"), WORKS),
+    "qk_dim=4": (NO_CLAIM, NO_CLAIM, Claim("Works (saves 3p)", "works"), WORKS),
+    "tie_fc2_head": (NO_CLAIM, NO_CLAIM, NOT_TESTED, Claim("Works (saves 10p)", "works")),
+}
+CLAIMS = {row: dict(zip(SCALES, cells, strict=True)) for row, cells in _ROWS.items()}
+"""Constraint, as one writes it, and rung -> claim. In the paper's order."""
+
+
+def claim(constraint: str, rung: str) -> Claim:
+    """What the paper says of a constraint at a rung."""
+    return CLAIMS.get(constraint, {}).get(rung, NO_CLAIM)
+
+
+# What is recorded here
+
+
+class Verdict(StrEnum):
+    REQUIRED = "required"
+    WORKS = "works"
+    FAILS = "fails"
+    OPEN = "open"
+    NOT_TESTED = "not tested"
+
+
+HOPELESS = 0.10
+_ENDS = f"the upper end of that rate's interval is under {100 * HOPELESS:.0f} %"
+RULE = {
+    Verdict.WORKS: "at least one seed with the constraint grokked; verified if one that was decoded is right "
+    "on all 10,010 official additions",
+    Verdict.REQUIRED: f"it works; without it none grokked, and {_ENDS}",
+    Verdict.FAILS: f"with it none grokked, and {_ENDS}; without it at least one did",
+    Verdict.OPEN: "seeds were counted with it, and none of the above holds",
+    Verdict.NOT_TESTED: "no seed was counted with it",
+}
+CHANCE = "the interval of the difference includes 0; where few seeds grok, none at all is no surprise"
+
+
+def verdict(with_it: GrokRate, without: GrokRate) -> Verdict:
+    """The rule, as RULE says it."""
+    if not with_it.n:
+        return Verdict.NOT_TESTED
+    if with_it.grokked:
+        return Verdict.REQUIRED if _is_hopeless(without) else Verdict.WORKS
+    return Verdict.FAILS if _is_hopeless(with_it) and without.grokked else Verdict.OPEN
+
+
+def _is_hopeless(rate: GrokRate) -> bool:
+    return not rate.grokked and rate.interval[1] < HOPELESS
+
+
+class Agreement(StrEnum):
+    AGREES = "agrees"
+    CONTRADICTS = "contradicts"
+    OPEN = "open"
+    NO_CLAIM = "no claim"
+
+
+def agreement(ours: Verdict, published: Claim) -> Agreement:
+    """Our verdict against the published one; what is required works."""
+    if not published.verdict:
+        return Agreement.NO_CLAIM
+    if ours in (Verdict.OPEN, Verdict.NOT_TESTED):
+        return Agreement.OPEN
+    same = (ours == Verdict.FAILS) == (published.verdict == "fails")
+    return Agreement.AGREES if same else Agreement.CONTRADICTS

@@ -1,0 +1,213 @@
+"""The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts.
+
+from search.evidence.frames import records
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from model import name_of
+from model.adderboard import ADDITIONS
+from search.errors import UserError
+from search.store.home import Home
+from search.store.ledger import Ledger, Row, is_final
+from search.store.stats import counted, rank
+from search.study.file import recorded_study
+from search.study.trial import Configuration
+from trainer import Outcome, Seed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from search.store.seeds import Shelf
+    from search.study.schema import Study
+
+Of = Literal["seeds", "configurations", "curves"]
+COUNTS = ("grokked", "failed", "diverged", "given_up", "censored")
+CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_given_up")
+NAN = float("nan")
+
+
+def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
+    """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
+
+    seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
+    steps, budget, grok_step, held, hopeless_step, best_step, best_exact, best_token, trial, environment.
+    configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
+    its 95 % interval, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
+    every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
+    step, and the measures at that step (docs/architecture.md, "Records").
+
+    Raises UserError for an unknown study, ValueError for another `of`.
+    """
+    import pandas as pd
+
+    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": _curves}
+    if of not in readers:
+        raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
+    names = [study] if isinstance(study, str) else list(study)
+    ledger = opened(Home(home))
+    for name in names:
+        ledger.require(name)
+    found = [readers[of](ledger, name) for name in names]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def opened(home: Home) -> Ledger:
+    """A home's ledger. Raises UserError where nothing has run."""
+    if not home.exists():
+        raise UserError(f"nothing has run yet in {home.path}")
+    return Ledger(home)
+
+
+def studies(home: str | Path | None = None) -> list[str]:
+    """The names of the studies that have records."""
+    return opened(Home(home)).studies()
+
+
+def study_of(ledger: Ledger, study: str) -> Study | None:
+    """A study as its file was when it last ran; None for one that never got so far."""
+    kept = ledger.study(study)
+    if kept is None or kept["definition"] is None:
+        return None
+    return recorded_study(json.dumps(kept["definition"]), f"study {study} as it was recorded")
+
+
+def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
+    """The rows of the configurations' frame, as plain values, in the order in which they were begun."""
+    rows: dict[str, list[Row]] = {}
+    for row in ledger.rows(study):
+        rows.setdefault(row["configuration"], []).append(row)
+    known, pages = ledger.configurations(study), ledger.pages(study)
+    return [_configuration(study, c, pages[key], rows[key]) for key, c in known.items() if key in rows]
+
+
+def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
+    """`configuration_rows` of recorded studies and of Parquet files; of all studies if none is named."""
+    files = [name for name in studies if name.endswith(".parquet")]
+    names = [name for name in studies if name not in files]
+    found = [row for name in files for row in _read(Path(name))]
+    if names or not files:
+        ledger = opened(Home(home))
+        for name in names:
+            ledger.require(name)
+        found += [row for name in names or ledger.studies() for row in configuration_rows(ledger, name)]
+    return found
+
+
+def _read(path: Path) -> list[Row]:
+    import pandas as pd
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        return [{str(k): v for k, v in row.items()} for row in pd.read_parquet(path).to_dict("records")]
+    except (ValueError, OSError):  # Arrow's errors are one or the other
+        raise UserError(f"{path}: cannot be read as Parquet") from None
+
+
+def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
+    n, final = counted(rows), sorted(filter(is_final, rows), key=rank)
+    decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
+    fields = configuration.as_params()
+    return {
+        "study": study,
+        "configuration": configuration.key,
+        "title": configuration.title,
+        "experiment_id": page[0],
+        "run_id": page[1],
+        "rung": fields.pop("rung"),
+        "params": fields.pop("params"),
+        "seeds": n["seeds"],
+        **{name: n[name] for name in (*COUNTS, "grok_rate", "grok_rate_low", "grok_rate_high", "best_exact")},
+        "median_grok_step": n.get("median_grok_step", NAN),
+        "held": n["held"],
+        "verified": sum(right == ADDITIONS for right in decoded),
+        "verify_tried": len(decoded),
+        "best_seed": str(_seed(final[0])) if final else "",
+        **{name: n[name] for name in CONFIRMATION},
+        **{name: _hashable(value) for name, value in fields.items()},
+    }
+
+
+def _seed(row: Row) -> Seed:
+    return Seed(row["init_seed"], row["data_seed"])
+
+
+def _hashable(value: Any) -> Any:
+    """Lists, such as a curriculum, become tuples."""
+    return tuple(map(tuple, value)) if isinstance(value, list) else value
+
+
+def configurations_frame(ledger: Ledger, study: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(configuration_rows(ledger, study))
+
+
+def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
+    """A row a seed that has ended, by itself or from outside."""
+    import pandas as pd
+
+    known = ledger.configurations(study)
+    about = {key: _about(study, configuration) for key, configuration in known.items()}
+    rows = ledger.rows(study, environment=True)
+    return pd.DataFrame(list(_seed_rows(rows, about)))
+
+
+def _about(study: str, configuration: Configuration) -> Row:
+    return {
+        "study": study,
+        "configuration": configuration.key,
+        "title": configuration.title,
+        "rung": name_of(configuration.spec),
+        "params": configuration.spec.params,
+        "budget": configuration.recipe.steps,
+    }
+
+
+def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
+    for row in rows:
+        if row["outcome"] in (Outcome.QUEUED, Outcome.RUNNING):
+            continue
+        its = about[row["configuration"]]
+        steps = {name: NAN if row[name] is None else row[name] for name in ("grok_step", "hopeless_step")}
+        yield {
+            **{name: its[name] for name in ("study", "configuration", "title", "rung", "params")},
+            **{name: row[name] for name in ("init_seed", "data_seed", "confirmation", "outcome")},
+            "budget": its["budget"],
+            "steps": row["steps"],
+            "grok_step": steps["grok_step"],
+            "held": bool(row["held"]),
+            "hopeless_step": steps["hopeless_step"],
+            "best_step": row["best_step"] or 0,
+            "best_exact": row["best_exact"] or 0.0,
+            "best_token": row["best_token"] or 0.0,
+            "trial": row["trial"],
+            "environment": row["environment"] or {},
+        }
+
+
+def _curves(ledger: Ledger, study: str) -> pd.DataFrame:
+    from search.store.seeds import Shelf
+    from search.store.tracking import reach
+
+    with Shelf(reach(ledger, study), ledger, study) as shelf:
+        return curves_frame(shelf)
+
+
+def curves_frame(shelf: Shelf) -> pd.DataFrame:
+    """A row a point of a curve, of the seeds that MLflow has."""
+    import pandas as pd
+
+    rows = [r for r in shelf.ledger.rows(shelf.study) if is_final(r) and r["published"]]
+    tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]
+    if not tables:
+        return pd.DataFrame()
+    curves = pd.concat(tables, ignore_index=True)
+    curves.insert(0, "study", shelf.study)
+    return curves

@@ -1,0 +1,81 @@
+"""The Pareto front, fewest parameters against grok rate, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from search.store.stats import pareto
+
+HEADINGS = (
+    "params", "rung", "study", "configuration", "grok rate", "confirmed", "best seed", "median grok step",
+    "held", "verified",
+)  # fmt: skip
+NUMBERS = {"params", "best seed", "median grok step"}  # right-aligned
+
+
+def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
+    """The Pareto front of those with a grokked seed, smallest first.
+
+    By the lower end of the rate's interval, so that one of two seeds does not outrank twenty of sixty-four.
+    `configurations`: rows as search.evidence.frames has them.
+    """
+    mine = [r for r in configurations if r["grokked"] > 0 and r["params"] <= (max_params or r["params"])]
+    members = pareto([r["params"] for r in mine], [r["grok_rate_low"] for r in mine])
+    kept = [r for r, is_member in zip(mine, members, strict=True) if is_member]
+    return [_plain(r) for r in sorted(kept, key=itemgetter("params", "study", "configuration"))]
+
+
+SHOWN = (
+    "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
+    "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
+    "grok_rate_high", "median_grok_step",
+)  # fmt: skip
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table and JSON show of a configuration."""
+    return {name: row[name] for name in SHOWN}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows of `front` in aligned columns, and the commands below them.
+
+    The column of confirmations is left out where there is none.
+    """
+    cells = [dict(zip(HEADINGS, _cells(r), strict=True)) for r in rows]
+    shown = [h for h in HEADINGS if h != "confirmed" or any(c[h] for c in cells)]
+    widths = {h: max(len(h), *(len(c[h]) for c in cells)) for h in shown}
+
+    def line(texts: dict[str, str]) -> str:
+        aligned = (texts[h].rjust(widths[h]) if h in NUMBERS else texts[h].ljust(widths[h]) for h in shown)
+        return "  ".join(aligned).rstrip()
+
+    lines = [line({h: h for h in shown}), *map(line, cells)]
+    return "\n".join([*lines, "", "The best seed's checkpoint of each:", *(f"  {r['pull']}" for r in rows)])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    low, high = row["grok_rate_low"], row["grok_rate_high"]
+    counted = f"{row['grokked']} of {row['seeds']}"
+    confirmed = f"{row['confirmation_grokked']} of {row['confirmation_seeds']}"
+    return (
+        str(row["params"]),
+        row["rung"],
+        row["study"],
+        row["configuration"],
+        f"{counted} ({low:.1%} to {high:.1%})",
+        confirmed if row["confirmation_seeds"] else "",
+        row["best_seed"],
+        f"{row['median_grok_step']:,.0f}",
+        f"{row['held']} of {row['grokked']}",
+        certificate(row),
+    )
+
+
+def certificate(row: dict[str, Any]) -> str:
+    """Whether the best grokked seeds decode all 10,010 official additions, as far as that was tried."""
+    if not row["verify_tried"]:
+        return "not decoded yet"
+    return f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"

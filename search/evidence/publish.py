@@ -1,0 +1,136 @@
+"""What is written to MLflow when: each once, as functions of ledger, tracker and parts.
+
+A driver calls them as its trials end, and in the same way for what an earlier one left behind.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from model.adderboard import ADDITIONS
+from search.errors import UserError
+from search.store.ledger import Ledger, Row, is_final
+from search.store.part import PARTS, curve_table
+from search.store.seeds import RecordedSeed, Shelf
+from search.store.stats import rank, step_metrics
+from search.store.tracker import Tracker
+from search.store.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
+from search.study.trial import Configuration, Trial
+from trainer import MEASURES, Outcome, Seed
+
+BEST_CHILDREN = 3
+ALL_DRAWN = 32
+"""Configurations of a study up to which each has its picture; of more, those that grokked have."""
+EVIDENCE_TAG = "adder.evidence"
+TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
+
+
+def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> None:
+    """Write a recorded trial to MLflow: its parts as they are in its folder, and what is counted so far."""
+    for configuration in trial.configurations:
+        tracker.counts(configuration, ledger.rows(trial.study, configuration.key))
+        tracker.part(configuration, trial.key, folder / PARTS / configuration.key)
+        ledger.publish(trial, configuration, tracker.experiment, tracker.run_of(configuration))
+
+
+def conclude(
+    ledger: Ledger, tracker: Tracker, shelf: Shelf, configuration: Configuration, status: str = FINISHED
+) -> None:
+    """Write a configuration's summary, picture, best checkpoint and child runs to MLflow."""
+    study = tracker.study.name
+    rows = ledger.rows(study, configuration.key)
+    if final := sorted(filter(is_final, rows), key=rank):
+        _best(tracker, shelf, configuration, final)
+    decoded = tracker.decoded(configuration)
+    right = sum(correct == ADDITIONS for correct in decoded.values())
+    tracker.counts(configuration, rows, {"verified": right, "verify_tried": len(decoded)})
+    ledger.record_decoded(study, configuration.key, decoded)
+    tracker.end(configuration, status)
+
+
+def _best(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
+    """Picture, best checkpoint and child runs. final: rows of the seeds that have ended, the best first."""
+    run = tracker.run_of(configuration)
+    grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
+    if grokked or tracker.study.planned <= ALL_DRAWN:
+        _picture(tracker, shelf, configuration, final)
+    best = shelf.seed(final[0])
+    tracker.checkpoint(run, BEST, best)
+    tracker.client.set_tag(run, BEST_TAG, str(best.result.pair.seed))
+    _fill_steps(tracker, shelf, configuration, final)
+    for row in grokked[:BEST_CHILDREN]:
+        tracker.child(shelf.seed(row))
+
+
+def _picture(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
+    from search.evidence.plots import grokking_curves  # matplotlib takes longer to load than the rest
+
+    seeds = [shelf.seed(r) for r in final]
+    winners = [_numbers(s) for s in seeds if s.result.outcome == Outcome.GROKKED]
+    curves = curve_table(configuration, [s.result for s in seeds])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / CURVES_PNG
+        grokking_curves(curves, winners, f"study {tracker.study.name}, {configuration.title}", path)
+        tracker.client.log_artifact(tracker.run_of(configuration), str(path))
+
+
+def _numbers(seed: RecordedSeed) -> tuple[int, int]:
+    return seed.result.pair.seed.init_seed, seed.result.pair.seed.data_seed
+
+
+def _fill_steps(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
+    """Metrics of the steps that an interruption left out, from the recorded curves."""
+    watched = set(tracker.study.watched())
+    mine = [r for r in final if Seed(r["init_seed"], r["data_seed"]) in watched]
+    if len(mine) < len(watched):
+        return
+    results = [shelf.seed(r).result for r in mine]
+    steps = {}
+    for i in range(max(len(r.curve_EM) for r in results)):
+        ends = [r.curve_EM[min(i, len(r.curve_EM) - 1)].tolist() for r in results]
+        rows = [
+            dict(zip(MEASURES, end, strict=True)) | {"grok_step": r.grok_step}
+            for end, r in zip(ends, results, strict=True)
+        ]
+        step = (i + 1) * configuration.recipe.eval_every
+        steps[step] = step_metrics(step, rows)
+    tracker.progress(configuration, steps)
+
+
+def log_evidence(ledger: Ledger, tracker: Tracker, shelf: Shelf) -> None:
+    """What the study says as a whole, to its own run: the constraint table, where it has one constraint with
+    and without, and the main pictures. With as many seeds as last time there is nothing new to say.
+    """
+    final = str(sum(map(is_final, ledger.rows(tracker.study.name))))
+    run = tracker.own_run()
+    if final == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == final:
+        return
+    _pictures(ledger, tracker, shelf, run)
+    _tables(ledger, tracker, run)
+    tracker.client.set_tag(run, EVIDENCE_TAG, final)
+
+
+def _pictures(ledger: Ledger, tracker: Tracker, shelf: Shelf, run: str) -> None:
+    from search.evidence.frames import configurations_frame, curves_frame, seeds_frame
+    from search.evidence.report import pictures
+
+    study = tracker.study
+    frames = configurations_frame(ledger, study.name), seeds_frame(ledger, study.name)
+    with tempfile.TemporaryDirectory() as folder:
+        pictures(study, *frames, curves_frame(shelf), Path(folder))
+        tracker.client.log_artifacts(run, folder, "pictures")
+
+
+def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
+    from search.evidence.frames import configuration_rows
+    from search.evidence.table import constraint_table
+    from search.evidence.table_text import written
+
+    try:
+        table = constraint_table(configuration_rows(ledger, tracker.study.name))
+    except UserError:
+        return
+    for style, name in TABLES.items():
+        tracker.client.log_text(run, written(table, style), name)

@@ -1,0 +1,141 @@
+"""Views of a study's experiment that open MLflow's UI on the answer: a table by grok rate, and charts.
+
+How MLflow 3.17 keeps a view, read in its scripts (savedViewEnvelope, ExperimentPageUIState, runs-charts):
+
+- It is a tag of the experiment, `mlflow.sharedViewState.ID`, of at most 20,000 characters (5,000 in older
+  stores). The address `#/experiments/N/runs?viewStateShareKey=ID` opens it, as a table or, with
+  `compareRunsMode=CHART`, as charts. An address with an order or a filter of its own opens no view.
+- The tag is JSON: name, createdAt, updatedAt (ms) and state; state is `deflate;` and the base64 of JSON that
+  zlib compressed. The menu "Views" lists it by its name.
+- The state has which runs (searchFilter, orderByKey, orderByAsc) and what of them (selectedColumns,
+  columnOrder, columnWidths, compareRunCharts, compareRunSections, runsHiddenMode, ...). What it leaves out is
+  as without a view.
+- A column is metrics.`NAME`, params.`NAME` or attributes.`LABEL`. Name, date and duration are always there.
+  What columnOrder leaves out comes last.
+- A chart names its section by uuid. The UI adds a chart for each metric that has none, to the section "Model
+  metrics". Parallel coordinates leave out a run that lacks a value, or has a word where most have a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from search.study.schema import Study
+from search.study.trial import Configuration
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+TAG = "mlflow.sharedViewState."
+VIEWS = {"table": ("adder-search-table", "TABLE"), "charts": ("adder-search-charts", "CHART")}
+"""Key and mode of the views, the first to be opened first."""
+CONFIGURATIONS = "tags.`adder.configuration` LIKE '%'"  # neither their seeds' runs nor the study's own
+RATE = "final.grok_rate"
+ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
+CONFIRMED = ("final.confirmation_grokked", "final.confirmation_seeds")
+MORE = ("final.best_exact", "final.held", "final.verified")
+CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
+MOST_AXES = 10
+"""Parallel coordinates beside the rate: more cannot be told apart."""
+NAME, STARTED = "attributes.`Run Name`", "runDateAndNestInfo"
+"""The columns that come first whether one asks for them or not."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a visitor of the experiment sees, as MLflow's UI keeps it."""
+
+    tag: str
+    title: str
+    state: dict[str, Any]
+
+    def encoded(self, time_ms: int) -> str:
+        """The tag's value; `time_ms`: when it was made, as the UI says."""
+        packed = zlib.compress(json.dumps(self.state, separators=(",", ":")).encode(), 9)
+        state = "deflate;" + base64.b64encode(packed).decode()
+        return json.dumps({"name": self.title, "createdAt": time_ms, "updatedAt": time_ms, "state": state})
+
+
+def searched(study: Study) -> list[str]:
+    """What a study varies, as MLflow's parameters: its space, or the fields in which its list differs."""
+    if study.space:
+        return list(study.space)
+    listed = [Configuration(*c).as_params() for c in study.listed()]
+    names = dict.fromkeys(name for params in listed for name in params if "." in name)
+    return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
+
+
+def table_view(study: Study) -> View:
+    """A row a configuration, the highest grok rate first: how often, how sure, and with what."""
+    columns = [f"metrics.`{name}`" for name in ANSWER]
+    columns += [f"params.`{name}`" for name in searched(study)]
+    columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
+    columns.append("params.`params`")
+    widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
+    longest = max(len(Configuration(*c).title) for c in study.listed())
+    state = _sorted_by_rate() | {
+        "selectedColumns": columns,
+        "columnOrder": [NAME, STARTED, *columns],
+        "columnWidths": widths | {NAME: min(60 + 6 * longest, 240), STARTED: 56},
+    }
+    return View(TAG + VIEWS["table"][0], "Grok rates", state)
+
+
+def charts_view(study: Study) -> View:
+    """What was searched against the grok rate; then rates and curves over steps of the twenty highest."""
+    fields = searched(study)[:MOST_AXES]
+    axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
+    charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []
+    charts.append(_chart("rate", "curves", "BAR", metricKey=RATE))
+    plain = {"lineSmoothness": 0, "useGlobalLineSmoothing": False}
+    charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
+    sections = [
+        _section("searched", "What was searched, and the grok rate", columns=1, cardHeight=320),
+        _section("curves", "Grok rates, and the watched seeds over steps", columns=3, cardHeight=300),
+        _section("rest", "Model metrics", display=False),
+    ]
+    state = _sorted_by_rate() | {
+        "compareRunCharts": charts,
+        "compareRunSections": sections if fields else sections[1:],
+        "isAccordionReordered": True,
+        "runsHiddenMode": "FIRST_20_RUNS",
+    }
+    return View(TAG + VIEWS["charts"][0], "Charts of grok rates", state)
+
+
+def _sorted_by_rate() -> dict[str, Any]:
+    return {"searchFilter": CONFIGURATIONS, "orderByKey": f"metrics.`{RATE}`", "orderByAsc": False}
+
+
+def _chart(uuid: str, section: str, kind: str, **more: Any) -> dict[str, Any]:
+    known = {"uuid": uuid, "type": kind, "metricSectionId": section, "isGenerated": False, "deleted": False}
+    return {**known, "runsCountToCompare": 20, **more}
+
+
+def _section(uuid: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"uuid": uuid, "name": name, "display": True, "isReordered": True, "deleted": False, **more}
+
+
+def write_views(client: MlflowClient, study: Study, experiment_id: str) -> None:
+    """Give a study's experiment its views. Writes what is not there yet, so a second time writes nothing."""
+    experiment = client.get_experiment(experiment_id)
+    for view in (table_view(study), charts_view(study)):
+        value = view.encoded(experiment.creation_time)
+        if experiment.tags.get(view.tag) != value:
+            client.set_experiment_tag(experiment_id, view.tag, value)
+
+
+def addresses(base: str, experiment_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """Where MLflow's UI at `base` shows an experiment, by what is seen there: its views, or all its runs.
+
+    `tags`: the experiment's; one that was recorded without views has none.
+    """
+    page = f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    found = {name: f"{page}&viewStateShareKey={key}&compareRunsMode={mode}"
+             for name, (key, mode) in VIEWS.items() if TAG + key in tags}  # fmt: skip
+    return found or {"runs": page}  # without the workflow it would be an empty page about traces

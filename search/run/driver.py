@@ -1,0 +1,245 @@
+"""One run of one study: keeps the planner, the ledger, MLflow's outbox and the display in step.
+
+It knows nothing of Ray: search/engine.py has Tune ask it for trials and tell it of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlflow import MlflowClient
+
+from search.errors import Failure, UserError
+from search.evidence.publish import conclude, log_evidence, publish
+from search.evidence.views import write_views
+from search.run.planner import DONE, Planner, interrupted
+from search.run.progress import Display, Progress
+from search.run.proposals import Proposals
+from search.store.hold import Hold
+from search.store.home import Home
+from search.store.ledger import is_final
+from search.store.optuna_mirror import Mirror
+from search.store.outbox import Outbox
+from search.store.part import ERROR, has_parts, read_parts
+from search.store.seeds import Shelf
+from search.store.tracker import Tracker
+from search.store.tracking import FINISHED, answered
+from search.study.schema import Study
+from search.study.trial import Configuration, Trial
+
+PATIENCE_S = 600.0
+"""How long a database that is away is waited for."""
+DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
+"""How long the end of a study waits for MLflow: in all, and while it is away."""
+STOPPING_S = 10.0
+"""The same for the end of a run that was stopped."""
+SHARED_S = 5.0
+"""How long results may take to be seen through a shared folder."""
+
+
+@dataclass
+class Ended:
+    """How a run of a study ended."""
+
+    interrupted: bool = False
+    why: str = ""
+    """What stopped it."""
+    trials: int = 0
+    """Trials that were started."""
+    failed_trials: dict[str, str] = field(default_factory=dict)
+    """What each failed trial's error says and where it is, by trial key."""
+    unpublished: int = 0
+    seed_steps_per_s: float = 0.0
+    """Of the whole run, compilation left out."""
+    compile_s: float = 0.0
+
+
+class Driver:
+    """One run of one study, which must be held (search/hold.py)."""
+
+    def __init__(
+        self,
+        study: Study,
+        home: Home,
+        hold: Hold,
+        client: MlflowClient,
+        display: Display,
+        max_hours: float | None = None,
+    ):
+        ledger = hold.ledger
+        self.study, self.home, self.hold, self.ledger, self.display = study, home, hold, ledger, display
+        self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
+        # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
+        os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
+        self._check_store(client)
+        self.tracker = Tracker(client, home, study)
+        self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
+        self.shelf = Shelf(client, ledger, study.name)
+        self.ended = Ended()
+        self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
+        self.is_done = False
+        self.recovered: set[str] = set()
+        self.recover()
+        rows = ledger.rows(study.name)
+        ledger.close_orphans(study.name)
+        self.proposals = Proposals(study, ledger) if study.space else None
+        self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
+        self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
+        with answered(study.name):
+            open_runs = self.tracker.unconcluded()
+        self.unconcluded = open_runs.keys() | self.recovered
+        for key in open_runs.keys() - self.planner.known.keys():  # the file asks for it no more
+            self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
+        self.outbox.put(self.tracker.asked)
+        self.outbox.put(write_views, client, study, self.tracker.experiment)
+        self.conclude_earlier()
+        ledger.database.patience_s = PATIENCE_S
+
+    def _check_store(self, client: MlflowClient) -> None:
+        """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
+        published = any(r["published"] for r in self.ledger.rows(self.study.name))
+        with answered(self.study.name):
+            if published and client.get_experiment_by_name(self.study.name) is None:
+                raise UserError(
+                    f"study {self.study.name}: this MLflow store has none of its records; name the store "
+                    "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
+                )
+
+    def recover(self) -> None:
+        """Record what trials of an earlier run left behind, and have published what MLflow has not got."""
+        rows = self.ledger.rows(self.study.name)
+        for key in sorted({r["trial"] for r in rows if not r["published"]}):
+            folder = self.home.trial(self.study.name, key)
+            if has_parts(folder):
+                trial = Trial.read(folder)
+                self.recovered |= {c.key for c in trial.configurations}
+                self.record(trial)
+
+    def start_next(self) -> Trial | str | None:
+        """The next trial, claimed and written for its worker; or None, or DONE."""
+        trial = self.planner.next()
+        self.conclude_earlier()
+        if isinstance(trial, Trial):
+            self.ledger.claim(trial)
+            self.ended.trials += 1
+            trial.write(self.home.trial(self.study.name, trial.key))
+            self.progress.started(trial)
+            for configuration in trial.configurations:
+                self.outbox.put(self.tracker.reopen, configuration)
+            self._show_proposals()
+        self.is_done = trial == DONE
+        self.tick()
+        return trial
+
+    def reported(self, trial: Trial, report: dict[str, Any]) -> None:
+        """Take a worker's progress report."""
+        steps: dict[Configuration, dict[int, dict[str, float]]] = {}
+        for configuration, step, metrics in self.progress.report(trial, report):
+            steps.setdefault(configuration, {})[step] = metrics
+        for configuration, values in steps.items():
+            self.outbox.put(self.tracker.progress, configuration, values, optional=True)
+        self.ended.seed_steps_per_s = self.progress.overall_rate
+        self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
+        self.tick()
+
+    def finished(self, trial: Trial, failure: str | None) -> None:
+        """A trial has ended: by itself, with its results in its folder, or for the reason that is given."""
+        if failure is None:
+            self.record(trial)
+        else:
+            error = self.home.trial(self.study.name, trial.key) / ERROR
+            reason = error.read_text().partition("\n")[0] if error.exists() else failure
+            self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
+            self.ledger.censor([trial], reason, self.progress.steps())
+        rows = self.ledger.rows(self.study.name, trial=trial.key)
+        self.progress.finished(trial, [r["outcome"] for r in rows])
+        for configuration in self.planner.tell(trial, rows):
+            self.conclude(configuration)
+        self._show_proposals()
+
+    def record(self, trial: Trial) -> None:
+        """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
+        folder = self.home.trial(self.study.name, trial.key)
+        deadline = time.monotonic() + SHARED_S
+        while not has_parts(folder) and time.monotonic() < deadline:
+            time.sleep(0.2)  # a shared folder may show them late
+        parts = read_parts(folder)
+        if not parts:
+            raise Failure(
+                f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
+            )
+        for part in parts:
+            self.ledger.record(part)
+            self.shelf.put(trial.key, part)
+        self.outbox.put(self._publish, trial)
+
+    def _publish(self, trial: Trial) -> None:
+        """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""
+        folder = self.home.trial(self.study.name, trial.key)
+        if has_parts(folder):  # or it was done, and was cut off afterwards
+            publish(self.ledger, self.tracker, trial, folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
+        """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
+        self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)
+
+    def conclude_earlier(self) -> None:
+        """Conclude configurations that an earlier run trained to their end and died before concluding."""
+        while self.planner.ended_before:
+            configuration = self.planner.ended_before.pop()
+            if configuration.key in self.unconcluded:
+                self.conclude(configuration)
+
+    def _show_proposals(self, running: bool = True) -> None:
+        """Have Optuna's mirror follow the search."""
+        if self.proposals and self.mirror:
+            self.outbox.put(self.mirror.update, self.proposals.trials(), running, optional=running)
+
+    def stop(self, why: str) -> None:
+        """End the run as Ctrl-C does."""
+        if not self.ended.why:
+            self.ended.why = why
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def close(self) -> None:
+        """After Tune has stopped: whatever still counts as running was interrupted."""
+        self.ended.interrupted = not self.is_done
+        why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
+        open_ = [] if self.is_done else self.planner.in_flight
+        self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
+        self._show_proposals(running=False)
+        for configuration in open_:
+            self.conclude(configuration, "KILLED")
+        if self.is_done:
+            self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
+        longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
+        left = self.outbox.drain(*longest, self._waiting)
+        self.outbox.close()
+        self.shelf.close()
+        rows = self.ledger.rows(self.study.name)
+        self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
+        if not (left or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
+            shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
+
+    def tick(self) -> None:
+        """Look whether the run is to end, and show how far it is when that is due."""
+        if self.hold.why:
+            self.stop(self.hold.why)
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self.stop("time limit")
+        if self.display.due():
+            self.display.show(self.progress.snapshot(self.planner.queued_steps))
+
+    def _waiting(self, left: int) -> bool:
+        """While the run ends: whoever looks is told why. True: it was asked to end now."""
+        if self.display.due():
+            evidence = self.is_done and left == 1
+            what = "the study's table and pictures" if evidence else f"{left} left"
+            self.display.say(f"writing to MLflow: {what}")
+        return self.is_done and self.hold.why is not None

@@ -1,0 +1,97 @@
+"""What a run would do, and how long that would take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+
+from search.run.packing import Fits, Program, check_resources, here, placement, program_of, trial_size
+from search.run.progress import duration
+from search.store.home import Home
+from search.store.ledger import Ledger, Row, is_final
+from search.study.schema import Study, numbered
+from search.study.trial import Configuration
+from trainer import Seed
+
+GUESSED_RATE = {True: 5_000, False: 100}
+"""Seed-steps/s of a core at batch 256, compiled and eager, where this home has measured nothing yet."""
+
+
+def estimate(study: Study, home: Home) -> str:
+    """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
+    check_resources(study.resources)
+    rounds = list(study.rounds())
+    rows = Ledger(home).rows(study.name) if home.exists() else []
+    listed = [Configuration(*c) for c in study.listed()]
+    configurations = study.planned
+    left = _left(study, listed, rounds[0], rows)
+    seeds, to_train = len(rounds[0]) * configurations, sum(left.values())
+    share, fits = placement(study.resources, here())
+    trials, size, slots = _trials(study, left, fits)
+    rate, how = _expected_rate(study, listed, rows)
+    seed_steps = sum(count * c.recipe.steps for c, count in left.items())
+    seconds = seed_steps / (rate * max(1, min(trials, fits.concurrent)))
+    proposed = f", proposed by {study.sampler.name}" if study.space else ""
+    sizes: dict[str, list[str]] = {}
+    for c in listed:
+        sizes.setdefault(c.spec.family, []).append(str(c.spec.params))
+    models = "; ".join(f"{family}, {', '.join(dict.fromkeys(n))} parameters" for family, n in sizes.items())
+    steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
+    text = f"""{study.name}: {study.about}
+  model           {models}
+  configurations  {configurations}{proposed}
+  seeds           {seeds}, {steps} steps each; {seeds - to_train} recorded, {to_train} to train
+  trials          {trials} of up to {size} seeds in {slots} slots, up to {fits.concurrent} side by side
+  resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
+  home            {home.path}
+  estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
+    return "\n".join([text, *_later(study, rounds, len(listed) > 1)])
+
+
+def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
+    """How many trials there will be, and pairs and slots of the largest."""
+    pairs: Counter[Program] = Counter()
+    for c, count in left.items():
+        pairs[program_of(c.spec, c.recipe)] += count
+    sizes = {program: trial_size(study, program, fits) for program in pairs}
+    trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
+    return trials, *max(sizes.values())
+
+
+def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
+    """What follows the first round."""
+    lines, rule = [], study.allocation
+    each = "of each configuration " if several else ""
+    if study.until.max_seeds:
+        most = sum(map(len, rounds))
+        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {most} seeds in all")
+    if rule:
+        budget = f", {rule.budget:,} in all" if rule.budget else ""
+        whom = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
+        lines.append(f"more seeds for configurations {whom}: up to {rule.most} of one{budget}")
+    if study.confirm:
+        fresh = len(numbered(study.confirm.seeds))
+        lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
+    return [f"  then            {line}" for line in lines]
+
+
+def _left(
+    study: Study, listed: list[Configuration], seeds: list[Seed], rows: list[Row]
+) -> dict[Configuration, int]:
+    """How many seeds each configuration still has to train. What a search will propose nobody knows."""
+    final = [r for r in rows if is_final(r)]
+    if study.space:
+        first = Counter(r["configuration"] for r in final if not r["confirmation"])
+        done = sum(min(count, len(seeds)) for count in first.values())
+        return {listed[0]: max(0, len(seeds) * study.planned - done)}
+    recorded = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])) for r in final}
+    return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
+
+
+def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -> tuple[float, str]:
+    """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
+    if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
+        return median(measured), "measured here"
+    batch = max(c.recipe.batch for c in listed)
+    rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
+    return rate, "a guess until something has run here; compilation not included"

@@ -1,0 +1,111 @@
+"""Going on with a study whose file has changed.
+
+More seeds, more rounds, other resources and a wider space are just an edited file. Refused is what would make
+old and new records incomparable: a search's earlier proposals must be points of the new space, and a seed
+belongs to the search or to the confirmation, not to both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from search.errors import UserError
+from search.store.ledger import Row
+from search.study.schema import Study, numbered
+from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
+from search.study.trial import Configuration
+from trainer import Seed
+
+WAY_OUT = "give the study a new name, or run it with --fresh"
+
+
+def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> None:
+    """Raise UserError if a study cannot go on by this file. `before`: its definition when it last ran."""
+    if before is not None and bool(before.get("space")) != bool(study.space):
+        kinds = ("a search, the file now has no space", "a list, the file now has a space")
+        raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
+    used: dict[bool, set[Seed]] = {False: set(), True: set()}
+    for row in rows:
+        used[row["confirmation"]].add(Seed(row["init_seed"], row["data_seed"]))
+    fresh = set(numbered(study.confirm.seeds)) if study.confirm else set()
+    if both := fresh & used[False]:
+        raise UserError(
+            f"study {study.name}: confirm.seeds: {min(both)} was a seed of the search, which chose by it; "
+            "name seeds that have not been trained"
+        )
+    if used[True] and (both := used[True].intersection(s for seeds in study.rounds() for s in seeds)):
+        raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
+
+
+def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
+    """A configuration as numbers of the study's space: as they were drawn, where they still say the same.
+
+    Raises UserError if it is no point of the space, or differs from the base in what is not searched.
+    """
+    if configuration.spec.family != study.spec().family:
+        raise _another_base(study)
+    try:
+        return _numbers(study, configuration, drawn, keep=True)
+    except UserError:
+        with suppress(UserError):  # `after` may have changed what a number means
+            return _numbers(study, configuration, drawn, keep=False)
+        raise
+
+
+def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any], keep: bool) -> Numbers:
+    """`keep`: what was drawn, not what the values say: a length that is taken off again may be rounded."""
+    space, value = study.space, fixed(configuration.spec, configuration.recipe)
+    numbers: Numbers = {}
+    for path in order(space):
+        if not exists(space, path, numbers):
+            continue
+        if keep and path in drawn and _has_number(space[path], drawn[path]):
+            numbers[path] = drawn[path]
+            continue
+        after = space[path].after
+        number = value(path) - value(after) if after else value(path)
+        if not _has(space[path], number):
+            raise _no_point(study, path, drawn.get(path, value(path)))
+        numbers[path] = stored(number)
+    try:
+        made = fixed(*study.configuration(resolve(space, numbers, fixed(study.spec(), study.base_recipe()))))
+    except ValueError:
+        raise _another_base(study) from None
+    for path in dict.fromkeys([*space, *_fields(study)]):
+        if made(path) != value(path):
+            raise _no_point(study, path, drawn[path]) if path in drawn else _another_base(study)
+    return numbers
+
+
+def _has_number(field: Distribution, number: Any) -> bool:
+    """Whether a number that was drawn, from this space or another, is one of the field's."""
+    try:
+        return _has(field, field.decoded(number))
+    except ValueError:
+        return False
+
+
+def _has(field: Distribution, number: Any) -> bool:
+    if field.values() or field.choice is not None:
+        return field.has(number)
+    low, high = field.ends()
+    return isinstance(number, int | float) and math.isfinite(number) and low <= number <= high
+
+
+def _fields(study: Study) -> list[str]:
+    parts = {"model": study.spec().as_dict(), "recipe": study.base_recipe().as_dict()}
+    return [f"{part}.{name}" for part, fields in parts.items() for name in fields]
+
+
+def _no_point(study: Study, path: str, value: Any) -> UserError:
+    return UserError(
+        f"study {study.name}: space: an earlier proposal had {path} {value}, which this space has not; "
+        + WAY_OUT
+    )
+
+
+def _another_base(study: Study) -> UserError:
+    return UserError(f"study {study.name}: model or recipe: not what it was begun with; {WAY_OUT}")

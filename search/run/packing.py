@@ -1,0 +1,99 @@
+"""How pairs are packed into trials, and what a machine or cluster has room for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model import Spec
+from search.errors import UserError
+from search.study.schema import Resources, Study
+from search.study.trial import Configuration, Trial
+from trainer import Recipe, Seed
+from trainer.installed import missing_for_compilation
+
+DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
+"""Where drivers of GPUs show themselves: NVIDIA's, AMD's, and Windows' below Linux."""
+
+
+@dataclass(frozen=True)
+class Fits:
+    """How many trials a machine or cluster has room for at once, and whether they are on GPUs."""
+
+    concurrent: int = 1
+    on_gpu: bool = False
+
+
+Program = tuple[Spec, tuple[Any, ...]]
+"""What a compiled program depends on, and with it who shares a bank: spec, and what of a recipe shapes it."""
+
+
+def program_of(spec: Spec, recipe: Recipe) -> Program:
+    return spec, recipe.program()
+
+
+def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
+    """Pairs of a trial and slots of its bank: a round spread over its share of the trials that fit at once.
+
+    Both depend on the file and the machine alone: a seed has the same slots in every round and after every
+    interruption. What a search will propose is not known, so its trials are taken for equals, with two pairs
+    a slot: enough to fill the slots that fall free, few enough for the sampler to hear soon.
+    """
+    slots, most = study.resources.room(fits.on_gpu)
+    programs = [program] * study.planned if study.space else [program_of(*c) for c in study.listed()]
+    most = min(most, 2 * slots) if study.space else most
+    share = max(1, fits.concurrent // len(set(programs)))
+    size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
+    return size, min(slots, size)
+
+
+def pack(
+    study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Fits, confirmation: bool = False
+) -> list[Trial]:
+    """Pairs as trials: those that can share a bank together, with equal slots."""
+    groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
+    for configuration, seed in work:
+        program = program_of(configuration.spec, configuration.recipe)
+        groups.setdefault(program, []).append((configuration, seed))
+    trials = []
+    for program, pairs in groups.items():
+        size, slots = trial_size(study, program, fits)
+        cut = [tuple(pairs[i : i + size]) for i in range(0, len(pairs), size)]
+        trials += [Trial(study.name, c, slots, study.resources, study.stop, confirmation) for c in cut]
+    return trials
+
+
+def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], Fits]:
+    """What Ray reserves for a trial, and what fits. Raises UserError if nothing does."""
+    gpus = available.get("GPU", 0)
+    gpu = float(gpus > 0) if resources.gpu == "auto" else float(resources.gpu)
+    for name, wanted, there in (("cpu", resources.cpu, available.get("CPU", 0)), ("gpu", gpu, gpus)):
+        if wanted > there:
+            raise UserError(f"resources.{name}: a trial asks for {wanted:g}, there are {there:g}")
+    most = available.get("CPU", 0) // resources.cpu
+    return {"cpu": resources.cpu, "gpu": gpu}, Fits(int(min(most, gpus // gpu) if gpu else most), gpu > 0)
+
+
+def here() -> dict[str, float]:
+    """What this machine has, by Ray's names. Where a driver is, torch is asked, which takes seconds."""
+    gpus = 0
+    if any(any(DEVICES.glob(name)) for name in GPU_FILES):
+        import torch
+
+        gpus = torch.cuda.device_count()
+    return {"CPU": os.cpu_count() or 1, "GPU": gpus}
+
+
+def check_resources(resources: Resources) -> None:
+    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
+    if os.environ.get("RAY_ADDRESS"):
+        return
+    placement(resources, here())
+    if resources.compiled and (missing := missing_for_compilation()):
+        raise UserError(
+            f"resources.compiled: compiling needs {missing}, which is not here; "
+            "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
+        )

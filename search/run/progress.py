@@ -1,0 +1,225 @@
+"""How far a study is: a configuration's metrics by training step, and what a running study shows."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from search.store.stats import step_metrics
+from search.study.trial import Configuration, Trial
+from trainer import Outcome
+
+SeedKey = tuple[int, int]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One moment of a run. Rates are seed-steps/s; times are seconds."""
+
+    running: int
+    grokked: int
+    failed: int
+    best_exact: float
+    seed_steps_per_s: float
+    seconds_left: float | None
+    compiling: bool
+    elapsed_s: float
+
+
+@dataclass
+class Curves:
+    """The evaluations of one configuration's watched seeds, until all of them have passed them."""
+
+    waiting: set[SeedKey]
+    newest: dict[SeedKey, Row] = field(default_factory=dict)
+    by_step: dict[int, dict[SeedKey, Row]] = field(default_factory=lambda: defaultdict(dict))
+    given: int = 0
+    """The last step whose metrics were given out; a trial that was started again passes it again."""
+
+    def take(self, step: int) -> dict[str, float]:
+        """A step's metrics; seeds that ended before it count with their last evaluation."""
+        at_step = self.by_step.pop(step)
+        return step_metrics(step, [at_step.get(key, self.newest[key]) for key in self.waiting])
+
+
+class Progress:
+    """Fed with the workers' reports; asked for snapshots and for metrics that are complete.
+
+    A bank trains some of its seeds from the start and others when a slot falls free, so that of a whole round
+    the first step would be complete only when the last seed has begun. Metrics over steps are therefore those
+    of `watched` seeds (`Study.watched`), which begin at the start: a step's metrics come soon after it was
+    trained and are of the same seeds at every step.
+    """
+
+    def __init__(self, watched: list[SeedKey]):
+        self.watched = watched
+        self.start = time.monotonic()
+        self.trials: dict[str, Row] = {}
+        self.budgets: dict[str, list[int]] = {}
+        self.curves: dict[str, Curves] = {}
+        self.ended: Counter[str] = Counter()
+        self.best_exact = 0.0
+        self.seed_steps: dict[str, int] = {}
+        self.trained_from, self.trained_to = float("inf"), 0.0
+
+    @property
+    def overall_rate(self) -> float:
+        """Seed-steps/s from the first step of the first trial to the last report of the last."""
+        span = self.trained_to - self.trained_from
+        return sum(self.seed_steps.values()) / span if span > 0 else 0.0
+
+    def started(self, trial: Trial) -> None:
+        waiting = {"outcome": Outcome.QUEUED, "step": 0, "grok_step": None}
+        self.trials[trial.key] = {
+            "phase": "starting",
+            "seeds": [waiting] * len(trial.work),
+            "seed_steps_per_s": 0.0,
+        }
+        self.budgets[trial.key] = [c.recipe.steps for c, _ in trial.work]
+
+    def report(self, trial: Trial, report: Row) -> list[tuple[Configuration, int, dict[str, float]]]:
+        """Take a worker's report. Returns the steps of configurations whose metrics are now complete."""
+        self.trials[trial.key] = self.trials[trial.key] | report
+        seeds = report.get("seeds", [])
+        if report["phase"] == "training":
+            self.trained_to = time.monotonic()
+            self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
+            self.seed_steps[trial.key] = report["seed_steps"]
+        self.best_exact = max([self.best_exact, *(s["best_exact"] for s in seeds)])
+        if report["phase"] != "training" or trial.confirmation:
+            return []
+        mine: dict[str, list[Row]] = defaultdict(list)
+        for row in seeds:
+            mine[row["configuration"]].append(row)
+        found = ((c, self._complete(c, mine[c.key])) for c in trial.configurations)
+        return [(c, step, metrics) for c, steps in found for step, metrics in steps]
+
+    def finished(self, trial: Trial, outcomes: list[str]) -> None:
+        self.trials.pop(trial.key, None)
+        self.ended.update(outcomes)
+
+    def steps(self) -> dict[tuple[str, int, int], int]:
+        """How far each seed of a running trial is, by configuration key and seed."""
+        rows = [s for t in self.trials.values() for s in t["seeds"] if "seed" in s]
+        return {(s["configuration"], s["seed"][0], s["seed"][1]): s["step"] for s in rows}
+
+    def _complete(self, configuration: Configuration, seeds: list[Row]) -> list[tuple[int, dict[str, float]]]:
+        """A step's metrics are complete when every watched seed is past it or has ended."""
+        curves = self.curves.setdefault(configuration.key, Curves(set(self.watched)))
+        for row in seeds:
+            key = (row["seed"][0], row["seed"][1])
+            if key in curves.waiting and row["step"]:
+                curves.newest[key] = row
+                if row["step"] > curves.given:
+                    curves.by_step[row["step"]][key] = row
+        if len(curves.newest) < len(curves.waiting):
+            return []
+        live = [r["step"] for r in curves.newest.values() if r["outcome"] == Outcome.RUNNING]
+        passed = min(live, default=max(curves.by_step, default=0))
+        ready = sorted(step for step in curves.by_step if step <= passed)
+        curves.given = max([curves.given, *ready])
+        rate = sum(t["seed_steps_per_s"] for t in self.trials.values())
+        return [(step, curves.take(step) | {"seed_steps_per_s": rate}) for step in ready]
+
+    def snapshot(self, queued_seed_steps: int = 0) -> Snapshot:
+        """`queued_seed_steps`: the budget of seeds that are planned and not yet started.
+
+        What is left is counted in budgets, so the time left is the most it may take: a seed that groks or is
+        given up ends earlier, and counts no more from then on.
+        """
+        seeds = [s for t in self.trials.values() for s in t["seeds"]]
+        states = Counter(s["outcome"] for s in seeds)
+        unended = (Outcome.QUEUED, Outcome.RUNNING)
+        left = queued_seed_steps + sum(
+            budget - seed["step"]
+            for key, t in self.trials.items()
+            for budget, seed in zip(self.budgets[key], t["seeds"], strict=True)
+            if seed["outcome"] in unended
+        )
+        rate = sum(t["seed_steps_per_s"] for t in self.trials.values()) or self.overall_rate
+        failed = sum(states[o] + self.ended[o] for o in (Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP))
+        return Snapshot(
+            running=states[Outcome.RUNNING],
+            grokked=sum(s["grok_step"] is not None for s in seeds) + self.ended[Outcome.GROKKED],
+            failed=failed,
+            best_exact=self.best_exact,
+            seed_steps_per_s=rate,
+            seconds_left=left / rate if rate else None,
+            compiling=any(t["phase"] in ("starting", "compiling") for t in self.trials.values()),
+            elapsed_s=time.monotonic() - self.start,
+        )
+
+
+# What is shown of it: a live line in a terminal, a plain one every few seconds elsewhere
+
+PLAIN_EVERY_S, LIVE_EVERY_S = 5.0, 0.25
+
+
+class Display:
+    """Show snapshots; use as a context manager."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self.live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+        self.shown = 0.0
+
+    def __enter__(self) -> Display:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def due(self) -> bool:
+        """Whether enough time has passed for another snapshot."""
+        return time.monotonic() - self.shown >= (LIVE_EVERY_S if self.live else PLAIN_EVERY_S)
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.shown = time.monotonic()
+        cells = _cells(snapshot)
+        if self.live:
+            table = Table(box=None, pad_edge=False)
+            for name in cells:
+                table.add_column(name, justify="right", style="bold")
+            table.add_row(*cells.values())
+            self.live.update(table)
+        else:
+            self.console.print("  ".join(f"{name} {value}" for name, value in cells.items()), soft_wrap=True)
+
+    def say(self, line: str) -> None:
+        """Show a line in place of a snapshot."""
+        self.shown = time.monotonic()
+        if self.live:
+            self.live.update(line)
+        else:
+            self.console.print(line, soft_wrap=True)
+
+
+def _cells(s: Snapshot) -> dict[str, str]:
+    waiting = "compiling" if s.compiling else "starting"
+    speed = f"{s.seed_steps_per_s:,.0f}" if s.seed_steps_per_s else waiting
+    return {
+        "elapsed": duration(s.elapsed_s),
+        "running": str(s.running),
+        "grokked": str(s.grokked),
+        "failed": str(s.failed),
+        "best exact match": f"{s.best_exact:.4f}",
+        "seed-steps/s": speed,
+        "time left": duration(s.seconds_left) if s.seconds_left is not None else "?",
+    }
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, without leading zeros: 1:02:03, 4:05, 0:07."""
+    whole = int(seconds + 0.5)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

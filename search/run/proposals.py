@@ -1,0 +1,160 @@
+"""Optuna's side of a search: configurations that are proposed, and told finite objectives.
+
+The ledger is the authority: a proposal is written there before anything of it trains, as the numbers that
+were drawn (under the key paths of their fields, search/study/space.py) and the configuration that they make.
+Optuna's study is in memory, made anew by each driver from proposals and rows; search/store/optuna_mirror.py
+shows it to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from search.run.allocation import objective
+from search.run.extension import numbers_of
+from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
+from search.store.ledger import Ledger, Row, is_final
+from search.study.schema import Study
+from search.study.space import Numbers, draw, fixed, resolve
+from search.study.trial import Configuration
+from trainer import Seed
+
+DIRECTIONS = {"grok_rate": "maximize", "params": "minimize"}
+KEY = "configuration"
+"""The attribute of Optuna's trials that has the key of their configuration."""
+
+
+class Proposals:
+    """Optuna's side of a search: configurations asked for, and told finite objectives.
+
+    A proposal's number is that of its Optuna trial and of its row in the ledger.
+    """
+
+    def __init__(self, study: Study, ledger: Ledger):
+        """Begin a search, or go on with it. Raises UserError if it is not the one that was begun."""
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self.study, self.ledger = study, ledger
+        self.base = fixed(study.spec(), study.base_recipe())
+        self.planned = study.sampler.planned(study.space)
+        self.objectives = {name: DIRECTIONS[name] for name in study.sampler.objectives_of(study.space)}
+        self._known: dict[str, Configuration] = {}
+        self._open: dict[str, list[int]] = {}
+        """The numbers of the proposals that are still to be told, by their configurations' keys."""
+        self._drawn = 0
+        earlier = ledger.proposals(study.name)
+        sampler = sampler_of(study, len(earlier))
+        self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
+        if earlier:
+            self._rebuild(earlier, sampler)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no proposal is left to be made."""
+        return self._drawn >= self.planned
+
+    def known(self) -> list[Configuration]:
+        """All that was proposed, each once, in order."""
+        return list(self._known.values())
+
+    def told(self) -> list[Configuration]:
+        """Those of the known ones that Optuna has been told of."""
+        return [c for key, c in self._known.items() if key not in self._open]
+
+    def ask(self) -> Configuration | None:
+        """The next proposal, or None when the study's number of configurations is reached."""
+        while not self.exhausted:
+            trial = self.optuna.ask()
+            numbers = self._draw(trial)
+            configuration = self._configuration(numbers)
+            self.ledger.propose(self.study.name, trial.number, configuration, numbers)
+            self._drawn += 1
+            if configuration is None:
+                self.optuna.tell(trial, state=TrialState.FAIL)
+                continue
+            trial.set_user_attr(KEY, configuration.key)
+            self._known.setdefault(configuration.key, configuration)
+            self._open.setdefault(configuration.key, []).append(trial.number)
+            return configuration
+        return None
+
+    def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
+        """Report a configuration's rows. With a seed still to be trained it stays open."""
+        if not all(map(is_final, rows)):
+            return
+        values = self._values(configuration, rows)
+        for number in self._open.pop(configuration.key, ()):
+            self.optuna.tell(number, values)
+
+    def trials(self) -> list[FrozenTrial]:
+        """Every proposal as it is now, for the mirror. Later ones leave the list as it is."""
+        return list(self.optuna.get_trials(deepcopy=False))
+
+    def _draw(self, trial: optuna.Trial) -> Numbers:
+        space = self.study.space
+        return draw(space, lambda path: suggest(trial, path, space[path]))
+
+    def _configuration(self, numbers: Numbers) -> Configuration | None:
+        """None for an impossible combination of possible values."""
+        try:
+            return Configuration(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
+        except ValueError:
+            return None
+
+    def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
+        """The objectives, in order."""
+        known = {
+            "grok_rate": objective(rows, configuration.recipe),
+            "params": float(configuration.spec.params),
+        }
+        return [known[name] for name in self.objectives]
+
+    def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
+        """Add a trial for each proposal: told, to be trained still, or of numbers that make nothing."""
+        configurations = self.ledger.configurations(self.study.name)
+        rows: dict[str, list[Row]] = {}
+        for row in self.ledger.rows(self.study.name):
+            if not row["confirmation"]:
+                rows.setdefault(row["configuration"], []).append(row)
+        told = 0
+        for proposal in earlier:
+            key, numbers = proposal["configuration"], proposal["numbers"]
+            if key is None:
+                trial = self._impossible(numbers)
+                self._drawn += bool(trial.params)
+            else:
+                configuration = self._known.setdefault(key, configurations[key])
+                is_told = self._is_trained(rows.get(key, ()))
+                facts: dict[str, Any] = {"state": TrialState.RUNNING}
+                if is_told:
+                    values = self._values(configuration, rows[key])
+                    facts = {"values": values, "system_attrs": attributes_of(sampler, told)}
+                else:
+                    self._open.setdefault(key, []).append(proposal["number"])
+                numbers = numbers_of(self.study, configuration, numbers)
+                trial = self._trial(numbers, user_attrs={KEY: key}, **facts)
+                told += is_told
+                self._drawn += 1
+            self.optuna.add_trial(trial)
+
+    def _is_trained(self, rows: Iterable[Row]) -> bool:
+        """Whether the first seeds, as the file has them now, have all ended."""
+        ended = {Seed(r["init_seed"], r["data_seed"]) for r in rows if is_final(r)}
+        return ended.issuperset(self.study.first_seeds())
+
+    def _impossible(self, numbers: Numbers) -> FrozenTrial:
+        """Numbers that made no configuration; none, and not counted, if the space has them no more."""
+        try:
+            resolve(self.study.space, numbers, self.base)
+            return self._trial(numbers, state=TrialState.FAIL)
+        except (KeyError, ValueError):
+            return create_trial(state=TrialState.FAIL)
+
+    def _trial(self, numbers: Numbers, **facts: Any) -> FrozenTrial:
+        """Raises ValueError, or KeyError, for numbers that are none of the space's."""
+        distributions = {path: distribution_of(self.study.space[path]) for path in numbers}
+        return create_trial(params=numbers, distributions=distributions, **facts)

@@ -1,0 +1,149 @@
+"""A checkpoint's seed trained again, and whether the same θ came out, bit for bit.
+
+Axes: S θ that is compared, P parameters.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from search.run.worker import environment_of
+from search.study.schema import Resources, Stop
+from search.study.space import LARGEST_SEED
+from search.study.trial import Configuration, Trial
+from trainer import Bank, Recipe, Seed, step
+from trainer.checkpoint import Checkpoint
+from trainer.installed import missing_for_compilation
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is trained again: a trial of one pair, like the one that trained it, up to a step."""
+
+    trial: Trial
+    step: int
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """Two θ of one configuration and seed, and what their environments differ in.
+
+    Pairs are (recorded, trained again). `exact` is exact match on the selection problems.
+    """
+
+    seed: str
+    params: int
+    numbers_different: int
+    largest_difference: float
+    largest_in: str | None
+    """The slice of the layout that the largest absolute difference is in."""
+    step: tuple[int, int]
+    exact: tuple[float, float]
+    environment: dict[str, Any]
+    """This machine and bank, as trials record theirs."""
+    differs: dict[str, tuple[Any, Any]]
+    not_recorded: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether both θ have the same bits."""
+        return self.numbers_different == 0
+
+
+def read_request(loaded: Checkpoint) -> Request:
+    """What to train, from a checkpoint's papers. Raises ValueError saying what is missing or wrong."""
+    origin = loaded.provenance.get("trained")
+    if origin != "from scratch":
+        raise ValueError("its provenance does not say that it was trained from scratch")
+    if not loaded.recipe:
+        raise ValueError("it has no recipe")
+    if not {"init_seed", "data_seed"} <= loaded.seed.keys():
+        raise ValueError("it has no seed")
+    try:
+        recipe = Recipe(**loaded.recipe)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"recipe: {error}") from None
+    if not 0 < loaded.step <= recipe.steps or loaded.step % recipe.eval_every:
+        raise ValueError(f"step {loaded.step} is none at which its recipe evaluates")
+    seed = Seed(loaded.seed["init_seed"], loaded.seed["data_seed"])
+    if not all(0 <= n <= LARGEST_SEED for n in (seed.init_seed, seed.data_seed)):
+        raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
+    work, like = ((Configuration(loaded.spec, recipe), seed),), _resources(loaded)
+    return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step)
+
+
+def _resources(loaded: Checkpoint) -> Resources:
+    """Those of the trial that trained it. Raises ValueError if they are wrong or cannot be had here."""
+    recorded = _recorded(loaded)
+    names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
+    try:
+        like = Resources(**{mine: recorded[its] for mine, its in names.items() if its in recorded})
+    except ValueError:
+        raise ValueError("its environment's threads, slots or compiled are impossible") from None
+    if like.compiled and (missing := missing_for_compilation()):
+        raise ValueError(f"its program was compiled, and compiling needs {missing}")
+    return like
+
+
+def _recorded(loaded: Checkpoint) -> dict[str, Any]:
+    """The environment that it was trained in, as far as its papers say."""
+    environment = loaded.provenance.get("environment")
+    return environment if isinstance(environment, dict) else {}
+
+
+def train_again(
+    loaded: Checkpoint, asked: Request, watch: Callable[[int], None] = lambda step: None
+) -> Rerun:
+    """Train to the step of the checkpoint's θ and compare. `watch` is told the step at each evaluation.
+
+    θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is
+    given up: that rule ends a seed, and changes nothing in one that goes on.
+    """
+    trial = asked.trial
+    torch.set_num_threads(trial.resources.cpu)
+    bank = Bank(
+        loaded.spec,
+        trial.pairs,
+        slots=trial.slots,
+        device=_device(_recorded(loaded)),
+        compiled=trial.resources.compiled,
+        hopeless=None,
+    )
+    watch(0)
+    while bank.result(0).steps < asked.step and bank.advance():
+        watch(bank.result(0).steps)
+    return _compare(loaded, asked, bank)
+
+
+def _device(recorded: dict[str, Any]) -> str:
+    """A GPU if one is here, unless the θ was made on a CPU of this machine's kind."""
+    on_cpu = recorded.get("device", platform.machine()) == platform.machine()
+    return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
+
+
+def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
+    result, spec, recorded = bank.result(0), loaded.spec, _recorded(loaded)
+    theta_SP = torch.stack([loaded.theta_P, result.theta_P])
+    bits_SP = theta_SP.view(torch.int32)
+    apart_P = (theta_SP[0] - theta_SP[1]).abs()
+    largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
+    exact_S = step.evaluate(spec, theta_SP, bank.programs.problems.cpu())["exact"]
+    different = int((bits_SP[0] != bits_SP[1]).sum())
+    here = environment_of(asked.trial, bank)
+    return Rerun(
+        seed=str(result.pair.seed),
+        params=spec.params,
+        numbers_different=different,
+        largest_difference=float(apart_P.max()),
+        largest_in=max(largest, key=largest.__getitem__) if different else None,
+        step=(asked.step, result.best_step),
+        exact=(float(exact_S[0]), float(exact_S[1])),
+        environment=here,
+        differs={k: (recorded[k], v) for k, v in here.items() if k in recorded and recorded[k] != v},
+        not_recorded=tuple(k for k in here if k not in recorded),
+    )

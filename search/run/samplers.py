@@ -1,0 +1,137 @@
+"""Who proposes: Optuna's samplers, three of them made to fit banks, which tell their proposals late.
+
+What a sampler must remember over an interruption is read off the trials that it is given, since Optuna's
+study is made anew by each driver (search/run/proposals.py): NSGA-II's generations, the place in QMC's
+sequence, the points of a grid that are taken.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
+from optuna.samplers.nsgaii import BLXAlphaCrossover
+from optuna.trial import FrozenTrial, TrialState
+
+from search.study.schema import Study
+from search.study.space import Distribution, Numbers, Space, points, stored
+
+
+def sampler_of(study: Study, drawn: int) -> BaseSampler:
+    """Optuna's sampler for a search that has had so many proposals. Tuned with docs/measurements/sampling.py.
+
+    A resumed search goes on: with the first run's generator it would propose the same again.
+    """
+    name, seed, space = study.sampler.name, study.sampler.seed, study.space
+    distributions = {path: distribution_of(d) for path, d in space.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        if name == "tpe":
+            conditions = any(d.when for d in space.values())
+            return TPESampler(seed=seed + drawn, multivariate=True, group=conditions)
+        if name == "nsga2":
+            # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
+            population = min(max(4, study.sampler.planned(space) // 15), 50)
+            crossover = BLXAlphaCrossover()
+            return _Generations(seed=seed + drawn, population_size=population, crossover=crossover)
+        if name == "qmc":
+            return _Sequence(distributions, seed)
+        return RandomSampler(seed=seed + drawn) if name == "random" else _Grid(distributions, space, seed)
+
+
+def attributes_of(sampler: BaseSampler, told: int) -> dict[str, Any]:
+    """What a sampler notes of the proposal that was told after so many others."""
+    return sampler.attributes(told) if isinstance(sampler, _Generations) else {}
+
+
+class _Generations(NSGAIISampler):
+    """NSGA-II for proposals that are told out of order.
+
+    A generation begins when the one before has been told often enough; what is still in training then is
+    told later and would be nobody's parent. So parents are chosen of all that has been told.
+    """
+
+    def select_parent(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return self._elite_population_selection_strategy(study, told)
+
+    def attributes(self, told: int) -> dict[str, Any]:
+        return {self._get_generation_key(): told // self.population_size}
+
+
+class _Sequence(QMCSampler):
+    """Sobol's sequence over the whole space; a field that does not exist leaves its coordinate unused.
+
+    Optuna's own takes the space from what was proposed first, by chance without some conditional fields.
+    """
+
+    def __init__(self, distributions: dict[str, BaseDistribution], seed: int):
+        super().__init__(scramble=True, seed=seed)
+        self._distributions = {path: d for path, d in distributions.items() if not d.single()}
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._distributions
+
+    def _find_sample_id(self, study: optuna.Study, search_space: dict[str, BaseDistribution]) -> int:
+        """The place in the sequence: the number of the trial that is being drawn."""
+        return len(study.get_trials(deepcopy=False)) - 1
+
+
+class _Grid(BaseSampler):
+    """Every point once, in an order that spreads what is proposed first.
+
+    Optuna's own knows no conditions: it would propose points twice that differ only in what does not exist.
+    """
+
+    def __init__(self, distributions: dict[str, BaseDistribution], space: Space, seed: int):
+        self._distributions = {path: d for path, d in distributions.items() if not d.single()}
+        self._points = points(space)
+        random.Random(seed).shuffle(self._points)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._distributions
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> Numbers:
+        taken = {frozenset(t.params.items()) for t in study.get_trials(deepcopy=False)}
+        return next(p for p in self._points if frozenset(p.items()) not in taken)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        raise AssertionError(f"{param_name} is no part of the grid's point")
+
+
+def distribution_of(field: Distribution) -> BaseDistribution:
+    """A searched field as Optuna knows it."""
+    if field.choice is not None:
+        return CategoricalDistribution([stored(value) for value in field.choice])
+    low, high = field.ends()
+    if field.int_:
+        return IntDistribution(low, high, log=field.log, step=int(field.step or 1))
+    return FloatDistribution(low, high, log=field.log, step=field.step)
+
+
+def suggest(trial: optuna.Trial, path: str, field: Distribution) -> Any:
+    """Optuna's number for a field, a plain one: samplers let some of NumPy's through."""
+    distribution = distribution_of(field)
+    if isinstance(distribution, CategoricalDistribution):
+        return trial.suggest_categorical(path, distribution.choices)
+    if field.int_:
+        return int(trial.suggest_int(path, **distribution._asdict()))
+    return float(trial.suggest_float(path, **distribution._asdict()))

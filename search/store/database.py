@@ -1,0 +1,219 @@
+"""The database under the ledger: a file of the home, or a server that several machines share.
+
+Transactions that say in one line what is wrong, and wait for a server that is away; the schema; who holds a
+lease.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError
+
+from search.errors import Failure
+from search.store.home import Home, other_version
+
+SCHEMA = 5
+LOCK_WAIT_S = 10.0
+RETRY_S = 1.0
+
+# The ledger's tables
+
+metadata = sa.MetaData()
+VERSION = sa.Table("ledger_version", metadata, sa.Column("schema", sa.Integer, primary_key=True))
+ROWS = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("configuration", sa.String(12), primary_key=True),
+    sa.Column("init_seed", sa.BigInteger, primary_key=True),
+    sa.Column("data_seed", sa.BigInteger, primary_key=True),
+    sa.Column("trial", sa.String(12), nullable=False, index=True),
+    sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
+    sa.Column("outcome", sa.String(16), nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("steps", sa.BigInteger, nullable=False, default=0),
+    sa.Column("grok_step", sa.BigInteger),
+    sa.Column("held", sa.Boolean),
+    sa.Column("hopeless_step", sa.BigInteger),
+    sa.Column("best_step", sa.BigInteger),
+    sa.Column("best_exact", sa.Float),
+    sa.Column("best_token", sa.Float),
+    sa.Column("seed_steps_per_s", sa.Float),
+    sa.Column("environment", sa.JSON),
+    sa.Column("owner", sa.String(128)),
+    sa.Column("lease_until", sa.Float),
+    sa.Column("published", sa.Boolean, nullable=False, default=False),
+    sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
+    sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
+)
+STUDIES = sa.Table(
+    "ledger_studies",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("tracking_uri", sa.Text),
+    sa.Column("definition", sa.JSON),  # the study as it was last run
+    sa.Column("owner", sa.String(128)),
+    sa.Column("lease_until", sa.Float),
+    sa.Column("stop", sa.Boolean, nullable=False, default=False),  # its driver is asked to end
+)
+
+CONFIGURATIONS = sa.Table(
+    "ledger_configurations",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("configuration", sa.String(12), primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False),  # in the order in which they came
+    sa.Column("spec", sa.JSON, nullable=False),
+    sa.Column("recipe", sa.JSON, nullable=False),
+    sa.Column("experiment", sa.String(64)),  # where MLflow has it
+    sa.Column("run", sa.String(64)),
+)
+PROPOSALS = sa.Table(
+    "ledger_proposals",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("configuration", sa.String(12)),  # NULL: the numbers make none
+    sa.Column("numbers", sa.JSON, nullable=False),  # as drawn, by key path
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Away(Failure):
+    """The database does not answer, is locked or has no room: it may come back."""
+
+
+class Database:
+    """One home's database, with the ledger's tables in it.
+
+    `patience_s`: how long a transaction waits for a database that is away. Raises Failure where it cannot be
+    read, UserError for the schema of another version.
+    """
+
+    def __init__(self, home: Home):
+        self.name, self.patience_s = home.database_name, 0.0
+        if home.has_own_database:
+            home.refuse_older()
+            options: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
+        else:
+            options = {"pool_pre_ping": True}
+        self.engine = sa.create_engine(home.ledger_url, **options)
+        for last in (False, True):  # of two that begin an empty database at once, one finds it half made
+            try:
+                self._prepare()
+                break
+            except (Failure, IntegrityError):
+                if last:
+                    raise
+                time.sleep(RETRY_S)
+
+    def _prepare(self) -> None:
+        """Make the tables where there are none, and nothing beside those of another version."""
+        with self.begin() as db:
+            has_any = sa.inspect(db).has_table(VERSION.name)
+            found = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
+            if found not in (None, SCHEMA):
+                raise other_version(self.name, "an earlier" if found < SCHEMA else "a newer")
+            metadata.create_all(db)
+            if found is None:
+                db.execute(sa.insert(VERSION).values(schema=SCHEMA))
+
+    def begin(self) -> Any:
+        """A transaction. Raises Away or Failure."""
+        return _Transaction(self.engine, self.name)
+
+
+def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """A method that is one transaction of `self.database`: done again while the database is away."""
+
+    @functools.wraps(method)
+    def tried(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        return wait_for(lambda: method(self, *args, **kwargs), self.database.patience_s)
+
+    return tried
+
+
+def wait_for(call: Callable[[], R], patience_s: float, errors: tuple[type[Exception], ...] = (Away,)) -> R:
+    """What `call` returns, called again while it raises one of the errors, for so long."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return call()
+        except errors:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+class _Transaction:
+    """`engine.begin()` that says in one line what is wrong with the database."""
+
+    def __init__(self, engine: sa.Engine, name: str):
+        self.context, self.name = engine.begin(), name
+
+    def __enter__(self) -> sa.Connection:
+        try:
+            return self.context.__enter__()
+        except (DatabaseError, InterfaceError) as error:
+            raise self._failure(error) from None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self.context.__exit__(kind, error, trace)
+        except (OperationalError, InterfaceError) as at_end:
+            raise self._failure(at_end) from None
+        if isinstance(error, DatabaseError | InterfaceError) and not isinstance(error, IntegrityError):
+            raise self._failure(error) from None
+
+    def _failure(self, error: DatabaseError | InterfaceError) -> Failure:
+        kind = Away if isinstance(error, OperationalError | InterfaceError) else Failure
+        return kind(_problem(self.name, error.orig))
+
+
+def _problem(name: str, error: BaseException | None) -> str:
+    """One line."""
+    hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
+    return f"{name}: {' '.join(str(error).split())}{hint}"
+
+
+def own_name() -> str:
+    """Who this driver is, for its leases: host and its process numbers' space, process, a number."""
+    return f"{_host()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+
+def is_live(owner: str | None, until: float | None) -> bool:
+    """Whether a lease is held by a driver that can still be there."""
+    if owner is None or until is None or until < time.time():
+        return False
+    host, pid, _ = owner.split("/")
+    return host != _host() or _is_alive(int(pid))
+
+
+def _host() -> str:
+    """The machine, and on Linux the namespace of its process numbers: containers have their own."""
+    try:
+        space = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}.{space}"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

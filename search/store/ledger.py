@@ -1,0 +1,378 @@
+"""The ledger: what was asked, what has run and what came of it, in SQL.
+
+One row a (study, configuration, seed). MLflow has no unique keys, so it cannot decide what is still to be
+trained; this table does. A row is claimed by a driver with a lease while a trial holds it, and `published`
+says that MLflow has it too. Beside it stand the configurations with spec and recipe, and what a search has
+proposed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from model import make_spec
+from model.fields import nearest
+from search.errors import UserError
+from search.store.database import (
+    CONFIGURATIONS,
+    PROPOSALS,
+    ROWS,
+    STUDIES,
+    Database,
+    is_live,
+    own_name,
+    patient,
+)
+from search.store.home import Home
+from search.store.stats import Row
+from search.study.schema import is_name
+from search.study.trial import Configuration, Trial
+from trainer import Outcome, Recipe, Seed
+
+if TYPE_CHECKING:
+    from search.store.part import Part
+
+STOPPED = "stopped"
+LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
+
+KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
+Key = tuple[str, int, int]
+"""Configuration key, init_seed, data_seed."""
+
+
+def is_final(row: Row) -> bool:
+    """Whether a row needs no more training. Censored seeds go on when the study does."""
+    return row["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
+
+
+class Ledger:
+    """The table of one home. What is marked `patient` is done again while the database is away.
+
+    Raises Failure if it stays away for longer than `database.patience_s`, at first 0.
+    """
+
+    def __init__(self, home: Home):
+        self.home, self.database = home, Database(home)
+        self.owner = own_name()
+
+    @patient
+    def rows(
+        self,
+        study: str | None = None,
+        configuration: str | None = None,
+        trial: str | None = None,
+        environment: bool = False,
+    ) -> list[Row]:
+        """All rows, or a study's, a configuration's or a trial's in it, ordered by configuration and seed.
+
+        environment: with what each seed was trained in, which is most of the text.
+        """
+        columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
+        order = (ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed, ROWS.c.data_seed)
+        wanted = {"study": study, "configuration": configuration, "trial": trial}
+        query = sa.select(*columns).order_by(*order)
+        query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
+        with self._begin() as db:
+            return [dict(row) for row in db.execute(query).mappings()]
+
+    @patient
+    def configurations(self, study: str) -> dict[str, Configuration]:
+        """A study's configurations by key, in the order in which they came."""
+        rows = self._described(study, "spec", "recipe")
+        return {row["configuration"]: _configuration(row) for row in rows}
+
+    @patient
+    def pages(self, study: str) -> dict[str, tuple[str, str]]:
+        """Where MLflow has a study's configurations: ids of experiment and run, by key."""
+        rows = self._described(study, "experiment", "run")
+        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
+
+    def _described(self, study: str, *names: str) -> list[Row]:
+        columns = [CONFIGURATIONS.c[name] for name in ("configuration", *names)]
+        mine = sa.select(*columns).where(CONFIGURATIONS.c.study == study)
+        with self._begin() as db:
+            return [dict(row) for row in db.execute(mine.order_by(CONFIGURATIONS.c.number)).mappings()]
+
+    @patient
+    def proposals(self, study: str) -> list[Row]:
+        """What a search has drawn, in order: number, configuration (None: none) and numbers."""
+        columns = (PROPOSALS.c.number, PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        query = sa.select(*columns).where(PROPOSALS.c.study == study).order_by(PROPOSALS.c.number)
+        with self._begin() as db:
+            return [dict(row) for row in db.execute(query).mappings()]
+
+    @patient
+    def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
+        """Note what a search has drawn, before anything of it is trained. The same may be noted again.
+
+        Raises UserError if another driver has drawn with that number.
+        """
+        key = configuration and configuration.key
+        drawn = (PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        its = sa.select(*drawn).where(PROPOSALS.c.study == study, PROPOSALS.c.number == number)
+        values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
+        with self._begin() as db:
+            if configuration is not None:
+                _describe(db, study, [configuration])
+            found = db.execute(its).first()
+            if found is None:
+                db.execute(sa.insert(PROPOSALS).values(**values))
+            elif tuple(found) != (key, numbers):
+                raise _taken(study, f"proposal {number}")
+
+    @patient
+    def studies(self) -> list[str]:
+        """The names of all studies that were begun here."""
+        with self._begin() as db:
+            found = set(db.scalars(sa.select(ROWS.c.study).distinct()))
+            return sorted(found.union(db.scalars(sa.select(STUDIES.c.study))))
+
+    def require(self, study: str) -> None:
+        """Raise UserError, with the nearest names, for a study that was never begun here."""
+        known = [name for name in self.studies() if is_name(name)]  # a name becomes a path
+        if study not in known:
+            raise UserError(
+                f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
+            )
+
+    @patient
+    def hold(self, study: str, definition: Row | None, tracking_uri: str | None) -> None:
+        """Be the one driver of a study, until `release`. Raises UserError if another one is.
+
+        Keeps the study as its file is now, and where the file has it tracked.
+        """
+        mine = {"owner": self.owner, "lease_until": time.time() + LEASE_S, "stop": False}
+        values = mine | {"definition": definition, "tracking_uri": tracking_uri}
+        with self._begin() as db:
+            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()
+            if row is None:
+                try:
+                    db.execute(sa.insert(STUDIES).values(study=study, **values))
+                except IntegrityError:
+                    raise UserError(f"study {study} was just begun by another driver") from None
+                return
+            if row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
+                left = row["lease_until"] - time.time()
+                raise UserError(
+                    f"study {study} is already being run by {row['owner']} (host/process); stop it with "
+                    f"adder-search stop {study} (if it died without a word, its hold ends in {left:.0f} s)"
+                )
+            as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))
+            held = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
+            if db.execute(held).rowcount != 1:
+                raise UserError(f"study {study} was just taken by another driver")
+
+    @patient
+    def release(self, study: str) -> None:
+        """Be a study's driver no more."""
+        mine = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+        with self._begin() as db:
+            db.execute(sa.update(STUDIES).where(mine).values(owner=None, lease_until=None, stop=False))
+
+    @patient
+    def study(self, name: str) -> Row | None:
+        """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
+        with self._begin() as db:
+            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == name)).mappings().first()
+        if row is None or is_live(row["owner"], row["lease_until"]):
+            return None if row is None else dict(row)
+        return dict(row) | {"owner": None, "stop": False}
+
+    def running(self) -> list[str]:
+        """The studies that somebody runs."""
+        return [name for name in self.studies() if (self.study(name) or {}).get("owner")]
+
+    @patient
+    def ask_to_stop(self, study: str) -> None:
+        """Leave word for a study's driver, wherever it runs."""
+        with self._begin() as db:
+            db.execute(sa.update(STUDIES).where(STUDIES.c.study == study).values(stop=True))
+
+    @patient
+    def claim(self, trial: Trial) -> None:
+        """Note that a trial trains these pairs now. Raises UserError if another driver holds one.
+
+        A pair is taken unless it is final or held, or changed hands since it was read.
+        """
+        mine, keys = self._running(trial), [c.key for c in trial.configurations]
+        theirs = sa.and_(ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys))
+        with self._begin() as db:
+            known = {_key_of(r): dict(r) for r in db.execute(sa.select(ROWS).where(theirs)).mappings()}
+            work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
+            for key, seed in work:
+                if key in known:
+                    self._take(db, trial, seed, known[key], mine)
+            try:
+                if new := [_named(trial.study, key) | mine for key, _ in work if key not in known]:
+                    db.execute(sa.insert(ROWS), new)
+                _describe(db, trial.study, trial.configurations)
+            except IntegrityError:
+                raise _taken(trial.study, "a seed") from None
+
+    def _take(self, db: sa.Connection, trial: Trial, seed: Seed, row: Row, mine: Row) -> None:
+        """Make a pair that is known this driver's."""
+        if is_final(row):
+            raise UserError(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
+        if row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
+            raise UserError(f"study {trial.study}: seed {seed} is held by {row['owner']}")
+        as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
+        where = _is(_named(trial.study, _key_of(row)))
+        if db.execute(sa.update(ROWS).where(where, *as_read).values(**mine)).rowcount != 1:
+            raise _taken(trial.study, f"seed {seed}")
+
+    def renew(self, study: str) -> str | None:
+        """Extend this driver's leases. Returns why it is to end, if it is: asked to, or its hold was lost.
+
+        Does not wait for a database that is away.
+        """
+        mine = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
+        held = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+        until = time.time() + LEASE_S
+        with self._begin() as db:
+            db.execute(sa.update(ROWS).where(mine).values(lease_until=until))
+            if db.execute(sa.update(STUDIES).where(held).values(lease_until=until)).rowcount == 0:
+                return "another driver took the study over"
+            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(held)) else None
+
+    @patient
+    def record(self, part: Part) -> None:
+        """Write what became of a part's pairs; a final row is never overwritten."""
+        names = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+        shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, "owner": None}
+        shared |= {"environment": part.about["environment"], "lease_until": None}
+        key: Row = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
+        open_row = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
+        written = sa.update(ROWS).where(_is(key), open_row)
+        values = []
+        for result in part.results:
+            own = _named(part.trial.study, (part.configuration.key, *astuple(result.pair.seed)))
+            facts = {name: getattr(result, name) for name in names} | {"outcome": result.outcome.value}
+            values.append({f"its_{name}": value for name, value in own.items()} | facts | shared)
+        with self._begin() as db:
+            db.execute(written, values)
+
+    @patient
+    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
+        """Note that running pairs were ended from outside, and after how many steps where that is known."""
+        values = {"outcome": Outcome.CENSORED, "reason": reason, "owner": None, "lease_until": None}
+        with self._begin() as db:
+            for trial in trials:
+                mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
+                running = sa.and_(mine, ROWS.c.outcome == Outcome.RUNNING, ROWS.c.owner == self.owner)
+                db.execute(sa.update(ROWS).where(running).values(**values))
+                for configuration, seed in trial.work:
+                    key = (configuration.key, seed.init_seed, seed.data_seed)
+                    if reached := (steps or {}).get(key):
+                        censored = sa.and_(_is(_named(trial.study, key)), mine)
+                        still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
+                        db.execute(sa.update(ROWS).where(still).values(steps=reached))
+
+    @patient
+    def close_orphans(self, study: str) -> None:
+        """Note of a study that is held that rows which still count as running have nobody any more."""
+        values = {
+            "outcome": Outcome.CENSORED,
+            "reason": "its driver died",
+            "owner": None,
+            "lease_until": None,
+        }
+        running = sa.and_(ROWS.c.study == study, ROWS.c.outcome == Outcome.RUNNING)
+        with self._begin() as db:
+            db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
+
+    @patient
+    def define(self, study: str, definition: Row, tracking_uri: str | None) -> None:
+        """Keep a held study as its file is now, and where the file has it tracked."""
+        mine = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+        with self._begin() as db:
+            values = {"definition": definition, "tracking_uri": tracking_uri}
+            db.execute(sa.update(STUDIES).where(mine).values(**values))
+
+    @patient
+    def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
+        """Note that MLflow has what a trial's seeds of a configuration have become, and where."""
+        its = {"study": trial.study, "configuration": configuration.key}
+        place = sa.update(CONFIGURATIONS).where(*(CONFIGURATIONS.c[k] == v for k, v in its.items()))
+        mine = (*(ROWS.c[k] == v for k, v in its.items()), ROWS.c.trial == trial.key)
+        with self._begin() as db:
+            db.execute(place.values(experiment=experiment, run=run))
+            db.execute(sa.update(ROWS).where(*mine).values(published=True))
+
+    @patient
+    def forget(self, study: str) -> None:
+        """Delete all of a study."""
+        with self._begin() as db:
+            for table in (ROWS, CONFIGURATIONS, PROPOSALS, STUDIES):
+                db.execute(sa.delete(table).where(table.c.study == study))
+
+    @patient
+    def record_verification(self, study: str, key: Key, correct: int) -> bool:
+        """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
+        values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
+        with self._begin() as db:
+            found = db.execute(sa.update(ROWS).where(_is(_named(study, key))).values(**values))
+            return found.rowcount > 0
+
+    def record_decoded(self, study: str, configuration: str, correct: Mapping[Seed, int]) -> None:
+        """Count the calls of `verify` that a conclusion made: of seeds that the ledger has no result of."""
+        for row in self.rows(study, configuration):
+            first, data = row["init_seed"], row["data_seed"]
+            if row["verified"] is None and (right := correct.get(Seed(first, data))) is not None:
+                self.record_verification(study, (configuration, first, data), right)
+
+    def _running(self, trial: Trial) -> Row:
+        lease = {"owner": self.owner, "lease_until": time.time() + LEASE_S}
+        return {
+            "trial": trial.key,
+            "confirmation": trial.confirmation,
+            "outcome": Outcome.RUNNING,
+            "reason": None,
+            "published": False,
+            **lease,
+        }
+
+    def _begin(self) -> Any:
+        return self.database.begin()
+
+
+def _named(study: str, key: Key) -> Row:
+    """The columns that name a row."""
+    return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
+
+
+def _key_of(row: Mapping[Any, Any]) -> Key:
+    return row["configuration"], row["init_seed"], row["data_seed"]
+
+
+def _taken(study: str, what: str) -> UserError:
+    return UserError(f"study {study}: {what} was just taken by another driver")
+
+
+def _configuration(row: Row) -> Configuration:
+    return Configuration(make_spec(**row["spec"]), Recipe(**row["recipe"]))
+
+
+def _describe(db: sa.Connection, study: str, configurations: Iterable[Configuration]) -> None:
+    """Keep spec and recipe of those that are not there yet."""
+    mine = CONFIGURATIONS.c.study == study
+    known = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).where(mine)))
+    new = [c for c in configurations if c.key not in known]
+    rows = [
+        {
+            "study": study, "configuration": c.key, "number": number,
+            "spec": c.spec.as_dict(), "recipe": c.recipe.as_dict(),
+        }
+        for number, c in enumerate(new, start=len(known))
+    ]  # fmt: skip
+    if rows:
+        db.execute(sa.insert(CONFIGURATIONS), rows)
+
+
+def _is(named: Mapping[str, Any]) -> sa.ColumnElement[bool]:
+    return sa.and_(*(ROWS.c[name] == value for name, value in named.items()))

@@ -1,0 +1,169 @@
+"""Recorded seeds: what the ledger says of one, with θ and curve out of its trial's artifacts.
+
+`Shelf` reads each part once. A driver puts the parts that it has just recorded onto it, so that nothing which
+this process wrote is fetched back.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from model import name_of
+from model.fields import nearest
+from search.errors import Failure, UserError
+from search.store.ledger import Ledger, Row, is_final
+from search.store.part import CURVES, Part, curve_table
+from search.store.stats import rank
+from search.store.tracking import TRIALS, answered, artifact, reach
+from search.study.trial import Configuration
+from trainer import Result, Seed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+
+    from trainer.checkpoint import Checkpoint
+
+KEPT = 64
+"""Parts that a shelf has in memory; unit: parts."""
+
+
+@dataclass(frozen=True)
+class RecordedSeed:
+    """One seed with its θ and curve."""
+
+    study: str
+    configuration: Configuration
+    result: Result
+    environment: dict[str, Any]
+
+    def checkpoint(self) -> Checkpoint:
+        """Its best θ with its papers: from scratch, with one recipe, by the code that trained it."""
+        from trainer.checkpoint import Checkpoint
+
+        result, seed = self.result, self.result.pair.seed
+        return Checkpoint(
+            spec=self.configuration.spec,
+            theta_P=result.theta_P,
+            recipe=self.configuration.recipe.as_dict(),
+            seed={"init_seed": seed.init_seed, "data_seed": seed.data_seed},
+            step=result.best_step,
+            metrics={
+                "outcome": result.outcome.value,
+                "grok_step": result.grok_step,
+                "held": result.held,
+                "best_exact": result.best_exact,
+                "best_token": result.best_token,
+            },
+            provenance={
+                "trained": "from scratch",
+                "study": self.study,
+                "configuration": self.configuration.key,
+                "environment": self.environment,
+            },
+            code=self.environment["code"],
+        )
+
+
+class Shelf:
+    """The parts of a study, read when they are asked for; use as a context manager."""
+
+    def __init__(self, client: MlflowClient, ledger: Ledger, study: str):
+        self.client, self.ledger, self.study = client, ledger, study
+        self.parts: OrderedDict[tuple[str, str], Part] = OrderedDict()
+        self.pages: dict[str, tuple[str, str]] = {}
+        self.lock = threading.Lock()  # a driver puts while its outbox reads
+        self.scratch = tempfile.TemporaryDirectory(prefix="adder-search-")
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what a server's artifacts were put into."""
+        self.scratch.cleanup()
+
+    def put(self, trial: str, part: Part) -> None:
+        """Have a trial's part at hand; the one that was not asked for the longest leaves."""
+        with self.lock:
+            self.parts[part.configuration.key, trial] = part
+            while len(self.parts) > KEPT:
+                self.parts.popitem(last=False)
+
+    def part(self, configuration: str, trial: str) -> Part:
+        """What a trial's seeds of a configuration have become, by their keys. Raises Failure if it is
+        lost.
+        """
+        with self.lock:
+            found = self.parts.pop((configuration, trial), None)
+        found = found or Part.read(self._folder(configuration, trial))
+        self.put(trial, found)
+        return found
+
+    def curves(self, configuration: str, trial: str) -> pd.DataFrame:
+        """The curves of a trial's seeds of a configuration, as they are in its file."""
+        import pandas as pd
+
+        part = self.parts.get((configuration, trial))
+        if part is not None:
+            return curve_table(part.configuration, part.results)
+        return pd.read_parquet(self._folder(configuration, trial) / CURVES)
+
+    def seed(self, row: Row) -> RecordedSeed:
+        """A ledger row's seed."""
+        part, its = self.part(row["configuration"], row["trial"]), Seed(row["init_seed"], row["data_seed"])
+        return RecordedSeed(self.study, part.configuration, part.by_seed[its], part.about["environment"])
+
+    def _folder(self, configuration: str, trial: str) -> Path:
+        if not self.pages.get(configuration, ("", ""))[1]:
+            self.pages = self.ledger.pages(self.study)
+        _, run = self.pages.get(configuration, ("", ""))
+        name = f"{TRIALS}/{trial}"
+        with answered(self.study):
+            folder = artifact(self.client, run, name, Path(self.scratch.name)) if run else None
+        if folder is None:
+            raise Failure(f"study {self.study}: MLflow has not got {name} of configuration {configuration}")
+        return folder
+
+
+def pull(
+    ledger: Ledger, study: str, seed: Seed | None, model: str | None = None, configuration: str | None = None
+) -> Checkpoint:
+    """The best seed's checkpoint, or one seed's: of the whole study, of a rung or of a configuration.
+
+    Raises UserError naming what there is.
+    """
+    ledger.require(study)
+    known = ledger.configurations(study)
+    mine = _chosen(study, known, model, configuration)
+    rows = [r for r in ledger.rows(study) if r["configuration"] in mine and r["published"] and is_final(r)]
+    wanted = [r for r in rows if seed is None or Seed(r["init_seed"], r["data_seed"]) == seed]
+    if not wanted:
+        raise UserError(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
+    best = min(wanted, key=lambda r: (rank(r), known[r["configuration"]].spec.params))
+    with Shelf(reach(ledger, study), ledger, study) as shelf:
+        return shelf.seed(best).checkpoint()
+
+
+def _chosen(
+    study: str, known: dict[str, Configuration], model: str | None, configuration: str | None
+) -> Sequence[str]:
+    """Keys of the configurations that are meant."""
+    keys = [k for k in known if k.startswith(configuration or "")]
+    if configuration and not keys:
+        hint = nearest(configuration, known or ["none yet"])
+        raise UserError(f"study {study!r} has no configuration {configuration!r}; {hint}")
+    if configuration and len(keys) > 1:
+        raise UserError(f"study {study!r}: {configuration!r} may be any of {', '.join(sorted(keys))}")
+    models = {name_of(known[k].spec): None for k in keys}
+    if model is not None and models and model not in models:
+        raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
+    return [k for k in keys if model in (None, name_of(known[k].spec))]

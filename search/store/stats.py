@@ -1,0 +1,191 @@
+"""Counting, in one place: grok rates and how sure one can be of them, what rows of the ledger come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from statistics import median
+from typing import Any
+
+from trainer import FALSE_KILLS_UPPER, Outcome
+
+Z_95 = 1.959963984540054
+Row = dict[str, Any]
+COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
+
+
+def wilson(k: float, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of k successes in n (Wilson, JASA 22, 1927). (0, 1) for n = 0.
+
+    An expected number of successes may be a fraction.
+    """
+    if n == 0:
+        return 0.0, 1.0
+    p, z2 = k / n, Z_95**2
+    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    low = 0.0 if k == 0 else max(0.0, centre - half)
+    high = 1.0 if k == n else min(1.0, centre + half)
+    return low, high
+
+
+@dataclass(frozen=True)
+class GrokRate:
+    """Grokked of all counted seeds; only censored seeds leave n (docs/architecture.md, "Counting")."""
+
+    grokked: int
+    n: int
+    given_up: int = 0
+
+    @classmethod
+    def of(cls, outcomes: Iterable[str]) -> GrokRate:
+        counts = Counter(outcomes)
+        return cls(counts[Outcome.GROKKED], sum(counts[o] for o in COUNTED), counts[Outcome.GIVEN_UP])
+
+    @property
+    def rate(self) -> float:
+        return self.grokked / self.n if self.n else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %: Wilson's, with what the given-up seeds might have done.
+
+        At the lower end they are failures. At the upper end FALSE_KILLS_UPPER of them, the share that the
+        rule may at most stop wrongly, grokked: Wilson's end is taken for these and the grokked together, as
+        which seeds a study meets is chance for the one as for the other. Where few grok that is wider than
+        adding their share to the end for the grokked alone.
+        """
+        might = min(self.grokked + self.given_up * FALSE_KILLS_UPPER, self.n)
+        return wilson(self.grokked, self.n)[0], wilson(might, self.n)[1]
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
+
+
+def difference(one: GrokRate, other: GrokRate) -> tuple[float, float]:
+    """The 95 % interval of one grok rate less another, of independent seeds.
+
+    The hybrid score interval, method 10 of Newcombe, Statistics in Medicine 17, 873-890 (1998), from the two
+    rates' own intervals, given-up seeds included.
+    """
+    (low, high), (other_low, other_high) = one.interval, other.interval
+    between = one.rate - other.rate
+    down = sqrt((one.rate - low) ** 2 + (other_high - other.rate) ** 2)
+    up = sqrt((high - one.rate) ** 2 + (other.rate - other_low) ** 2)
+    return between - down, between + up
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """What the hopeless rule did, and what became of the random tenth that it called hopeless and spared.
+
+    `seeds` are the counted ones, as in GrokRate.
+    """
+
+    seeds: int
+    given_up: int
+    spared: int
+    spared_grokked: int
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Stopping:
+        """Of ledger rows."""
+        counted = [r for r in rows if r["outcome"] in COUNTED]
+        called = [r["outcome"] for r in counted if r["hopeless_step"] is not None]
+        spared = [o for o in called if o != Outcome.GIVEN_UP]
+        return cls(len(counted), len(called) - len(spared), len(spared), spared.count(Outcome.GROKKED))
+
+    def __str__(self) -> str:
+        said = f"given up: {self.given_up} of {self.seeds}"
+        if not self.spared:
+            return said
+        return f"{said}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
+
+
+def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
+    grokked = row["outcome"] == Outcome.GROKKED
+    exact, token = (row[name] or 0.0 for name in ("best_exact", "best_token"))
+    return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
+
+
+def counted(rows: Sequence[Row]) -> dict[str, float]:
+    """What a configuration's rows come to, by the names that follow `final.` in MLflow."""
+    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    confirmation = GrokRate.of(r["outcome"] for r in rows if r["confirmation"])
+    counts = Counter(r["outcome"] for r in rows)
+    low, high = rate.interval
+    grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
+    values = {
+        "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "held": sum(bool(r["held"]) for r in rows),
+        "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
+        "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
+        "confirmation_given_up": confirmation.given_up,
+        **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
+    }  # fmt: skip
+    return values | ({"median_grok_step": float(median(grok_steps))} if grok_steps else {})
+
+
+def overview(rows: Iterable[Row]) -> list[Row]:
+    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
+    studies: dict[str, list[Row]] = {}
+    for row in rows:
+        studies.setdefault(row["study"], []).append(row)
+    return [{"study": name, **summarise(mine)} for name, mine in studies.items()]
+
+
+def summarise(rows: Sequence[Row]) -> Row:
+    """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
+    several, chosen by what came before, means nothing.
+    """
+    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    counts = Counter(r["outcome"] for r in rows)
+    configurations = len({r["configuration"] for r in rows})
+    return {
+        "configurations": configurations,
+        "trials": len({r["trial"] for r in rows}),
+        "seeds": len(rows),
+        "states": {o.value: counts[o] for o in Outcome if counts[o]},
+        "grokked": rate.grokked,
+        "counted": rate.n,
+        "grok_rate": rate.rate if configurations == 1 else None,
+        "interval": list(rate.interval) if configurations == 1 else None,
+        "held": sum(bool(r["held"]) for r in rows),
+        "given_up": stopping.given_up,
+        "spared": stopping.spared,
+        "spared_grokked": stopping.spared_grokked,
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "verify_calls": sum(r["verify_calls"] for r in rows),
+    }
+
+
+def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
+    """A configuration's metrics at a training step. Rows: exact, token, loss and grok_step of its seeds."""
+    finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
+    grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
+    return {
+        "grok_rate": sum(grokked) / len(rows),
+        "best_exact": max(r["exact"] for r in finite),
+        "median_exact": median(r["exact"] for r in finite),
+        "median_token": median(r["token"] for r in finite),
+        "loss": median(r["loss"] for r in finite),
+    }
+
+
+def pareto(params: Sequence[int], rates: Sequence[float]) -> list[bool]:
+    """The Pareto front: True where no other has as few or fewer parameters and a rate as high or higher, one
+    strictly better. Equals are on the front together.
+    """
+    order = sorted(range(len(params)), key=lambda i: (params[i], -rates[i]))
+    on_front = [False] * len(params)
+    best: tuple[float, float] = (float("-inf"), float("inf"))  # highest rate so far, and its parameters
+    for i in order:
+        if rates[i] > best[0]:
+            best = (rates[i], params[i])
+        on_front[i] = (rates[i], params[i]) == best
+    return on_front

@@ -1,0 +1,184 @@
+"""Writing MLflow: an experiment a study, a run a configuration, a child run for each of its best seeds.
+
+Everything is looked up by tag before it is created and is a function of the ledger and of parts, so writing
+twice changes nothing. Only who holds the study writes; what is written when is in search/evidence/publish.py.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+
+from model import verify
+from search.errors import Failure
+from search.store.home import Home
+from search.store.seeds import RecordedSeed
+from search.store.stats import Row, counted
+from search.store.tracking import (
+    ADDERBOARD,
+    CHECKPOINT,
+    FINISHED,
+    KEY_TAG,
+    PARENT_TAG,
+    SEED_TAG,
+    STUDY_JSON,
+    STUDY_TAG,
+    TRIALS,
+    answered,
+    is_local,
+)
+from search.study.schema import Study
+from search.study.trial import Configuration
+from trainer import MEASURES, Seed
+
+STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
+
+
+class Tracker:
+    """One study's experiment."""
+
+    def __init__(self, client: MlflowClient, home: Home, study: Study):
+        self.client, self.home, self.study = client, home, study
+        self.runs: dict[str, str] = {}
+        self.steps: dict[str, set[int]] = {}
+        with answered(study.name):
+            found = client.get_experiment_by_name(study.name)
+            if found and found.lifecycle_stage != "active":
+                raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
+            self.experiment = found.experiment_id if found else self._create()
+
+    def _create(self) -> str:
+        tags = {"mlflow.note.content": self.study.about} if self.study.about else {}
+        local = is_local(self.client.tracking_uri)
+        location = (self.home.artifacts / self.study.name).as_uri() if local else None
+        return self.client.create_experiment(self.study.name, artifact_location=location, tags=tags)
+
+    def run_of(self, configuration: Configuration) -> str:
+        """The configuration's run, found by its key or made with all its parameters."""
+        if configuration.key not in self.runs:
+            found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
+            run = found or self._new_run(configuration)
+            written = self.client.get_run(run).data.params  # MLflow lets nothing be changed
+            values = {k: v for k, v in configuration.as_params().items() if k not in written}
+            params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
+            self.client.log_batch(run, params=params)
+            self.runs[configuration.key] = run
+        return self.runs[configuration.key]
+
+    def _find(self, condition: str, parent: str | None) -> str | None:
+        if parent:
+            condition += f" and tags.`{PARENT_TAG}` = '{parent}'"
+        runs = self.client.search_runs([self.experiment], condition)
+        mine = [r for r in runs if r.data.tags.get(PARENT_TAG) == parent]
+        return mine[0].info.run_id if mine else None
+
+    def _new_run(self, configuration: Configuration) -> str:
+        tags = {KEY_TAG: configuration.key}
+        run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
+        return str(run.info.run_id)
+
+    def progress(self, configuration: Configuration, steps: dict[int, dict[str, float]]) -> None:
+        """Metrics of a configuration by training step."""
+        self._log_once(self.run_of(configuration), "grok_rate", steps)
+
+    def _log_once(self, run: str, mark: str, steps: dict[int, dict[str, float]]) -> None:
+        """Metrics by step, those of a step together and once: MLflow keeps every value of a step.
+
+        `mark`: the metric that says whether a step is there.
+        """
+        known = self.steps.pop(run, None)  # kept when all is written: after an error the server is asked
+        if known is None:
+            known = {m.step for m in self.client.get_metric_history(run, mark)}
+        now, new = int(time.time() * 1000), [step for step in steps if step not in known]
+        for i in range(0, len(new), STEPS_AT_ONCE):
+            some = new[i : i + STEPS_AT_ONCE]
+            metrics = [Metric(k, v, now, step) for step in some for k, v in steps[step].items()]
+            self.client.log_batch(run, metrics=metrics)
+        self.steps[run] = known.union(new)
+
+    def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
+        """A part's files, as its worker left them, as artifacts of its configuration's run."""
+        self.client.log_artifacts(self.run_of(configuration), str(folder), f"{TRIALS}/{trial}")
+
+    def counts(
+        self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
+    ) -> None:
+        """What a configuration's rows come to so far, as `final.*` metrics."""
+        now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
+        values = counted(rows) | dict(more or {})
+        metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
+        self.client.log_batch(self.run_of(configuration), metrics=metrics)
+
+    def child(self, seed: RecordedSeed) -> None:
+        """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts, its additions
+        decoded.
+        """
+        parent, result = self.run_of(seed.configuration), seed.result
+        name, spec, every = (
+            str(result.pair.seed),
+            seed.configuration.spec,
+            seed.configuration.recipe.eval_every,
+        )
+        run = self._find(f"tags.`{SEED_TAG}` = '{name}'", parent)
+        if run and self.client.get_run(run).info.status == FINISHED:
+            return
+        tags = {PARENT_TAG: parent, SEED_TAG: name}
+        run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
+        curve = enumerate(result.curve_EM.tolist(), start=1)
+        self._log_once(
+            run, MEASURES[0], {i * every: dict(zip(MEASURES, row, strict=True)) for i, row in curve}
+        )
+        params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
+        self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
+        self.checkpoint(run, CHECKPOINT, seed)
+        if ADDERBOARD not in self.client.get_run(run).data.metrics:  # of a driver that died before the end
+            self.client.log_metric(run, ADDERBOARD, verify(spec, result.theta_P).correct)
+        self.client.set_terminated(run)
+
+    def decoded(self, configuration: Configuration) -> dict[Seed, int]:
+        """Of a configuration's child runs: right additions of AdderBoard's 10,010, by seed."""
+        parent = self.run_of(configuration)
+        runs = self.client.search_runs([self.experiment], f"tags.`{PARENT_TAG}` = '{parent}'")
+        named = {Seed.named(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
+        return {seed: int(m[ADDERBOARD]) for seed, m in named.items() if ADDERBOARD in m}
+
+    def checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
+        """A seed's checkpoint as a folder of a run's artifacts."""
+        with tempfile.TemporaryDirectory() as folder:
+            seed.checkpoint().save(Path(folder) / name)
+            self.client.log_artifacts(run, str(Path(folder) / name), name)
+
+    def end(self, configuration: Configuration, status: str = FINISHED) -> None:
+        self.client.set_terminated(self.run_of(configuration), status=status)
+
+    def unconcluded(self) -> dict[str, str]:
+        """The configurations whose runs have not been concluded: key and run."""
+        runs = self.client.search_runs(
+            [self.experiment], "attributes.status != 'FINISHED'", max_results=50_000
+        )
+        return {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
+
+    def asked(self) -> None:
+        """Leave the study itself, as it is now, with its own run."""
+        self.client.log_dict(
+            self.own_run(), json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON
+        )
+
+    def own_run(self) -> str:
+        """The run that is the study's and no configuration's: what was asked, what came of it as a whole."""
+        run = self._find(f"tags.`{STUDY_TAG}` = 'yes'", parent=None)
+        if run is None:
+            tags, name = {STUDY_TAG: "yes"}, f"study {self.study.name}"
+            run = str(self.client.create_run(self.experiment, tags=tags, run_name=name).info.run_id)
+        if self.client.get_run(run).info.status != FINISHED:
+            self.client.set_terminated(run)
+        return run
+
+    def reopen(self, configuration: Configuration) -> None:
+        self.client.update_run(self.run_of(configuration), status="RUNNING")

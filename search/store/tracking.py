@@ -1,0 +1,132 @@
+"""Where MLflow is, and how what is in it is named and found."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from filelock import FileLock
+from mlflow import MlflowClient
+
+from search.errors import Failure, UserError
+from search.store.home import Home
+from search.store.ledger import Ledger
+
+KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
+STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
+ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
+TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
+CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
+FINISHED = "FINISHED"
+LOCK_WAIT_S = 20.0
+
+
+def tracking_uri(home: Home, own: str | None = None) -> str:
+    """The study's own store, else the environment's, else the home's SQLite file."""
+    return own or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home.mlflow_db}"
+
+
+def is_local(uri: str) -> bool:
+    """Whether a store is a file and no server."""
+    return uri.startswith("sqlite:")
+
+
+def connect(home: Home, uri: str) -> MlflowClient:
+    """A client that has been answered once. Raises Failure if the store is locked or away."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    logging.getLogger("alembic").setLevel(logging.ERROR)
+    with answered(uri):
+        if uri == f"sqlite:///{home.mlflow_db}":
+            _make(home)
+            _bring_along(home)
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    return client
+
+
+def _make(home: Home) -> None:
+    """Make the home's store, whole or not at all.
+
+    MLflow does it by migrations, of which SQLite takes back none: half of them would be no store for ever.
+    """
+    if home.mlflow_db.exists():
+        return
+    with FileLock(home.path / "mlflow.lock"):
+        if home.mlflow_db.exists():  # made meanwhile
+            return
+        for half in home.path.glob("mlflow-*.new"):
+            half.unlink()
+        fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
+        MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
+        fresh.rename(home.mlflow_db)
+
+
+def _bring_along(home: Home) -> None:
+    """Have MLflow look for a home's artifacts where the home is now: it keeps absolute paths.
+
+    Raises Failure while a study is run: its driver has the home at another place, as a container may.
+    """
+    here = home.artifacts.as_uri()
+    with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
+            return
+        found = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
+        own = (place for name, place in found if place and place.endswith(f"/artifacts/{name}"))
+        for old in {place.rpartition("/")[0] for place in own if place.startswith("file:")} - {here}:
+            if running := Ledger(home).running():
+                where = unquote(urlparse(old).path.removesuffix("/artifacts"))
+                raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
+            for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                there = f"substr({column}, 1, {len(old) + 1}) = ?"
+                moved = f"UPDATE {table} SET {column} = ? || substr({column}, {len(old) + 1}) WHERE {there}"
+                db.execute(moved, (here, f"{old}/"))
+
+
+@contextmanager
+def answered(what: str) -> Iterator[None]:
+    """Whatever a store raises, the user gets one line, and no password in it."""
+    try:
+        yield
+    except (Failure, UserError):
+        raise
+    except Exception as error:
+        line = f"MLflow store {what}: {_one_line(error)}"
+        raise Failure(re.sub("//[^/@ ]*@", "//", line)) from None
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(getattr(error, "orig", None) or error).split())
+    return text[:200] or type(error).__name__
+
+
+def reach(ledger: Ledger, study: str) -> MlflowClient:
+    """The store that has a study's runs."""
+    kept = ledger.study(study) or {}
+    return connect(ledger.home, tracking_uri(ledger.home, kept.get("tracking_uri")))
+
+
+def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path) -> Path | None:
+    """Where a run's artifact is, a file or a folder; None if there is none. scratch: for those of a
+    server.
+    """
+    place = urlparse(client.get_run(run_id).info.artifact_uri)
+    if place.scheme == "file":
+        path = Path(unquote(place.path)) / name
+        return path if path.exists() else None
+    folder = name.rpartition("/")[0] or None
+    if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
+        return None
+    own = scratch / run_id  # parts of one trial have the same path in several runs
+    own.mkdir(exist_ok=True)
+    return Path(client.download_artifacts(run_id, name, str(own)))

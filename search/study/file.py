@@ -1,0 +1,201 @@
+"""Study files: YAML read strictly, and errors that name the file, the key path and what would be right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from model.fields import nearest
+from search.errors import UserError
+from search.study.schema import (
+    Allocation,
+    Confirm,
+    Entry,
+    Faults,
+    Resources,
+    SeedCross,
+    SeedRange,
+    Stop,
+    Study,
+    Until,
+)
+from search.study.space import Distribution, Sampler, Strict
+
+LARGEST_FILE = 1 << 20  # bytes
+LONGEST_LINE = 1_000  # characters of an error
+MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
+
+
+def shipped() -> dict[str, str]:
+    """The studies that come with the package: their YAML by name."""
+    folder = files("studies")
+    texts = {Path(f.name).stem: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".yaml")}
+    return dict(sorted(texts.items()))
+
+
+def load_study(name: str) -> Study:
+    """A study by path, or by the name of one that comes with the package. Raises UserError."""
+    path = Path(name)
+    try:
+        if path.is_file():
+            if path.stat().st_size > LARGEST_FILE:
+                raise UserError(f"{name}: larger than any study file ({path.stat().st_size} bytes)")
+            return parse_study(path.read_text("utf-8"), name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        raise UserError(f"{name}: no such study file")
+    if name not in shipped():
+        raise UserError(f"unknown study {name!r}; {nearest(name, shipped())}")
+    return parse_study(shipped()[name], f"{name} (comes with the package)")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as data: no key twice, no aliases, and 1e-3 is a number, as YAML 1.2 has it."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _marked("aliases are not used in study files", self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise _marked(f"key given twice: {key.value}", key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            found = super().construct_object(node, deep)
+            if type(found) is int and found.bit_length() > MOST_BITS:
+                raise OverflowError
+            if type(found) is str:
+                found.encode()  # half a surrogate pair can be written nowhere
+            return found
+        except (
+            ValueError,
+            LookupError,
+            AttributeError,
+            TypeError,
+            OverflowError,
+        ):  # PyYAML's own, for !!int abc and the like
+            raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def _marked(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _read_yaml(text: str, source: str) -> Any:
+    try:
+        return yaml.load(text, Loader=_Loader)  # a SafeLoader
+    except RecursionError:
+        raise UserError(f"{source}: not valid YAML (nested too deeply)") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+        raise UserError(_printable(f"{source}: {where}not valid YAML ({problem})")) from None
+
+
+def parse_study(text: str, source: str) -> Study:
+    """A study from YAML. Raises UserError naming source, key path and what would be right."""
+    data = _read_yaml(text, source)
+    if not isinstance(data, dict):
+        raise UserError(f"{source}: must be a mapping with name, model and seeds")
+    try:
+        return Study.model_validate(data)
+    except ValidationError as error:
+        raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error, data))) from None
+
+
+def recorded_study(definition: str, source: str) -> Study:
+    """A study from the JSON that it was recorded as.
+
+    Raises UserError, naming source and first problem, for what an earlier version took and this one refuses.
+    """
+    try:
+        return Study.model_validate_json(definition)
+    except ValidationError as error:
+        raise UserError(_printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
+
+
+def _printable(line: str) -> str:
+    """One line whatever a user's text holds, and not a page long."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return plain if len(plain) <= LONGEST_LINE else plain[:LONGEST_LINE] + " ..."
+
+
+KINDS = {
+    "dict": "a mapping", "model": "a mapping", "list": "a list", "tuple": "a list", "string": "a string",
+    "int": "an integer", "float": "a number", "bool": "true or false",
+}  # fmt: skip
+
+
+def _lines(error: ValidationError, given: Any) -> Iterator[str]:
+    """One line a problem; the arms of a union that the input was never meant for are left out."""
+    wrong_type: dict[str, dict[str, Any]] = {}
+    lines: dict[str, None] = {}
+    for problem in error.errors():
+        keys = _keys(problem, given)
+        path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
+        kind, found = problem["type"], problem["input"]
+        if kind == "extra_forbidden":
+            message = f"unknown key; {nearest(keys[-1], _siblings(keys))}"
+        elif kind == "missing":
+            message = "missing"
+        elif kind == "union_tag_not_found":
+            message = f"must be a mapping or a list, got {found!r:.80}"
+        elif kind.endswith("_type") or kind == "literal_error":
+            expected = KINDS.get(kind.removesuffix("_type"), message.removeprefix("Input should be "))
+            wrong_type.setdefault(path, {})[expected] = found
+            continue
+        elif kind != "value_error":
+            message = re.sub("^(Input|String) should", "must", message)
+            message = f"{message[0].lower()}{message[1:]}, got {found!r:.80}"
+        lines[f"{path}: {message}" if path else message] = None
+    for path, kinds in wrong_type.items():
+        deeper = [*lines, *(f"{other}:" for other in wrong_type if other != path)]
+        if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
+            lines[f"{path}: must be {' or '.join(kinds)}, got {next(iter(kinds.values()))!r:.80}"] = None
+    yield from lines
+
+
+def _keys(problem: Any, given: Any) -> list[str]:
+    """The key path of a pydantic problem: what of its location is in the file, or is missing there.
+
+    The rest are names of a union's arms, and `[key]` for a key that is wrong itself.
+    """
+    keys = []
+    for place in problem["loc"]:
+        known = given if isinstance(given, dict) else range(len(given)) if isinstance(given, list) else ()
+        if place in known:
+            keys.append(str(place))
+            given = given[place]
+    return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
+
+
+def _siblings(keys: list[str]) -> list[str]:
+    """The valid keys beside an unknown one."""
+    sections: dict[str, type[Strict]] = {
+        "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
+        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults,
+    }  # fmt: skip
+    sections["configurations"] = Entry
+    model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
+    models: list[type[Strict]] = [SeedRange, SeedCross] if model is SeedRange else [model]
+    return [f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1]]

@@ -1,0 +1,61 @@
+"""Every key of a study file, as the file is checked by it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+WITHIN = {"space": "space.FIELD", "configurations": "configurations.N"}
+"""Where keys stand below a name or a number that the file gives."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One key: its path, what it says, and its default (None: it must be given, or is off without)."""
+
+    path: str
+    says: str
+    default: Any = None
+
+
+def every_key() -> list[Key]:
+    """All keys in the order of search/study/schema.py, the recipe's below `recipe`."""
+    from search.study.schema import Study
+
+    return list(_keys(Study, ""))
+
+
+def _keys(cls: type[BaseModel], prefix: str) -> Iterator[Key]:
+    for name, field in cls.model_fields.items():
+        path = prefix + (field.alias or name)
+        inner = _sections(field.annotation)
+        says = field.description or str(inner[0].__doc__).partition("\n")[0]
+        plain = isinstance(field.default, bool | int | float | str) and field.default != ""
+        yield Key(path, says, field.default if plain else None)
+        for section in inner:
+            yield from _keys(section, f"{WITHIN.get(path, path)}.")
+        if path == "recipe":
+            yield from _recipe()
+
+
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    """The classes of sections in a type, whatever they are listed, mapped or chosen in."""
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for part in typing.get_args(annotation) for section in _sections(part)]
+
+
+def _recipe() -> Iterator[Key]:
+    from trainer import Recipe
+
+    defaults = Recipe().as_dict()
+    for field in dataclasses.fields(Recipe):
+        unit = field.metadata["unit"]
+        yield Key(f"recipe.{field.name}", f"{field.metadata['says']}; unit: {unit}", defaults[field.name])

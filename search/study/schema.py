@@ -1,0 +1,398 @@
+"""The study file: what is held fixed, what is searched, how, and on what resources.
+
+Every field says what it counts. Pydantic lives here and in search/study_file.py, which reads the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from model import Spec, make_spec, rung
+from model.fields import nearest
+from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
+from trainer import Recipe, Seed
+
+CPU_SLOTS = 16
+MOST_SEEDS = 1_000_000
+MOST_CONFIGURATIONS = 10_000
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+def is_name(text: str) -> bool:
+    """Whether a study can have this name. MLflow takes any for an experiment, and names become paths here."""
+    return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
+
+
+SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+
+
+class SeedRange(Strict):
+    """Consecutive seeds; one number sets both the initial values and the data."""
+
+    first: SeedNumber = Field(description="the first seed's number")
+    count: int = Field(ge=1, le=1_000_000, description="how many; unit: seeds")
+
+
+class SeedCross(Strict):
+    """Every crossing of initial values with data: what is luck made of?"""
+
+    init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")
+    data: list[SeedNumber] = Field(min_length=1, description="seeds of the data")
+
+    @model_validator(mode="after")
+    def _countable(self) -> SeedCross:
+        if (pairs := len(self.init) * len(self.data)) > MOST_SEEDS:
+            raise ValueError(f"at most {MOST_SEEDS} pairs of init and data, got {pairs}")
+        return self
+
+
+def _form(value: Any) -> str | None:
+    """Which of the ways to write seeds is meant."""
+    if isinstance(value, dict):
+        return "cross" if {"init", "data"} & value.keys() else "range"
+    return {SeedCross: "cross", SeedRange: "range", list: "list"}.get(type(value))  # type: ignore[call-overload]
+
+
+Seeds = Annotated[
+    Annotated[SeedRange, Tag("range")]
+    | Annotated[SeedCross, Tag("cross")]
+    | Annotated[list[SeedNumber], Tag("list")],
+    Discriminator(_form),
+]
+
+
+def numbered(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
+    """The seeds as they are written, in order."""
+    if isinstance(seeds, SeedCross):
+        return [Seed(init, data) for init in seeds.init for data in seeds.data]
+    numbers = seeds if isinstance(seeds, list) else range(seeds.first, seeds.first + seeds.count)
+    return [Seed.of(n) for n in numbers]
+
+
+class Until(Strict):
+    """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
+
+    grokked: int | None = Field(
+        None, ge=1, description="no further round, and no further proposal, once so many grokked; unit: seeds"
+    )
+    max_seeds: int | None = Field(
+        None, ge=1, le=1_000_000, description="while fewer grokked, go on in rounds up to this; unit: seeds"
+    )
+
+
+class Allocation(Strict):
+    """More seeds, `seeds.count` at a time, for configurations whose verdict is open or that may be the best.
+
+    A verdict is open while the interval of the grok rate has `threshold` in it.
+    """
+
+    threshold: float = Field(0.1, gt=0, lt=1, description="the grok rate that is asked about")
+    most: int = Field(128, ge=1, le=1_000_000, description="of one configuration; unit: seeds")
+    budget: int | None = Field(
+        None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds"
+    )
+
+
+class Confirm(Strict):
+    """At the end the best configurations once more, on seeds that nothing was chosen by."""
+
+    configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
+    seeds: Seeds = Field(description="as the study's seeds; none of those")
+
+
+class Stop(Strict):
+    """What ends a seed before its budget, beside success and divergence."""
+
+    hopeless: bool = Field(
+        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
+    )
+
+
+class Faults(Strict):
+    """What is done about trials that fail: raise, lose their process or their node, or hang."""
+
+    max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
+    stall_s: int = Field(
+        1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds"
+    )
+
+
+class Resources(Strict):
+    """What one trial gets, how many seeds it has, and how many of them it trains at once."""
+
+    cpu: int = Field(1, ge=1, description="cores of a trial, and its threads; unit: cores")
+    gpu: float | Literal["auto"] = Field(
+        "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
+    )
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="how many a trial trains at one time; 16, on a GPU 1,024; unit: seeds",
+    )
+    seeds_per_trial: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="the most a trial has, those beyond the slots wait; four times those",
+    )
+    compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
+    save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
+
+    def room(self, on_gpu: bool) -> tuple[int, int]:
+        """Slots and pairs of a trial, at most."""
+        slots = self.slots or (1_024 if on_gpu else CPU_SLOTS)
+        return slots, self.seeds_per_trial or 4 * slots
+
+    @field_validator("gpu")
+    @classmethod
+    def _share(cls, value: float | str) -> float | str:
+        if not isinstance(value, str) and not (0 <= value <= 1 or (value > 1 and value % 1 == 0)):
+            raise ValueError(f"must be from 0 to 1, or a whole number, or auto, got {value}")
+        return value
+
+
+class Entry(Strict):
+    """One configuration of a list: what it changes of the study's model and recipe."""
+
+    model: str | dict[str, Any] | None = Field(
+        None, description="the spec; a mapping without rung and family changes fields of the study's model"
+    )
+    recipe: dict[str, Any] = Field(
+        default_factory=dict, description="fields over those of the study's recipe"
+    )
+
+
+class Study(Strict):
+    """One question. `model` is a rung's name, or a mapping: rung or family, and constraints."""
+
+    name: str = Field(
+        pattern=NAME,
+        description="letters, digits, dot, dash, underscore; names the MLflow experiment",
+    )
+    about: str = Field("", description="one line: what the study asks")
+    model: str | dict[str, Any] | None = Field(
+        None, description="a rung, or a mapping: rung or family, and fields (adder-search models)"
+    )
+    recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
+    configurations: list[Entry] = Field(
+        default_factory=list,
+        max_length=MOST_CONFIGURATIONS,
+        description="several, each trained with all the seeds",
+    )
+    toggle: list[str] = Field(
+        default_factory=list,
+        description="each configuration also with each of these constraints toggled: tie_vo, qk_dim=4",
+    )
+    seeds: Seeds = Field(description="first and count, or a list, or init and data to be crossed")
+    until: Until = Field(default=Until())
+    allocation: Allocation | None = Field(None, description="more seeds for what is still open")
+    confirm: Confirm | None = Field(None, description="a second pass on fresh seeds")
+    stop: Stop = Field(default=Stop())
+    faults: Faults = Field(default=Faults())
+    space: dict[str, Distribution] = Field(
+        default_factory=dict, description="searched fields: recipe.NAME or model.NAME"
+    )
+    sampler: Sampler = Field(default=Sampler())
+    resources: Resources = Field(default=Resources())
+    tracking_uri: str | None = Field(None, description="MLflow server to use instead of the home's store")
+
+    @field_validator("name")
+    @classmethod
+    def _own_experiment(cls, value: str) -> str:
+        if value == "Default":
+            raise ValueError("Default is MLflow's own experiment, choose another name")
+        return value
+
+    @field_validator("about")
+    @classmethod
+    def _one_line(cls, value: str) -> str:
+        if not value.isprintable():
+            raise ValueError("must be one line of printable text")
+        return value
+
+    @model_validator(mode="after")
+    def _meaningful(self) -> Study:
+        if re.search("//[^/@]*:[^/@]*@", self.tracking_uri or ""):  # it is recorded, in MLflow too
+            raise at("tracking_uri", "leave the password out and set MLFLOW_TRACKING_PASSWORD")
+        listed = self.written()
+        if (self.configurations or self.toggle) and self.space:
+            name = "configurations" if self.configurations else "toggle"
+            raise at(name, "a study has a list of configurations or a space, not both")
+        first: dict[tuple[Spec, Recipe], int] = {}
+        for i, configuration in enumerate(listed):
+            if first.setdefault(configuration, i) < i:
+                raise at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
+        self.listed()
+        if self.space:
+            check_space(self.space, self.spec(), self.configuration)
+            self.sampler.planned(self.space)
+        self._check_seeds()
+        return self
+
+    def _check_seeds(self) -> None:
+        seeds = self.first_seeds()
+        _check_numbers(seeds, "seeds")
+        limit = self.until.max_seeds
+        if limit is not None and self.until.grokked is None:
+            raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
+        if self.until.grokked is not None and limit is None and not self.space:
+            raise at("until", "grokked needs max_seeds: up to how many seeds to go on")
+        if self.until.grokked is not None and self.allocation:
+            raise at("allocation", "a study goes on by until or by allocation, not both")
+        first = len(seeds) * self.planned
+        if self.allocation and (self.allocation.budget or first) < first:
+            least = f"must be at least the first seeds of all configurations ({first})"
+            raise at("allocation.budget", f"{least}, got {self.allocation.budget}")
+        path, most = "until.max_seeds", limit
+        if self.allocation:
+            path, most = "allocation.most", self.allocation.most
+        if most is not None and most < len(seeds):
+            raise at(path, f"must be at least the number of seeds ({len(seeds)}), got {most}")
+        if most is not None and most > len(seeds) and isinstance(self.seeds, SeedCross):
+            raise at(path, "crossed seeds have no next ones")
+        if most is not None and max(s.init_seed for s in seeds) + most - len(seeds) > LARGEST_SEED:
+            raise at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
+        if self.confirm:
+            fresh = numbered(self.confirm.seeds)
+            _check_numbers(fresh, "confirm.seeds")
+            used = {s for r in self.rounds() for s in r}
+            if both := used.intersection(fresh):
+                raise at("confirm.seeds", f"seed {min(both)} is one of the study's own")
+
+    def spec(self, **changes: Any) -> Spec:
+        """The study's spec, with some fields changed. Raises ValueError at its key path."""
+        if self.model is None:
+            raise at("model", "missing")
+        return _spec(_options(self.model, "model") | changes, "model")
+
+    def base_recipe(self, **changes: Any) -> Recipe:
+        """The study's recipe, with some fields changed. Raises ValueError at its key path."""
+        return _recipe(self.recipe, changes, "recipe")
+
+    def listed(self) -> list[tuple[Spec, Recipe]]:
+        """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
+
+        A toggled constraint that would add parameters is left out; what occurs twice is trained once.
+        """
+        found = self.written()
+        for spec, recipe in tuple(found):
+            for i, name in enumerate(self.toggle):
+                other = _toggled(spec, name, f"toggle.{i}")
+                if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
+                    found.append((other, recipe))
+        return list(dict.fromkeys(found))
+
+    def written(self) -> list[tuple[Spec, Recipe]]:
+        """Those of `listed` that the file spells out."""
+        if not self.configurations:
+            return [(self.spec(), self.base_recipe())]
+        return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
+
+    def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
+        model = {} if entry.model is None else entry.model
+        if isinstance(model, dict) and not {"rung", "family"} & model.keys():
+            if self.model is None:
+                raise at(f"{path}.model", "missing, and the study has none")
+            options = _options(self.model, "model") | model
+        else:
+            options = _options(model, f"{path}.model")
+        recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
+        return _spec(options, f"{path}.model"), recipe
+
+    def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
+        """Spec and recipe with the values of a proposal, by key path."""
+        split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
+        for path, value in values.items():
+            part, _, name = path.partition(".")
+            split[part][name] = value
+        return self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+
+    @property
+    def planned(self) -> int:
+        """How many configurations the file asks for."""
+        return self.sampler.planned(self.space) if self.space else len(self.listed())
+
+    def first_seeds(self) -> list[Seed]:
+        """The first round."""
+        return numbered(self.seeds)
+
+    def watched(self) -> list[Seed]:
+        """The seeds whose metrics over steps are shown: the first round's, as many as a CPU has slots for.
+
+        They have slots from the start, so a step's metrics are complete soon after it was trained, however
+        many seeds wait; and which they are depends on the study file alone, not on machine or interruptions.
+        """
+        return self.first_seeds()[: self.resources.slots or CPU_SLOTS]
+
+    def rounds(self) -> Iterator[list[Seed]]:
+        """The seeds of each round: those that are written, then as many again, up to the most there are."""
+        seeds = self.first_seeds()
+        most = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
+        yield seeds
+        following, left = max(s.init_seed for s in seeds) + 1, most - len(seeds)
+        while left > 0:
+            count = min(left, len(seeds))
+            yield [Seed.of(n) for n in range(following, following + count)]
+            following, left = following + count, left - count
+
+
+def _check_numbers(seeds: list[Seed], path: str) -> None:
+    if not seeds:
+        raise at(path, "give at least one seed")
+    if len(set(seeds)) < len(seeds):
+        raise at(path, "a seed is listed twice")
+    if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
+        raise at(path, f"seeds go up to {LARGEST_SEED}")
+
+
+def _toggled(spec: Spec, name: str, path: str) -> Spec:
+    """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
+    constraint, _, value = name.partition("=")
+    if value and not value.isdecimal():
+        raise at(path, f"a constraint's value must be a whole number, got {value!r}")
+    try:
+        return spec.toggled(constraint, int(value) if value else True)
+    except ValueError as error:
+        raise at(path, error) from None
+
+
+def _options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
+    """Family and fields of a model as it is given: a rung's, changed by what stands beside it."""
+    options = {"rung": model} if isinstance(model, str) else dict(model)
+    for name in {"rung", "family"} & options.keys():
+        if not isinstance(options[name], str):
+            raise at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+    if "rung" in options:
+        try:
+            return {**rung(options.pop("rung")).as_dict(), **options}
+        except ValueError as error:
+            raise at(path, error) from None
+    if "family" not in options:
+        raise at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
+    return options
+
+
+def _spec(options: dict[str, Any], path: str) -> Spec:
+    try:
+        return make_spec(**options)
+    except (TypeError, ValueError) as error:
+        raise at(path, error) from None
+
+
+def _recipe(
+    given: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
+) -> Recipe:
+    known = [f.name for f in dataclasses.fields(Recipe)]
+    for name in given:
+        if name not in known:
+            raise at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
+    try:
+        return Recipe(**{**(base or {}), **given, **changes})
+    except (TypeError, ValueError) as error:
+        raise at(path, error) from None

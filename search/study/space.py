@@ -1,0 +1,376 @@
+"""What is searched: the fields of a study's space, what each may be, and who proposes.
+
+Pydantic reads it as a part of the study file (search/study.py). A proposal is a number for each field that
+exists in it, as Optuna stores it: for a choice that is a list its JSON, for a field with `after` the length
+that is added. `resolve` turns the numbers into values of the fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from model import Spec
+from model.fields import nearest
+from trainer import Recipe
+
+LARGEST_SEED = 2**31 - 1
+MOST_TRIED = 1_000  # combinations of the other fields' end points
+MOST_STEPS = 1_000_000  # of a float
+MOST_POINTS = 10_000  # of a grid
+PROPOSED = 16  # configurations, where the file does not say
+
+Numbers = dict[str, Any]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Distribution(Strict):
+    """What a searched field may be: exactly one of float, int and choice, and when it is searched at all."""
+
+    float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
+    int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
+    choice: list[bool | int | float | str | list[list[int]]] | None = Field(
+        None, min_length=1, max_length=MOST_TRIED, description="the values"
+    )
+    log: bool = Field(False, description="sample the logarithm")
+    step: float | None = Field(None, gt=0, description="distance of the values of a float or int")
+    after: str | None = Field(None, description="key path of a field whose value is added to the number")
+    when: dict[str, Any] = Field(
+        default_factory=dict, description="key paths and values (or lists of them) that the field needs"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Distribution:
+        if sum(kind is not None for kind in (self.float_, self.int_, self.choice)) != 1:
+            raise ValueError("give exactly one of float, int, choice")
+        span = self.float_ or self.int_
+        if span and not span[0] < span[1]:
+            raise ValueError(f"the first bound must be below the second, got {list(span)}")
+        if self.log and span and span[0] <= 0:
+            raise ValueError("log needs bounds above 0")
+        if self.log and (self.choice is not None or self.step is not None):
+            raise ValueError("log goes with float or int, and not with step")
+        if span is None and (self.step is not None or self.after is not None):
+            raise ValueError(f"{'after' if self.step is None else 'step'} goes with float or int")
+        if self.choice and any(v in self.choice[:i] for i, v in enumerate(self.choice)):
+            raise ValueError("a value is listed twice")
+        return self
+
+    @model_validator(mode="after")
+    def _some_steps(self) -> Distribution:
+        span = self.float_ or self.int_
+        if span is None or self.step is None:
+            return self
+        if self.step > span[1] - span[0]:
+            raise ValueError(f"step must be at most the distance of the bounds, got {self.step:g}")
+        if self.int_ and self.step % 1:
+            raise ValueError(f"step must be an integer where the values are, got {self.step:g}")
+        if self.float_ and self.step * MOST_STEPS < span[1] - span[0]:
+            raise ValueError(f"step must leave at most {MOST_STEPS} values, got {self.step:g}")
+        return self
+
+    def values(self) -> Sequence[Any]:
+        """Every value, none where there is a continuum."""
+        if self.choice is not None:
+            return self.choice
+        if self.int_:
+            return range(self.int_[0], self.int_[1] + 1, int(self.step or 1))
+        return _Steps(*self.float_, self.step) if self.float_ and self.step else ()
+
+    def ends(self) -> Sequence[Any]:
+        """The values of a choice, or the least and the greatest."""
+        values = self.values() or self.float_ or ()
+        return values if self.choice is not None else (values[0], values[-1])
+
+    def has(self, value: Any) -> bool:
+        """Whether a value is one of `values`."""
+        if self.int_:  # a range would be gone through for what is no integer
+            return type(value) is int and value in self.values()
+        return value in self.values()
+
+    def decoded(self, number: Any) -> Any:
+        """What Optuna's number says: the list whose JSON it is, the step that it is meant to be.
+
+        Raises ValueError for what is none of the choices.
+        """
+        if self.choice is not None:
+            for value in self.choice:
+                if stored(value) == number:
+                    return value
+            raise ValueError(f"{number!r} is none of {self.choice}")
+        values = self.values()
+        return values.nearest(number) if isinstance(values, _Steps) else number
+
+
+@dataclasses.dataclass(frozen=True)
+class _Steps(Sequence[float]):
+    """The values of a float with a step. Decimal, as they are written: the third tenth is 0.3."""
+
+    low: float
+    high: float
+    step: float
+
+    def __len__(self) -> int:
+        return int((_decimal(self.high) - _decimal(self.low)) // _decimal(self.step)) + 1
+
+    def __getitem__(self, i: Any) -> Any:
+        place = range(len(self))[i]
+        return float(_decimal(self.low) + place * _decimal(self.step))
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and abs(value) < math.inf and self.nearest(value) == value
+
+    def nearest(self, number: float) -> float:
+        place = round((number - self.low) / self.step)
+        return float(self[min(max(place, 0), len(self) - 1)])
+
+
+def _decimal(number: float) -> Decimal:
+    return Decimal(str(number))
+
+
+def stored(value: Any) -> Any:
+    """A choice as Optuna can keep it."""
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+Space = Mapping[str, Distribution]
+
+
+class Sampler(Strict):
+    """How Optuna proposes configurations. Used where the study has a search space."""
+
+    name: Literal["tpe", "nsga2", "qmc", "random", "grid"] = Field(
+        "tpe", description="tpe, nsga2, qmc, random (Optuna's samplers) or grid"
+    )
+    configurations: int | None = Field(
+        None, ge=1, description="how many are proposed; 16, or the whole grid; unit: configurations"
+    )
+    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the sampler's own generator")
+    objectives: list[Literal["grok_rate", "params"]] | None = Field(
+        None, description="what is sought: grok_rate up, params down; both where the model is searched"
+    )
+
+    @field_validator("objectives")
+    @classmethod
+    def _once(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None and ("grok_rate" not in value or len(set(value)) < len(value)):
+            raise ValueError(f"must have grok_rate, and nothing twice, got {value}")
+        return value
+
+    def planned(self, space: Space) -> int:
+        """How many configurations are proposed. Raises ValueError at the key path of what makes no grid."""
+        if self.name != "grid":
+            return self.configurations or PROPOSED
+        for path, distribution in space.items():
+            if not distribution.values():
+                raise at(f"space.{path}", "a grid needs a step where a float is searched")
+        return min(_grid_size(space), self.configurations or MOST_POINTS)
+
+    def objectives_of(self, space: Space) -> list[str]:
+        """The names of the objectives, in order."""
+        searches_model = any(path.startswith("model.") for path in space)
+        return list(self.objectives or (["grok_rate", "params"] if searches_model else ["grok_rate"]))
+
+
+def order(space: Space) -> list[str]:
+    """The fields, each behind those that it depends on, else as the file has them.
+
+    Raises ValueError at the key path of a field that depends on itself.
+    """
+    left, placed = list(space), []
+    while left:
+        ready = next((p for p in left if not any(q in left for q, _ in _needs(space, p))), None)
+        if ready is None:
+            raise _cycle(space, left)
+        left.remove(ready)
+        placed.append(ready)
+    return placed
+
+
+def _needs(space: Space, path: str) -> list[tuple[str, str]]:
+    """The fields that must be known before this one, searched or not, each with the key that names it."""
+    mine = space[path]
+    return [(p, "when") for p in mine.when] + ([(mine.after, "after")] if mine.after else [])
+
+
+def _cycle(space: Space, left: Sequence[str]) -> ValueError:
+    """The error for fields that wait for one another: at the first that comes round to itself."""
+    trail = [left[0]]
+    while trail.count(trail[-1]) == 1:
+        trail.append(next(p for p, _ in _needs(space, trail[-1]) if p in left))
+    circle = trail[trail.index(trail[-1]) :]
+    key = dict(_needs(space, circle[0]))[circle[1]]
+    return at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
+
+
+def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
+    """Whether a field exists in a proposal whose numbers before it are given.
+
+    A condition on a field that does not exist itself does not hold; those on fixed fields always do.
+    """
+    conditions = ((p, wanted) for p, wanted in space[path].when.items() if p in space)
+    return all(p in numbers and space[p].decoded(numbers[p]) in listed(wanted) for p, wanted in conditions)
+
+
+def listed(wanted: Any) -> list[Any]:
+    """The values that a condition allows: one, or a list of them."""
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def draw(space: Space, number: Callable[[str], Any]) -> Numbers:
+    """A proposal: `number` of each field that exists, those that it depends on first."""
+    found: Numbers = {}
+    for path in order(space):
+        if exists(space, path, found):
+            found[path] = number(path)
+    return found
+
+
+def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]) -> dict[str, Any]:
+    """The values of the fields that exist in a proposal, by key path; `base` has those of all others.
+
+    Raises ValueError if the numbers are not those that the space asks for.
+    """
+    values: dict[str, Any] = {}
+    for path in order(space):
+        if exists(space, path, numbers) != (path in numbers):
+            raise ValueError(f"{path}: has a number and does not exist, or has none")
+        if path in numbers:
+            mine = space[path]
+            value = mine.decoded(numbers[path])
+            if mine.after:
+                value += values[mine.after] if mine.after in values else base(mine.after)
+            values[path] = value
+    return values
+
+
+def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
+    """The value of a field by its key path, `model.NAME` or `recipe.NAME`; tuples as the lists of a file."""
+    given = {"model": spec.as_dict(), "recipe": recipe.as_dict()}
+
+    def base(path: str) -> Any:
+        part, _, name = path.partition(".")
+        return given[part][name]
+
+    return base
+
+
+def points(space: Space) -> list[Numbers]:
+    """A grid: every proposal there is, each once."""
+    return list(_combinations(space, {path: d.values() for path, d in space.items()}))
+
+
+def _grid_size(space: Space) -> int:
+    if any(d.when for d in space.values()):
+        every = _combinations(space, {path: d.values() for path, d in space.items()})
+        size = sum(1 for _ in islice(every, MOST_POINTS + 1))
+    else:
+        size = math.prod(len(d.values()) for d in space.values())
+    if size > MOST_POINTS:
+        raise at("space", f"a grid has at most {MOST_POINTS} points, this one more")
+    return size
+
+
+def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
+    """Every proposal of some values of each field; a field that does not exist takes no part."""
+
+    def rest(paths: Sequence[str], found: Numbers) -> Iterator[Numbers]:
+        if not paths:
+            yield found
+        elif exists(space, paths[0], found):
+            for value in candidates[paths[0]]:
+                yield from rest(paths[1:], {**found, paths[0]: stored(value)})
+        else:
+            yield from rest(paths[1:], found)
+
+    return rest(order(space), {})
+
+
+def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:
+    """Raise ValueError at the key path of a field that `spec` or the recipe has not, of a condition that
+    never holds, or of a value that no values of the other searched fields make possible.
+
+    `build`: a configuration from values by key path.
+    """
+    base = fixed(*build({}))
+    known = [f"model.{f.name}" for f in dataclasses.fields(spec)]
+    known += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
+    for path, mine in space.items():
+        if path not in known:
+            raise at(f"space.{path}", f"unknown field; {nearest(path, known)}")
+        for name, key in _needs(space, path):
+            where = f"space.{path}.{key}"
+            if name not in known:
+                raise at(where, f"unknown field {name!r}; {nearest(name, known)}")
+            if key == "after" and type(base(name)) not in (int, float):
+                raise at(where, f"{name} is not a number")
+            if key == "when":
+                _check_condition(space, name, listed(mine.when[name]), base, where)
+    order(space)
+    for path in space:
+        _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
+
+
+def _check_condition(
+    space: Space, name: str, wanted: Sequence[Any], base: Callable[[str], Any], where: str
+) -> None:
+    """Refuse a condition upon a field that never has a wanted value."""
+    if name not in space:
+        if base(name) not in wanted:
+            raise at(where, f"never holds, {name} is {base(name)}")
+    elif not space[name].values() or space[name].after:
+        raise at(where, f"{name} must be a choice, or an int or float with a step, and have no after")
+    elif not any(map(space[name].has, wanted)):
+        raise at(where, f"never holds, {name} is searched elsewhere")
+
+
+def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
+    """Refuse a value or end point that no values of the other searched fields make possible."""
+    candidates = _candidates(space, path)
+    for value in space[path].ends():
+        problem = None
+        for numbers in islice(_combinations(space, {**candidates, path: [value]}), MOST_TRIED):
+            try:
+                build(numbers)
+                break
+            except ValueError as error:
+                problem = problem or error
+        else:
+            if problem is None:
+                raise at(f"space.{path}.when", "never holds, its conditions exclude one another")
+            raise at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
+
+
+def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
+    """What is tried of each field: its ends and what conditions ask of it; only the latter for `target`."""
+    found = {path: list(d.ends()) for path, d in space.items()}
+    for mine in space.values():
+        for path in mine.when.keys() & space.keys():
+            wanted = [v for v in listed(mine.when[path]) if space[path].has(v)]
+            found[path] += [v for v in wanted if v not in found[path]]
+    needed = [target]
+    for path in needed:  # grows by the conditions of conditions
+        for other, wanted in space[path].when.items():
+            if other in space:
+                found[other] = [v for v in found[other] if v in listed(wanted)]
+                needed.append(other)
+    return found
+
+
+def at(path: str, problem: str | Exception) -> ValueError:
+    """A problem at a key path of the study file, or at the field that an error's text begins with."""
+    name, _, rest = str(problem).partition(" ")
+    if isinstance(problem, Exception) and rest.startswith("must be"):
+        path, problem = f"{path}.{name}", rest
+    return ValueError(f"{path}: {problem}")

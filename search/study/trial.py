@@ -1,0 +1,115 @@
+"""What is to be trained: configurations with their keys, and trials, which go to workers as files."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from model import Spec, make_spec, name_of
+from search.study.schema import Resources, Stop
+from trainer import Pair, Recipe, Seed
+
+TRIAL_FILE = "trial.json"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _choices(instance: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults: a field that is added later changes no old key."""
+    fields = dataclasses.fields(instance)
+    return {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A spec and a recipe. Equal ones have equal keys, in every study and home."""
+
+    spec: Spec
+    recipe: Recipe
+
+    @cached_property
+    def key(self) -> str:
+        return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe)])
+
+    @property
+    def title(self) -> str:
+        """Short and unique: the spec's name and the beginning of the key."""
+        return f"{name_of(self.spec)} {self.key[:6]}"
+
+    def as_params(self) -> dict[str, Any]:
+        """Every constraint, size and recipe field, flat, as MLflow's parameters."""
+        return {
+            "rung": name_of(self.spec),
+            "params": self.spec.params,
+            **{f"model.{k}": v for k, v in self.spec.as_dict().items()},
+            **{f"recipe.{k}": v for k, v in self.recipe.as_dict().items()},
+        }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What Ray Tune schedules: one spec and pairs of (configuration, seed), trained as one bank."""
+
+    study: str
+    work: tuple[tuple[Configuration, Seed], ...]
+    slots: int
+    resources: Resources
+    stop: Stop
+    confirmation: bool = False
+    """Whether its seeds are those of the confirmation pass."""
+
+    @cached_property
+    def key(self) -> str:
+        """Depends on the pairs and slots alone, so that a trial finds its bank's state again."""
+        return _digest([self.study, [[c.key, s.init_seed, s.data_seed] for c, s in self.work], self.slots])
+
+    @property
+    def spec(self) -> Spec:
+        return self.work[0][0].spec
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Each once, in order."""
+        return tuple(dict.fromkeys(configuration for configuration, _ in self.work))
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return [Pair(configuration.recipe, seed) for configuration, seed in self.work]
+
+    def part(self, configuration: Configuration) -> Trial:
+        """What of the trial is one configuration's."""
+        return replace(self, work=tuple(pair for pair in self.work if pair[0] == configuration))
+
+    def write(self, folder: Path) -> None:
+        """Leave the trial where its worker finds it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        about = {
+            "study": self.study,
+            "spec": self.spec.as_dict(),
+            "recipes": {c.key: c.recipe.as_dict() for c in self.configurations},
+            "pairs": [[c.key, s.init_seed, s.data_seed] for c, s in self.work],
+            "slots": self.slots,
+            "resources": self.resources.model_dump(),
+            "stop": self.stop.model_dump(),
+            "confirmation": self.confirmation,
+        }
+        fresh = folder / (TRIAL_FILE + ".new")
+        fresh.write_text(json.dumps(about, indent=2))
+        fresh.replace(folder / TRIAL_FILE)
+
+    @classmethod
+    def read(cls, folder: Path) -> Trial:
+        about = json.loads((folder / TRIAL_FILE).read_text())
+        spec = make_spec(**about["spec"])
+        known = {key: Configuration(spec, Recipe(**recipe)) for key, recipe in about["recipes"].items()}
+        work = tuple((known[key], Seed(*numbers)) for key, *numbers in about["pairs"])
+        resources, stop = Resources(**about["resources"]), Stop(**about["stop"])
+        confirmation = about.get("confirmation", False)
+        return cls(about["study"], work, about["slots"], resources, stop, confirmation)

@@ -1,0 +1,67 @@
+"""Searches for the tests: spaces, proposals that remember what they wrote, and rows to tell them of."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from optuna.trial import TrialState
+
+from docs.measurements.sampling import Memory
+from search.run.proposals import Proposals
+from search.store.ledger import Ledger, Row
+from search.study.file import parse_study
+from search.study.trial import Configuration
+from tests.bad_studies import GOOD
+from trainer import Outcome
+
+SPACE = """
+space:
+  recipe.wd_drop_exact: {float: [0.1, 0.5], step: 0.1, when: {recipe.wd_drop: 0.1}}
+  recipe.wd_drop: {choice: [1.0, 0.1]}
+  recipe.fade_end: {int: [1000, 9000], after: recipe.fade_start, step: 4000}
+  recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}
+  model.qk_dim: {choice: [3, 4]}
+"""  # a grid of 72
+LINE = "space: {recipe.lr: {float: [0, 1]}, recipe.clip: {float: [0, 1]}}\n"
+STEPS = "recipe.steps: {int: [3000, 6000], step: 250}"
+IMPOSSIBLE = f"space: {{{STEPS}, recipe.eval_every: {{choice: [250, 500, 750, 1000]}}}}\n"
+NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4]}}\n"
+
+
+def proposals_of(
+    ledger: Memory, name: str = "tpe", count: int | None = 24, space: str = SPACE, more: str = ""
+) -> Proposals:
+    given = f"sampler: {{name: {name}, configurations: {'null' if count is None else count}{more}}}\n"
+    begin = GOOD.replace("model: 57p\n", "") if "model: " in space else GOOD
+    return Proposals(parse_study(begin + space + given, "test"), cast(Ledger, ledger))
+
+
+def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> Row:
+    return {"outcome": outcome, "best_token": token, "grok_step": step}
+
+
+def train(proposals: Proposals, configuration: Configuration, *rows: Row) -> None:
+    """Record rows, one a seed, and tell of them, as a driver does."""
+    ledger = cast(Memory, proposals.ledger)
+    facts = {"configuration": configuration.key, "confirmation": False}
+    mine = [facts | {"init_seed": n, "data_seed": n} | found for n, found in enumerate(rows, start=1)]
+    others = [r for r in ledger.recorded if r["configuration"] != configuration.key]
+    ledger.recorded = [*others, *mine]
+    proposals.tell(configuration, mine)
+
+
+def asked(proposals: Proposals, most: int = 1_000) -> list[Configuration]:
+    """Ask and tell, at most so often."""
+    found: list[Configuration] = []
+    while len(found) < most and (configuration := proposals.ask()) is not None:
+        found.append(configuration)
+        train(proposals, configuration, row(token=configuration.recipe.lr % 1))
+    return found
+
+
+def numbers(proposals: Proposals) -> list[dict[str, Any]]:
+    return [t.params for t in proposals.trials()]
+
+
+def states(proposals: Proposals) -> list[TrialState]:
+    return [t.state for t in proposals.trials()]

@@ -1,0 +1,138 @@
+"""Whole runs of a study, by the command, with everything but Ray (tests/in_process.py): searches, files that
+are edited, trials that fail, runs that are stopped.
+"""
+
+import os
+
+import pytest
+import torch
+
+from search.run import worker
+from search.store.ledger import is_final
+from search.store.tracking import KEY_TAG
+from tests.commands import call, fails_with_one
+from tests.reference import QUICK as SECONDS
+from tests.reference import check_mirror, check_whole, client_of, expected, rows_of, write_study
+from trainer import Outcome
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
+
+RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6}
+QUICK = SECONDS | {"recipe": RECIPE}
+SEARCH = QUICK | {
+    "name": "searched",
+    "seeds": {"first": 1, "count": 2},
+    "stop": {"hopeless": True},
+    "space": {"recipe.lr": {"float": [0.005, 0.05], "log": True}, "model.qk_dim": {"choice": [4, 5]}},
+    "sampler": {"name": "tpe", "configurations": 3, "seed": 1},
+}
+GRID = QUICK | {
+    "name": "grid",
+    "seeds": [5],
+    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
+    "sampler": {"name": "grid"},
+    "resources": QUICK["resources"] | {"seeds_per_trial": 1},
+    "faults": {"max_failures": 0},
+}
+
+
+def run(study, here, *options):
+    return call("run", write_study(here, study), *options, "--home", "home")
+
+
+def test_a_search_records_a_run_a_configuration(here):
+    assert run(SEARCH, here).exit_code == 0
+    client, rows = client_of(here / "home"), rows_of(here / "home", "searched")
+    found = client.search_runs([client.get_experiment_by_name("searched").experiment_id])
+    runs = [r for r in found if KEY_TAG in r.data.tags]
+    assert len(runs) == 3 and {r.info.status for r in runs} == {"FINISHED"}
+    rates = {float(r.data.params["recipe.lr"]) for r in runs}
+    assert len(rates) == 3 and all(0.005 <= rate <= 0.05 for rate in rates)
+    assert {r.data.params["model.qk_dim"] for r in runs} <= {"4", "0"}  # 0: as wide as the head
+    assert len(rows) == 6
+    for run_ in runs:
+        final = {k.removeprefix("final."): v for k, v in run_.data.metrics.items() if k.startswith("final.")}
+        assert final["failed"] + final["given_up"] == final["seeds"] == 2
+        assert 0 <= final["spared"] <= final["failed"] and final["spared_grokked"] == 0
+        mine = [r for r in rows if r["configuration"] == run_.data.tags[KEY_TAG]]
+        hopeless = [r["hopeless_step"] for r in mine if r["hopeless_step"] is not None]
+        assert len(hopeless) == final["given_up"] + final["spared"]
+    assert check_mirror(here / "home", "searched") == {"COMPLETE"}
+
+
+def test_a_finished_study_is_extended_by_editing_its_file(here):
+    home = here / "home"
+    assert run(QUICK | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
+    before = rows_of(home, "quick")
+    assert run(QUICK, here).exit_code == 0
+    assert rows_of(home, "quick")[:2] == before, "what was recorded stays as it is"
+    check_whole(home, QUICK, here, expected(QUICK))
+
+
+def test_a_run_that_is_out_of_time_goes_on_by_name(here):
+    said = run(QUICK, here, "--max-hours", "0.0000001")
+    assert said.exit_code == 130 and "To go on:\n  adder-search run" in said.stdout
+    assert {(r["outcome"], r["reason"]) for r in rows_of(here / "home", "quick")} == {
+        (Outcome.CENSORED, "time limit")
+    }
+    (here / "quick.yaml").unlink()  # the ledger knows it
+    assert call("resume", "quick", "--home", "home").exit_code == 0
+    check_whole(here / "home", QUICK, here, expected(QUICK))
+
+
+# ---- trials that fail
+
+
+@pytest.fixture
+def unlucky(monkeypatch):
+    """The trial of seed 5 raises as often as it is started, up to so many times."""
+    left, whole = [1], worker.run_trial
+
+    def run_trial(folder):
+        if any(s.init_seed == 5 for _, s in worker.Trial.read(folder).work) and left[0] > 0:
+            left[0] -= 1
+            raise RuntimeError("no luck\nat all")
+        yield from whole(folder)
+
+    monkeypatch.setattr(worker, "run_trial", run_trial)
+    return left
+
+
+def test_a_trial_that_fails_is_started_again(unlucky, here):
+    study = QUICK | {"faults": {"max_failures": 1}}
+    assert run(study, here).exit_code == 0
+    check_whole(here / "home", study, here, expected(study))
+
+
+def test_a_trial_that_goes_on_failing_is_recorded_with_its_reason(unlucky, here):
+    study, reason, unlucky[0] = QUICK | {"faults": {"max_failures": 1}}, "RuntimeError: no luck", 2
+    said = run(study, here)
+    assert said.exit_code == 1 and reason in said.stdout and "To go on:" in said.stdout
+    rows = rows_of(here / "home", "quick")
+    failed = [r for r in rows if not is_final(r)]
+    assert [(r["init_seed"], r["outcome"], r["reason"]) for r in failed] == [
+        (n, Outcome.CENSORED, reason) for n in (5, 6)
+    ]
+    assert len(rows) == 4 and all(r["outcome"] == Outcome.FAILED for r in rows if is_final(r))
+    assert run(study, here).exit_code == 0
+    check_whole(here / "home", study, here, expected(study))
+
+
+def test_a_search_whose_trial_fails_is_left_to_be_continued(unlucky, here):
+    assert run(GRID, here).exit_code == 1
+    assert check_mirror(here / "home", "grid") == {"COMPLETE", "WAITING"}
+    assert run(GRID, here).exit_code == 0
+    plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
+    one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
+    check_whole(here / "home", GRID, here, one | other)
+
+
+# ---- refused
+
+
+@pytest.mark.parametrize("resource", ["cpu", "gpu"])
+def test_a_trial_that_fits_nowhere_is_refused(resource, here):
+    much = {"gpu": torch.cuda.device_count() + 4, "cpu": os.cpu_count() + 62}[resource]
+    file = write_study(here, QUICK | {"resources": QUICK["resources"] | {resource: much}})
+    line = fails_with_one(2, "run", file, "--home", "home")
+    assert f"resources.{resource}: a trial asks for {much}, there are" in line

@@ -1,0 +1,123 @@
+"""A search whose file has changed: what goes on, with which numbers, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import pytest
+from optuna.trial import TrialState
+
+from docs.measurements.sampling import Memory
+from search.errors import UserError
+from search.study.space import points
+from tests.searches import LINE, NARROW, asked, numbers, proposals_of, row, states, train
+
+LENGTHS = """
+space:
+  recipe.fade_token: {float: [0.1, 0.7]}
+  recipe.fade_token_end: {float: [0, 0.3], after: recipe.fade_token}
+"""
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        NARROW.replace("[0.01, 0.02]", "[0.001, 0.1], log: true"),
+        NARROW.replace("[3, 4]", "[3, 4, 5]"),
+        NARROW.replace("{choice: [3, 4]}", "{int: [3, 5]}"),
+        NARROW.replace("}}", "}, recipe.clip: {float: [0.5, 2]}}"),
+        NARROW.replace("}}", "}, recipe.fade_end: {int: [0, 30000], after: recipe.fade_start}}"),
+        NARROW.replace("}}", "}, recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}}"),
+    ],
+)
+def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
+    ledger = Memory()
+    first = proposals_of(ledger, space=NARROW)
+    told = asked(first, 6)
+    open_ = first.ask()
+    assert open_
+    values = [t.values for t in first.trials()[:6]]
+    again = proposals_of(ledger, count=30, space=space)
+    assert again.told() == list(dict.fromkeys(told)) and again.known()[-1] == open_
+    assert [t.values for t in again.trials()[:6]] == values
+    asked(again)
+    train(again, open_, row())
+    assert states(again) == [TrialState.COMPLETE] * 30
+    assert {path for t in again.trials() for path in t.params} == set(again.study.space)
+
+
+def test_numbers_are_kept_as_they_were_drawn() -> None:
+    """A length of floats, taken off again, would be another one."""
+    ledger, space = Memory(), LENGTHS
+    first = proposals_of(ledger, "random", space=space)
+    asked(first, 20)
+    rounded = [
+        t
+        for t, c in zip(first.trials(), first.known(), strict=True)
+        if c.recipe.fade_token_end - c.recipe.fade_token != t.params["recipe.fade_token_end"]
+    ]
+    assert rounded
+    wider = proposals_of(ledger, "random", space=space.replace("0.3]", "0.35]"))
+    assert numbers(wider) == numbers(first)
+
+
+def test_a_length_of_before_is_another_number_where_it_is_added() -> None:
+    ledger, space = Memory(), "space: {recipe.fade_end: {int: [20000, 40000]}}\n"
+    known = asked(proposals_of(ledger, space=space), 5)
+    again = proposals_of(
+        ledger, space=space.replace("[20000, 40000]", "[0, 40000], after: recipe.fade_start")
+    )
+    assert [n["recipe.fade_end"] for n in numbers(again)] == [c.recipe.fade_end - 15_000 for c in known]
+
+
+def test_impossible_numbers_count_where_they_are_points_still() -> None:
+    """eval_every must divide steps: of four points one makes nothing."""
+    ledger = Memory()
+    space = "space: {recipe.steps: {choice: [3000, 4000]}, recipe.eval_every: {choice: [1000, 750]}}\n"
+    first = proposals_of(ledger, "grid", None, space)
+    assert len(asked(first)) == 3 and first.exhausted and states(first).count(TrialState.FAIL) == 1
+    same, wider = space.replace("4000", "4000, 6000"), space.replace("4000", "4000, 6000")
+    wider = wider.replace("750]", "750], when: {recipe.steps: [3000, 6000]}")
+    for changed, left in ((same, 2), (wider, 2)):
+        again = proposals_of(copy.deepcopy(ledger), "grid", None, changed)
+        assert len(asked(again)) == left
+        every = {frozenset(p.items()) for p in points(again.study.space)}
+        assert {frozenset(n.items()) for n in numbers(again) if n} == every
+
+
+@pytest.mark.parametrize(
+    ("space", "problem"),
+    [
+        (NARROW.replace("[0.01, 0.02]", "[0.5, 0.6]"), "space: an earlier proposal had recipe.lr 0.01"),
+        (NARROW.replace("[3, 4]", "[5]"), "space: an earlier proposal had model.qk_dim "),
+        ("space: {recipe.lr: {float: [0.01, 0.02]}}\n", "space: an earlier proposal had model.qk_dim "),
+        (
+            NARROW.replace("}}", "}, recipe.clip: {float: [2, 3]}}"),
+            "had recipe.clip 1.0, which this space has",
+        ),
+        (NARROW + "recipe: {batch: 32}\n", "model or recipe: not what it was begun with"),
+        (NARROW + "model: 74p\n", "model or recipe: not what it was begun with"),
+    ],
+)
+def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, problem: str) -> None:
+    ledger = Memory()
+    asked(proposals_of(ledger, space=NARROW), 8)
+    with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
+        proposals_of(ledger, space=space)
+    assert len(asked(proposals_of(ledger, space=NARROW))) == 16
+
+
+def test_a_search_of_another_family_is_refused() -> None:
+    ledger = Memory()
+    asked(proposals_of(ledger, space=LINE), 2)
+    with pytest.raises(UserError, match=r"^study x: model or recipe: not what it was begun with; give"):
+        proposals_of(ledger, space=LINE.replace("{", "{model.out_rank: {int: [1, 2]}, ", 1) + "model: 456p\n")
+
+
+def test_another_objective_is_told_of_what_is_known() -> None:
+    ledger = Memory()
+    asked(proposals_of(ledger), 3)
+    again = proposals_of(ledger, more=", objectives: [grok_rate]")
+    assert [len(t.values) for t in again.trials()] == [1, 1, 1]
+    assert len(asked(again)) == 21

@@ -1,0 +1,294 @@
+"""What every family must do, over specs that are drawn from its own fields: a new one is tested as it is.
+
+The plain copy in `model/submissions` is what a family means: one seed, no shortcuts. Forward pass and
+gradient are compared with it in float64, so what holds for it (causality, a loss's gradient) is not tested
+again.
+"""
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, fields
+from types import ModuleType
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+from model import RUNGS, Spec, add, families, make_spec, submissions
+from model.adderboard import official_pairs
+from model.export import export_source
+from model.fold import fold
+from model.spec import FAMILIES
+from tests.specs import ENDS, any_tokens, bases, reference, some_theta, some_tokens, specs, variants
+from trainer import step
+
+VARIANTS = variants()
+every_family = pytest.mark.parametrize("family", FAMILIES)
+every_end = pytest.mark.parametrize("spec", ENDS.values(), ids=ENDS)
+SMALLEST = [bases(family)[-1] for family in FAMILIES]
+rungs_by_tier = pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full)
+        for name, spec in RUNGS.items()
+    ],
+)
+
+
+def logits_of(spec, theta_SP, tokens_STB, first=0):
+    """Logits [V, S, A, B], every problem written out."""
+    logits = spec.forward(theta_SP, tokens_STB, first)
+    assert len(logits) == spec.vocabulary
+    shape = (len(theta_SP), tokens_STB.shape[1] - first, tokens_STB.shape[2])
+    return torch.stack([v.expand(shape) for v in logits])
+
+
+def tensors_of(spec, theta_P):
+    return {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
+
+
+# The contract
+
+
+def is_a_value(spec):
+    """It is made again from its dictionary, cannot be changed, and its constraints come off."""
+    assert make_spec(**spec.as_dict()) == spec and hash(make_spec(**spec.as_dict())) == hash(spec)
+    with pytest.raises(FrozenInstanceError):
+        setattr(spec, fields(spec)[0].name, 1)
+    for name, value in spec.applied().items():
+        less = spec.without(name)
+        assert less.applied().keys() < spec.applied().keys()
+        assert spec.saved_by(name) == less.params - spec.params
+        assert getattr(spec.constrained(name, value), name) == value
+
+
+def counts_what_the_plain_copy_has(spec):
+    theta = some_theta(spec)[0]
+    assert spec.params == len(theta) == sum(spec.layout.budget().values())
+    assert {n: t.shape for n, t in reference(spec, theta).weights.items()} == spec.shapes()
+    assert set(spec.layout.names) <= set(spec.roles)
+    assert torch.equal(spec.layout.join(tensors_of(spec, theta)), theta)
+
+
+def starts_from_its_seed_alone(spec):
+    state = torch.get_rng_state()
+    first = spec.initial(1)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(1)
+    again, other = spec.initial(1), spec.initial(2)
+    assert first.dtype == torch.float32 and first.shape == (spec.params,) and first.isfinite().all()
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def computes_what_the_plain_copy_does(spec):
+    """Logits, whatever θ started from, and gradient; and what no logit reads can be folded away."""
+    theta, tokens = some_theta(spec), any_tokens(spec)
+    wide = theta.double().requires_grad_()
+    plain, got = reference(spec, wide[0]), logits_of(spec, wide, tokens)
+    expected = plain(tokens[0].T.long()).permute(2, 1, 0)[:, None]
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
+    assert got.std() > 0.01
+    single = logits_of(spec, theta, tokens)
+    torch.testing.assert_close(single.double(), got, rtol=1e-4, atol=4e-4)
+    assert torch.equal(logits_of(spec.trained(), theta, tokens), single)
+
+    target = torch.randn(got.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    (gradient,) = torch.autograd.grad((got * target).sum(), wide)
+    (expected * target).sum().backward()
+    read = {n: torch.zeros_like(t) if t.grad is None else t.grad for n, t in plain.weights.items()}
+    torch.testing.assert_close(gradient[0], spec.layout.join(read), rtol=1e-7, atol=1e-8)
+    unread = {name for name, part in spec.layout.split(gradient).items() if not part.any()}
+    folded = [f.to.shapes() for f in spec.folds()]
+    assert all(any(f.get(name) != spec.shapes()[name] for f in folded) for name in unread), unread
+
+
+def is_a_loop_over_banks_of_one(spec):
+    """Each seed with problems of its own or with all others', from any position on, after any prefix."""
+    theta, tokens, start = some_theta(spec, 2), any_tokens(spec, 2), spec.prompt - 1
+    own, swapped = logits_of(spec, theta, tokens), logits_of(spec, theta.flip(0), tokens)
+    one = logits_of(spec, theta[1:], tokens[1:])
+    torch.testing.assert_close(own[:, 1:], one)
+    shared = logits_of(spec, theta, tokens[:1], first=start)
+    expected = torch.stack([own[:, 0], swapped[:, 0]], dim=1)[:, :, start:]
+    torch.testing.assert_close(shared, expected, rtol=1e-4, atol=1e-4)
+    prefix = logits_of(spec, theta, tokens[:, : start + 1], first=start)
+    torch.testing.assert_close(prefix[:, :, 0], own[:, :, start], rtol=1e-4, atol=1e-4)
+
+
+def folds_to_the_same_answers(spec):
+    """By each fold alone, also those that save nothing, and by all that save; then none is left."""
+    theta, tokens = some_theta(spec)[0].double(), any_tokens(spec)[:, : spec.prompt + 10]
+    ways = [(f.to, f.to.layout.join(f.rewrite(tensors_of(spec, theta)))) for f in spec.folds()]
+    folded = fold(spec, theta)
+    expected = logits_of(spec, theta[None], tokens, spec.prompt - 1)
+    for to, theta_P in [*ways, (folded.spec, folded.theta_P)]:
+        got = logits_of(to, theta_P[None], tokens, spec.prompt - 1)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
+    assert folded.theta_P.dtype == theta.dtype and len(set(folded.steps)) == len(folded.steps)
+    assert (folded.spec.params < spec.params) == bool(folded.steps)
+    again = fold(folded.spec, folded.theta_P)
+    assert not again.steps and torch.equal(again.theta_P, folded.theta_P)
+
+
+CONTRACT = [
+    is_a_value, counts_what_the_plain_copy_has, starts_from_its_seed_alone, computes_what_the_plain_copy_does,
+    is_a_loop_over_banks_of_one, folds_to_the_same_answers,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("promise", CONTRACT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("spec", VARIANTS.values(), ids=VARIANTS)
+def test_every_variant_keeps(spec, promise):
+    promise(spec)
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(300, marks=pytest.mark.full)])
+@every_family
+def test_any_spec_keeps_the_contract(family, count):
+    @settings(max_examples=count, deadline=None, database=None, derandomize=True)
+    @given(specs(family))
+    def keeps(spec):
+        for promise in CONTRACT:
+            promise(spec)
+
+    keeps()
+
+
+# Not all of it for every variant
+
+
+@every_end
+def test_later_tokens_change_no_earlier_logits(spec):
+    theta, tokens = some_theta(spec, 2), any_tokens(spec, 2)
+    logits = logits_of(spec, theta, tokens)
+    for position in (1, 10, 21, 22, tokens.shape[1] - 1):
+        other = tokens.clone()
+        other[:, position:] = (other[:, position:] + 3) % 10
+        changed = logits_of(spec, theta, other)
+        assert torch.equal(changed[:, :, :position], logits[:, :, :position])
+        assert (changed[:, :, position] != logits[:, :, position]).any()
+
+
+@pytest.mark.parametrize("spec", RUNGS.values(), ids=RUNGS)
+def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
+    """Matrix products along problems may add in another order where a matrix begins elsewhere in memory."""
+    slots = torch.tensor([3, 0, 4, 2, 1])
+    theta, tokens = some_theta(spec, 5), some_tokens(spec, 5, 30)
+
+    def gradient(theta_SP, tokens_STB):
+        return torch.func.grad(lambda t: step.loss(spec, t, tokens_STB).sum())(theta_SP)
+
+    assert torch.equal(gradient(theta[slots], tokens[slots]), gradient(theta, tokens)[slots])
+
+
+@rungs_by_tier
+def test_the_forward_pass_is_one_graph(spec):
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph, _inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    forward = torch.compile(spec.forward, fullgraph=True, backend=backend)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for seed in (1, 2):
+            theta = some_theta(spec, 2) * seed
+            got = forward(theta, any_tokens(spec, 2), first=spec.prompt - 1)
+            expected = spec.forward(theta, any_tokens(spec, 2), first=spec.prompt - 1)
+            assert all(map(torch.equal, got, expected))
+    assert len(graphs) == 1
+
+
+# Export
+
+
+def submission_of(spec: Spec, theta_P: torch.Tensor) -> ModuleType:
+    module = ModuleType("submission")
+    source = export_source(spec, theta_P, name="n", author="a", provenance={})
+    exec(compile(source, "submission.py", "exec"), module.__dict__)
+    return module
+
+
+def talkative_theta(spec):
+    """The first θ [P] of many random ones that gives at least five different answers to forty pairs."""
+    a, b = zip(*official_pairs()[:40], strict=True)
+    for seed in range(100):
+        noise_P = torch.randn(spec.params, generator=torch.Generator().manual_seed(seed))
+        theta_P = spec.initial(seed) + noise_P
+        if len(set(add(spec, theta_P, a, b))) >= 5:
+            return theta_P
+    raise AssertionError(f"every one of them says the same to all: {spec}")
+
+
+@rungs_by_tier
+def test_the_exported_file_answers_what_verify_counts(spec):
+    """In float64: in single precision one of many thousand random choices is a tie."""
+    theta_P, pairs = talkative_theta(spec), official_pairs()[:60]
+    submission = submission_of(spec, theta_P)
+    model, metadata = submission.build_model()
+    assert metadata["params"] == spec.params == sum(p.numel() for p in model.parameters())
+    assert metadata["architecture"] and len(metadata["tricks"]) == len(spec.applied())
+    model.double()
+    a, b = zip(*pairs, strict=True)
+    ours = add(spec, theta_P.double(), a, b)
+    assert [submission.add(model, *pair) for pair in pairs] == ours
+    assert len(set(ours)) > 1
+
+
+# The registry
+
+
+def test_families_are_the_files_of_their_folder():
+    names = [found.name for found in pkgutil.iter_modules(families.__path__)]
+    assert list(FAMILIES) == names and len(names) >= 2
+    assert {found.name for found in pkgutil.iter_modules(submissions.__path__)} == set(names)
+    for name, cls in FAMILIES.items():
+        assert cls.family == name and cls.__module__.startswith(f"model.families.{name}")
+        assert cls.about and all(len(role) > 3 for role in cls.roles.values())
+        assert importlib.import_module(f"model.submissions.{name}").architecture(cls().as_dict())
+
+
+@every_family
+def test_constraints_name_only_fields_that_there_are(family):
+    constraints, known = FAMILIES[family].constraints(), FAMILIES[family].__dataclass_fields__
+    for name, field in constraints.items():
+        assert field.default == field.metadata["off"], name
+        assert field.metadata["needs"].keys() <= known.keys(), name
+        assert set(field.metadata["excludes"]) <= constraints.keys() - {name}, name
+
+
+@every_family
+def test_every_constraint_is_in_some_variant(family):
+    applied = {name for spec in VARIANTS.values() if spec.family == family for name in spec.applied()}
+    assert applied == FAMILIES[family].constraints().keys()
+
+
+TORCH_FREE = """
+import sys
+import model
+from model import RUNGS, Verification, make_spec, name_of, rung, verify
+from model import adderboard, decode, export, fold, forged_adder
+from model.forged import FORGINGS, forging
+from model.spec import FAMILIES
+
+for name, spec in RUNGS.items():
+    assert rung(name).params == spec.params == sum(spec.layout.budget().values()) and name_of(spec) == name
+    assert make_spec(**spec.as_dict()) == spec.trained() or spec.trained().layout == spec.layout
+    for constraint in spec.constraints():
+        spec.applied(), spec.roles, spec.without(constraint).params, spec.saved_by(constraint)
+    for constraint, value in spec.applied().items():
+        assert spec.toggled(constraint).constrained(constraint, value).params
+    assert spec.cpu_slots and spec.decoded and spec.vocabulary and export.tricks(spec) is not None
+    assert f"{spec.family}" in FAMILIES and FAMILIES[spec.family].about
+assert forged_adder.SPEC.params == 34 and forging("published").params == 54 and len(FORGINGS) == 3
+assert len(adderboard.official_pairs()) == adderboard.ADDITIONS
+heavy = {"torch", "numpy", "pandas", "networkx", "pydantic"} & sys.modules.keys()
+assert not heavy, heavy
+"""
+
+
+def test_specs_need_no_torch():
+    subprocess.run([sys.executable, "-c", TORCH_FREE], check=True, timeout=60)

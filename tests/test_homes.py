@@ -1,0 +1,213 @@
+"""A home's records: MLflow says what the ledger says; a home can be moved, packed, and pooled with others."""
+
+import json
+import shutil
+import sqlite3
+import tarfile
+from ast import literal_eval
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.store.db import utils
+
+from search.evidence.frames import configuration_rows, gathered
+from search.evidence.table import constraint_table
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.tracking import KEY_TAG, TRIALS, connect, tracking_uri
+from tests.commands import call, fails_with_one
+from tests.homes import (
+    STUDY,
+    Recorder,
+    empty_home,
+    forget_places,
+    quick,
+    quickly,
+    recorded,
+    snapshot,
+    study_of,
+)
+from trainer import Outcome
+
+__all__ = ["quick"]
+pytestmark = pytest.mark.usefixtures("here", "quick")
+TOGGLED = {"toggle": ["tie_vo", "shared_norm"], "confirm": {"seeds": [91, 92]}}
+GIVEN_UP = {"outcome": Outcome.GIVEN_UP, "steps": 2_000, "hopeless_step": 2_000}
+SPARED, DIVERGED = {"hopeless_step": 1_000}, {"outcome": Outcome.DIVERGED, "steps": 1_000}
+
+
+@pytest.fixture(scope="module")
+def toggled(tmp_path_factory):
+    """A home with constraints taken off, and seeds of every outcome, of which some confirm."""
+    home = empty_home(tmp_path_factory.mktemp("toggled") / "runs")
+    with quickly():
+        study = Recorder(home, study_of(**TOGGLED))
+        base, *others = study.configurations
+        study.trial((1, 2, 3, 4), grokked=(2,), changes={2: {"held": True}, 3: GIVEN_UP, 4: SPARED})
+        study.trial(work=[(c, n) for c in others for n in (1, 2)], changes={2: DIVERGED})
+        study.censored(work=[(others[1], 3), (base, 5)])
+        study.trial((91, 92), grokked=(92,), confirmation=True)
+        study.done()
+    return home
+
+
+def of_mlflow(home, study):
+    """What MLflow's metrics, parameters and tags say of a study's configurations, by itself."""
+    client = MlflowClient(tracking_uri=f"sqlite:///{home.mlflow_db}")
+    experiment = client.get_experiment_by_name(study)
+    for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` LIKE '%'"):
+        final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
+        yield {
+            "study": experiment.name,
+            "configuration": run.data.tags[KEY_TAG],
+            "experiment_id": experiment.experiment_id,
+            "run_id": run.info.run_id,
+            "median_grok_step": float("nan"),
+            **final,
+            **{name: typed(text) for name, text in run.data.params.items()},
+        }
+
+
+def typed(text):
+    """A parameter's value out of its text."""
+    with suppress(ValueError, SyntaxError):
+        return literal_eval(text)
+    return text
+
+
+def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
+    ours = {row["configuration"]: row for row in configuration_rows(Ledger(toggled), "sweep")}
+    theirs = {row["configuration"]: row for row in of_mlflow(toggled, "sweep")}
+    table = constraint_table(list(theirs.values()))
+    assert table.tidy(paper=True) == constraint_table(list(ours.values())).tidy(paper=True)
+    assert [c.says for c in table.cells] == ["works, verified"] * 2
+    (base, *_) = ours.values()
+    counts = ("seeds", "grokked", "given_up", "censored", "held", "confirmation_seeds", "verified")
+    assert [base[name] for name in counts] == [6, 2, 1, 1, 1, 2, 2]
+    for key, row in theirs.items():
+        both = row.keys() & ours[key].keys() - {"recipe.curriculum"}
+        assert len(both) > 60
+        assert not {n for n in both if row[n] != ours[key][n] and row[n] == row[n]}
+
+
+# ---- at another place
+
+ASKED = (("status",), ("status", "sweep"), ("table", "sweep"), ("best",))
+
+
+def said_of(folder):
+    """What commands say and write of a home, wherever it is."""
+    said = []
+    for words in ASKED:
+        result = call(*words, "--home", folder)
+        assert result.exit_code == 0, result.stderr
+        said.append(result.stdout.replace(str(folder), "HOME"))
+    shutil.rmtree("out", ignore_errors=True)
+    Path("out").mkdir()
+    assert call("records", "sweep", "--of", "curves", "-o", "out/c.csv", "--home", folder).exit_code == 0
+    assert call("pull", "sweep", "--best", "-o", "out/best", "--home", folder).exit_code == 0
+    return said, snapshot("out")
+
+
+def moved(old, new):
+    shutil.move(old, new)
+
+
+def packed(old, new):
+    with tarfile.open("runs.tar.gz", "w:gz") as tar:
+        tar.add(old, arcname=".")
+    with tarfile.open("runs.tar.gz") as tar:
+        tar.extractall(new, filter="data")
+
+
+@pytest.mark.parametrize("bring", [moved, packed])
+def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, here):
+    old, new = Path("an old_place/runs"), Path("new place/of/runs")
+    shutil.copytree(toggled.path, old)
+    new.parent.mkdir(parents=True)
+    was = said_of(old)
+    before = snapshot("an old_place")
+    bring(old, new)
+    forget_places()
+    assert said_of(new) == was
+    study = Recorder(Home(new), study_of(**TOGGLED))
+    trial = study.trial((6, 7), grokked=(6,))
+    study.done()
+    assert snapshot("an old_place") == (before if bring is packed else {})
+    assert (new / "artifacts/sweep").is_dir()
+    client = MlflowClient(tracking_uri=f"sqlite:///{Home(new).mlflow_db}")
+    for run in client.search_runs([client.get_experiment_by_name("sweep").experiment_id]):
+        place = Path(client.download_artifacts(run.info.run_id, ""))
+        assert place.is_relative_to(here / new) and any(place.iterdir())
+        if run.data.tags.get(KEY_TAG) == study.configuration.key:
+            trials = {item.path for item in client.list_artifacts(run.info.run_id, TRIALS)}
+            assert f"{TRIALS}/{trial.key}" in trials and len(trials) == 3
+
+
+def test_a_home_that_is_run_from_another_place_is_left_as_it_is(toggled):
+    shutil.copytree(toggled.path, "mounted")
+    home = Home("mounted")
+    Ledger(home).hold("sweep", None, None)
+    before = home.mlflow_db.read_bytes()
+    line = fails_with_one(1, "pull", "sweep", "--home", "mounted")
+    assert line == f"{home.path}: sweep is being run, with this home as {toggled.path}"
+    assert home.mlflow_db.read_bytes() == before
+
+
+# ---- several homes
+
+
+def test_the_evidence_of_two_homes_is_pooled_by_their_files():
+    without = STUDY + "configurations: [{model: {tie_vo: false}}]"
+    recorded("a", (1, 2, 3), grokked=(2,))
+    recorded("b", (1, 2), text=without.replace("sweep", "other"))
+    for name, study in (("a", "sweep"), ("b", "other")):
+        said = call("records", study, "-o", f"{name}.parquet", "--home", name)
+        assert said.exit_code == 0, said.stderr
+    said = call("table", "a.parquet", "b.parquet", "--format", "json")
+    pooled = gathered(["sweep"], "a") + gathered(["other"], "b")
+    assert json.loads(said.stdout) == constraint_table(pooled).tidy()
+    (cell,) = json.loads(said.stdout)
+    assert [cell[n] for n in ("verdict", "with_study", "with_seeds", "without_study", "without_seeds")] == [
+        "works", "sweep", 3, "other", 2,
+    ]  # fmt: skip
+    mixed = call("table", "a.parquet", "other", "--format", "json", "--home", "b")
+    assert mixed.stdout == said.stdout
+    assert "did you mean other?" in fails_with_one(2, "table", "a.parquet", "othr", "--home", "b")
+
+
+# ---- the page
+
+
+def test_the_page_is_of_what_was_recorded(toggled):
+    said = call("report", "sweep", "-o", "page.html", "--home", toggled.path)
+    assert said.stdout == "page.html: 3 configurations, 12 seeds\n", said.stderr
+    page = Path("page.html").read_text()
+    assert "what it asks" in page and "2 of 6" in page
+    words = ("-o", "page.html", "--home", toggled.path)
+    assert "did you mean sweep?" in fails_with_one(2, "report", "swep", *words)
+    study = Recorder(empty_home("empty"), study_of())
+    study.done()
+    expected = "study 'sweep' has no finished seed yet"
+    assert fails_with_one(2, "report", "sweep", "-o", "page.html", "--home", "empty") == expected
+
+
+def test_a_store_that_was_cut_off_while_it_was_made_is_made_anew(tmp_path, monkeypatch):
+    """MLflow makes its tables by migrations, of which SQLite takes back none: half of them are no store."""
+    home = Home(tmp_path / "home")
+    home.create()
+
+    def cut_off(engine):
+        with engine.begin() as db:
+            db.exec_driver_sql("CREATE TABLE _alembic_tmp_metrics (half INTEGER)")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(utils, "_initialize_tables", cut_off)
+        connect(home, tracking_uri(home))
+    assert not home.mlflow_db.exists()
+    assert [e.name for e in connect(home, tracking_uri(home)).search_experiments()] == ["Default"]
+    with closing(sqlite3.connect(home.mlflow_db)) as db:
+        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name LIKE '_alembic%'").fetchall()

@@ -1,0 +1,188 @@
+"""What every optimiser of the registry keeps to, and AdamW against torch's own."""
+
+import pytest
+import torch
+
+from tests.banks import EVERY, SMALL, SPEC, assert_all_same, finish, make, pair, results
+from trainer import Pair, Recipe, Seed, step
+from trainer.bank import _empty
+from trainer.optimisers import OPTIMISERS, Optimiser
+from trainer.recipe import SHAPING
+from trainer.schedule import hyper_of
+
+CONSTANT = {"warmup": 0, "lr_floor": 1.0}
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
+every_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
+
+
+def state_of(theta_SP, name="adamw"):
+    """A bank's slots at step 0, all of them active."""
+    fresh = _empty(SPEC, OPTIMISERS[name], len(theta_SP), "cpu")
+    state = {**fresh, **OPTIMISERS[name].fresh(theta_SP), "theta": theta_SP}
+    state |= {"data_seed": torch.arange(len(theta_SP)), "active": torch.ones(len(theta_SP)).bool()}
+    return state | {"wd_scale": state["wd_scale"].to(theta_SP)}
+
+
+def initial(slots):
+    return torch.stack([SPEC.initial(s) for s in range(slots)])
+
+
+def steps(name, state, hyper, grads):
+    for grad_SP in grads:
+        state = step.take(OPTIMISERS[name], state, hyper, grad_SP)
+    return state
+
+
+# The contract
+
+
+@every_optimiser
+def test_slots_come_first_and_names_are_its_own(name):
+    optimiser, theta = OPTIMISERS[name], initial(3)
+    fresh, plain = optimiser.fresh(theta), _empty(SPEC, Optimiser(lambda _: {}, None), 3, "cpu")
+    assert not fresh.keys() & plain.keys()
+    assert all(t.shape[0] == 3 and t.device == theta.device for t in fresh.values())
+    state = state_of(theta, name)
+    new = optimiser.update(
+        state, {**hyper_of([Recipe()] * 3), "decay": torch.zeros(3)}, torch.ones_like(theta)
+    )
+    assert new.keys() == {"theta", *fresh}
+    for key, t in new.items():
+        assert (t.shape, t.dtype) == (state[key].shape, state[key].dtype), key
+
+
+@every_optimiser
+def test_a_slot_depends_on_itself_alone(name):
+    """Bit for bit, whatever the others are: alone, not active, not finite, of another recipe."""
+    recipes = [Recipe(**CONSTANT), Recipe(**CONSTANT, lr=0.5, weight_decay=0.3, beta1=0.5, clip=0.01)] * 2
+    hyper, draw = hyper_of(recipes), torch.Generator().manual_seed(0)
+    grads = torch.randn(5, 4, SPEC.params, generator=draw)
+    grads[2, 3, 7] = torch.nan
+    state = state_of(initial(4), name)
+    state["active"][1] = False
+    after = steps(name, state, hyper, grads)
+    for slot in range(4):
+        mine = {key: t[slot : slot + 1] for key, t in state.items()}
+        alone = steps(
+            name, mine, {k: t[slot : slot + 1] for k, t in hyper.items()}, grads[:, slot : slot + 1]
+        )
+        for key in after:
+            assert torch.equal(after[key][slot].nan_to_num(5), alone[key][0].nan_to_num(5)), key
+    assert after["step"].tolist() == [5, 0, 5, 5]
+    assert all(torch.equal(after[key][1], state[key][1]) for key in after), "not active: it stands still"
+    assert after["theta"][3].isnan().any(), "or nobody sees that it diverged"
+    assert after["theta"][[0, 2]].isfinite().all()
+    assert not torch.equal(after["theta"][0], state["theta"][0])
+
+
+@every_optimiser
+def test_a_loss_falls(name):
+    result = finish(make([pair(777, optimiser=name, steps=6 * EVERY)])).result(0)
+    assert float(result.curve_EM[-1, 3]) < float(result.curve_EM[0, 3])
+
+
+@every_optimiser
+def test_its_state_is_forgotten_in_a_refilled_slot_and_kept_in_a_saved_bank(name, tmp_path):
+    pairs = [pair(s, optimiser=name, steps=n * EVERY) for s, n in enumerate((1, 2, 2))]
+    bank = make(pairs, 2)
+    bank.advance()
+    bank.save(tmp_path / "bank.state")
+    expected = results(finish(bank))
+    again = make(pairs, 2)
+    assert again.load(tmp_path / "bank.state")
+    assert_all_same(results(finish(again)), expected)
+    assert_all_same(results(finish(make(pairs[::-1], 2))), expected)
+
+
+# The field
+
+
+def test_what_shapes_the_program():
+    assert SHAPING == ("batch", "eval_every", "optimiser")
+    assert Recipe().program() == (256, 1_000, "adamw")
+    assert Recipe(lr=0.5, steps=2_000).program() == Recipe().program() != Recipe(batch=32).program()
+    assert "optimiser" not in hyper_of([Recipe()]), "a name is no number of a slot"
+
+
+def test_an_unknown_optimiser_is_one_line():
+    with pytest.raises(ValueError, match=r"^optimiser: unknown 'adamv'; did you mean adamw\?$"):
+        Recipe(optimiser="adamv")
+    with pytest.raises(ValueError, match="optimiser must be a string, got 3"):
+        Recipe(optimiser=3)
+
+
+def test_a_bank_trains_by_its_recipes_optimiser(monkeypatch):
+    """One that keeps a tensor [S, P, 2] and another [S], and stands still."""
+
+    def fresh(theta_SP):
+        return {"pairs": theta_SP.new_zeros(*theta_SP.shape, 2), "calls": theta_SP.new_zeros(len(theta_SP))}
+
+    def still(state, now, grad_SP):
+        return {"theta": state["theta"], "pairs": state["pairs"] + 1, "calls": state["calls"] + now["lr"]}
+
+    monkeypatch.setitem(OPTIMISERS, "still", Optimiser(fresh, still))
+    recipe = Recipe(**{**SMALL, "steps": EVERY}, optimiser="still", lr=0.5)
+    with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
+        make([Pair(recipe, Seed.of(1)), pair(2)])
+    bank = finish(make([Pair(recipe, Seed.of(1)), Pair(recipe, Seed.of(2))], 3))
+    assert torch.equal(bank.result(0).theta_P, SPEC.initial(1))
+    assert bank.state["pairs"][:2].eq(EVERY).all() and bank.state["pairs"][2].eq(0).all()
+    assert bank.state["calls"][0] == pytest.approx(sum(0.5 * (t + 1) / (2 * EVERY) for t in range(EVERY)))
+
+
+# AdamW
+
+
+def torch_adamw(theta_P, hyper, slot=0):
+    """torch's optimiser and a step function with this slot's numbers."""
+    h = {name: t[slot].item() for name, t in hyper.items() if t.dim() == 1}
+    parameter = torch.nn.Parameter(theta_P.clone())
+    options = {"betas": (h["beta1"], h["beta2"]), "eps": h["epsilon"], "weight_decay": h["weight_decay"]}
+    optimiser = torch.optim.AdamW([parameter], lr=h["lr"], **options)
+
+    def take(grad_P):
+        parameter.grad = grad_P.clone()
+        norm = torch.nn.utils.clip_grad_norm_([parameter], h["clip"])
+        optimiser.step()
+        return norm
+
+    return parameter, take
+
+
+def test_fifty_steps_are_torchs_adamw_and_clipping():
+    """In float64, where what differs is the algorithm and not the rounding."""
+    hyper = hyper_of([Recipe(**CONSTANT, clip=0.5)])
+    state = state_of(SPEC.initial(777).double()[None])
+    blocks = step.tokens_of(SPEC, *step.draw(state, hyper, 16, 50))
+    parameter, take = torch_adamw(state["theta"][0], hyper)
+    norms = []
+    for tokens in blocks:
+        grad = torch.autograd.grad(step.loss(SPEC, parameter[None], tokens).sum(), parameter)[0]
+        norms.append(float(take(grad)))
+        state, _ = step.train_step(SPEC, OPTIMISERS["adamw"], state, hyper, tokens)
+    assert min(norms) < 0.5 < max(norms), "clipping must be seen both on and off"
+    torch.testing.assert_close(state["theta"][0], parameter.data, rtol=0, atol=1e-6)
+    assert (parameter - SPEC.initial(777)).abs().max() > 0.1
+    assert state["step"].tolist() == [50]
+
+
+def test_float32_updates_are_torchs_for_every_slot():
+    """The same gradients for both, so that rounding does not feed back."""
+    other = Recipe(**CONSTANT, lr=0.003, weight_decay=0.1, clip=3.0, beta1=0.8, beta2=0.95)
+    hyper, draw = hyper_of([Recipe(**CONSTANT), other]), torch.Generator().manual_seed(0)
+    state = state_of(initial(2))
+    theirs = [torch_adamw(state["theta"][s], hyper, s) for s in range(2)]
+    grads = torch.randn(50, 2, SPEC.params, generator=draw) * torch.rand(50, 2, 1, generator=draw)
+    state = steps("adamw", state, hyper, grads)
+    for s, (parameter, take) in enumerate(theirs):
+        for grad_SP in grads:
+            take(grad_SP[s])
+        torch.testing.assert_close(state["theta"][s], parameter.data, rtol=1e-6, atol=1e-6)
+
+
+def test_the_decay_scale_multiplies_weight_decay():
+    hyper = hyper_of([Recipe(**CONSTANT, weight_decay=0.4), Recipe(**CONSTANT, weight_decay=0.1)])
+    state = state_of(SPEC.initial(0).repeat(2, 1))
+    state["wd_scale"][0] = 0.25
+    after = steps("adamw", state, hyper, torch.ones(1, 2, SPEC.params))["theta"]
+    assert torch.equal(after[0], after[1])

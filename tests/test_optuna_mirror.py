@@ -1,0 +1,188 @@
+"""The mirror of a search for Optuna's dashboard: it follows, is written anew where it does not fit, goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import optuna
+import pytest
+from optuna.storages import RDBStorage
+
+from docs.measurements.sampling import Memory
+from search.errors import Failure
+from search.run.proposals import Proposals
+from search.store.home import Home
+from search.store.optuna_mirror import Mirror, delete_mirror
+from tests.searches import IMPOSSIBLE, NARROW, SPACE, asked, proposals_of, row, train
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.delenv("ADDER_SEARCH_DATABASE", raising=False)
+    return Home(tmp_path)
+
+
+def mirror_of(proposals: Proposals, home: Home) -> Mirror:
+    return Mirror(home, "x", proposals.objectives)
+
+
+def read(home: Home, study: str = "x") -> optuna.Study:
+    storage = RDBStorage(home.optuna_url, skip_compatibility_check=True, skip_table_creation=True)
+    return optuna.load_study(study_name=study, storage=storage)
+
+
+def shown(home: Home, study: str = "x") -> list[tuple[Any, ...]]:
+    found = read(home, study).trials
+    return [(t.state.name, t.params, t.distributions, t.values, t.user_attrs) for t in found]
+
+
+def of(proposals: Proposals) -> list[tuple[Any, ...]]:
+    found = proposals.trials()
+    return [(t.state.name, t.params, t.distributions, t.values, t.user_attrs) for t in found]
+
+
+def names(found: list[tuple[Any, ...]]) -> list[str]:
+    return [state for state, *_ in found]
+
+
+@pytest.mark.parametrize("space", [SPACE, IMPOSSIBLE])
+def test_it_follows_what_is_proposed_and_told(space: str, home: Home) -> None:
+    proposals = proposals_of(Memory(), "random", 6, space)
+    mirror, training = mirror_of(proposals, home), []
+    while (configuration := proposals.ask()) is not None:
+        training.append(configuration)
+        mirror.update(proposals.trials())
+        assert shown(home) == of(proposals)
+        if len(training) > 2:
+            train(proposals, training.pop(1), row(token=0.3))
+    for _ in range(2):
+        mirror.update(proposals.trials())
+        assert shown(home) == of(proposals)
+    found = read(home)
+    assert found.metric_names == list(proposals.objectives)
+    assert [d.name.lower() for d in found.directions] == list(proposals.objectives.values())
+
+
+def test_what_nobody_trains_is_waiting(home: Home) -> None:
+    ledger = Memory()
+    proposals = proposals_of(ledger, space=NARROW)
+    asked(proposals, 2)
+    open_ = proposals.ask()
+    assert open_
+    mirror_of(proposals, home).update(proposals.trials(), running=False)
+    assert names(shown(home)) == ["COMPLETE", "COMPLETE", "WAITING"]
+    assert names(of(proposals)) == ["COMPLETE", "COMPLETE", "RUNNING"]
+    started = [t.datetime_start for t in read(home).trials]
+    again = proposals_of(ledger, space=NARROW)
+    mirror = mirror_of(again, home)
+    mirror.update(again.trials())
+    assert shown(home) == of(again) and names(shown(home))[-1] == "RUNNING"
+    train(again, open_, row())
+    mirror.update(again.trials(), running=False)
+    assert shown(home) == of(again) and names(shown(home)) == ["COMPLETE"] * 3
+    now = [t.datetime_start for t in read(home).trials]
+    assert now[:2] == started[:2], "it was continued, not written anew"
+
+
+def test_a_snapshot_is_of_its_time(home: Home) -> None:
+    """The outbox writes it later."""
+    proposals = proposals_of(Memory(), space=NARROW)
+    first = proposals.ask()
+    assert first
+    before, early = of(proposals), proposals.trials()
+    train(proposals, first, row())
+    proposals.ask()
+    mirror = mirror_of(proposals, home)
+    mirror.update(early)
+    assert shown(home) == before != of(proposals)
+    mirror.update(proposals.trials())
+    assert shown(home) == of(proposals)
+
+
+def other_values(ledger: Memory) -> Proposals:
+    ledger.recorded[0]["best_token"] = 0.9
+    return proposals_of(ledger, space=NARROW)
+
+
+def other_space(ledger: Memory) -> Proposals:
+    return proposals_of(ledger, space=NARROW.replace("[3, 4]", "[3, 4, 5]"))
+
+
+def other_search(ledger: Memory) -> Proposals:
+    """One of fewer proposals; its study was deleted, and the mirror was not."""
+    proposals = proposals_of(Memory(), "random", space=NARROW)
+    asked(proposals, 1)
+    return proposals
+
+
+def other_proposals(ledger: Memory) -> Proposals:
+    """As by a ledger that was brought back from a copy."""
+    ledger.proposed.pop()
+    proposals = proposals_of(ledger, "random", space=NARROW)
+    proposals.ask()
+    return proposals
+
+
+@pytest.mark.parametrize("other", [other_values, other_space, other_search, other_proposals])
+def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
+    ledger = Memory()
+    first = proposals_of(ledger, space=NARROW)
+    asked(first, 2)
+    first.ask()
+    neighbour = Mirror(home, "other", first.objectives)
+    for mirror in (mirror_of(first, home), neighbour):
+        mirror.update(first.trials())
+    then = other(ledger)
+    mirror_of(then, home).update(then.trials())
+    assert shown(home) == of(then) and shown(home, "other") == of(first)
+    assert optuna.get_all_study_names(home.optuna_url) == ["other", "x"]
+
+
+def test_other_objectives_are_another_study(home: Home) -> None:
+    """Though nothing has been told yet."""
+    ledger = Memory()
+    for more in ("", ", objectives: [params, grok_rate]"):
+        proposals = proposals_of(ledger, space=NARROW, more=more)
+        proposals.ask()
+        mirror_of(proposals, home).update(proposals.trials())
+        assert read(home).metric_names == list(proposals.objectives)
+        assert read(home).directions == proposals.optuna.directions and shown(home) == of(proposals)
+
+
+def test_it_may_be_deleted_at_any_time(home: Home) -> None:
+    proposals = proposals_of(Memory(), space=NARROW)
+    mirror = mirror_of(proposals, home)
+    asked(proposals, 3)
+    mirror.update(proposals.trials())
+    optuna.delete_study(study_name="x", storage=home.optuna_url)
+    mirror.update(proposals.trials())
+    assert shown(home) == of(proposals) and len(of(proposals)) == 3
+
+
+def test_deleting_a_search_deletes_its_mirror_alone(home: Home) -> None:
+    delete_mirror(home, "x")
+    assert not home.optuna_db.exists()
+    proposals = proposals_of(Memory(), space=NARROW)
+    asked(proposals, 1)
+    for name in ("x", "other"):
+        Mirror(home, name, proposals.objectives).update(proposals.trials())
+    for _ in range(2):
+        delete_mirror(home, "x")
+        assert optuna.get_all_study_names(home.optuna_url) == ["other"]
+    home.optuna_db.unlink()
+    home.optuna_db.touch()
+    delete_mirror(home, "x")
+    assert not home.optuna_db.stat().st_size, "to ask makes no tables"
+
+
+def test_a_file_that_is_none_is_said_in_one_line(home: Home) -> None:
+    home.optuna_db.write_text("no database, and long enough to be looked at as one" * 50)
+    proposals = proposals_of(Memory(), space=NARROW)
+    asked(proposals, 1)
+    for call in (
+        lambda: delete_mirror(home, "x"),
+        lambda: mirror_of(proposals, home).update(proposals.trials()),
+    ):
+        with pytest.raises(Failure, match=r"^Optuna's mirror of x: .*not a database.*$"):
+            cast(Any, call)()

@@ -1,0 +1,167 @@
+"""Servers without Ray: a search whose records PostgreSQL has, strangers at its door, an MLflow that refuses.
+
+MLflow's own server and Ray nodes: test_cluster.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+
+from search.store.tracking import artifact
+from tests import services
+from tests.commands import call
+from tests.processes import LOOPBACK
+from tests.reference import check_whole, environment, expected, write_study
+from tests.services import postgres
+from tests.test_driver import GRID, QUICK, RECIPE
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
+
+
+@pytest.fixture(scope="module")
+def database():
+    with postgres() as server:
+        yield server
+
+
+def known(database):
+    """The environment that a driver needs."""
+    return database.environment() | {"ADDER_SEARCH_DATABASE": database.url("optuna")}
+
+
+def test_a_search_on_postgresql_has_its_records_there(database, here):
+    """And no password in any file."""
+    home = here / "home"
+    with environment(known(database)):
+        said = call("run", write_study(here, GRID), "--home", home)
+        assert said.exit_code == 0, said.output
+        plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
+        one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
+        check_whole(home, GRID, here, one | other)
+    assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
+    texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
+    assert not [text for text in texts if database.password in text], "the password was kept"
+
+
+# ---- strangers
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "word"),
+    [
+        ({"PGPASSFILE": "nowhere"}, 1, "no password supplied"),
+        ({"ADDER_SEARCH_DATABASE": "postgresql+psycopg://adder:{secret}@127.0.0.1/optuna"}, 2, "PGPASSFILE"),
+    ],
+)
+def test_a_run_without_the_password_is_one_line(changes, code, word, database, here):
+    secret = database.password
+    refused(known(database) | {k: v.format(secret=secret) for k, v in changes.items()}, code, word, secret)
+
+
+def refused(values, code, word, secret):
+    """A run in this environment is refused with one line, and begins nothing."""
+    file = write_study(Path(), QUICK)
+    with environment(values):
+        said = call("run", file, "--home", "home")
+    assert said.exit_code == code, said.output
+    assert said.stderr.startswith("error: ") and said.stderr.count("\n") == 1 and word in said.stderr
+    assert secret not in said.output
+    assert not list(Path().rglob("trial.json")), "something was begun"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """MLflow as a stranger finds it: 401 without the password, 403 for another host's name."""
+
+    def do_GET(self):
+        self.send_error(401 if self.headers["Host"].startswith(LOOPBACK) else 403)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@pytest.mark.parametrize("host", [LOOPBACK, "localhost"])
+def test_a_run_that_mlflow_refuses_is_one_line(host, here):
+    server = HTTPServer((LOOPBACK, 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    values = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": "a secret"}
+    try:
+        values["MLFLOW_TRACKING_URI"] = f"http://{host}:{server.server_port}"
+        refused(values, 1, "MLflow", "a secret")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Sending:
+    """An MLflow client as far as artifacts go: each run's are copied to where the caller wants them."""
+
+    def get_run(self, run):
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"mlflow-artifacts:/{run}"))
+
+    def list_artifacts(self, run, folder):
+        return [SimpleNamespace(path=f"{folder}/same")]
+
+    def download_artifacts(self, run, name, target):
+        return str(shutil.copytree(Path(run), Path(target) / name))
+
+
+def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(here):
+    """They have the same path in the runs of two configurations."""
+    for run in ("a", "b"):
+        Path(run).mkdir()
+        Path(run, "whose").write_text(run)
+    Path("scratch").mkdir()
+    found = [artifact(Sending(), run, "trials/same", Path("scratch")) for run in ("a", "b")]
+    assert [(folder / "whose").read_text() for folder in found] == ["a", "b"]
+
+
+def connect(database, passfile, name="optuna"):
+    where = {"host": LOOPBACK, "port": database.port, "user": database.USER, "dbname": name}
+    return psycopg.connect(**where, passfile=str(passfile), connect_timeout=10)
+
+
+def test_postgres_has_the_databases_for_who_knows_the_password(database, tmp_path):
+    for name in database.DATABASES:
+        with connect(database, database.passfile, name) as connection:
+            assert connection.execute("select current_database()").fetchone() == (name,)
+    with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+        connect(database, tmp_path / "none")
+    wrong = tmp_path / "wrong"
+    services.write_secret(wrong, database.passfile.read_text().replace(database.password, "guess"))
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        connect(database, wrong)
+    assert database.passfile.stat().st_mode & 0o777 == 0o600
+    assert database.password not in database.url("optuna")
+
+
+# ---- PostgreSQL by itself: what the tests of faults rely on
+
+
+def test_postgres_keeps_what_it_has_and_loses_its_connections(database):
+    with connect(database, database.passfile) as connection:
+        connection.execute("create table kept as select 42 as answer")
+        connection.commit()
+        database.restart()
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("select 1")
+    with connect(database, database.passfile) as connection:
+        assert connection.execute("select answer from kept").fetchone() == (42,)
+
+
+def test_what_is_missing_is_a_reason_to_skip_or_a_failure(monkeypatch):
+    monkeypatch.setattr(services, "_postgres_programs", lambda: None)
+    monkeypatch.delenv(services.REQUIRED, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install postgresql"):
+        services.need_services()
+    monkeypatch.setenv(services.REQUIRED, "required")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install postgresql"):
+        services.need_services()

@@ -1,0 +1,73 @@
+"""Commands start at once: what they import is counted. How long that takes: benchmarks/startup.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.startup import LIMITS, record
+from search.run import packing
+from search.store.home import Home
+from tests.commands import own_environment
+
+HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
+LOADS_PANDAS = "records startup -o records.csv"
+LISTING = ["models", "keys", "studies", "status", "status startup", "best", "table", "table --format csv"]
+COMMANDS = ["--help", "runn", *LISTING, "run 57p --dry-run", LOADS_PANDAS]
+SCRIPT = """
+import contextlib, io, json, sys
+before = set(sys.modules)
+from search.cli import main
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit, Exception):
+        main(words.split(), standalone_mode=False)
+    tops = {name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)
+    print(json.dumps([words, sorted(tops)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """The packages that one process has after each command, one after another: what came before stays."""
+    folder = tmp_path_factory.mktemp("startup")
+    record(Home(folder / "adder-runs"), 20)
+    words = [sys.executable, "-c", SCRIPT, json.dumps(COMMANDS)]
+    said = subprocess.run(
+        words, cwd=folder, env=own_environment(), capture_output=True, text=True, check=True
+    )
+    assert (folder / "records.csv").is_file(), "the commands have done their work"
+    return {name: set(tops) for name, tops in map(json.loads, said.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("words", ["--help", "runn"])
+def test_help_needs_click_alone(words: str, loaded: dict[str, set[str]]) -> None:
+    assert loaded[words] == {"search", "click"}
+
+
+@pytest.mark.parametrize("words", LISTING)
+def test_what_lists_records_needs_nothing_heavy(words: str, loaded: dict[str, set[str]]) -> None:
+    assert not loaded[words] & HEAVY
+
+
+def test_a_plan_needs_torch_only_where_a_gpu_may_be(loaded: dict[str, set[str]]) -> None:
+    has_driver = any(any(packing.DEVICES.glob(name)) for name in packing.GPU_FILES)
+    assert not loaded["run 57p --dry-run"] & (HEAVY - ({"torch", "numpy"} if has_driver else set()))
+
+
+def test_a_gpus_driver_is_a_reason_to_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "DEVICES", tmp_path)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    assert packing.here()["GPU"] == 0
+    (tmp_path / "nvidiactl").touch()
+    assert packing.here()["GPU"] == 0
+    (tmp_path / "nvidia0").touch()
+    assert packing.here()["GPU"] == 3
+
+
+def test_what_is_heavy_would_be_seen(loaded: dict[str, set[str]]) -> None:
+    assert "pandas" in loaded[LOADS_PANDAS]
+    assert {words for words in COMMANDS if "records" not in words} >= set(LIMITS), "all that are timed"

@@ -1,0 +1,102 @@
+"""What `ui` prints and opens, without the server."""
+
+import socket
+import sys
+import webbrowser
+
+import pytest
+
+from search.cli import ui as ui_command
+from search.evidence import server
+from search.evidence.views import write_views
+from search.store import tracking
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.tracking import connect, tracking_uri
+from search.study.file import load_study
+from tests.commands import call, fails_with_one
+from tests.processes import free_port
+
+
+@pytest.fixture
+def client(here, monkeypatch):
+    """Of a home in the current folder, whose `ui` serves nothing."""
+    monkeypatch.setattr(server, "serve", lambda door, home, uri: door.getsockname())
+    home = Home("adder-runs")
+    home.create()
+    Ledger(home)
+    return connect(home, tracking_uri(home))
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The pages that were opened at a terminal with a display."""
+    pages = []
+    monkeypatch.setattr(webbrowser, "open", pages.append)
+    monkeypatch.setattr(ui_command, "_has_display", lambda: True)
+    return pages
+
+
+def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, opened):
+    for i in range(22):
+        client.create_experiment(f"old-{i}")
+    views = client.create_experiment("57p")
+    write_views(client, load_study("57p"), views)
+    port = free_port()
+    lines = call("ui", "--port", port).stdout.splitlines()
+    assert lines[0].startswith(f"http://127.0.0.1:{port} shows ")
+    names = [line.strip() for line in lines if line.startswith("  ") and line[2] != " "]
+    assert names == ["57p", *(f"old-{i}" for i in range(21, 2, -1))]
+    table = f"http://127.0.0.1:{port}/#/experiments/{views}/runs?workflowType=machine_learning"
+    table += "&viewStateShareKey=adder-search-table&compareRunsMode=TABLE"
+    assert lines[1:3] == ["  57p", f"    table  {table}"] and lines[3].startswith("    charts http://")
+    assert opened == [table]
+
+
+def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://records:5000")
+    monkeypatch.setattr(tracking, "connect", lambda home, uri: client)
+    write_views(client, load_study("57p"), client.create_experiment("57p"))
+    said, _, table, charts = call("ui").stdout.splitlines()
+    assert said == "the records are on the MLflow server http://records:5000"
+    assert opened == [table.split()[1]] and table.split()[1].startswith("http://records:5000/#/experiments/")
+    assert charts.split()[0] == "charts"
+
+
+def test_no_browser_is_opened_unasked_for_or_where_none_would_be_seen(client, opened, monkeypatch):
+    client.create_experiment("57p")
+    call("ui", "--port", free_port(), "--no-browser")
+    monkeypatch.setattr(ui_command, "_has_display", lambda: False)
+    call("ui", "--port", free_port())
+    assert opened == []
+
+
+def test_a_browser_that_fails_is_no_error(client, opened, monkeypatch):
+    def fail(page):
+        raise webbrowser.Error("could not locate runnable browser")
+
+    client.create_experiment("57p")
+    monkeypatch.setattr(webbrowser, "open", fail)
+    assert call("ui", "--port", free_port()).exit_code == 0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("display", [True, False])
+def test_a_display_is_a_terminal_with_windows(terminal, display, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if display:
+        monkeypatch.setenv("DISPLAY", ":0")
+    assert ui_command._has_display() == (terminal and display)
+
+
+def test_a_port_that_is_taken_is_said(client):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert fails_with_one(1, "ui", "--port", port) == (
+            f"port {port}: Address already in use; choose another with --port"
+        )

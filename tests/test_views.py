@@ -1,0 +1,120 @@
+"""The views of a study's experiment: what is in them, and that MLflow keeps them as it keeps its own."""
+
+import base64
+import dataclasses
+import json
+import zlib
+from types import SimpleNamespace
+
+from model import Spec
+from search.evidence import views
+from search.study.file import load_study, parse_study
+from trainer import Recipe
+
+LIMIT = 5_000  # characters of an experiment's tag in MLflow's older stores
+SEARCH = """
+name: search
+model: 57p
+space:
+  recipe.lr: {float: [0.01, 0.1], log: true}
+  model.tie_vo: {choice: [true, false]}
+seeds: {first: 1, count: 4}
+"""
+
+
+def study_of(more=""):
+    return parse_study(SEARCH + more, "test")
+
+
+def state_of(view):
+    """What the UI reads out of a tag."""
+    envelope = json.loads(view.encoded(7))
+    prefix, _, packed = envelope["state"].partition(";")
+    assert prefix == "deflate" and (envelope["createdAt"], envelope["updatedAt"]) == (7, 7)
+    return json.loads(zlib.decompress(base64.b64decode(packed)))
+
+
+class Client:
+    """An MLflow client with one experiment, which counts what is written."""
+
+    def __init__(self):
+        self.tags, self.written = {}, 0
+
+    def get_experiment(self, experiment_id):
+        return SimpleNamespace(creation_time=1_700_000_000_000, tags=dict(self.tags))
+
+    def set_experiment_tag(self, experiment_id, key, value):
+        self.tags[key], self.written = value, self.written + 1
+
+
+def test_the_table_has_the_rate_its_interval_and_what_was_searched_first():
+    state = state_of(views.table_view(study_of()))
+    assert state["selectedColumns"] == [
+        "metrics.`final.grok_rate`", "metrics.`final.grok_rate_low`", "metrics.`final.grok_rate_high`",
+        "metrics.`final.seeds`", "params.`recipe.lr`", "params.`model.tie_vo`", "metrics.`final.best_exact`",
+        "metrics.`final.held`", "metrics.`final.verified`", "params.`params`",
+    ]  # fmt: skip
+    assert state["columnOrder"][2:] == state["selectedColumns"]
+    assert state["columnWidths"].keys() == set(state["columnOrder"])
+    assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`final.grok_rate`", False)
+
+
+def test_what_was_confirmed_has_columns_where_something_is():
+    asked = study_of("confirm: {seeds: {first: 100, count: 4}}")
+    more = {*state_of(views.table_view(asked))["selectedColumns"]}
+    assert more - {*state_of(views.table_view(study_of()))["selectedColumns"]} == {
+        "metrics.`final.confirmation_grokked`", "metrics.`final.confirmation_seeds`"
+    }  # fmt: skip
+
+
+def test_a_list_varies_the_fields_in_which_its_configurations_differ():
+    text = "name: two\nmodel: 57p\nconfigurations: [{}, {recipe: {lr: 0.5}}]\nseeds: [1]"
+    assert views.searched(parse_study(text, "test")) == ["recipe.lr"]
+    assert views.searched(parse_study(text + "\ntoggle: [tie_vo]", "test")) == ["model.tie_vo", "recipe.lr"]
+    assert views.searched(load_study("57p")) == []
+
+
+def test_the_charts_are_what_was_searched_against_the_rate_and_the_curves():
+    state = state_of(views.charts_view(study_of()))
+    first, *rest = state["compareRunCharts"]
+    assert (first["type"], first["selectedParams"], first["selectedMetrics"]) == (
+        "PARALLEL", ["recipe.lr", "model.tie_vo"], ["final.grok_rate"],
+    )  # fmt: skip
+    kinds = [(chart["type"], chart["metricKey"]) for chart in rest]
+    assert kinds == [("BAR", "final.grok_rate"), *(("LINE", curve) for curve in views.CURVES)]
+    sections = [section["uuid"] for section in state["compareRunSections"]]
+    assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} < set(sections)
+    assert "PARALLEL" not in str(state_of(views.charts_view(load_study("57p")))), "nothing varies"
+
+
+def test_views_are_written_once():
+    client, study = Client(), study_of()
+    views.write_views(client, study, "1")
+    assert client.written == len(client.tags) == 2
+    views.write_views(client, study, "1")
+    assert client.written == 2
+    views.write_views(client, study_of("confirm: {seeds: {first: 100, count: 4}}"), "1")
+    assert client.written == 3 and len(client.tags) == 2, "the table alone is another"
+
+
+def test_addresses_are_those_of_the_views_or_of_all_runs():
+    client = Client()
+    page = "http://here:1/#/experiments/3/runs?workflowType=machine_learning"
+    assert views.addresses("http://here:1/", "3", {}) == {"runs": page}
+    views.write_views(client, study_of(), "3")
+    found = views.addresses("http://here:1", "3", client.tags)
+    assert found == {
+        "table": f"{page}&viewStateShareKey=adder-search-table&compareRunsMode=TABLE",
+        "charts": f"{page}&viewStateShareKey=adder-search-charts&compareRunsMode=CHART",
+    }
+    assert {f"{views.TAG}{address.split('Key=')[1].split('&')[0]}" for address in found.values()} == set(
+        client.tags
+    )
+
+
+def test_the_largest_view_is_short_enough_for_a_tag(monkeypatch):
+    every = [f"model.{f.name}" for f in dataclasses.fields(Spec)]
+    every += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
+    monkeypatch.setattr(views, "searched", lambda study: every)
+    for make in (views.table_view, views.charts_view):
+        assert 500 < len(make(study_of()).encoded(1_700_000_000_000)) < LIMIT

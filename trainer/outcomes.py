@@ -1,0 +1,21 @@
+"""What is measured of a seed, and what can become of it. Without torch: counting does not need it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+MEASURES = ("exact", "token", "loss", "train_loss")
+"""The columns of a curve: exact match, token accuracy and loss on the selection problems, and the mean
+training loss since the evaluation before."""
+
+
+class Outcome(StrEnum):
+    """What became of a seed. The first two are not outcomes yet."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    GROKKED = "grokked"
+    FAILED = "failed"
+    DIVERGED = "diverged"
+    GIVEN_UP = "given_up"
+    CENSORED = "censored"
