@@ -117,7 +117,6 @@ def records(
     One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
     are JSON text.
     """
-
     write = _writer(target)
     refuse_folder(target)
     from search.evidence.frames import records as read

@@ -1,7 +1,4 @@
-"""The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts.
-
-from search.evidence.frames import records
-"""
+"""The records as data frames. Counts and facts come from the ledger; only curves are read from artifacts."""
 
 from __future__ import annotations
 

@@ -291,10 +291,8 @@ COLUMNS = (
 
 
 def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
-    """The recorded configurations, each once: of several studies, the one that has most of them, then most
-    seeds.
-
-    Raises UserError if these are no configurations.
+    """The recorded configurations, each once: of several studies as the one that has most of them has it,
+    then the one with most seeds. Raises UserError if these are no configurations.
     """
     size = Counter(row.get("study") for row in configurations)
     for row in configurations:

@@ -1,6 +1,6 @@
 """One run of one study: keeps the planner, the ledger, MLflow's outbox and the display in step.
 
-It knows nothing of Ray: search/engine.py has Tune ask it for trials and tell it of them.
+It knows nothing of Ray: search/run/engine.py has Tune ask it for trials and tell it of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ended:
 
 
 class Driver:
-    """One run of one study, which must be held (search/hold.py)."""
+    """One run of one study, which must be held (search/store/hold.py)."""
 
     def __init__(
         self,

@@ -99,9 +99,7 @@ class Shelf:
                 self.parts.popitem(last=False)
 
     def part(self, configuration: str, trial: str) -> Part:
-        """What a trial's seeds of a configuration have become, by their keys. Raises Failure if it is
-        lost.
-        """
+        """A trial's part of a configuration, by their keys. Raises Failure if it is lost."""
         with self.lock:
             found = self.parts.pop((configuration, trial), None)
         found = found or Part.read(self._folder(configuration, trial))

@@ -9,11 +9,24 @@ from math import isfinite, sqrt
 from statistics import median
 from typing import Any
 
-from trainer import FALSE_KILLS_UPPER, Outcome
+from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
 Z_95 = 1.959963984540054
 Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
+
+
+def seed_of(row: Mapping[str, Any]) -> Seed:
+    """The seed that a row is of."""
+    return Seed(row["init_seed"], row["data_seed"])
+
+
+def grouped(rows: Iterable[Row], by: str) -> dict[str, list[Row]]:
+    """Rows by what they have in one column, in the order in which that comes."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[by], []).append(row)
+    return found
 
 
 def wilson(k: float, n: int) -> tuple[float, float]:
@@ -133,10 +146,7 @@ def counted(rows: Sequence[Row]) -> dict[str, float]:
 
 def overview(rows: Iterable[Row]) -> list[Row]:
     """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
-    studies: dict[str, list[Row]] = {}
-    for row in rows:
-        studies.setdefault(row["study"], []).append(row)
-    return [{"study": name, **summarise(mine)} for name, mine in studies.items()]
+    return [{"study": name, **summarise(mine)} for name, mine in grouped(rows, "study").items()]
 
 
 def summarise(rows: Sequence[Row]) -> Row:

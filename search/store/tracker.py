@@ -116,24 +116,19 @@ class Tracker:
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
 
     def child(self, seed: RecordedSeed) -> None:
-        """The run of one grokked seed: its curve as metrics, its checkpoint as artifacts, its additions
-        decoded.
-        """
+        """The run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""
         parent, result = self.run_of(seed.configuration), seed.result
-        name, spec, every = (
-            str(result.pair.seed),
-            seed.configuration.spec,
-            seed.configuration.recipe.eval_every,
-        )
+        name, spec, recipe = str(result.pair.seed), seed.configuration.spec, seed.configuration.recipe
         run = self._find(f"tags.`{SEED_TAG}` = '{name}'", parent)
         if run and self.client.get_run(run).info.status == FINISHED:
             return
         tags = {PARENT_TAG: parent, SEED_TAG: name}
         run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
-        curve = enumerate(result.curve_EM.tolist(), start=1)
-        self._log_once(
-            run, MEASURES[0], {i * every: dict(zip(MEASURES, row, strict=True)) for i, row in curve}
-        )
+        curve = {
+            i * recipe.eval_every: dict(zip(MEASURES, row, strict=True))
+            for i, row in enumerate(result.curve_EM.tolist(), start=1)
+        }
+        self._log_once(run, MEASURES[0], curve)
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self.checkpoint(run, CHECKPOINT, seed)

@@ -117,9 +117,7 @@ def reach(ledger: Ledger, study: str) -> MlflowClient:
 
 
 def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path) -> Path | None:
-    """Where a run's artifact is, a file or a folder; None if there is none. scratch: for those of a
-    server.
-    """
+    """Where a run's artifact is, a file or a folder, or None. scratch: for those of a server."""
     place = urlparse(client.get_run(run_id).info.artifact_uri)
     if place.scheme == "file":
         path = Path(unquote(place.path)) / name

@@ -1,6 +1,6 @@
 """The study file: what is held fixed, what is searched, how, and on what resources.
 
-Every field says what it counts. Pydantic lives here and in search/study_file.py, which reads the file.
+Every field says what it counts. Pydantic lives here and in search/study/file.py, which reads the file.
 """
 
 from __future__ import annotations
