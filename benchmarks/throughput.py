@@ -43,7 +43,7 @@ from benchmarks import baseline, ceilings, count
 from model import rung
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoint import code_version
-from trainer.programs import missing_for_compilation
+from trainer.installed import missing_for_compilation
 
 FIRST_SEED, SPARE = 777, 64
 PROBE = 0.1  # share of the seconds for each part of a step that is timed alone

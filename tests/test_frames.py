@@ -5,8 +5,9 @@ import pytest
 from mlflow import MlflowClient
 
 from search.errors import UserError
-from search.evidence.frames import opened, records, studies, study_of
+from search.evidence.frames import records, studies, study_of
 from search.store.home import Home
+from search.store.ledger import opened
 from search.store.tracking import STUDY_TAG
 from search.study.file import load_study
 from tests.commands import call, fails_with_one

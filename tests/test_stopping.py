@@ -35,7 +35,7 @@ def bloomer(rise, grok, steps=STEPS):
 
 
 def record(home, study, seeds, old=False, curriculum=()):
-    """A trial's folder as search/run/worker.py leaves it; `old`: as its first version did. `seeds`: by number."""
+    """A trial's folder as run/worker.py leaves it; `old`: as its first version did. `seeds`: by number."""
     folder = home / study / str(len(list(home.rglob("trial.json"))))
     folder.mkdir(parents=True)
     recipe = Recipe(steps=STEPS, eval_every=EVERY, curriculum=curriculum).as_dict()

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer import step
-from trainer.installed import missing_for_compilation as missing_for_compilation
 from trainer.optimisers import OPTIMISERS
 from trainer.problems import selection
 from trainer.recipe import Recipe

@@ -15,7 +15,6 @@ from search.cli.options import (
     checkpoint_argument,
     home_option,
     json_option,
-    ledger_of,
     save_checkpoint,
     write_text,
     writing,
@@ -65,11 +64,12 @@ def pull(
         raise UserError("give --best or --seed, not both")
     from search.store import seeds
     from search.store.home import Home
+    from search.store.ledger import opened
     from trainer import Outcome, Seed
 
     with told("--seed"):
         asked = None if seed is None else Seed.named(seed)
-    checkpoint = seeds.pull(ledger_of(Home(home)), study, asked, model, configuration)
+    checkpoint = seeds.pull(opened(Home(home)), study, asked, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)

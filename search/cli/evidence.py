@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from search.cli.options import home_option, json_option, ledger_of, refuse_folder, write_file, write_text
+from search.cli.options import home_option, json_option, refuse_folder, write_file, write_text
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -90,16 +90,16 @@ def table(
 @home_option
 def report(study: str, target: Path, home: str | None) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
-    from search.evidence.frames import records, study_of
+    from search.evidence.frames import configurations_frame, recorded_curves, seeds_frame, study_of
     from search.evidence.report import report as page
     from search.store.home import Home
+    from search.store.ledger import opened
 
-    ledger = ledger_of(Home(home), study)
-    configurations, seeds, curves = (
-        records(study, of=rows, home=home) for rows in ("configurations", "seeds", "curves")
-    )
+    ledger = opened(Home(home), study)
+    configurations, seeds = configurations_frame(ledger, study), seeds_frame(ledger, study)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
+    curves = recorded_curves(ledger, study)
     write_text(target, page(study_of(ledger, study), configurations, seeds, curves))
     click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
 

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from search.cli.options import home_option, json_option, ledger_of
+from search.cli.options import home_option, json_option
 from search.errors import UserError
 
 
@@ -19,14 +19,14 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
     from search.cli import texts
     from search.store.home import Home
-    from search.store.ledger import Ledger
+    from search.store.ledger import opened
     from search.store.stats import overview
 
     place = Home(home)
     if study is not None:
-        rows = ledger_of(place, study).rows(study)
+        rows = opened(place, study).rows(study, environment=as_json)
     else:
-        rows = Ledger(place).rows() if place.exists() else []
+        rows = opened(place).rows() if place.exists() else []
     studies, seeds = overview(rows), rows if study else []
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "studies": studies, "seeds": seeds or None}))
@@ -46,9 +46,10 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool) -> None:
     """
     from search.store import removal
     from search.store.home import Home, home_flag
+    from search.store.ledger import opened
 
     place = Home(home)
-    ledger = ledger_of(place)
+    ledger = opened(place)
     click.echo(removal.shown(removal.contents(place, ledger, study)))
     if owner := (ledger.study(study) or {}).get("owner"):
         stop = f"adder-search stop {study}{home_flag(place)}"

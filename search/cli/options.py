@@ -1,4 +1,4 @@
-"""What commands share: options, a home's ledger, and writing what was asked for."""
+"""What commands share: options, and writing what was asked for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import click
 from search.errors import UserError
 
 if TYPE_CHECKING:
-    from search.store.home import Home
-    from search.store.ledger import Ledger
     from trainer.checkpoint import Checkpoint
 
 home_option = click.option(
@@ -25,18 +23,6 @@ home_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
-
-
-def ledger_of(home: Home, study: str | None = None) -> Ledger:
-    """A home's ledger. Raises UserError where nothing has run, or where this study is unknown."""
-    from search.store.ledger import Ledger
-
-    if not home.exists():
-        raise UserError(f"nothing has run yet in {home.path}")
-    ledger = Ledger(home)
-    if study is not None:
-        ledger.require(study)
-    return ledger
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import home_option, ledger_of
+from search.cli.options import home_option
 from search.errors import Failure, UserError, told
 from search.store.home import Home, home_flag
 
@@ -206,9 +206,11 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
 @home_option
 def stop(study: str, home: str | None) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
+    from search.store.ledger import opened
+
     place = Home(home)
     name = _asked(study, place).name if Path(study).is_file() else study
-    ledger = ledger_of(place, name)
+    ledger = opened(place, name)
     if not (ledger.study(name) or {}).get("owner"):
         raise UserError(f"study {name} is not running")
     ledger.ask_to_stop(name)

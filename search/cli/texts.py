@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from model import name_of
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.store.stats import GrokRate, Stopping
+from search.store.stats import GrokRate, Stopping, grouped, seed_of
 from search.study.trial import Configuration
-from trainer import Outcome, Seed
+from trainer import Outcome
 
 if TYPE_CHECKING:
     from search.run.driver import Ended
@@ -32,7 +32,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
         held = "held" if row["held"] else "did not hold"
         several = len({r["configuration"] for r in rows}) > 1
         of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
-        lines.append(f"  seed {_seed(row)}{of} grokked at step {row['grok_step']:,} and {held}")
+        lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {held}")
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
@@ -60,9 +60,7 @@ Next:
 
 def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    by_key: dict[str, list[Row]] = {}
-    for row in rows:
-        by_key.setdefault(row["configuration"], []).append(row)
+    by_key = grouped(rows, "configuration")
     rates = {key: GrokRate.of(r["outcome"] for r in mine) for key, mine in by_key.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
@@ -87,10 +85,6 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
             searched = f"{first.grokked} of {first.n} in the search"
             lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
     return lines
-
-
-def _seed(row: Row) -> str:
-    return str(Seed(row["init_seed"], row["data_seed"]))
 
 
 def _names(listed: list[Configuration]) -> dict[str, str]:
@@ -128,7 +122,6 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
         reason = f" ({r['reason']})" if r["reason"] else ""
         certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
-        lines.append(
-            f"  {of(r)}seed {_seed(r):8} {r['outcome']:10} step {r['steps']:<8,} {grok}{certified}{reason}"
-        )
+        head = f"  {of(r)}seed {seed_of(r)!s:8} {r['outcome']:10} step {r['steps']:<8,} "
+        lines.append(head + f"{grok}{certified}{reason}")
     return "\n".join(lines)

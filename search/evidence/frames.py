@@ -11,11 +11,11 @@ from model import name_of
 from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.store.home import Home
-from search.store.ledger import Ledger, Row, is_final
-from search.store.stats import counted, rank
+from search.store.ledger import Ledger, Row, is_final, opened
+from search.store.stats import counted, grouped, rank, seed_of
 from search.study.file import recorded_study
 from search.study.trial import Configuration
-from trainer import Outcome, Seed
+from trainer import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,22 +43,13 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     """
     import pandas as pd
 
-    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": _curves}
+    readers = {"seeds": seeds_frame, "configurations": configurations_frame, "curves": recorded_curves}
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    ledger = opened(Home(home))
-    for name in names:
-        ledger.require(name)
+    ledger = opened(Home(home), *names)
     found = [readers[of](ledger, name) for name in names]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
-
-
-def opened(home: Home) -> Ledger:
-    """A home's ledger. Raises UserError where nothing has run."""
-    if not home.exists():
-        raise UserError(f"nothing has run yet in {home.path}")
-    return Ledger(home)
 
 
 def studies(home: str | Path | None = None) -> list[str]:
@@ -76,9 +67,7 @@ def study_of(ledger: Ledger, study: str) -> Study | None:
 
 def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
     """The rows of the configurations' frame, as plain values, in the order in which they were begun."""
-    rows: dict[str, list[Row]] = {}
-    for row in ledger.rows(study):
-        rows.setdefault(row["configuration"], []).append(row)
+    rows = grouped(ledger.rows(study), "configuration")
     known, pages = ledger.configurations(study), ledger.pages(study)
     return [_configuration(study, c, pages[key], rows[key]) for key, c in known.items() if key in rows]
 
@@ -89,9 +78,7 @@ def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row
     names = [name for name in studies if name not in files]
     found = [row for name in files for row in _read(Path(name))]
     if names or not files:
-        ledger = opened(Home(home))
-        for name in names:
-            ledger.require(name)
+        ledger = opened(Home(home), *names)
         found += [row for name in names or ledger.studies() for row in configuration_rows(ledger, name)]
     return found
 
@@ -108,7 +95,7 @@ def _read(path: Path) -> list[Row]:
 
 
 def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
-    n, final = counted(rows), sorted(filter(is_final, rows), key=rank)
+    n, best = counted(rows), min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
     return {
@@ -125,14 +112,10 @@ def _configuration(study: str, configuration: Configuration, page: tuple[str, st
         "held": n["held"],
         "verified": sum(right == ADDITIONS for right in decoded),
         "verify_tried": len(decoded),
-        "best_seed": str(_seed(final[0])) if final else "",
+        "best_seed": str(seed_of(best)) if best else "",
         **{name: n[name] for name in CONFIRMATION},
         **{name: _hashable(value) for name, value in fields.items()},
     }
-
-
-def _seed(row: Row) -> Seed:
-    return Seed(row["init_seed"], row["data_seed"])
 
 
 def _hashable(value: Any) -> Any:
@@ -189,7 +172,8 @@ def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
         }
 
 
-def _curves(ledger: Ledger, study: str) -> pd.DataFrame:
+def recorded_curves(ledger: Ledger, study: str) -> pd.DataFrame:
+    """`curves_frame` of a study whose artifacts nothing has read yet."""
     from search.store.seeds import Shelf
     from search.store.tracking import reach
 

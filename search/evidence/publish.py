@@ -14,11 +14,11 @@ from search.errors import UserError
 from search.store.ledger import Ledger, Row, is_final
 from search.store.part import PARTS, curve_table
 from search.store.seeds import RecordedSeed, Shelf
-from search.store.stats import rank, step_metrics
+from search.store.stats import rank, seed_of, step_metrics
 from search.store.tracker import Tracker
 from search.store.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
 from search.study.trial import Configuration, Trial
-from trainer import MEASURES, Outcome, Seed
+from trainer import MEASURES, Outcome
 
 BEST_CHILDREN = 3
 ALL_DRAWN = 32
@@ -83,7 +83,7 @@ def _numbers(seed: RecordedSeed) -> tuple[int, int]:
 def _fill_steps(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
     """Metrics of the steps that an interruption left out, from the recorded curves."""
     watched = set(tracker.study.watched())
-    mine = [r for r in final if Seed(r["init_seed"], r["data_seed"]) in watched]
+    mine = [r for r in final if seed_of(r) in watched]
     if len(mine) < len(watched):
         return
     results = [shelf.seed(r).result for r in mine]

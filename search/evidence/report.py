@@ -350,8 +350,8 @@ class _Study:
 def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame) -> np.ndarray:
     """(grokked + t) / (seeds + 2) of each configuration; t: its seeds' mean best token accuracy, below 1.
 
-    A search's objective without its least part, how early they grokked (search/run/allocation.py, `objective`): it
-    tells apart configurations that never grokked.
+    A search's objective (search/run/allocation.py) without its least part, how early they grokked: it tells
+    apart configurations that never grokked.
     """
     tokens = seeds["best_token"].fillna(0.0).clip(upper=0.999).groupby(seeds["configuration"]).mean()
     t = configurations["configuration"].map(tokens).fillna(0.0)

@@ -9,6 +9,7 @@ from search.run.packing import Fits, Program, check_resources, here, placement, 
 from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
+from search.store.stats import seed_of
 from search.study.schema import Study, numbered
 from search.study.trial import Configuration
 from trainer import Seed
@@ -84,7 +85,7 @@ def _left(
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}
-    recorded = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])) for r in final}
+    recorded = {(r["configuration"], seed_of(r)) for r in final}
     return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
 
 

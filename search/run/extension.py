@@ -14,6 +14,7 @@ from typing import Any
 
 from search.errors import UserError
 from search.store.ledger import Row
+from search.store.stats import seed_of
 from search.study.schema import Study, numbered
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
 from search.study.trial import Configuration
@@ -29,7 +30,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
-        used[row["confirmation"]].add(Seed(row["init_seed"], row["data_seed"]))
+        used[row["confirmation"]].add(seed_of(row))
     fresh = set(numbered(study.confirm.seeds)) if study.confirm else set()
     if both := fresh & used[False]:
         raise UserError(

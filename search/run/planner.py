@@ -16,7 +16,7 @@ from search.run.allocation import Standing, deserving, leaders, objective
 from search.run.packing import Fits, pack
 from search.store.home import Home
 from search.store.ledger import Row, is_final
-from search.store.stats import GrokRate
+from search.store.stats import GrokRate, seed_of
 from search.study.schema import Study, numbered
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
@@ -124,7 +124,7 @@ class Planner:
 
     def _take(self, rows: Sequence[Row]) -> None:
         for r in rows:
-            self.rows.setdefault(r["configuration"], {})[Seed(r["init_seed"], r["data_seed"])] = r
+            self.rows.setdefault(r["configuration"], {})[seed_of(r)] = r
 
     def _grokked(self, key: str) -> int:
         return sum(r["outcome"] == Outcome.GROKKED for r in self.rows_of(key))
@@ -267,7 +267,7 @@ def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     folders = [home.trial(study.name, key) for key in open_]
     trials = [t for t in map(_described, folders) if t is not None]
-    holders = {(r["configuration"], Seed(r["init_seed"], r["data_seed"])): r["trial"] for r in rows
+    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip
     wanted = {Configuration(*c) for c in study.listed()}
     seeds = {s for seeds in study.rounds() for s in seeds}

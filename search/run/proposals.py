@@ -19,10 +19,10 @@ from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.store.ledger import Ledger, Row, is_final
+from search.store.stats import grouped, seed_of
 from search.study.schema import Study
 from search.study.space import Numbers, draw, fixed, resolve
 from search.study.trial import Configuration
-from trainer import Seed
 
 DIRECTIONS = {"grok_rate": "maximize", "params": "minimize"}
 KEY = "configuration"
@@ -116,10 +116,8 @@ class Proposals:
     def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
         """Add a trial for each proposal: told, to be trained still, or of numbers that make nothing."""
         configurations = self.ledger.configurations(self.study.name)
-        rows: dict[str, list[Row]] = {}
-        for row in self.ledger.rows(self.study.name):
-            if not row["confirmation"]:
-                rows.setdefault(row["configuration"], []).append(row)
+        searched = (r for r in self.ledger.rows(self.study.name) if not r["confirmation"])
+        rows = grouped(searched, "configuration")
         told = 0
         for proposal in earlier:
             key, numbers = proposal["configuration"], proposal["numbers"]
@@ -143,7 +141,7 @@ class Proposals:
 
     def _is_trained(self, rows: Iterable[Row]) -> bool:
         """Whether the first seeds, as the file has them now, have all ended."""
-        ended = {Seed(r["init_seed"], r["data_seed"]) for r in rows if is_final(r)}
+        ended = {seed_of(r) for r in rows if is_final(r)}
         return ended.issuperset(self.study.first_seeds())
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:

@@ -131,12 +131,12 @@ class Ledger:
         """The names of all studies that were begun here."""
         with self._begin() as db:
             found = set(db.scalars(sa.select(ROWS.c.study).distinct()))
-            return sorted(found.union(db.scalars(sa.select(STUDIES.c.study))))
+            found |= set(db.scalars(sa.select(STUDIES.c.study)))
+        return sorted(filter(is_name, found))  # a name becomes a path
 
     def require(self, study: str) -> None:
         """Raise UserError, with the nearest names, for a study that was never begun here."""
-        known = [name for name in self.studies() if is_name(name)]  # a name becomes a path
-        if study not in known:
+        if study not in (known := self.studies()):
             raise UserError(
                 f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
             )
@@ -184,9 +184,12 @@ class Ledger:
             return None if row is None else dict(row)
         return dict(row) | {"owner": None, "stop": False}
 
+    @patient
     def running(self) -> list[str]:
         """The studies that somebody runs."""
-        return [name for name in self.studies() if (self.study(name) or {}).get("owner")]
+        with self._begin() as db:
+            rows = db.execute(sa.select(STUDIES)).mappings().all()
+        return [r["study"] for r in rows if is_live(r["owner"], r["lease_until"])]
 
     @patient
     def ask_to_stop(self, study: str) -> None:
@@ -201,9 +204,10 @@ class Ledger:
         A pair is taken unless it is final or held, or changed hands since it was read.
         """
         mine, keys = self._running(trial), [c.key for c in trial.configurations]
-        theirs = sa.and_(ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys))
+        seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
+        theirs = (ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
         with self._begin() as db:
-            known = {_key_of(r): dict(r) for r in db.execute(sa.select(ROWS).where(theirs)).mappings()}
+            known = {_key_of(r): dict(r) for r in db.execute(sa.select(ROWS).where(*theirs)).mappings()}
             work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
             for key, seed in work:
                 if key in known:
@@ -339,6 +343,16 @@ class Ledger:
 
     def _begin(self) -> Any:
         return self.database.begin()
+
+
+def opened(home: Home, *studies: str) -> Ledger:
+    """A home's ledger. Raises UserError where nothing has run, or where one of these studies is unknown."""
+    if not home.exists():
+        raise UserError(f"nothing has run yet in {home.path}")
+    ledger = Ledger(home)
+    for study in studies:
+        ledger.require(study)
+    return ledger
 
 
 def _named(study: str, key: Key) -> Row:

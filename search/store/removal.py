@@ -21,9 +21,10 @@ from search.store.home import Home
 from search.store.ledger import Ledger, Row
 from search.store.optuna_mirror import delete_mirror
 from search.store.part import STATE
+from search.store.stats import seed_of
 from search.store.tracking import answered, connect, is_local, tracking_uri
 from search.study.schema import is_name
-from trainer import Outcome, Seed
+from trainer import Outcome
 
 PAGE = 1_000
 NAMED = 20
@@ -92,7 +93,7 @@ def shown(found: Contents) -> str:
     counts = Counter(r["outcome"] for r in found.rows)
     outcomes = ", ".join(f"{counts[o]} {o}" for o in Outcome if counts[o])
     lines = [f"{found.study} in {found.home.path}", f"  seeds      {len(found.rows)} ({outcomes or 'none'})"]
-    grokked = sorted({_seed(r) for r in found.rows if r["outcome"] == Outcome.GROKKED})
+    grokked = sorted({seed_of(r) for r in found.rows if r["outcome"] == Outcome.GROKKED})
     if grokked:
         more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
@@ -104,10 +105,6 @@ def shown(found: Contents) -> str:
     if found.proposals:
         lines.append(f"  Optuna     {found.proposals} proposals")
     return "\n".join(lines)
-
-
-def _seed(row: Row) -> Seed:
-    return Seed(row["init_seed"], row["data_seed"])
 
 
 def _size(count: float) -> str:

@@ -19,7 +19,7 @@ from model.fields import nearest
 from search.errors import Failure, UserError
 from search.store.ledger import Ledger, Row, is_final
 from search.store.part import CURVES, Part, curve_table
-from search.store.stats import rank
+from search.store.stats import rank, seed_of
 from search.store.tracking import TRIALS, answered, artifact, reach
 from search.study.trial import Configuration
 from trainer import Result, Seed
@@ -117,7 +117,7 @@ class Shelf:
 
     def seed(self, row: Row) -> RecordedSeed:
         """A ledger row's seed."""
-        part, its = self.part(row["configuration"], row["trial"]), Seed(row["init_seed"], row["data_seed"])
+        part, its = self.part(row["configuration"], row["trial"]), seed_of(row)
         return RecordedSeed(self.study, part.configuration, part.by_seed[its], part.about["environment"])
 
     def _folder(self, configuration: str, trial: str) -> Path:
@@ -143,7 +143,7 @@ def pull(
     known = ledger.configurations(study)
     mine = _chosen(study, known, model, configuration)
     rows = [r for r in ledger.rows(study) if r["configuration"] in mine and r["published"] and is_final(r)]
-    wanted = [r for r in rows if seed is None or Seed(r["init_seed"], r["data_seed"]) == seed]
+    wanted = [r for r in rows if seed is None or seed_of(r) == seed]
     if not wanted:
         raise UserError(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
     best = min(wanted, key=lambda r: (rank(r), known[r["configuration"]].spec.params))

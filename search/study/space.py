@@ -1,8 +1,8 @@
 """What is searched: the fields of a study's space, what each may be, and who proposes.
 
-Pydantic reads it as a part of the study file (search/study/schema.py). A proposal is a number for each field that
-exists in it, as Optuna stores it: for a choice that is a list its JSON, for a field with `after` the length
-that is added. `resolve` turns the numbers into values of the fields.
+Pydantic reads it as a part of the study file (search/study/schema.py). A proposal is a number for each field
+that exists in it, as Optuna stores it: for a choice that is a list its JSON, for a field with `after` the
+length that is added. `resolve` turns the numbers into values of the fields.
 """
 
 from __future__ import annotations
