@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer import step
+from trainer.installed import CACHE, cache_folder
 from trainer.optimisers import OPTIMISERS
 from trainer.problems import selection
 from trainer.recipe import Recipe
@@ -82,6 +82,7 @@ class Programs:
         self._compiled, self._on_gpu = compiled, device == "cuda"
         self._replay: Replay | None = None
         if compiled:
+            os.environ[CACHE] = str(cache_folder())  # torch's own choice is a folder of /tmp
             keep_memory()
             initialise_once()
             # Isolated: else all partials share one function's limit of eight recompilations.
@@ -145,9 +146,7 @@ def _cache_misses() -> int:
 
 def _share(jobs: dict[str, Callable[[], Any]], key: str) -> None:
     """Run every job under its lock; those whose lock is taken come last, and wait."""
-    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", Path.home() / ".cache" / "adder-search"))
-    folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    folder, digest = cache_folder(), hashlib.sha256(key.encode()).hexdigest()[:16]
     locks = {name: FileLock(folder / f"{digest}-{name}.lock") for name in jobs}
     waiting = []
     for name, job in jobs.items():

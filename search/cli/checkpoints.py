@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -226,25 +225,16 @@ def _folded_text(
 @click.command()
 @checkpoint_argument
 @json_option
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Whose compiled programs to use [ADDER_SEARCH_HOME, ./adder-runs].",
-)
-def rerun(checkpoint: Path, as_json: bool, home: str | None) -> None:
+def rerun(checkpoint: Path, as_json: bool) -> None:
     """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.
 
     The bank has the recorded slots and threads; other seeds in it make no difference.
     """
     from search.run.rerun import read_request
-    from search.store.home import Home
 
     loaded = _load(checkpoint)
     with told(f"{checkpoint}: cannot be trained again"):
         asked = read_request(loaded)
-    place = Home(home)
-    if place.exists():
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(place.cache)
     again = _watched(loaded, asked)
     if as_json:
         click.echo(json.dumps(asdict(again) | {"same": again.same}))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from model import Spec
-from search.errors import UserError
+from search.errors import UserError, told
 from search.study.schema import Resources, Study
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
-from trainer.installed import missing_for_compilation
+from trainer.installed import cache_folder, missing_for_compilation
 
 DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
 """Where drivers of GPUs show themselves: NVIDIA's, AMD's, and Windows' below Linux."""
@@ -97,3 +97,6 @@ def check_resources(resources: Resources) -> None:
             f"resources.compiled: compiling needs {missing}, which is not here; "
             "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
         )
+    if resources.compiled:
+        with told("resources.compiled"):
+            cache_folder()

@@ -18,7 +18,7 @@ from search.study.space import LARGEST_SEED
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
-from trainer.installed import missing_for_compilation
+from trainer.installed import cache_folder, missing_for_compilation
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ def _resources(loaded: Checkpoint) -> Resources:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     if like.compiled and (missing := missing_for_compilation()):
         raise ValueError(f"its program was compiled, and compiling needs {missing}")
+    if like.compiled:
+        cache_folder()
     return like
 
 

@@ -83,11 +83,6 @@ class Home:
         return self.path / "ray"
 
     @property
-    def cache(self) -> Path:
-        """Compiled programs, shared by all trials."""
-        return self.path / "cache"
-
-    @property
     def logs(self) -> Path:
         """What detached runs print."""
         return self.path / "logs"
@@ -110,7 +105,7 @@ class Home:
         """Make the folder. Raises UserError for an earlier version's, or if nothing can be written there."""
         self.refuse_older()
         try:
-            for folder in (self.path, self.artifacts, self.ray, self.cache, self.path / "trials"):
+            for folder in (self.path, self.artifacts, self.ray, self.path / "trials"):
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
