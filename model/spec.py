@@ -14,6 +14,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, check_combination, nearest
@@ -58,11 +59,9 @@ class Spec(ABC):
         """How many tokens greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
 
     @property
-    def cpu_slots(self) -> int:
-        """Slots that one compiled CPU program trains at once: more spread its fixed cost, fewer keep its
-        arrays in the caches. As measured (docs/performance.md).
-        """
-        return 4
+    @abstractmethod
+    def answers(self) -> int:
+        """A: positions whose next token is asked for, the first of them the prompt's last."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,11 +81,24 @@ class Spec(ABC):
         """θ [P] at step 0, float32 on CPU, a function of the seed alone."""
 
     @abstractmethod
-    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        """Logits for the token after each position from `first` on: V tensors [S, A, B].
+    def expand(self, theta_SP: Tensor) -> Tensors:
+        """The wide tensors [S, ...] by name: what θ comes to before any problem is seen, all constraints in it."""
 
-        tokens_STB may have S = 1, when all seeds see the same problems.
+    @abstractmethod
+    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        """Logits for the token after each position from `first` on, from wide tensors: V tensors [S, A, B].
+
+        tokens_STB may have S = 1, when all seeds see the same problems, and be the beginning of a sequence, down to
+        the prompt.
         """
+
+    def kernel(self) -> Kernel | None:
+        """What does the same as `apply`, and its gradient, in C++; None: nothing."""
+        return None
+
+    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        """Logits for the token after each position from `first` on: V tensors [S, A, B]; see `apply`."""
+        return self.apply(self.expand(theta_SP), tokens_STB, first)
 
     @abstractmethod
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
@@ -162,6 +174,16 @@ class Spec(ABC):
     def constraints(cls) -> dict[str, dataclasses.Field[Any]]:
         """The fields that can be switched off, by name."""
         return {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("off") is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A C++ source and the shape for which it is compiled: what model/cpp/kernel.h declares. It reads the numbers
+    of the wide tensors of a seed one after the other, in the order in which `expand` has them.
+    """
+
+    source: Path
+    shape: dict[str, int]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,13 +32,12 @@ def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -
     return [*x[::-1], plus, *y[::-1], equals, *z, *end]
 
 
-def forward(spec: LowRank, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
+def apply(spec: LowRank, p: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
     """Logits after each position from `first` on: V tensors [S, A, B]."""
-    p = spec.layout.split(theta_SP)
     length, batch = tokens_STB.shape[1:]
     tokens_STB = aligned(tokens_STB)
     table_SVD, positions_STD = p["tokens"], _positions(spec, p)[:, :length]
-    hot_STVB = one_hot(tokens_STB, VOCABULARY, theta_SP.dtype)
+    hot_STVB = one_hot(tokens_STB, VOCABULARY, p["tokens"].dtype)
 
     x_SDTV = positions_STD.mT[..., None] + table_SVD.mT[:, :, None]
     x_SDN = look_up(x_SDTV[:, :, first:], hot_STVB[:, first:]).flatten(2)

@@ -21,6 +21,7 @@ from model.spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from model.ops import Tensors
     from model.spec import Fold
 
 DIGITS, VOCABULARY = 10, 14
@@ -157,6 +158,10 @@ class LowRank(Spec):
             return linear("qkv", d, 3 * d, r)
         return {name: shape for part in parts for name, shape in linear(part, d, d, r).items()}
 
+    @property
+    def answers(self) -> int:
+        return 11 if self.no_eos else 12
+
     def initial(self, seed: int) -> Tensor:
         from model.families.low_rank.initial import initial
 
@@ -167,10 +172,13 @@ class LowRank(Spec):
 
         return sequence(self, x, y, z)
 
-    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        from model.families.low_rank.forward import forward
+    def expand(self, theta_SP: Tensor) -> Tensors:
+        return self.layout.split(theta_SP)
 
-        return forward(self, theta_SP, tokens_STB, first)
+    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        from model.families.low_rank.forward import apply
+
+        return apply(self, wide, tokens_STB, first)
 
     def folds(self) -> list[Fold]:
         from model.families.low_rank.folds import folds

@@ -22,7 +22,8 @@ from model.spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.spec import Fold
+    from model.ops import Tensors
+    from model.spec import Fold, Kernel
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
@@ -215,9 +216,9 @@ class SplitSubspace(Spec):
         return dataclasses.replace(self, **defaults)
 
     @property
-    def cpu_slots(self) -> int:
-        """Few where attention differs by problem: its arrays are thirty times those of a circle."""
-        return 16 if self.circular else max(8 // self.heads, 1)
+    def answers(self) -> int:
+        """Positions whose next token is asked for."""
+        return 11 if self.no_eos else 12
 
     def shapes(self) -> Shapes:
         shapes = self._embedding_shapes() | self._attention_shapes()
@@ -289,10 +290,20 @@ class SplitSubspace(Spec):
 
         return sequence(self, x, y, z)
 
-    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        from model.families.split_subspace.forward import forward
+    def expand(self, theta_SP: Tensor) -> Tensors:
+        from model.families.split_subspace.forward import expand
 
-        return forward(self, theta_SP, tokens_STB, first)
+        return expand(self, theta_SP)
+
+    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        from model.families.split_subspace.forward import apply
+
+        return apply(self, wide, tokens_STB, first)
+
+    def kernel(self) -> Kernel:
+        from model.families.split_subspace.forward import kernel
+
+        return kernel(self)
 
     def folds(self) -> list[Fold]:
         from model.families.split_subspace.folds import folds
