@@ -1,11 +1,9 @@
 """A bank: many seeds trained at once as one batched program.
 
 A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and
-with its own numbers; a pair that ends frees its slot for the next in the list. For a fixed number of
-slots and threads a seed's θ does not depend on its neighbours, its slot or interruptions.
-
-On a CPU the program is compiled for a tile of the slots and runs once for each tile, so that its arrays
-stay in the caches however many slots there are.
+with its own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
+neighbours, its slot or interruptions; by the engine (trainer/native.py) nor on the machine, by torch's programs
+(trainer/programs.py) on the number of slots and on rounding.
 
 Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 """
@@ -25,6 +23,7 @@ from trainer.hopeless import RULE, Rule
 from trainer.judge import RUNNING, Judge, Result
 from trainer.optimisers import OPTIMISERS, Optimiser
 from trainer.outcomes import MEASURES
+from trainer.native import Native
 from trainer.programs import Programs
 from trainer.recipe import SHAPING, Pair
 from trainer.schedule import Hyper
@@ -58,16 +57,15 @@ class Bank:
         wanted = len(pairs) if slots is None else slots
         if wanted < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
-        self.tile = tile_of(spec, wanted, device)
-        self.slots = -(-wanted // self.tile) * self.tile
-        self.programs = Programs(spec, recipe, device, compiled)
+        self.slots = wanted
+        self.programs = programs_of(spec, recipe, device, compiled)
         self.judge = Judge(pairs, spec.params, hopeless)
         self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
-        self.programs.warm_up(*self._part(0))
+        self.programs.warm_up(self.state, self.hyper)
 
     @property
     def seed_steps_per_s(self) -> float:
@@ -76,20 +74,16 @@ class Bank:
 
     def advance(self) -> bool:
         """Train to the next evaluation and judge it. False if no pair is left."""
-        live = self._live_tiles()
-        if not live:
+        running = int((self.pair_S != IDLE).sum())
+        if not running:
             return False
-        start, running = time.perf_counter(), int((self.pair_S != IDLE).sum())
-        measured = [self._train(tile) for tile in live]
+        start = time.perf_counter()
+        measured_SM = self._train(running if self.programs.elastic else self.slots)
         self.seed_steps += running * self.eval_every
-        self._judge(torch.cat(measured).cpu())
+        self._judge(measured_SM.cpu())
         self._fill()
         self.train_s += time.perf_counter() - start
         return True
-
-    def parts(self) -> list[tuple[State, Hyper]]:
-        """State and numbers of each tile that has a live slot."""
-        return [self._part(tile) for tile in self._live_tiles()]
 
     def result(self, n: int) -> Result:
         """The n-th pair as far as it got."""
@@ -114,22 +108,14 @@ class Bank:
         return True
 
     def _key(self) -> str:
-        return repr((self.spec, self.pairs, self.slots, self.tile))
+        return repr((self.spec, self.pairs, self.slots))
 
-    def _live_tiles(self) -> list[int]:
-        return [t for t, pairs in enumerate(self.pair_S.split(self.tile)) if bool((pairs != IDLE).any())]
-
-    def _part(self, tile: int) -> tuple[State, Hyper]:
-        slots = slice(tile * self.tile, (tile + 1) * self.tile)
-        state, hyper = ({k: t[slots].clone() for k, t in d.items()} for d in (self.state, self.hyper))
-        return state, hyper
-
-    def _train(self, tile: int) -> Tensor:
-        """Take a tile to the next evaluation. Returns its measures [slots of the tile, M]."""
-        state, hyper = self._part(tile)
-        state, loss_S = self.programs.train(state, hyper, self.eval_every // self.programs.block)
+    def _train(self, count: int) -> Tensor:
+        """Take the first slots to the next evaluation. Returns their measures [count, M]."""
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
-            self.state[name][tile * self.tile : (tile + 1) * self.tile] = t
+            self.state[name][:count] = t
         measured = self.programs.evaluate(state["theta"])
         measured["train_loss"] = loss_S / self.eval_every
         return torch.stack([measured[name] for name in MEASURES], dim=1)
@@ -137,7 +123,7 @@ class Bank:
     def _judge(self, measured_SM: Tensor) -> None:
         """Record an evaluation of every running seed and free the slots of those that have ended.
 
-        Live slots come first, so those of the live tiles are the first rows.
+        Live slots come first, and are the first rows.
         """
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
@@ -179,10 +165,11 @@ class Bank:
         self.hyper = {name: t[pairs].to(self.device) for name, t in self.judge.limits.items()}
 
 
-def tile_of(spec: Spec, slots: int, device: str) -> int:
-    """Slots that the program is compiled for: on a GPU all, on a CPU equal parts of up to `cpu_slots`."""
-    tiles = 1 if device == "cuda" else -(-slots // spec.cpu_slots)
-    return -(-slots // tiles)
+def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
+    """The engine where a CPU has it, else torch's programs, compiled or eager."""
+    if compiled and device == "cpu" and spec.kernel() is not None:
+        return Native(spec, recipe)
+    return Programs(spec, recipe, device, compiled)
 
 
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:

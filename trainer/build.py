@@ -48,13 +48,21 @@ def library(source: Path, shape: Mapping[str, int] | None = None) -> ctypes.CDLL
     Raises BuildError; ValueError where the cache cannot be trusted.
     """
     macros = [f"-D{name}={value}" for name, value in (shape or {}).items()]
-    return _library(source, tuple(macros), tuple(shlex.split(os.environ.get("CXX", COMPILER))), tuple(target()))
+    return _library(
+        source, tuple(macros), tuple(shlex.split(os.environ.get("CXX", COMPILER))), tuple(target())
+    )
 
 
 @cache
-def _library(source: Path, macros: tuple[str, ...], compiler: tuple[str, ...], cpu: tuple[str, ...]) -> ctypes.CDLL:
+def _library(
+    source: Path, macros: tuple[str, ...], compiler: tuple[str, ...], cpu: tuple[str, ...]
+) -> ctypes.CDLL:
     how = [*FLAGS, *cpu, *macros, *(f"-I{folder}" for folder in (*FOLDERS, source.parent))]
-    made = cache_folder() / "native" / f"{source.parent.name}-{_digest(source, [*compiler, *FLAGS, *cpu, *macros])}.so"
+    made = (
+        cache_folder()
+        / "native"
+        / f"{source.parent.name}-{_digest(source, [*compiler, *FLAGS, *cpu, *macros])}.so"
+    )
     if not made.exists():
         made.parent.mkdir(mode=0o700, exist_ok=True)
         with FileLock(made.with_suffix(".lock")):

@@ -61,6 +61,7 @@ class Native:
     """
 
     elastic = True
+    """Whether any number of slots may be trained: here what runs costs, and nothing else."""
     cache_misses = 0
 
     def __init__(self, spec: Spec, recipe: Recipe):
@@ -80,6 +81,9 @@ class Native:
         self.program, self._kept = self._program(recipe.batch)
         self.problems, self.count = blocks(step.tokens_of(spec, *selection())), selection()[0].shape[1]
         self.compile_s = time.perf_counter() - start
+
+    def warm_up(self, state: State, hyper: Hyper) -> None:
+        """Nothing is left to compile."""
 
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
         """`steps` steps of every slot. Returns the new state and the summed losses [S]."""
@@ -113,7 +117,9 @@ class Native:
         measured = [(m.exact / self.count, m.right / digits, m.loss / self.count) for m in sums]
         return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
 
-    def tokens(self, data_seed: int, step: int, digits: int, carry_mix: float, mixed_lengths: float) -> Tensor:
+    def tokens(
+        self, data_seed: int, step: int, digits: int, carry_mix: float, mixed_lengths: float
+    ) -> Tensor:
         """A step's problems as the engine makes them: tokens [T + 1, B]."""
         made = np.zeros((-(-self.program.batch // LANES), self.program.length, LANES), np.int32)
         asked = ctypes.c_int64(data_seed), ctypes.c_int64(step), digits
@@ -157,15 +163,26 @@ class Native:
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
         starts = [self.places[name].start for name in ("theta", "step", "gradient")]
-        functions = [ctypes.cast(getattr(self.kernel, f"kernel_{f}"), ctypes.c_void_p) for f in ("train", "evaluate")]
+        functions = [
+            ctypes.cast(getattr(self.kernel, f"kernel_{f}"), ctypes.c_void_p) for f in ("train", "evaluate")
+        ]
         program = Program(
             *map(CTape.of, self.tapes),
-            *(len(source), source.ctypes.data, batch, self.places["gradient"].stop, *starts, self.spec.params),
+            *(
+                len(source),
+                source.ctypes.data,
+                batch,
+                self.places["gradient"].stop,
+                *starts,
+                self.spec.params,
+            ),
             *(updated.ctypes.data, *functions),
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
-            raise AssertionError(f"{self.spec.family}: kernel.cpp reads {sizes} numbers and tokens, not {expected}")
+            raise AssertionError(
+                f"{self.spec.family}: kernel.cpp reads {sizes} numbers and tokens, not {expected}"
+            )
         return program, (source, updated)
 
 
@@ -178,7 +195,9 @@ def engine() -> ctypes.CDLL:
 def worked_out(operation: int, *numbers: float) -> float:
     """What the engine makes of an operation of tapes on three numbers."""
     one = np.array([[operation, 0, 1]], np.int32)
-    tape = Tape(3, np.zeros(0, np.float32), one, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32))
+    tape = Tape(
+        3, np.zeros(0, np.float32), one, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32)
+    )
     return float(run(tape, np.array(numbers, np.float32))[0])
 
 

@@ -67,7 +67,10 @@ def initialise_once() -> None:
 
 
 class Programs:
-    """make_block, train_step and evaluate for one spec, one device and recipes of one `program()`."""
+    """Training and evaluation by torch, for one spec, one device and recipes of one `program()`."""
+
+    elastic = False
+    """Whether any number of slots may be trained: these are compiled for all of a bank's."""
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
         self.compile_s, self.cache_misses = 0.0, 0
@@ -105,8 +108,11 @@ class Programs:
             loss_S = loss_S + step_loss_S
         return state, loss_S
 
-    def train(self, state: State, hyper: Hyper, blocks: int) -> tuple[State, Tensor]:
-        """`blocks` blocks of steps; on a GPU recorded once and played back, so that launches cost nothing."""
+    def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
+        """`steps` steps, whole blocks of them; on a GPU a block is recorded once and played back, so that launches
+        cost nothing. Returns the new state and the summed losses [S].
+        """
+        blocks = steps // self.block
         if self._on_gpu and self._compiled:
             self._replay = self._replay or Replay(self.train_block, state, hyper)
             return self._replay.run(state, hyper, blocks)

@@ -24,7 +24,9 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
         parts = torch.broadcast_tensors(*(graph.registers(a) for a in args))
         if alpha != 1:
             raise NotImplementedError(f"alpha={alpha} is nothing that a tape has")
-        made = [scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)]
+        made = [
+            scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)
+        ]
         return torch.tensor(made, dtype=torch.int64).reshape(parts[0].shape)
 
     return on_tensors
@@ -92,7 +94,9 @@ def reduced(name: str) -> Operation:
 def _halved(graph: Graph, name: str, row: list[int]) -> int:
     while len(row) > 1:
         half = len(row) // 2
-        row = [graph.operation(name, a, b) for a, b in zip(row[:half], row[half:], strict=False)] + row[2 * half :]
+        row = [graph.operation(name, a, b) for a, b in zip(row[:half], row[half:], strict=False)] + row[
+            2 * half :
+        ]
     return row[0]
 
 
@@ -150,8 +154,31 @@ REDUCTIONS: dict[str, Operation] = {
     "bmm": matrix_product,
 }
 VIEWS = {
-    *("view", "_unsafe_view", "reshape", "expand", "select", "slice", "unsqueeze", "squeeze", "permute", "transpose"),
-    *("t", "cat", "stack", "unbind", "split", "split_with_sizes", "clone", "detach", "alias", "contiguous", "_to_copy"),
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "expand",
+        "select",
+        "slice",
+        "unsqueeze",
+        "squeeze",
+        "permute",
+        "transpose",
+    ),
+    *(
+        "t",
+        "cat",
+        "stack",
+        "unbind",
+        "split",
+        "split_with_sizes",
+        "clone",
+        "detach",
+        "alias",
+        "contiguous",
+        "_to_copy",
+    ),
     *("index", "repeat", "flip", "roll", "diagonal", "gather", "index_select"),
 }
 

@@ -103,7 +103,7 @@ def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if bank.device == "cuda" else platform.machine(),
         "threads": trial.resources.cpu,
         "slots": trial.slots,
-        "tile": bank.tile,
+        "engine": type(bank.programs).__name__.lower(),
         "compiled": trial.resources.compiled,
     }
 

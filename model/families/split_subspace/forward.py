@@ -113,7 +113,9 @@ def _attend(
     return [channel for head in heads for channel in head]
 
 
-def _by_head(spec: SplitSubspace, attention: Tensor, read: list[Tensor]) -> Iterator[tuple[Tensor, list[Tensor]]]:
+def _by_head(
+    spec: SplitSubspace, attention: Tensor, read: list[Tensor]
+) -> Iterator[tuple[Tensor, list[Tensor]]]:
     """For each head its weights or form [S, A, T, 1], and the values that it reads [S, 1, T, B]."""
     count = len(read) // spec.heads
     return ((attention[:, h], read[h * count : (h + 1) * count]) for h in range(spec.heads))
