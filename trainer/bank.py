@@ -1,9 +1,9 @@
 """A bank: many seeds trained at once as one batched program.
 
-A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and
-with its own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
-neighbours, its slot or interruptions; by the engine (trainer/native.py) nor on the machine, by torch's programs
-(trainer/programs.py) on the number of slots and on rounding.
+A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and with its
+own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
+neighbours, its slot or interruptions; by the engine (trainer/native.py) nor on the machine, by torch's
+programs (trainer/programs.py) on the number of slots and on rounding.
 
 Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 """
@@ -21,11 +21,11 @@ from model.spec import Spec
 from trainer import snapshot
 from trainer.hopeless import RULE, Rule
 from trainer.judge import RUNNING, Judge, Result
+from trainer.native import Native
 from trainer.optimisers import OPTIMISERS, Optimiser
 from trainer.outcomes import MEASURES
-from trainer.native import Native
 from trainer.programs import Programs
-from trainer.recipe import SHAPING, Pair
+from trainer.recipe import SHAPING, Pair, Recipe
 from trainer.schedule import Hyper
 from trainer.step import State
 

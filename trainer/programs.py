@@ -109,8 +109,8 @@ class Programs:
         return state, loss_S
 
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
-        """`steps` steps, whole blocks of them; on a GPU a block is recorded once and played back, so that launches
-        cost nothing. Returns the new state and the summed losses [S].
+        """`steps` steps, whole blocks of them; on a GPU a block is recorded once and played back, so that
+        launches cost nothing. Returns the new state and the summed losses [S].
         """
         blocks = steps // self.block
         if self._on_gpu and self._compiled:

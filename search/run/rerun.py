@@ -18,6 +18,7 @@ from search.study.space import LARGEST_SEED
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
+from trainer.problems import selection
 from trainer.installed import cache_folder, missing_for_compilation
 
 
@@ -134,7 +135,7 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
-    exact_S = step.evaluate(spec, theta_SP, bank.programs.problems.cpu())["exact"]
+    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(asked.trial, bank)
     return Rerun(

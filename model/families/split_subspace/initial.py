@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import init
 
+from model import draws
 from model.families.split_subspace.folds import direct
 from model.families.split_subspace.spec import DIGITS, FFN, SplitSubspace
 
@@ -54,10 +55,10 @@ def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
         shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
         if place in shapes or place == "z_hi":
-            drawn[place] = torch.empty(shape).normal_(0, 0.02, generator=gen)
+            drawn[place] = draws.normal(shape, 0.02, gen)
     for name in made:
         if name != "out_A":
-            init.xavier_uniform_(drawn[name], generator=gen)
+            drawn[name] = draws.xavier(shapes[name], gen)
     if spec.out_rank:
         drawn["out_B"] = torch.zeros(spec.out_rank, spec.width)  # attention is silent at step 0
     return drawn
