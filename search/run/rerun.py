@@ -18,8 +18,8 @@ from search.study.space import LARGEST_SEED
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
-from trainer.problems import selection
 from trainer.installed import cache_folder, missing_for_compilation
+from trainer.problems import selection
 
 
 @dataclass(frozen=True)
