@@ -20,6 +20,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import snapshot
 from trainer.hopeless import RULE, Rule
+from trainer.installed import missing_for_compilation
 from trainer.judge import RUNNING, Judge, Result
 from trainer.native import Native
 from trainer.optimisers import OPTIMISERS, Optimiser
@@ -166,10 +167,12 @@ class Bank:
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
-    """The engine where a CPU has it, else torch's programs, compiled or eager."""
-    if compiled and device == "cpu" and spec.kernel() is not None:
+    """On a CPU the engine, on a GPU torch's programs, compiled; eager ones where neither is wanted, or the
+    engine cannot be built for want of a compiler.
+    """
+    if compiled and device == "cpu" and not missing_for_compilation():
         return Native(spec, recipe)
-    return Programs(spec, recipe, device, compiled)
+    return Programs(spec, recipe, device, compiled and device != "cpu")
 
 
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:

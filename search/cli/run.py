@@ -98,7 +98,8 @@ def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max
     from search.store.tracking import connect, is_local, tracking_uri
 
     with told(source, UserError):
-        check_resources(study.resources)
+        if remark := check_resources(study.resources):
+            click.echo(f"{source}: {remark}", err=True)
     uri = tracking_uri(home, study.tracking_uri)
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written

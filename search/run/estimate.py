@@ -14,13 +14,13 @@ from search.study.schema import Study, numbered
 from search.study.trial import Configuration
 from trainer import Seed
 
-GUESSED_RATE = {True: 5_000, False: 100}
-"""Seed-steps/s of a core at batch 256, compiled and eager, where this home has measured nothing yet."""
+GUESSED_RATE = {True: 8_000, False: 100}
+"""Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
 
 
 def estimate(study: Study, home: Home) -> str:
     """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
-    check_resources(study.resources)
+    remark = check_resources(study.resources)
     rounds = list(study.rounds())
     rows = Ledger(home).rows(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
@@ -46,7 +46,7 @@ def estimate(study: Study, home: Home) -> str:
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
-    return "\n".join([text, *_later(study, rounds, len(listed) > 1)])
+    return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 
 def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:

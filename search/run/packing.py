@@ -87,16 +87,22 @@ def here() -> dict[str, float]:
     return {"CPU": os.cpu_count() or 1, "GPU": gpus}
 
 
-def check_resources(resources: Resources) -> None:
-    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
+def check_resources(resources: Resources) -> str | None:
+    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later.
+
+    Returns what is to be said first, if anything: without a C++ compiler a CPU trains without the engine.
+    """
     if os.environ.get("RAY_ADDRESS"):
-        return
-    placement(resources, here())
-    if resources.compiled and (missing := missing_for_compilation()):
+        return None
+    _, fits = placement(resources, here())
+    if not resources.compiled:
+        return None
+    with told("resources.compiled"):
+        cache_folder()
+    missing = missing_for_compilation(fits.on_gpu)
+    if missing and fits.on_gpu:
         raise UserError(
             f"resources.compiled: compiling needs {missing}, which is not here; "
             "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
         )
-    if resources.compiled:
-        with told("resources.compiled"):
-            cache_folder()
+    return missing and f"without {missing} training is a hundred times slower (apt-get install g++)"
