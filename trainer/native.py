@@ -129,10 +129,10 @@ class Native:
 
     def loss(self, wide_N: Tensor, tokens_TB: Tensor) -> tuple[float, Tensor]:
         """The kernel on its own: the mean loss of problems, and its gradient [N] towards a seed's wide tensors."""
-        wide, gradient = wide_N.numpy(), np.zeros(len(wide_N), np.float32)
+        wide, tokens, made = wide_N.numpy(), blocks(tokens_TB[None]), np.zeros(len(wide_N), np.float32)
         self.kernel.kernel_train.restype = ctypes.c_float
-        problems = at(blocks(tokens_TB[None])), tokens_TB.shape[1]
-        return self.kernel.kernel_train(at(wide), *problems, at(gradient)), torch.from_numpy(gradient)
+        loss = self.kernel.kernel_train(at(wide), at(tokens), tokens_TB.shape[1], at(made))
+        return loss, torch.from_numpy(made)
 
     def _kept_names(self) -> list[str]:
         """The tensors of a state that a step makes anew: θ and what the optimiser keeps. They come first in a row."""
