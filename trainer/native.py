@@ -130,8 +130,7 @@ class Native:
         return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
 
     def _kept_names(self) -> list[str]:
-        """The tensors of a state that a step makes anew: θ and what the optimiser keeps. They come first in a
-        row."""
+        """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
         return list(self.shapes)[: list(self.shapes).index("step")]
 
     def _shapes(self, recipe: Recipe) -> Shapes:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model.ops import Tensors
-    from model.spec import Fold
+    from model.spec import Fold, Kernel
 
 DIGITS, VOCABULARY = 10, 14
 PLUS, EQUALS, EOS = 10, 11, 13
@@ -173,12 +173,19 @@ class LowRank(Spec):
         return sequence(self, x, y, z)
 
     def expand(self, theta_SP: Tensor) -> Tensors:
-        return self.layout.split(theta_SP)
+        from model.families.low_rank.forward import expand
+
+        return expand(self, theta_SP)
 
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
         from model.families.low_rank.forward import apply
 
         return apply(self, wide, tokens_STB, first)
+
+    def kernel(self) -> Kernel:
+        from model.families.low_rank.forward import kernel
+
+        return kernel(self)
 
     def folds(self) -> list[Fold]:
         from model.families.low_rank.folds import folds

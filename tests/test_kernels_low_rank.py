@@ -1,0 +1,150 @@
+"""The low_rank family's kernel against its torch twin in float64, for every rung and tie, and in a bank."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+from model import rung
+from model.families.low_rank.spec import SHARED, TIES, LowRank
+from tests.specs import any_tokens, some_theta, some_tokens
+from trainer import Bank, Pair, Recipe, Seed, native, step
+from trainer.native import Native
+
+NAMES = ("777p", "763p", "582p", "512p", "491p", "456p", "311p", "262p")
+SPECS = {name: rung(name) for name in NAMES}
+SPECS |= {f"582p {tie}": replace(rung("582p"), tie_qkv=tie) for tie in (*TIES[1:], *SHARED)}
+SPECS |= {f"763p {tie}": replace(rung("763p"), tie_qkv=tie) for tie in TIES[1:]}
+SPECS |= {
+    "narrow": LowRank(width=2, ffn=1, qkv_rank=3, ffn_rank=3, tie_qkv="shareB"),
+    "thin": replace(rung("512p"), qkv_rank=1, out_rank=1, ffn_rank=1, tie_qkv="qk", no_eos=True),
+    "wide": LowRank(width=16, ffn=20, qkv_rank=7, ffn_rank=5, tie_qkv="shareB_tieQK", rms_norm=True),
+}
+every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+PROBLEMS = 40  # two blocks and a half
+ONE_A_SHAPE = {tuple(s.kernel().shape.values()): s for s in SPECS.values()}
+every_shape = pytest.mark.parametrize("spec", ONE_A_SHAPE.values(), ids=str)
+
+
+@cache
+def native_of(spec, batch=PROBLEMS):
+    return Native(spec, Recipe(batch=batch))
+
+
+def flat(wide):
+    """Wide tensors of one seed as the kernel reads them [N]."""
+    return torch.cat([t[0].flatten() for t in wide.values()])
+
+
+def twin(spec, wide, tokens_STB):
+    """Loss and gradient [N] of the torch twin in float64."""
+    wide = {name: t.detach().double().requires_grad_() for name, t in wide.items()}
+    logits = spec.apply(wide, tokens_STB[:, :-1], first=spec.prompt - 1)
+    loss = step.cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean()
+    gradients = torch.autograd.grad(loss, list(wide.values()), allow_unused=False)
+    return float(loss), dict(zip(wide, gradients, strict=True))
+
+
+def assert_same_gradient(spec, wide, tokens_STB):
+    """Each tensor within 1e-5 of the largest entry of all."""
+    expected_loss, expected = twin(spec, wide, tokens_STB)
+    loss, made_N = native_of(spec).loss(flat(wide).float(), tokens_STB[0])
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    most = max(float(t.abs().max()) for t in expected.values())
+    starts = torch.cumsum(torch.tensor([0, *(t[0].numel() for t in expected.values())]), 0).tolist()
+    for start, (name, t) in zip(starts, expected.items(), strict=False):
+        made = made_N[start : start + t[0].numel()].double().reshape(t[0].shape)
+        assert t.abs().max() > 0, name
+        assert float((made - t[0]).abs().max()) < 1e-5 * most, name
+
+
+def random_wide(spec, scale=0.5):
+    """Wide tensors that no θ makes."""
+    gen = torch.Generator().manual_seed(spec.params)
+    made = spec.expand(some_theta(spec))
+    return {name: t + scale * torch.randn(t.shape, generator=gen) for name, t in made.items()}
+
+
+def random_sequences(spec):
+    """Any token anywhere, the targets included."""
+    tokens = any_tokens(spec, batch=PROBLEMS)
+    return torch.cat([tokens, tokens[:, :1].roll(1, 2)], dim=1)
+
+
+@every_spec
+def test_gradient_of_a_rung_and_of_every_tie(spec):
+    assert_same_gradient(spec, spec.expand(some_theta(spec)), some_tokens(spec, batch=PROBLEMS))
+
+
+@every_shape
+def test_gradient_for_random_wide_tensors_and_any_tokens(spec):
+    assert_same_gradient(spec, random_wide(spec), random_sequences(spec))
+
+
+def test_scores_that_exponentials_cannot_take():
+    """Softmax is the same whatever is added to all scores; a few of hundreds, and of some twenty."""
+    spec = rung("456p")
+    for factor in (4, 400):
+        wide = random_wide(spec)
+        wide["queries"] *= factor
+        assert_same_gradient(spec, wide, some_tokens(spec, batch=PROBLEMS))
+
+
+@pytest.mark.parametrize("count", [1, 16, 17])
+def test_lanes_without_a_problem_do_not_count(count):
+    spec = rung("456p")
+    assert_same_gradient(spec, random_wide(spec), some_tokens(spec, batch=count))
+
+
+@every_shape
+def test_measures_are_those_of_evaluate(spec):
+    """On 5,000 problems, which leave half of the last block empty, for θ that are right about some digits."""
+    theta = some_theta(spec, 3)
+    made = native_of(spec).evaluate(theta)
+    problems = step.tokens_of(spec, *native.selection())
+    expected = step.evaluate(spec, theta, problems)
+    torch.testing.assert_close(made["loss"], expected["loss"].double(), rtol=1e-5, atol=0)
+    for name in ("exact", "token"):  # two logits may be equal but for rounding
+        torch.testing.assert_close(made[name], expected[name].double(), rtol=0, atol=1e-4)
+    assert (made["token"] > 0.02).any()
+
+
+@every_spec
+def test_gradient_of_theta(spec):
+    """Through the tape of expand and the kernel, against float64 autograd through everything."""
+    theta, tokens = some_theta(spec), some_tokens(spec, batch=PROBLEMS)
+    exact = theta.double().requires_grad_()
+    (expected_SP,) = torch.autograd.grad(step.loss(spec, exact, tokens).sum(), exact)
+    engine, tape = native_of(spec), native_of(spec).tapes[1]
+    row = torch.zeros(tape.inputs)
+    row[engine.places["theta"]] = theta[0]
+    wide_N = torch.from_numpy(native.run(tape, row.numpy()))
+    torch.testing.assert_close(wide_N.double(), flat(spec.expand(theta.double())), rtol=1e-5, atol=1e-5)
+    _, pull_N = engine.loss(wide_N, tokens[0])
+    made = torch.from_numpy(native.gradient(tape, row.numpy(), pull_N.numpy()))[engine.places["theta"]]
+    assert float((made - expected_SP[0]).abs().max()) < 1e-5 * float(expected_SP.abs().max())
+
+
+@pytest.mark.parametrize("name", ["763p", "456p", "262p"])
+def test_a_bank_is_the_eager_one(name):
+    """A few steps of three seeds: θ within what rounding makes of it, and the curves."""
+    recipe = Recipe(steps=6, batch=PROBLEMS, eval_every=3, hold=0, warmup=2, lr=0.001)
+    pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
+    banks = [Bank(rung(name), pairs, compiled=compiled, hopeless=None) for compiled in (True, False)]
+    assert isinstance(banks[0].programs, Native)
+    for bank in banks:
+        while bank.advance():
+            pass
+    for n in range(3):
+        ours, eager = (bank.result(n) for bank in banks)
+        assert not torch.equal(ours.theta_P, rung(name).initial(n))
+        torch.testing.assert_close(ours.curve_EM, eager.curve_EM, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ours.theta_P, eager.theta_P, rtol=0, atol=2e-4)
+
+
+def test_one_kernel_serves_all_specs_of_a_shape():
+    """A tie, or which factors there are, is nothing that the kernel sees where their products are what it reads."""
+    assert rung("582p").kernel() == replace(rung("582p"), tie_qkv="shareA_tieKV", out_rank=2).kernel()
+    assert rung("763p").kernel() == replace(rung("763p"), tie_qkv="all", pos_rank=3).kernel() == rung("777p").kernel()
+    assert rung("456p").kernel() == rung("491p").kernel() != rung("512p").kernel()
