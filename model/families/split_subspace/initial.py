@@ -80,9 +80,8 @@ def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tens
 
 def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
     """Digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
-    digit = torch.arange(DIGITS)
-    turn = 2 * math.pi * digit / DIGITS
-    spiral = torch.stack([torch.cos(turn), torch.sin(turn), digit / 9], dim=1)
+    turns = [(2 * math.pi * digit / DIGITS, digit / 9) for digit in range(DIGITS)]
+    spiral = torch.tensor([[math.cos(turn), math.sin(turn), rise] for turn, rise in turns])
     special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])
     table = torch.zeros(14, max(tok_dim, 3))
     table[:, :3] = torch.cat([spiral, special])
