@@ -47,7 +47,7 @@ endif
 
 # TORCH_CPU: the wheel of torch's CPU build, in the version of constraints.txt.
 lock:
-	$(PYTHON) requirements/lock.py $(TORCH_CPU)
+	$(PYTHON) requirements/lock.py $(or $(TORCH_CPU),$(error TORCH_CPU=WHEEL is missing))
 
 SECRETS_DIR ?= secrets
 secrets:

@@ -43,12 +43,10 @@ def pins(folder: Path = HERE) -> dict[str, str]:
 
 def within(version: Version, events: Iterable[dict[str, str]]) -> bool:
     """Whether the last of a range's events up to a version leaves it affected (OSV's schema, `events`)."""
+    kinds = ("introduced", "fixed", "last_affected", "limit")
+    changes = [(Version("0.dev0" if v == "0" else v), k) for e in events for k, v in e.items() if k in kinds]
     inside = False
-    for event in events:
-        [(kind, text)] = (
-            (k, v) for k, v in event.items() if k in ("introduced", "fixed", "last_affected", "limit")
-        )
-        at = Version("0.dev0") if text == "0" else Version(text)
+    for at, kind in sorted(changes):
         if kind == "introduced" and version >= at:
             inside = True
         elif (kind in ("fixed", "limit") and version >= at) or (kind == "last_affected" and version > at):
@@ -84,8 +82,8 @@ def audit(place: Path, today: datetime, installed: dict[str, str]) -> int:
         print(f"{place}: no advisory of a Python package, so nothing is known", file=sys.stderr)
         return 1
     age = (today - datetime.fromisoformat(newest)).days
-    print(f"{len(installed)} versions; of {len(named & installed.keys())} packages there are advisories")
-    print(f"the newest advisory is of {newest[:10]}")
+    known = len(named & installed.keys())
+    print(f"versions: {len(installed)}; packages with advisories: {known}; newest advisory: {newest[:10]}")
     left = 0
     for name, record in sorted(found, key=lambda pair: (pair[0], pair[1]["id"])):
         ids = [record["id"], *record.get("aliases", [])]

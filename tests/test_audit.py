@@ -44,6 +44,7 @@ def audit(tmp_path, *records, installed=None):
         ([{"introduced": "2.10"}], 0),
         ([{"introduced": "1"}, {"fixed": "2"}, {"introduced": "2.4"}, {"fixed": "2.6"}], 1),
         ([{"introduced": "1"}, {"fixed": "2"}, {"introduced": "2.6"}], 0),
+        ([{"fixed": "2.6"}, {"introduced": "2.10"}, {"introduced": "0"}], 1),
         ([{"introduced": "no version"}], 1),
     ],
 )
