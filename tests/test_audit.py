@@ -57,7 +57,11 @@ def test_versions_names_and_other_ecosystems(tmp_path):
     assert audit(tmp_path, advisory(versions=["2.5.1"])) == 1
     assert audit(tmp_path, advisory(versions=["2.5.2"])) == 0
     assert (
-        audit(tmp_path, advisory(versions=["2.5.1"], withdrawn="2026-01-01T00:00:00Z"), advisory("other"))
+        audit(
+            tmp_path,
+            advisory(versions=["2.5.1"], withdrawn="2026-01-01T00:00:00Z"),
+            advisory("other", "PYSEC-2"),
+        )
         == 0
     )
     assert audit(tmp_path, advisory(versions=["2.5.1"], ecosystem="npm"), advisory("other", "PYSEC-2")) == 0
