@@ -90,7 +90,7 @@ class Bank:
         return True
 
     def add(self, pairs: Sequence[Pair]) -> range:
-        """Put more pairs at the end of the queue; slots that are free take them at once. Returns their numbers.
+        """Put more pairs at the end of the queue; free slots take them at once. Returns their numbers.
 
         Raises ValueError if their program is another one.
         """
