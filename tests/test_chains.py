@@ -20,6 +20,11 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick"
 RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
 SWEEP = QUICK | {"recipe": RECIPE, "seeds": {"first": 1, "count": 12}}
 SWEEP |= {"resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2}}
+MIXED = SWEEP | {
+    "configurations": [{"recipe": {"steps": 16}}, {"recipe": {"steps": 8}}],
+    "seeds": {"first": 1, "count": 5},
+}
+"""Seeds of different lengths: a trial begins beside the last seed of the one before."""
 UNTIL = SWEEP | {"name": "until", "seeds": {"first": 1, "count": 4}, "until": {"grokked": 1, "max_seeds": 20}}
 
 
@@ -29,13 +34,13 @@ def run(study, here, *options):
 
 @pytest.fixture
 def reports(monkeypatch):
-    """What the driver was told: the worker's first trial, phase, trials in its bank, and their live seeds."""
+    """What the driver was told: the worker's first trial, phase, its trials, and their seeds' steps."""
     told, whole = [], Driver.reported
 
     def reported(self, first, report):
         seeds = report.get("seeds", [])
-        live = sum(s["outcome"] == Outcome.RUNNING for s in seeds)
-        told.append((first.key, report["phase"], {s["trial"] for s in seeds}, live))
+        steps = {(s["configuration"], s["seed"][0]): s["step"] for s in seeds}
+        told.append((first.key, report["phase"], {s["trial"] for s in seeds}, steps))
         whole(self, first, report)
 
     monkeypatch.setattr(Driver, "reported", reported)
@@ -64,11 +69,8 @@ def workers(reports):
 
 
 def test_trials_follow_in_the_slots_that_are_free(reports, here):
-    """Seeds of different lengths: a trial begins beside the last seed of the one before."""
-    study = SWEEP | {"configurations": [{"recipe": {"steps": 16}}, {"recipe": {"steps": 8}}]}
-    study |= {"seeds": {"first": 1, "count": 5}}
-    assert run(study, here).exit_code == 0
-    check_whole(here / "home", study, here, expected(study))
+    assert run(MIXED, here).exit_code == 0
+    check_whole(here / "home", MIXED, here, expected(MIXED))
     assert len({r["trial"] for r in rows_of(here / "home", "quick")}) >= 5 and len(workers(reports)) == 2
     assert max(len(trials) for _, _, trials, _ in reports) == 2, "both in one bank"
     assert not list((here / "home" / "trials").rglob("*.*")), "no orders are left"
@@ -77,7 +79,7 @@ def test_trials_follow_in_the_slots_that_are_free(reports, here):
 # ---- interrupted and failing
 
 
-@pytest.mark.parametrize("at", [3, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 4, 5, 7, 11, 14))])
+@pytest.mark.parametrize("at", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3, 5, 7, 11, 14))])
 def test_trials_of_one_bank_go_on_each_from_its_own_state(at, reports, here, monkeypatch):
     whole, left = Driver.reported, [at]
 
@@ -88,14 +90,17 @@ def test_trials_of_one_bank_go_on_each_from_its_own_state(at, reports, here, mon
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Driver, "reported", reported)
-    assert run(SWEEP, here).exit_code == 130
-    steps = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", "quick") if not is_final(r)}
+    assert run(MIXED, here).exit_code == 130
+    rows = [r for r in rows_of(here / "home", "quick") if not is_final(r)]
+    reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows if r["steps"]}
     before = len(reports)
-    assert run(SWEEP, here).exit_code == 0
-    check_whole(here / "home", SWEEP, here, expected(SWEEP))
-    again = sum(live for _, phase, _, live in reports[before:] if phase == "training")
-    done = sum(live for _, phase, _, live in reports[:before] if phase == "training")
-    assert steps and done + again <= 12 * 4 + 2, "what was saved is not trained again"
+    assert run(MIXED, here).exit_code == 0
+    check_whole(here / "home", MIXED, here, expected(MIXED))
+    first: dict = {}
+    for *_, steps in reports[before:]:
+        first = steps | first
+    assert len(reached) == 2 or at != 4
+    assert all(first[seed] >= steps for seed, steps in reached.items()), "from where it was"
 
 
 @pytest.fixture

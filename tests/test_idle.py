@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from docs.measurements import idle as simulated
 from search.run import estimate
 from search.run.planner import DONE
 from search.study.file import parse_study
@@ -224,3 +225,11 @@ def test_the_last_spec_is_shared_by_the_cores(home):
     assert planner.next(other) is None, "another spec"
     planner.tell(other, rows_of(other))
     assert numbers([planner.next()]) == [[6, 7, 8]] and planner.next() is None
+
+
+def test_a_made_up_study_keeps_its_slots_busy():
+    """Before and after, by docs/measurements/idle.py: three worlds of the demo's study."""
+    found = simulated.compare("until one grokked (studies/57p.yaml)", cores=2, alive=False, repetitions=3)
+    before, after = found["before"], found["after"]
+    assert after["slots"] > before["slots"] + 0.15 and after["cores"] > before["cores"]
+    assert after["wall_s"] < 0.8 * before["wall_s"]

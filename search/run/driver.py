@@ -199,9 +199,9 @@ class Driver:
 
     def _order(self, chain: Chain) -> None:
         """Leave word for a worker, if there is something new."""
-        searched = {c for t in chain.open.values() if not t.confirmation for c in t.configurations}
-        enough = sorted(c.key for c in searched if self.planner.has_enough(c))
-        orders = Orders(tuple(chain.open), tuple(enough))
+        searched = (t for t in chain.open.values() if self.study.until.grokked and not t.confirmation)
+        enough = {c.key for t in searched for c in t.configurations if self.planner.has_enough(c)}
+        orders = Orders(tuple(chain.open), tuple(sorted(enough)))
         if orders != chain.orders:
             orders.write(self.home.trial(self.study.name, chain.first.key))
             chain.orders = orders

@@ -78,7 +78,7 @@ class Trial:
     def spec(self) -> Spec:
         return self.work[0][0].spec
 
-    @property
+    @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Each once, in order."""
         return tuple(dict.fromkeys(configuration for configuration, _ in self.work))
