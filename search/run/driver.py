@@ -216,7 +216,7 @@ class Driver:
                 self.ledger.censor([trial], LATE)
                 self.ledger.release_unbegun(trial)
                 self.planner.give_back(trial)
-            elif failure is None:
+            elif failure is None or has_parts(folder):
                 self._ended(trial)
             else:
                 self._failed(trial, failure)
