@@ -146,5 +146,9 @@ def test_a_bank_is_the_eager_one(name):
 def test_one_kernel_serves_all_specs_of_a_shape():
     """A tie, or which factors there are, is nothing that the kernel sees where their products are what it reads."""
     assert rung("582p").kernel() == replace(rung("582p"), tie_qkv="shareA_tieKV", out_rank=2).kernel()
-    assert rung("763p").kernel() == replace(rung("763p"), tie_qkv="all", pos_rank=3).kernel() == rung("777p").kernel()
+    assert (
+        rung("763p").kernel()
+        == replace(rung("763p"), tie_qkv="all", pos_rank=3).kernel()
+        == rung("777p").kernel()
+    )
     assert rung("456p").kernel() == rung("491p").kernel() != rung("512p").kernel()

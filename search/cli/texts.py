@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import name_of
 from search.store.home import Home, home_flag
-from search.store.ledger import Ledger, Row
+from search.store.ledger import ENOUGH, Ledger, Row
 from search.store.stats import GrokRate, Stopping, grouped, seed_of
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -26,7 +26,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
     lines += _stopping(Stopping.of(rows))
     if study.until.grokked:
-        lines.append("  (it stops at a success, so its rate is biased upwards)")
+        lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
         held = "held" if row["held"] else "did not hold"
@@ -91,6 +91,17 @@ def _names(listed: list[Configuration]) -> dict[str, str]:
     """What to call each listed configuration: its spec, and its key where another one has that."""
     shared = Counter(name_of(c.spec) for c in listed)
     return {c.key: name_of(c.spec) if shared[name_of(c.spec)] == 1 else c.title for c in listed}
+
+
+def _cut(rows: list[Row]) -> list[str]:
+    """A line on the seeds that were in training when enough had grokked: what they would say is not known."""
+    cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
+    if not cut:
+        return []
+    rate = GrokRate.of(r["outcome"] for r in rows)
+    counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
+    seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
+    return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
 
 
 def _stopping(stopping: Stopping) -> list[str]:

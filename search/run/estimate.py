@@ -12,7 +12,7 @@ from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import seed_of
 from search.study.schema import Study, numbered
 from search.study.trial import Configuration
-from trainer import Seed
+from trainer import Outcome, Seed
 
 GUESSED_RATE = {True: 8_000, False: 100}
 """Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
@@ -86,7 +86,12 @@ def _left(
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}
     recorded = {(r["configuration"], seed_of(r)) for r in final}
-    return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
+    searched = [r for r in final if r["outcome"] == Outcome.GROKKED and not r["confirmation"]]
+    grokked, wanted = Counter(r["configuration"] for r in searched), study.until.grokked
+    return {
+        c: 0 if wanted and grokked[c.key] >= wanted else sum((c.key, s) not in recorded for s in seeds)
+        for c in listed
+    }
 
 
 def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -> tuple[float, str]:

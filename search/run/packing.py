@@ -50,20 +50,24 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     return size, min(slots, size)
 
 
+def can_follow(trial: Trial, other: Trial) -> bool:
+    """Whether a trial can take the slots that another one leaves in its bank."""
+    (mine, _), (its, _) = trial.work[0], other.work[0]
+    return trial.slots == other.slots and program_of(*mine.parts) == program_of(*its.parts)
+
+
 def pack(
     study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Fits, confirmation: bool = False
 ) -> list[Trial]:
-    """Pairs as trials: those that can share a bank together, with equal slots."""
+    """Pairs that can share a bank together, with equal slots: trials before they are cut to their size."""
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
     for configuration, seed in work:
-        program = program_of(configuration.spec, configuration.recipe)
-        groups.setdefault(program, []).append((configuration, seed))
-    trials = []
-    for program, pairs in groups.items():
-        size, slots = trial_size(study, program, fits)
-        cut = [tuple(pairs[i : i + size]) for i in range(0, len(pairs), size)]
-        trials += [Trial(study.name, c, slots, study.resources, study.stop, confirmation) for c in cut]
-    return trials
+        groups.setdefault(program_of(*configuration.parts), []).append((configuration, seed))
+    return [
+        Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
+        for program, pairs in groups.items()
+        for _, slots in [trial_size(study, program, fits)]
+    ]
 
 
 def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], Fits]:

@@ -38,7 +38,8 @@ from trainer import Outcome, Recipe, Seed
 if TYPE_CHECKING:
     from search.store.part import Part
 
-STOPPED = "stopped"
+STOPPED, DIED, ENOUGH = "stopped", "its driver died", "enough had grokked"
+"""Why a driver ends, and why seeds end that had not ended themselves."""
 LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
 
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
@@ -275,17 +276,19 @@ class Ledger:
                     if reached := (steps or {}).get(key):
                         censored = sa.and_(_is(_named(trial.study, key)), mine)
                         still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
-                        db.execute(sa.update(ROWS).where(still).values(steps=reached))
+                        db.execute(sa.update(ROWS).where(still).values(steps=reached, reason=reason))
+
+    @patient
+    def release_unbegun(self, trial: Trial) -> None:
+        """Forget those of a trial's censored pairs of which nothing was trained."""
+        mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key, ROWS.c.steps == 0)
+        with self._begin() as db:
+            db.execute(sa.delete(ROWS).where(mine, ROWS.c.outcome == Outcome.CENSORED))
 
     @patient
     def close_orphans(self, study: str) -> None:
         """Note of a study that is held that rows which still count as running have nobody any more."""
-        values = {
-            "outcome": Outcome.CENSORED,
-            "reason": "its driver died",
-            "owner": None,
-            "lease_until": None,
-        }
+        values = {"outcome": Outcome.CENSORED, "reason": DIED, "owner": None, "lease_until": None}
         running = sa.and_(ROWS.c.study == study, ROWS.c.outcome == Outcome.RUNNING)
         with self._begin() as db:
             db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))

@@ -78,7 +78,9 @@ class Until(Strict):
     """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
 
     grokked: int | None = Field(
-        None, ge=1, description="no further round, and no further proposal, once so many grokked; unit: seeds"
+        None,
+        ge=1,
+        description="the study, of a list each configuration, ends once so many grokked; unit: seeds",
     )
     max_seeds: int | None = Field(
         None, ge=1, le=1_000_000, description="while fewer grokked, go on in rounds up to this; unit: seeds"
