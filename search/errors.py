@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,17 @@ class Failure(Exception):
     """Something outside failed: a locked database, a server that is away. Exit code 1."""
 
     code = 1
+
+
+def masked(text: str) -> str:
+    """A text without the passwords and tokens of the addresses in it: before an @, and behind ?, & and #."""
+    return re.sub(r"\S+", lambda word: _masked(word[0]), text)
+
+
+def _masked(word: str) -> str:
+    start, end = word.find("//") + 2, word.rfind("@") + 1
+    bare = word[:start] + word[end:] if 2 <= start < end else word
+    return re.sub(r"([?&#][^?&#=]*=)[^?&#]+", r"\1***", bare)
 
 
 @contextmanager

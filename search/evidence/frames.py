@@ -29,7 +29,13 @@ CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_give
 NAN = float("nan")
 
 
-def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
+def records(
+    study: str | Sequence[str],
+    of: Of = "seeds",
+    *,
+    home: str | Path | None = None,
+    trust_store: bool = False,
+) -> pd.DataFrame:
     """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
 
     seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
@@ -37,7 +43,8 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
     every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
-    step, and the measures at that step (docs/architecture.md, "Records").
+    step, and the measures at that step (docs/architecture.md, "Records"). `trust_store`: read them from the
+    MLflow server that the study names, though it is not MLFLOW_TRACKING_URI.
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
@@ -47,7 +54,7 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    ledger = opened(Home(home), *names)
+    ledger = opened(Home(home, trust_store), *names)
     found = [readers[of](ledger, name) for name in names]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 

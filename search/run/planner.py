@@ -17,7 +17,8 @@ from search.run.packing import Fits, pack
 from search.store.home import Home
 from search.store.ledger import Row, is_final
 from search.store.stats import GrokRate, seed_of
-from search.study.schema import Study, numbered
+from search.study.schema import Study
+from search.study.seeds import numbered
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 

@@ -20,17 +20,18 @@ from search.study.schema import (
     Entry,
     Faults,
     Resources,
-    SeedCross,
-    SeedRange,
     Stop,
     Study,
     Until,
 )
+from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Sampler, Strict
 
 LARGEST_FILE = 1 << 20  # bytes
+MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 LONGEST_LINE = 1_000  # characters of an error
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
+MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def shipped() -> dict[str, str]:
@@ -60,7 +61,12 @@ def load_study(name: str) -> Study:
 class _Loader(yaml.SafeLoader):
     """YAML as data: no key twice, no aliases, and 1e-3 is a number, as YAML 1.2 has it."""
 
+    values = 0
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise _marked(f"more than {MOST_VALUES} keys and values", self.peek_event().start_mark)
         if self.check_event(yaml.AliasEvent):
             raise _marked("aliases are not used in study files", self.peek_event().start_mark)
         return super().compose_node(parent, index)
@@ -68,6 +74,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key, _ in node.value:
+            if key.tag == MERGE:
+                raise _marked("merge keys are not used in study files", key.start_mark)
             if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
                 raise _marked(f"key given twice: {key.value}", key.start_mark)
             seen.add((key.tag, str(key.value)))
@@ -75,6 +83,8 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
+            if node.tag in SEXAGESIMAL and ":" in node.value:  # YAML 1.1's base 60: YAML 1.2 has none
+                raise ValueError
             found = super().construct_object(node, deep)
             if type(found) is int and found.bit_length() > MOST_BITS:
                 raise OverflowError
