@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+LONGEST_LINE = 1_000  # characters
+
 
 class UserError(Exception):
     """Wrong use: a misspelt key, a missing file, an impossible request. Exit code 2."""
@@ -17,6 +19,12 @@ class Failure(Exception):
     """Something outside failed: a locked database, a server that is away. Exit code 1."""
 
     code = 1
+
+
+def printable(line: str) -> str:
+    """One line whatever a text from elsewhere holds, and not a page long."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line[:LONGEST_LINE])
+    return plain if len(line) <= LONGEST_LINE else plain + " ..."
 
 
 def masked(text: str) -> str:
@@ -31,9 +39,13 @@ def _masked(word: str) -> str:
 
 
 @contextmanager
-def told(where: object = "", of: type[Exception] = ValueError) -> Iterator[None]:
-    """What a block refuses is the user's to hear: a UserError that says where first."""
+def told(
+    where: object = "",
+    of: type[Exception] | tuple[type[Exception], ...] = ValueError,
+    kind: type[UserError] | type[Failure] = UserError,
+) -> Iterator[None]:
+    """What a block refuses is the user's to hear: a UserError, or a Failure, that says where first."""
     try:
         yield
     except of as error:
-        raise UserError(f"{where}: {error}" if where else str(error)) from None
+        raise kind(f"{where}: {error}" if where else str(error)) from None

@@ -99,12 +99,19 @@ class Home:
         return below(self.path / "trials", study, *([key] if key else []))
 
     def exists(self) -> bool:
-        """Whether something has run here. Raises UserError for an earlier version's home."""
+        """Whether something has run here. Raises UserError for an earlier version's home, and for what is no
+        home.
+        """
         self.refuse_older()
         return not self.has_own_database or self.ledger_db.exists()
 
     def refuse_older(self) -> None:
-        """Raise UserError where an earlier version kept its ledger: in Optuna's file."""
+        """Raise UserError where an earlier version kept its ledger: in Optuna's file. And where there is a
+        pipe or a device by a database's name: who opens one may wait for ever.
+        """
+        for file in (self.ledger_db, self.mlflow_db, self.optuna_db):
+            if file.exists() and not file.is_file():
+                raise UserError(f"{file}: is no file")
         if self.has_own_database and self.optuna_db.exists() and not self.ledger_db.exists():
             raise other_version(str(self.optuna_db), "an earlier")
 
@@ -131,6 +138,18 @@ def below(folder: Path, *names: str) -> Path:
         if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
             raise UserError(f"{name!r:.80} is no name of anything in {folder}")
     return folder.joinpath(*names)
+
+
+PLAIN = ("CREATE TABLE %", "CREATE INDEX %", "CREATE UNIQUE INDEX %")
+MLFLOWS_OWN = "CREATE TRIGGER prevent_secrets_aad_mutation\nBEFORE UPDATE ON secrets\n%"
+
+
+def not_plain() -> str:
+    """SQL for the name of something in an SQLite file that is more than a table or an index: a view may be
+    without end, a trigger or a virtual table does what it likes.
+    """
+    known = " OR ".join(f"sql LIKE '{pattern}'" for pattern in (*PLAIN, MLFLOWS_OWN))
+    return f"SELECT name FROM sqlite_master WHERE sql IS NOT NULL AND NOT ({known}) LIMIT 1"
 
 
 def other_version(name: str, which: str) -> UserError:

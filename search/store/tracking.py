@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from search.errors import Failure, UserError, masked
-from search.store.home import Home, below
+from search.store.home import Home, below, not_plain
 from search.store.ledger import Ledger
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -90,6 +90,8 @@ def _bring_along(home: Home) -> None:
     """
     here = home.artifacts.as_uri()
     with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
+        if odd := db.execute(not_plain()).fetchone():
+            raise Failure(f"{home.mlflow_db}: has {odd[0]!r:.80}, which is no table: no store of MLflow's")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
             return
         found = db.execute("SELECT name, artifact_location FROM experiments").fetchall()

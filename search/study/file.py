@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from model.fields import nearest
-from search.errors import UserError
+from search.errors import UserError, printable
 from search.study.schema import (
     Allocation,
     Confirm,
@@ -29,7 +29,6 @@ from search.study.space import Distribution, Sampler, Strict
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
-LONGEST_LINE = 1_000  # characters of an error
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
@@ -119,7 +118,7 @@ def _read_yaml(text: str, source: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise UserError(_printable(f"{source}: {where}not valid YAML ({problem})")) from None
+        raise UserError(printable(f"{source}: {where}not valid YAML ({problem})")) from None
 
 
 def parse_study(text: str, source: str) -> Study:
@@ -130,7 +129,7 @@ def parse_study(text: str, source: str) -> Study:
     try:
         return Study.model_validate(data)
     except ValidationError as error:
-        raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error, data))) from None
+        raise UserError("\n".join(printable(f"{source}: {line}") for line in _lines(error, data))) from None
 
 
 def recorded_study(definition: str, source: str) -> Study:
@@ -141,13 +140,7 @@ def recorded_study(definition: str, source: str) -> Study:
     try:
         return Study.model_validate_json(definition)
     except ValidationError as error:
-        raise UserError(_printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
-
-
-def _printable(line: str) -> str:
-    """One line whatever a user's text holds, and not a page long."""
-    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    return plain if len(plain) <= LONGEST_LINE else plain[:LONGEST_LINE] + " ..."
+        raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
 KINDS = {
