@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -21,9 +22,11 @@ from search.store.database import STUDIES
 from search.store.home import Home, below
 from search.store.ledger import Ledger
 from search.store.outbox import _failure
-from search.store.tracking import artifact, check_place, tracking_uri
+from search.store.tracker import Tracker
+from search.store.tracking import artifact, check_place, connect, tracking_uri
+from search.study.trial import Configuration
 from tests.commands import call, fails_with_one
-from tests.homes import two_studies
+from tests.homes import study_of, two_studies
 
 SMALL = {
     "name": "small",
@@ -270,5 +273,22 @@ def test_a_ledgers_trial_is_not_looked_for_elsewhere() -> None:
     (outside / "mine").write_text("x")
     Path("sweep.yaml").write_text(json.dumps(dict(ledger.study("sweep")["definition"])))
     said = call("run", "sweep.yaml", "--home", "runs")
-    assert (said.exit_code, "'../../../x' is no name" in said.stderr) == (2, True), said.output
+    assert (said.exit_code, "trial is '../../../x'" in said.stderr) == (1, True), said.output
+    with pytest.raises(UserError, match="no name"):  # nor by a key from anywhere else
+        home.trial("sweep", "../../../x")
     assert (outside / "mine").exists()
+
+
+def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path: Path) -> None:
+    """Its MLflow database says where artifacts go."""
+    home, study = Home(two_studies()), study_of()
+    with closing(sqlite3.connect(home.mlflow_db)) as db, db:
+        db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
+    tracker = Tracker(connect(home, tracking_uri(home)), home, study)
+    configuration = Configuration(*study.listed()[0])
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "theta").write_text("x")
+    for write in (tracker.asked, lambda: tracker.part(configuration, "a", tmp_path / "part")):
+        with pytest.raises(Failure, match="no place of"):
+            write()
+    assert not (tmp_path / "outside").exists()
