@@ -238,7 +238,7 @@ def test_a_tracking_server_that_is_away(home: Home, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("uri", ["foo://bar", "not a uri", "file:///nowhere", "https://[bad", "./runs"])
 def test_a_tracking_uri_that_is_none(uri: str, home: Home) -> None:
     Path("some.yaml").write_text(GOOD + SMOKE + f"tracking_uri: {json.dumps(uri)}\n")
-    line = fails_with_one(1, "run", "some.yaml", "--home", "home")
+    line = fails_with_one(1, "run", "some.yaml", "--home", "home", "--trust-store")
     assert line.startswith(f"MLflow store {uri}: ")
 
 

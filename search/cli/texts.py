@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from model import name_of
+from search.errors import printable
 from search.store.home import Home, home_flag
 from search.store.ledger import ENOUGH, Ledger, Row
 from search.store.stats import GrokRate, Stopping, grouped, seed_of
@@ -131,7 +132,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
     for r in rows:
         best = f"best exact match {r['best_exact'] or 0:.4f}"
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
-        reason = f" ({r['reason']})" if r["reason"] else ""
+        reason = f" ({printable(r['reason'])})" if r["reason"] else ""
         certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
         head = f"  {of(r)}seed {seed_of(r)!s:8} {r['outcome']:10} step {r['steps']:<8,} "
         lines.append(head + f"{grok}{certified}{reason}")

@@ -10,7 +10,8 @@ from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import seed_of
-from search.study.schema import Study, numbered
+from search.study.schema import Study
+from search.study.seeds import numbered
 from search.study.trial import Configuration
 from trainer import Outcome, Seed
 

@@ -20,7 +20,8 @@ from search.store.home import Home
 from search.store.ledger import Row, is_final
 from search.store.part import has_parts
 from search.store.stats import GrokRate, seed_of
-from search.study.schema import Study, numbered
+from search.study.schema import Study
+from search.study.seeds import numbered
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 

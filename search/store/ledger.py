@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import nearest
-from search.errors import UserError
+from search.errors import Failure, UserError, told
 from search.store.database import (
     CONFIGURATIONS,
     PROPOSALS,
@@ -79,14 +79,14 @@ class Ledger:
         wanted = {"study": study, "configuration": configuration, "trial": trial}
         query = sa.select(*columns).order_by(*order)
         query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(query).mappings()]
+        return self.database.read(query)
 
     @patient
     def configurations(self, study: str) -> dict[str, Configuration]:
         """A study's configurations by key, in the order in which they came."""
         rows = self._described(study, "spec", "recipe")
-        return {row["configuration"]: _configuration(row) for row in rows}
+        with told(f"{self.database.name}: damaged, a configuration", (TypeError, ValueError), Failure):
+            return {row["configuration"]: _configuration(row) for row in rows}
 
     @patient
     def pages(self, study: str) -> dict[str, tuple[str, str]]:
@@ -97,16 +97,14 @@ class Ledger:
     def _described(self, study: str, *names: str) -> list[Row]:
         columns = [CONFIGURATIONS.c[name] for name in ("configuration", *names)]
         mine = sa.select(*columns).where(CONFIGURATIONS.c.study == study)
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(mine.order_by(CONFIGURATIONS.c.number)).mappings()]
+        return self.database.read(mine.order_by(CONFIGURATIONS.c.number))
 
     @patient
     def proposals(self, study: str) -> list[Row]:
         """What a search has drawn, in order: number, configuration (None: none) and numbers."""
         columns = (PROPOSALS.c.number, PROPOSALS.c.configuration, PROPOSALS.c.numbers)
         query = sa.select(*columns).where(PROPOSALS.c.study == study).order_by(PROPOSALS.c.number)
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(query).mappings()]
+        return self.database.read(query)
 
     @patient
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
@@ -179,18 +177,19 @@ class Ledger:
     @patient
     def study(self, name: str) -> Row | None:
         """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
-        with self._begin() as db:
-            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == name)).mappings().first()
+        row = next(iter(self.database.read(sa.select(STUDIES).where(STUDIES.c.study == name))), None)
         if row is None or is_live(row["owner"], row["lease_until"]):
-            return None if row is None else dict(row)
-        return dict(row) | {"owner": None, "stop": False}
+            return row
+        return row | {"owner": None, "stop": False}
 
     @patient
     def running(self) -> list[str]:
         """The studies that somebody runs."""
-        with self._begin() as db:
-            rows = db.execute(sa.select(STUDIES)).mappings().all()
-        return [r["study"] for r in rows if is_live(r["owner"], r["lease_until"])]
+        return [
+            r["study"]
+            for r in self.database.read(sa.select(STUDIES))
+            if is_live(r["owner"], r["lease_until"])
+        ]
 
     @patient
     def ask_to_stop(self, study: str) -> None:
