@@ -66,14 +66,15 @@ class Native:
     """Whether any number of slots may be trained: here what runs costs, and nothing else."""
     cache_misses = 0
 
-    def __init__(self, spec: Spec, recipe: Recipe):
+    def __init__(self, spec: Spec, recipe: Recipe, tied: bool = False):
+        """tied: whether slots have a projector on θ, an input of the tapes (trainer/step.py, `held`)."""
         start = time.perf_counter()
         kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         self.engine, self.kernel = engine(), library(kernel.source, kernel.shape)
         self.spec, self.optimiser = spec, OPTIMISERS[recipe.optimiser]
-        self.shapes = self._shapes(recipe)
+        self.shapes = self._shapes(recipe, tied)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
         self.places = {
             name: slice(at, at + math.prod(shape))
@@ -107,6 +108,7 @@ class Native:
         """Exact match, token accuracy and loss [S] on the selection problems."""
         rows = np.zeros((len(theta_SP), self.program.row), np.float32)
         rows[:, self.places["theta"]] = theta_SP.numpy()
+        rows[:, self.places["ramp"]] = 1  # and step 0: whatever holds θ has no hold on it
         sums = (Measures * len(rows))()
         in_groups(
             len(rows),
@@ -133,20 +135,22 @@ class Native:
         """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
         return list(self.shapes)[: list(self.shapes).index("step")]
 
-    def _shapes(self, recipe: Recipe) -> Shapes:
+    def _shapes(self, recipe: Recipe, tied: bool) -> Shapes:
         """What a row has, without the slots' axis."""
         fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
         scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
         hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe]).items()}
         kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
-        return {"theta": (self.spec.params,), **kept, **scalars, **hyper, "gradient": (self.spec.params,)}
+        params = self.spec.params
+        hyper |= {"projector": (params, params)} if tied else {}
+        return {"theta": (params,), **kept, **scalars, **hyper, "gradient": (params,)}
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]
         return [schedule.digits(row["step"], row), mix, row["mixed_lengths"]]
 
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
-        return list(self.spec.expand(row["theta"]).values())
+        return list(self.spec.expand(step.held(row["theta"], row["step"], row)).values())
 
     def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}

@@ -58,6 +58,18 @@ def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
     return cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean((1, 2))
 
 
+def held(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
+    """θ as the model reads it, ((1 - r) I + r Π) θ, where slots have ties; r is the ramp at this step.
+
+    Entries that are tied are equal, or opposite, or zero to the bit when the ramp has ended: their rows of Π
+    are, and are summed in the same order.
+    """
+    if "projector" not in hyper:
+        return theta_SP
+    r_S1 = schedule.ramp(step_S, hyper)[:, None]
+    return (1 - r_S1) * theta_SP + r_S1 * (hyper["projector"] * theta_SP[:, None, :]).sum(-1)
+
+
 def train_step(
     spec: Spec, optimiser: Optimiser, state: State, hyper: Hyper, tokens_STB: Tensor
 ) -> tuple[State, Tensor]:
@@ -67,7 +79,7 @@ def train_step(
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-        loss_S = loss(spec, theta_SP, tokens_STB)
+        loss_S = loss(spec, held(theta_SP, state["step"], hyper), tokens_STB)
         return loss_S.sum(), loss_S
 
     grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(state["theta"])
