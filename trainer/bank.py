@@ -62,7 +62,7 @@ class Bank:
         if wanted < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.slots = wanted
-        self.programs = programs_of(spec, recipe, device, compiled, tied=pairs[0].ties is not None)
+        self.programs = programs_of(spec, recipe, device, compiled)
         self.judge = Judge(pairs, spec.params, hopeless)
         self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
@@ -222,14 +222,12 @@ class Bank:
         self.hyper = {name: t[pairs].to(self.device) for name, t in self.judge.limits.items()}
 
 
-def programs_of(
-    spec: Spec, recipe: Recipe, device: str, compiled: bool, tied: bool = False
-) -> Native | Programs:
+def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
     """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
     engine cannot be built for want of a compiler or a kernel.
     """
     if compiled and device == "cpu" and spec.kernel() and not missing_for_compilation():
-        return Native(spec, recipe, tied)
+        return Native(spec, recipe)
     return Programs(spec, recipe, device, compiled and device != "cpu")
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model.tied import projector
 from trainer.hopeless import Rule, progress_of, spared, taught
 from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair
@@ -53,7 +52,7 @@ class Judge:
         self.eval_every = pairs[0].recipe.eval_every
         self.limits = hyper_of([p.recipe for p in pairs])
         if pairs[0].ties is not None:
-            self.limits["projector"] = torch.stack([projector(p.ties) for p in pairs if p.ties is not None])
+            self.limits["ties"] = torch.tensor([p.ties for p in pairs])
         self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
         self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
         count = len(pairs)

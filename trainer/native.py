@@ -66,15 +66,14 @@ class Native:
     """Whether any number of slots may be trained: here what runs costs, and nothing else."""
     cache_misses = 0
 
-    def __init__(self, spec: Spec, recipe: Recipe, tied: bool = False):
-        """tied: whether slots have a projector on θ, an input of the tapes (trainer/step.py, `held`)."""
+    def __init__(self, spec: Spec, recipe: Recipe):
         start = time.perf_counter()
         kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         self.engine, self.kernel = engine(), library(kernel.source, kernel.shape)
         self.spec, self.optimiser = spec, OPTIMISERS[recipe.optimiser]
-        self.shapes = self._shapes(recipe, tied)
+        self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
         self.places = {
             name: slice(at, at + math.prod(shape))
@@ -94,10 +93,12 @@ class Native:
         parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
         rows = torch.cat([p.float() for p in (*parts, torch.zeros_like(state["theta"]))], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
+        ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_train(
-                ctypes.byref(self.program), at(rows[s]), at(seeds[s]), n, steps, at(losses[s])
+                *(ctypes.byref(self.program), at(rows[s]), at(seeds[s])),
+                *(ties if ties is None else at(ties[s]), n, steps, at(losses[s])),
             ),
         )
         made = torch.from_numpy(rows)
@@ -108,7 +109,6 @@ class Native:
         """Exact match, token accuracy and loss [S] on the selection problems."""
         rows = np.zeros((len(theta_SP), self.program.row), np.float32)
         rows[:, self.places["theta"]] = theta_SP.numpy()
-        rows[:, self.places["ramp"]] = 1  # and step 0: whatever holds θ has no hold on it
         sums = (Measures * len(rows))()
         in_groups(
             len(rows),
@@ -135,22 +135,21 @@ class Native:
         """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
         return list(self.shapes)[: list(self.shapes).index("step")]
 
-    def _shapes(self, recipe: Recipe, tied: bool) -> Shapes:
+    def _shapes(self, recipe: Recipe) -> Shapes:
         """What a row has, without the slots' axis."""
         fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
         scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
         hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe]).items()}
         kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
-        params = self.spec.params
-        hyper |= {"projector": (params, params)} if tied else {}
-        return {"theta": (params,), **kept, **scalars, **hyper, "gradient": (params,)}
+        return {"theta": (self.spec.params,), **kept, **scalars, **hyper, "gradient": (self.spec.params,)}
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]
-        return [schedule.digits(row["step"], row), mix, row["mixed_lengths"]]
+        ramp = schedule.ramp(row["step"], row)
+        return [schedule.digits(row["step"], row), mix, row["mixed_lengths"], ramp]
 
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
-        return list(self.spec.expand(step.held(row["theta"], row["step"], row)).values())
+        return list(self.spec.expand(row["theta"]).values())
 
     def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
