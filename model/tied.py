@@ -239,13 +239,13 @@ def entries_of(spec: Spec) -> list[str]:
     return names
 
 
-def constrained(spec: Spec, constraints: Iterable[str]) -> Ties:
-    """The ties that constraints in words come to: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`.
+def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None) -> Ties:
+    """The ties that constraints in words come to, beside `ties`: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`.
 
     Raises ValueError for one that is none, names no number, or contradicts those before it.
     """
     place = {name: n for n, name in enumerate(entries_of(spec))}
-    ties = free(spec.params)
+    ties = free(spec.params) if ties is None else ties
     for text in constraints:
         found = CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
         if not found:
