@@ -133,7 +133,7 @@ def _inner(spec: LowRank) -> int:
 
 
 def _of_normed(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:
-    """A matrix of what norm n makes as one of the same without weight and bias: [S, C, D] or [S, C, D + 1]."""
+    """A matrix of what norm n makes as one of the same without weight and bias: [S, C, D (+ 1)]."""
     weighted = matrix_SCD * p[f"norm{n}"][:, None]
     if spec.rms_norm:
         return weighted
