@@ -69,7 +69,7 @@ def train_step(spec: Spec, batch: int) -> Tally:
 
 def forward(spec: Spec, batch: int) -> Tally:
     """The loss of one seed."""
-    tokens_1TB = torch.randint(10, (1, 35, batch))
+    tokens_1TB = torch.randint(10, (1, spec.prompt + spec.answers, batch))
     return tally(lambda: step.loss(spec, spec.initial(777)[None], tokens_1TB))
 
 

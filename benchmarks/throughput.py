@@ -8,7 +8,7 @@ trials. The baseline is one process with one thread or with as many as all proce
 faster; the ceilings are those of as many processes with as many threads each, at the same time, and summed.
 
 `measured_by` says how a row's speed was found. "intervals": whole `Bank.advance()`s, for S seconds. "blocks",
-where one would take longer than S: blocks of steps in tile after tile for S seconds, and evaluations, are
+where one would take longer than S: blocks of steps for S seconds, and evaluations, are
 timed, and the speed follows for an interval of `eval_every` steps. Keeping the records of seeds (milliseconds
 an interval) is then not in it.
 
@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any, NoReturn
@@ -44,6 +43,9 @@ from model import rung
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoint import code_version
 from trainer.installed import missing_for_compilation
+from trainer.native import Native
+from trainer.problems import DIGITS
+from trainer.programs import block_of
 
 FIRST_SEED, SPARE = 777, 64
 PROBE = 0.1  # share of the seconds for each part of a step that is timed alone
@@ -89,7 +91,7 @@ def train(setup: Setup, wait: Wait, seeds: int) -> dict[str, Any]:
         interval = timings(bank, setup.seconds * PROBE, setup.seconds)
         rate = _live(bank) * bank.eval_every / sum(interval.values())
     shares = {name: seconds / sum(interval.values()) for name, seconds in interval.items()}
-    about = {"slots": bank.slots, "tile": bank.tile, "compile_s": bank.programs.compile_s, "measured_by": by}
+    about = {"slots": bank.slots, "compile_s": bank.programs.compile_s, "measured_by": by}
     return {"rate": rate, "peak": peak_memory(setup.device), **about, **shares}
 
 
@@ -111,25 +113,26 @@ def intervals_rate(bank: Bank, seconds: float) -> float:
 
 
 def timings(bank: Bank, probe: float, seconds: float) -> dict[str, float]:
-    """Seconds that sampling, steps and evaluation of one interval take, from blocks timed for `seconds`.
+    """Seconds that sampling, steps and evaluation of one interval take, from steps timed for `seconds`.
 
-    A block is what `advance` runs: problems and their steps, tile after tile. Sampling and evaluation are
-    also timed alone, for `probe` seconds each.
+    Sampling and evaluation are also timed alone, for `probe` seconds each.
     """
-    programs, tiles = bank.programs, bank.parts()
-    turns = cycle(range(len(tiles)))
+    programs, state, hyper = bank.programs, bank.state, bank.hyper
+    steps = block_of(bank.eval_every)
 
-    def block() -> None:
-        tile = next(turns)
-        state, hyper = tiles[tile]
-        tiles[tile] = programs.train(state, hyper, 1)[0], hyper
+    def sampled() -> None:
+        for seed in state["data_seed"].tolist():
+            programs.tokens(seed, 0, DIGITS, 0.5, 0.0)
 
-    block_s = timed(bank.device, block, seconds)
-    sampling_s = timed(bank.device, lambda: programs.make_block(*tiles[next(turns)]), probe)
-    evaluation_s = timed(bank.device, lambda: programs.evaluate(tiles[next(turns)][0]["theta"]), probe)
-    blocks = len(tiles) * bank.eval_every // programs.block
-    step_s = max(block_s - sampling_s, 0)
-    each = (blocks * sampling_s, blocks * step_s, len(tiles) * evaluation_s)
+    def drawn() -> None:
+        programs.make_block(state, hyper)
+
+    native = isinstance(programs, Native)
+    train_s = timed(bank.device, lambda: programs.train(state, hyper, steps), seconds) / steps
+    sampling_s = timed(bank.device, sampled if native else drawn, probe) / (1 if native else steps)
+    evaluation_s = timed(bank.device, lambda: programs.evaluate(state["theta"]), probe)
+    step_s = max(train_s - sampling_s, 0)
+    each = (bank.eval_every * sampling_s, bank.eval_every * step_s, evaluation_s)
     return dict(zip(PARTS, each, strict=True))
 
 
@@ -149,7 +152,7 @@ def timed(device: str, call: Callable[[], object], seconds: float) -> float:
 
 
 def _live(bank: Bank) -> int:
-    return sum(int(state["active"].sum()) for state, _ in bank.parts())
+    return int(bank.state["active"].sum())
 
 
 def peak_memory(device: str) -> int:
@@ -231,7 +234,6 @@ def measure(setup: Setup, seeds: int) -> dict[str, Any]:
     return {
         "seeds": seeds,
         "slots": sum(r["slots"] for r in results),
-        "tile": max(r["tile"] for r in results),
         "ours_seed_steps_per_s": sum(r["rate"] for r in results),
         "measured_by": "+".join(sorted({r["measured_by"] for r in results})),
         "compile_cold_s": max(cold) if cold else None,

@@ -82,14 +82,15 @@ class Spec(ABC):
 
     @abstractmethod
     def expand(self, theta_SP: Tensor) -> Tensors:
-        """The wide tensors [S, ...] by name: what θ comes to before any problem is seen, all constraints in it."""
+        """The wide tensors [S, ...] by name: what θ comes to before any problem is seen, all constraints in
+        it."""
 
     @abstractmethod
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
         """Logits for the token after each position from `first` on, from wide tensors: V tensors [S, A, B].
 
-        tokens_STB may have S = 1, when all seeds see the same problems, and be the beginning of a sequence, down to
-        the prompt.
+        tokens_STB may have S = 1, when all seeds see the same problems, and be the beginning of a sequence,
+        down to the prompt.
         """
 
     def kernel(self) -> Kernel | None:
@@ -178,8 +179,8 @@ class Spec(ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A C++ source and the shape for which it is compiled: what model/cpp/kernel.h declares. It reads the numbers
-    of the wide tensors of a seed one after the other, in the order in which `expand` has them.
+    """A C++ source and the shape for which it is compiled: what model/cpp/kernel.h declares. It reads the
+    numbers of the wide tensors of a seed one after the other, in the order in which `expand` has them.
     """
 
     source: Path

@@ -254,7 +254,7 @@ def thetas(folder, study="sweep"):
     experiment = client.get_experiment_by_name(study)
     for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
         for place in client.list_artifacts(run.info.run_id, TRIALS):
-            part = Part.read(artifact(client, run.info.run_id, place.path, home.path))
+            part = Part.read(artifact(client, run.info.run_id, place.path, home.path, home))
             found += [((part.configuration.key, s), r.theta_P.tolist()) for s, r in part.by_seed.items()]
     assert len(found) == len(dict(found)), "a seed is there twice"
     return dict(found)

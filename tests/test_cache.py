@@ -1,7 +1,6 @@
 """What one process has compiled, another takes from the cache."""
 
 import os
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,66 +12,39 @@ from model import RUNGS
 from search.errors import UserError
 from search.run import engine
 from search.run.packing import check_resources
-from search.store.part import Part
 from search.study.schema import Resources
 from tests.commands import adder_search, fails_with_one
 from tests.homes import two_studies
-from trainer import Recipe, programs
+from trainer import Recipe
 from trainer.checkpoint import Checkpoint
 from trainer.installed import cache_folder, missing_for_compilation
-from trainer.programs import Programs, _share
+from trainer.programs import Programs
 
 STUDY = {
     "name": "shared",
-    "model": "262p",  # compiled in two thirds of the time of 57p
+    "model": "57p",
     "recipe": {"steps": 20, "batch": 16, "eval_every": 20},
     "seeds": {"first": 1, "count": 3},
     "resources": {"cpu": 1, "gpu": 0, "slots": 1, "seeds_per_trial": 1},
 }
-GRAPHS = 4  # of a bank: operands, tokens, train step, evaluation
 
 
 @pytest.mark.full
-@pytest.mark.compiled
 @pytest.mark.end_to_end
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
-def test_three_trials_of_one_spec_compile_it_once(tmp_path):
-    """Two of them at the same time, where there are two cores: each graph is missing from the cache once."""
-    file, home = tmp_path / "study.yaml", tmp_path / "home"
+def test_three_trials_of_one_spec_build_the_engine_once(tmp_path):
+    """Two of them at the same time, where there are two cores. A compiler of ours counts."""
+    file, home, calls = tmp_path / "study.yaml", tmp_path / "home", tmp_path / "calls"
     file.write_text(yaml.safe_dump(STUDY))
-    empty = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    empty = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "CXX": str(compiler)}
     said = adder_search("run", str(file), "--home", str(home), cwd=tmp_path, environment=empty)
     assert said.code == 0, said
-    parts = [Part.read(f) for f in sorted((home / "artifacts" / "shared").glob("*/artifacts/trials/*"))]
-    misses = [part.about["cache_misses"] for part in parts]
-    assert len(misses) == 3 and sum(misses) == GRAPHS
+    assert len(list((home / "artifacts" / "shared").glob("*/artifacts/trials/*"))) == 3
+    assert len(calls.read_text().splitlines()) == 2, "the engine and 57p's kernel"
     assert not list(home.rglob("*.so")), "programs are no part of a home"
-
-
-def test_a_program_that_another_is_building_comes_last_and_is_waited_for(tmp_path, monkeypatch):
-    """Two builders at once: the second leaves out what the first is at, builds the rest, and then waits."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    building, go_on, order = threading.Event(), threading.Event(), []
-
-    def first_builds():
-        building.set()
-        assert go_on.wait(60)
-        order.append("first: train")
-
-    def second_builds(name):
-        order.append(f"second: {name}")
-        if name == "evaluate":
-            go_on.set()
-
-    jobs = {name: lambda name=name: second_builds(name) for name in ("train", "problems", "evaluate")}
-    first = threading.Thread(target=_share, args=({"train": first_builds}, "a program"))
-    first.start()
-    assert building.wait(60)
-    _share({"train": lambda: order.append("another program's")}, "another")
-    _share(jobs, "a program")
-    first.join()
-    seconds = ["second: problems", "second: evaluate", "first: train", "second: train"]
-    assert order == ["another program's", *seconds]
 
 
 # ---- whose programs are loaded: they are code
@@ -151,9 +123,7 @@ def test_a_run_says_so_before_it_begins(user, monkeypatch):
 
 def test_a_bank_hands_the_checked_folder_to_the_compiler(user):
     """torch's own choice would be a folder of /tmp, where anyone can be first."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "keep_memory", lambda: None)
-        Programs(RUNGS["57p"], Recipe(), "cpu", compiled=True)
+    Programs(RUNGS["57p"], Recipe(), "cpu", compiled=True)
     assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(user / "me/.cache/adder-search")
 
 

@@ -1,9 +1,9 @@
 """A bank: many seeds trained at once as one batched program.
 
-A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and
-with its own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
-neighbours, its slot or interruptions; by the engine (trainer/native.py) nor on the machine, by torch's programs
-(trainer/programs.py) on the number of slots and on rounding.
+A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and with its
+own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
+neighbours, its slot or interruptions; by the engine (trainer/native.py) nor on the machine, by torch's
+programs (trainer/programs.py) on the number of slots and on rounding.
 
 Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 """
@@ -20,12 +20,13 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import snapshot
 from trainer.hopeless import RULE, Rule
+from trainer.installed import missing_for_compilation
 from trainer.judge import RUNNING, Judge, Result
+from trainer.native import Native
 from trainer.optimisers import OPTIMISERS, Optimiser
 from trainer.outcomes import MEASURES
-from trainer.native import Native
 from trainer.programs import Programs
-from trainer.recipe import SHAPING, Pair
+from trainer.recipe import SHAPING, Pair, Recipe
 from trainer.schedule import Hyper
 from trainer.step import State
 
@@ -63,6 +64,8 @@ class Bank:
         self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
+        self.parked: dict[int, State] = {}
+        """Pairs that wait for a slot with the state in which they were saved, [1, ...] each."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
         self.programs.warm_up(self.state, self.hyper)
@@ -85,30 +88,71 @@ class Bank:
         self.train_s += time.perf_counter() - start
         return True
 
+    def add(self, pairs: Sequence[Pair]) -> range:
+        """Put more pairs at the end of the queue; free slots take them at once. Returns their numbers.
+
+        Raises ValueError if their program is another one.
+        """
+        if {p.recipe.program() for p in (self.pairs[0], *pairs)} != {self.pairs[0].recipe.program()}:
+            raise ValueError(f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}")
+        first = len(self.pairs)
+        self.pairs += pairs
+        self.judge.add(Judge(pairs, self.spec.params, self.judge.rule))
+        self._fill()
+        return range(first, len(self.pairs))
+
+    def end(self, numbers: Sequence[int]) -> None:
+        """End pairs from outside, where they are: those that have not ended are censored."""
+        open_ = self.judge.censor(numbers)
+        self._vacate(open_)
+        self._fill()
+
     def result(self, n: int) -> Result:
         """The n-th pair as far as it got."""
         return self.judge.result(n)
 
-    def save(self, path: Path) -> None:
-        """Write the whole state; a bank of the same spec, pairs and slots goes on from it bit for bit."""
-        tensors = {f"state.{k}": t.cpu() for k, t in self.state.items()} | {"pair": self.pair_S}
-        tensors |= {f"records.{k}": t for k, t in self.judge.records.items()}
-        snapshot.write(path, tensors, {"key": self._key()})
+    def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
+        """Write the whole state of some pairs, by default of all.
 
-    def load(self, path: Path) -> bool:
-        """Go on from a saved state. False, and nothing changed, if there is none or it is another bank's."""
+        A bank of the same spec and slots that has these pairs goes on from it bit for bit, in any company.
+        """
+        mine = list(range(len(self.pairs)) if numbers is None else numbers)
+        begun_S = torch.isin(self.pair_S, torch.tensor(mine, dtype=torch.int64))
+        parked = [n for n in self.parked if n in mine]
+        states = [{k: t[begun_S.to(t.device)].cpu() for k, t in self.state.items()}]
+        states += [self.parked[n] for n in parked]
+        place = {n: i for i, n in enumerate(mine)}
+        tensors = {f"state.{k}": torch.cat([s[k] for s in states]) for k in self.state}
+        tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[begun_S].tolist(), *parked)])
+        tensors |= {f"records.{k}": t[mine] for k, t in self.judge.records.items()}
+        snapshot.write(path, tensors, {"key": self._key(mine)})
+
+    def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
+        """Have some pairs, by default all, go on from a saved state.
+
+        False, and nothing changed, if there is none or it is that of others.
+        """
+        mine = list(range(len(self.pairs)) if numbers is None else numbers)
         found = snapshot.read(path)
-        if found is None or found[1]["key"] != self._key():
+        if found is None or found[1]["key"] != self._key(mine):
             return False
         tensors, _ = found
-        self.state = {k: tensors[f"state.{k}"].to(self.device) for k in self.state}
-        self.judge.records = {k: tensors[f"records.{k}"] for k in self.judge.records}
-        self.pair_S = tensors["pair"]
-        self._set_hyper()
+        self._vacate(mine)
+        self.judge.restore(mine, {k: tensors[f"records.{k}"] for k in self.judge.records})
+        for i, n in enumerate(tensors["pair"].tolist()):
+            if n != IDLE:
+                self.parked[mine[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
+        self._fill()
         return True
 
-    def _key(self) -> str:
-        return repr((self.spec, self.pairs, self.slots))
+    def _key(self, numbers: Sequence[int]) -> str:
+        return repr((self.spec, [self.pairs[n] for n in numbers], self.slots))
+
+    def _vacate(self, numbers: Sequence[int]) -> None:
+        """Take pairs out of their slots."""
+        for n in numbers:
+            self.parked.pop(n, None)
+        self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
 
     def _train(self, count: int) -> Tensor:
         """Take the first slots to the next evaluation. Returns their measures [count, M]."""
@@ -149,10 +193,14 @@ class Bank:
         self._set_hyper()
 
     def _start(self, slot: int, n: int) -> None:
-        """Pair n in a slot: its θ, the optimiser's state afresh, step 0."""
+        """Pair n in a slot: as it was saved, or else its θ, the optimiser's state afresh, step 0."""
         seed, state = self.pairs[n].seed, self.state
         self.pair_S[slot] = n
         self.judge.records["outcome"][n] = RUNNING
+        if n in self.parked:
+            for name, t in self.parked.pop(n).items():
+                state[name][slot] = t[0].to(self.device)
+            return
         theta_1P = self.spec.initial(seed.init_seed).to(self.device)[None]
         for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
             state[name][slot] = t[0]
@@ -166,10 +214,12 @@ class Bank:
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
-    """The engine where a CPU has it, else torch's programs, compiled or eager."""
-    if compiled and device == "cpu" and spec.kernel() is not None:
+    """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
+    engine cannot be built for want of a compiler or a kernel.
+    """
+    if compiled and device == "cpu" and spec.kernel() and not missing_for_compilation():
         return Native(spec, recipe)
-    return Programs(spec, recipe, device, compiled)
+    return Programs(spec, recipe, device, compiled and device != "cpu")
 
 
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:

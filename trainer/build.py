@@ -1,4 +1,5 @@
-"""Shared libraries of our C++, built when they are first wanted and kept in the user's cache (trainer/installed.py)."""
+"""Shared libraries of our C++, built when they are first wanted and kept in the user's cache
+(trainer/installed.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ FLAGS = (
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),  # what leaves every rounding where it is
 )
 REGISTERS = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}
-"""What a build is for, by torch's name of what this CPU can: ATEN_CPU_CAPABILITY chooses less, as for torch."""
+"""What a build is for, by torch's name of what this CPU can: ATEN_CPU_CAPABILITY chooses less, as for
+torch."""
 
 
 class BuildError(RuntimeError):
@@ -43,7 +45,8 @@ def target() -> list[str]:
 
 
 def library(source: Path, shape: Mapping[str, int] | None = None) -> ctypes.CDLL:
-    """A source, compiled for a shape (its macros) and this CPU. Of several processes that want it one builds it.
+    """A source, compiled for a shape (its macros) and this CPU. Of several processes that want it one builds
+    it.
 
     Raises BuildError; ValueError where the cache cannot be trusted.
     """

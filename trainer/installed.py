@@ -24,11 +24,13 @@ def code_version() -> str:
         return "not installed"
 
 
-def missing_for_compilation() -> str | None:
-    """What torch.compile lacks on this machine to build CPU programs, or None."""
+def missing_for_compilation(by_torch: bool = False) -> str | None:
+    """What the engine (trainer/native.py), or torch.compile for a GPU, lacks on this machine, or None."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(shlex.split(compiler)[0]) is None:
         return f"a C++ compiler ({compiler})"
+    if not by_torch:
+        return None
     headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
     return None if headers.exists() else f"Python's headers ({headers})"
 

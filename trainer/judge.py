@@ -21,6 +21,7 @@ OUTCOMES = list(Outcome)
 QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING)
 GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED)
 DIVERGED, GIVEN_UP = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.GIVEN_UP)
+CENSORED = OUTCOMES.index(Outcome.CENSORED)
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,33 @@ class Judge:
     def queued(self) -> list[int]:
         """The pairs that no slot has taken yet."""
         return (self.records["outcome"] == QUEUED).nonzero().flatten().tolist()
+
+    def add(self, other: Judge) -> None:
+        """Keep the records of another judge's pairs too, behind those that are here."""
+        self.pairs += other.pairs
+        self.limits = {k: torch.cat([t, other.limits[k]]) for k, t in self.limits.items()}
+        self.spared_N = torch.cat([self.spared_N, other.spared_N])
+        self.taught_N = torch.cat([self.taught_N, other.taught_N])
+        longest = max(j.records["curve"].shape[1] for j in (self, other))
+        for judge in (self, other):
+            judge.records["curve"] = _evaluations(judge.records["curve"], longest)
+        self.records = {k: torch.cat([t, other.records[k]]) for k, t in self.records.items()}
+
+    def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
+        """Take pairs' records as they were saved. Whoever was running waits for a slot."""
+        mine_L = torch.tensor(list(numbers))
+        saved = records | {"curve": _evaluations(records["curve"], self.records["curve"].shape[1])}
+        for name, t in saved.items():
+            self.records[name][mine_L] = t
+        outcome_L = self.records["outcome"][mine_L]
+        self.records["outcome"][mine_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
+
+    def censor(self, numbers: Sequence[int]) -> list[int]:
+        """End pairs from outside. Returns those that had not ended."""
+        outcomes = self.records["outcome"]
+        open_ = [n for n in numbers if int(outcomes[n]) in (QUEUED, RUNNING)]
+        outcomes[open_] = CENSORED
+        return open_
 
     def take(
         self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor, finite_L: Tensor
@@ -171,3 +199,9 @@ class Judge:
             theta_P=r["best_theta"],
             curve_EM=r["curve"][: int(r["steps"]) // self.eval_every],
         )
+
+
+def _evaluations(curve_NEM: Tensor, count: int) -> Tensor:
+    """Curves with room for so many evaluations."""
+    more = torch.full((len(curve_NEM), max(0, count - curve_NEM.shape[1]), len(MEASURES)), torch.nan)
+    return torch.cat([curve_NEM, more], dim=1)[:, :count]

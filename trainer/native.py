@@ -1,8 +1,10 @@
-"""The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/cpp), no torch in between.
+"""The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/cpp), no torch in
+between.
 
-A family's kernel (model/families/<family>/kernel.cpp) does what depends on the problem; everything else that a step
-is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that the eager programs
-run (trainer/tape.py). The bits of θ are the same on every CPU, for any number of threads and in any company.
+A family's kernel (model/families/<family>/kernel.cpp) does what depends on the problem; everything else that
+a step is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that
+the eager programs run (trainer/tape.py). The bits of θ are the same on every CPU, for any number of threads
+and in any company.
 
 Axes: S slot, P parameters, T position, B problem, R numbers of a seed's row, N numbers of its wide tensors.
 """
@@ -15,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -127,15 +129,8 @@ class Native:
         self.engine.engine_problems(ctypes.byref(self.program), *asked, *shares, at(made))
         return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
 
-    def loss(self, wide_N: Tensor, tokens_TB: Tensor) -> tuple[float, Tensor]:
-        """The kernel on its own: the mean loss of problems, and its gradient [N] towards a seed's wide tensors."""
-        wide, tokens, made = wide_N.numpy(), blocks(tokens_TB[None]), np.zeros(len(wide_N), np.float32)
-        self.kernel.kernel_train.restype = ctypes.c_float
-        loss = self.kernel.kernel_train(at(wide), at(tokens), tokens_TB.shape[1], at(made))
-        return loss, torch.from_numpy(made)
-
     def _kept_names(self) -> list[str]:
-        """The tensors of a state that a step makes anew: θ and what the optimiser keeps. They come first in a row."""
+        """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
         return list(self.shapes)[: list(self.shapes).index("step")]
 
     def _shapes(self, recipe: Recipe) -> Shapes:
@@ -231,9 +226,10 @@ def blocks(tokens_1TB: Tensor) -> Array:
 
 
 def at(array: Array) -> ctypes.c_void_p:
-    """Where an array's numbers are."""
+    """Where an array's numbers are; keeps the array alive."""
     assert array.flags.c_contiguous
-    return ctypes.c_void_p(array.ctypes.data)
+    pointer: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
+    return pointer
 
 
 def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
@@ -241,7 +237,7 @@ def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
     threads = min(torch.get_num_threads(), slots)
     count = max(threads, -(-slots // LANES))
     ends = [slots * n // count for n in range(count + 1)]
-    parts = [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [slice(a, b) for a, b in pairwise(ends)]
     if threads == 1:
         for s in parts:
             work(s, s.stop - s.start)

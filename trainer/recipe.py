@@ -8,6 +8,7 @@ from typing import Any
 from model.fields import LARGEST, check, nearest, option
 from trainer.optimisers import OPTIMISERS
 
+MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 PAPER = "57p paper, sections 3.2 to 3.5"
 
 
@@ -70,6 +71,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         stages = self.curriculum
+        if isinstance(stages, list | tuple) and len(stages) > 4:
+            raise ValueError(f"curriculum must have at most 4 stages, got {len(stages)}")
         if isinstance(stages, list | tuple) and all(isinstance(s, list | tuple) for s in stages):
             object.__setattr__(self, "curriculum", tuple(map(tuple, stages)))
         check(self)
@@ -78,6 +81,9 @@ class Recipe:
             raise ValueError(f"optimiser: unknown {self.optimiser!r:.80}; {hint}")
         if self.steps % self.eval_every:
             raise ValueError(f"eval_every must divide steps, got {self.eval_every} and {self.steps}")
+        if self.steps > MOST_EVALUATIONS * self.eval_every:
+            least = f"at most {MOST_EVALUATIONS} evaluations, got {self.steps // self.eval_every}"
+            raise ValueError(f"eval_every must be such that there are {least}")
         if self.fade_end < self.fade_start:
             raise ValueError(f"fade_end must be fade_start or more, got {self.fade_end} < {self.fade_start}")
         if self.fade_token_end < self.fade_token:
@@ -89,8 +95,6 @@ class Recipe:
                 raise ValueError(
                     f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage}"
                 )
-        if len(self.curriculum) > 4:
-            raise ValueError(f"curriculum must have at most 4 stages, got {len(self.curriculum)}")
 
     def program(self) -> tuple[Any, ...]:
         """What shapes the compiled program: the values of the fields in SHAPING."""

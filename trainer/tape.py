@@ -1,10 +1,10 @@
 """Tapes: a torch function on a seed's numbers, written down once as a straight-line program on scalars.
 
-The engine (trainer/cpp) runs a tape for many seeds at once without torch, in an order of operations that is the
-same on every CPU, and backwards for its gradient. What is written down is what the function does to tensors of one
-seed: torch hands every operation to a recorder, which keeps, for each tensor, the number of the register that
-holds each of its entries. So a view costs nothing, a choice by a known condition is made here, equal operations
-are written once, and what no output needs is left out.
+The engine (trainer/cpp) runs a tape for many seeds at once without torch, in an order of operations that is
+the same on every CPU, and backwards for its gradient. What is written down is what the function does to
+tensors of one seed: torch hands every operation to a recorder, which keeps, for each tensor, the number of
+the register that holds each of its entries. So a view costs nothing, a choice by a known condition is made
+here, equal operations are written once, and what no output needs is left out.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def record(
     inputs: Mapping[str, Sequence[int]],
     work: Work,
 ) -> Tape:
-    """A function's tape. It is called once, with a tensor [1, *shape] for each input, and gives tensors [1, ...].
+    """A function's tape. It is called once, with a tensor [1, *shape] for each input, and gives tensors [1,
+    ...].
 
     What depends on no input is worked out by `work`, so that a constant's sine, too, is the engine's. Raises
     NotImplementedError for an operation that tapes do not have.
@@ -85,8 +86,8 @@ def record(
 
 
 class Graph:
-    """Operations as they are met, each once. Inputs are the registers from 0 up; constants and operations, in the
-    order in which they were made, those from -1 down.
+    """Operations as they are met, each once. Inputs are the registers from 0 up; constants and operations, in
+    the order in which they were made, those from -1 down.
     """
 
     def __init__(self, work: Work) -> None:
@@ -115,7 +116,7 @@ class Graph:
             return simple
         values = [self.value(r) for r in reads]
         if None not in values:
-            return self.constant(self.work(CODE[name], *(values + [0.0, 0.0])[:3]))  # type: ignore[arg-type]
+            return self.constant(self.work(CODE[name], *[*values, 0.0, 0.0][:3]))  # type: ignore[arg-type]
         made = (name, *(sorted(reads) if name in SYMMETRIC else reads))
         return self._kept(made, made)
 
@@ -141,7 +142,8 @@ class Graph:
         return None
 
     def registers(self, value: Any) -> Tensor:
-        """The registers of a tensor's entries, int64 of its shape; of plain tensors and numbers, of constants."""
+        """The registers of a tensor's entries, int64 of its shape; of plain tensors and numbers, of
+        constants."""
         if isinstance(value, Traced):
             return value.registers
         plain = torch.as_tensor(value)
@@ -158,7 +160,7 @@ class Graph:
         for r in (*constants, *reads):
             place[r] = len(place)
         starts = [n for n, (*kind, _) in enumerate(order) if n == 0 or tuple(kind) != order[n - 1][:2]]
-        blocks = [(order[s][1], s, e) for s, e in zip(starts, [*starts[1:], len(order)], strict=True)]
+        blocks = [(order[s][1], s, e) for s, e in zip(starts, [*starts[1:], len(order)], strict=False)]
         filled = [[place[a] for a in (*its, *its[:1] * 2)[:3]] for its in reads.values()]
         return Tape(
             self.inputs,
@@ -189,7 +191,7 @@ class Traced(Tensor):
 
     @staticmethod
     def __new__(cls, registers: Tensor, dtype: torch.dtype) -> Traced:
-        made: Traced = Tensor._make_wrapper_subclass(cls, registers.shape, dtype=dtype)  # type: ignore[attr-defined]
+        made: Traced = Tensor._make_wrapper_subclass(cls, registers.shape, dtype=dtype)
         made.registers = registers
         return made
 
@@ -239,6 +241,8 @@ class _Recorder(TorchDispatchMode):
             numbers = isinstance(x, Traced) or (isinstance(x, Tensor) and x.dtype.is_floating_point)
             return self.graph.registers(x) if numbers else x  # a plain tensor of integers is an index
 
+        if function.overloadpacket.__name__ in ("view", "_unsafe_view"):  # registers may lie in another order
+            return Traced(args[0].registers.reshape(like.shape), like.dtype)
         moved = function(*torch.utils._pytree.tree_map(registers, args), **kwargs)
         if isinstance(moved, Tensor):
             return Traced(moved, like.dtype)

@@ -15,6 +15,7 @@ from search.cli.options import (
     home_option,
     json_option,
     save_checkpoint,
+    trust_option,
     write_text,
     writing,
 )
@@ -49,6 +50,7 @@ def _load(path: Path) -> Checkpoint:
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
 @click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
 @home_option
+@trust_option
 def pull(
     study: str,
     best: bool,
@@ -57,6 +59,7 @@ def pull(
     configuration: str | None,
     target: Path | None,
     home: str | None,
+    trust_store: bool,
 ) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
@@ -68,7 +71,7 @@ def pull(
 
     with told("--seed"):
         asked = None if seed is None else Seed.named(seed)
-    checkpoint = seeds.pull(opened(Home(home)), study, asked, model, configuration)
+    checkpoint = seeds.pull(opened(Home(home, trust_store)), study, asked, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)

@@ -21,6 +21,11 @@ home_option = click.option(
     type=click.Path(file_okay=False),
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
+trust_option = click.option(
+    "--trust-store",
+    is_flag=True,
+    help="Use the MLflow server that the study names, and tell it MLFLOW_TRACKING_PASSWORD.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
 

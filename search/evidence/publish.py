@@ -31,7 +31,8 @@ def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> Non
     """Write a recorded trial to MLflow: its parts as they are in its folder, and what is counted so far."""
     for configuration in trial.configurations:
         tracker.counts(configuration, ledger.rows(trial.study, configuration.key))
-        tracker.part(configuration, trial.key, folder / PARTS / configuration.key)
+        if (part := folder / PARTS / configuration.key).exists():  # or all of its seeds were cut
+            tracker.part(configuration, trial.key, part)
         ledger.publish(trial, configuration, tracker.experiment, tracker.run_of(configuration))
 
 

@@ -5,6 +5,7 @@ Axes: S θ that is compared, P parameters.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
 from trainer.installed import cache_folder, missing_for_compilation
+from trainer.problems import selection
+
+THREADS_A_CORE = 16
+"""More would take the machine and show nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,9 @@ def read_request(loaded: Checkpoint) -> Request:
 def _resources(loaded: Checkpoint) -> Resources:
     """Those of the trial that trained it. Raises ValueError if they are wrong or cannot be had here."""
     recorded = _recorded(loaded)
+    most = THREADS_A_CORE * (os.cpu_count() or 1)
+    if isinstance(threads := recorded.get("threads"), int) and threads > most:
+        raise ValueError(f"its bank had {threads} threads, and this machine runs {most} at most")
     names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
     try:
         like = Resources(**{mine: recorded[its] for mine, its in names.items() if its in recorded})
@@ -134,7 +142,7 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
-    exact_S = step.evaluate(spec, theta_SP, bank.programs.problems.cpu())["exact"]
+    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(asked.trial, bank)
     return Rerun(

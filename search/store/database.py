@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import socket
 import time
 import uuid
@@ -19,7 +20,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError
 
 from search.errors import Failure
-from search.store.home import Home, other_version
+from search.store.home import IDENTIFIER, Home, not_plain, other_version
+from trainer import Outcome
 
 SCHEMA = 5
 LOCK_WAIT_S = 10.0
@@ -86,6 +88,17 @@ PROPOSALS = sa.Table(
     sa.Column("numbers", sa.JSON, nullable=False),  # as drawn, by key path
 )
 
+NONE = type(None)
+KINDS: dict[type, tuple[type, ...]] = {
+    int: (int, NONE), float: (int, float, NONE), str: (str, NONE), bool: (bool, NONE), object: (dict, NONE),
+}  # fmt: skip
+"""What a column's values may be, by the kind that SQLAlchemy gives it."""
+FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run"), IDENTIFIER) | {
+    "outcome": re.compile("|".join(Outcome)),
+    "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
+}
+"""What texts may be that become paths, are looked up or taken apart."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -121,10 +134,13 @@ class Database:
     def _prepare(self) -> None:
         """Make the tables where there are none, and nothing beside those of another version."""
         with self.begin() as db:
+            if db.dialect.name == "sqlite" and (odd := db.scalar(sa.text(not_plain()))):
+                raise Failure(f"{self.name}: has {odd!r:.80}, which is no table: no ledger of adder-search")
             has_any = sa.inspect(db).has_table(VERSION.name)
             found = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
             if found not in (None, SCHEMA):
-                raise other_version(self.name, "an earlier" if found < SCHEMA else "a newer")
+                newer = isinstance(found, int) and found > SCHEMA
+                raise other_version(self.name, "a newer" if newer else "an earlier")
             metadata.create_all(db)
             if found is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
@@ -132,6 +148,27 @@ class Database:
     def begin(self) -> Any:
         """A transaction. Raises Away or Failure."""
         return _Transaction(self.engine, self.name)
+
+    def read(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
+        """The rows of a query, in a transaction. Raises Failure for a value that its column cannot have:
+        SQLite keeps any, and the file may come from elsewhere.
+        """
+        with self.begin() as db:
+            try:
+                found = [dict(row) for row in db.execute(query).mappings()]
+            except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+                raise Failure(f"{self.name}: damaged ({type(error).__name__})") from None
+        for column in query.selected_columns:
+            self._check(column, [row[column.name] for row in found])
+        return found
+
+    def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
+        kinds, form = KINDS[column.type.python_type], FORMS.get(column.name)
+        wrong = [v for v in {type(v): v for v in values}.values() if not isinstance(v, kinds)]
+        if form and not wrong:
+            wrong = [v for v in set(values) if v and not form.fullmatch(v)]
+        if wrong:
+            raise Failure(f"{self.name}: damaged, {column.name} is {wrong[0]!r:.80}")
 
 
 def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import nearest
-from search.errors import UserError
+from search.errors import Failure, UserError, told
 from search.store.database import (
     CONFIGURATIONS,
     PROPOSALS,
@@ -38,7 +38,8 @@ from trainer import Outcome, Recipe, Seed
 if TYPE_CHECKING:
     from search.store.part import Part
 
-STOPPED = "stopped"
+STOPPED, DIED, ENOUGH = "stopped", "its driver died", "enough had grokked"
+"""Why a driver ends, and why seeds end that had not ended themselves."""
 LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
 
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
@@ -78,14 +79,14 @@ class Ledger:
         wanted = {"study": study, "configuration": configuration, "trial": trial}
         query = sa.select(*columns).order_by(*order)
         query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(query).mappings()]
+        return self.database.read(query)
 
     @patient
     def configurations(self, study: str) -> dict[str, Configuration]:
         """A study's configurations by key, in the order in which they came."""
         rows = self._described(study, "spec", "recipe")
-        return {row["configuration"]: _configuration(row) for row in rows}
+        with told(f"{self.database.name}: damaged, a configuration", (TypeError, ValueError), Failure):
+            return {row["configuration"]: _configuration(row) for row in rows}
 
     @patient
     def pages(self, study: str) -> dict[str, tuple[str, str]]:
@@ -96,16 +97,14 @@ class Ledger:
     def _described(self, study: str, *names: str) -> list[Row]:
         columns = [CONFIGURATIONS.c[name] for name in ("configuration", *names)]
         mine = sa.select(*columns).where(CONFIGURATIONS.c.study == study)
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(mine.order_by(CONFIGURATIONS.c.number)).mappings()]
+        return self.database.read(mine.order_by(CONFIGURATIONS.c.number))
 
     @patient
     def proposals(self, study: str) -> list[Row]:
         """What a search has drawn, in order: number, configuration (None: none) and numbers."""
         columns = (PROPOSALS.c.number, PROPOSALS.c.configuration, PROPOSALS.c.numbers)
         query = sa.select(*columns).where(PROPOSALS.c.study == study).order_by(PROPOSALS.c.number)
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(query).mappings()]
+        return self.database.read(query)
 
     @patient
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
@@ -178,18 +177,19 @@ class Ledger:
     @patient
     def study(self, name: str) -> Row | None:
         """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
-        with self._begin() as db:
-            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == name)).mappings().first()
+        row = next(iter(self.database.read(sa.select(STUDIES).where(STUDIES.c.study == name))), None)
         if row is None or is_live(row["owner"], row["lease_until"]):
-            return None if row is None else dict(row)
-        return dict(row) | {"owner": None, "stop": False}
+            return row
+        return row | {"owner": None, "stop": False}
 
     @patient
     def running(self) -> list[str]:
         """The studies that somebody runs."""
-        with self._begin() as db:
-            rows = db.execute(sa.select(STUDIES)).mappings().all()
-        return [r["study"] for r in rows if is_live(r["owner"], r["lease_until"])]
+        return [
+            r["study"]
+            for r in self.database.read(sa.select(STUDIES))
+            if is_live(r["owner"], r["lease_until"])
+        ]
 
     @patient
     def ask_to_stop(self, study: str) -> None:
@@ -275,17 +275,19 @@ class Ledger:
                     if reached := (steps or {}).get(key):
                         censored = sa.and_(_is(_named(trial.study, key)), mine)
                         still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
-                        db.execute(sa.update(ROWS).where(still).values(steps=reached))
+                        db.execute(sa.update(ROWS).where(still).values(steps=reached, reason=reason))
+
+    @patient
+    def release_unbegun(self, trial: Trial) -> None:
+        """Forget those of a trial's censored pairs of which nothing was trained."""
+        mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key, ROWS.c.steps == 0)
+        with self._begin() as db:
+            db.execute(sa.delete(ROWS).where(mine, ROWS.c.outcome == Outcome.CENSORED))
 
     @patient
     def close_orphans(self, study: str) -> None:
         """Note of a study that is held that rows which still count as running have nobody any more."""
-        values = {
-            "outcome": Outcome.CENSORED,
-            "reason": "its driver died",
-            "owner": None,
-            "lease_until": None,
-        }
+        values = {"outcome": Outcome.CENSORED, "reason": DIED, "owner": None, "lease_until": None}
         running = sa.and_(ROWS.c.study == study, ROWS.c.outcome == Outcome.RUNNING)
         with self._begin() as db:
             db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))

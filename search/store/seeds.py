@@ -124,9 +124,9 @@ class Shelf:
         if not self.pages.get(configuration, ("", ""))[1]:
             self.pages = self.ledger.pages(self.study)
         _, run = self.pages.get(configuration, ("", ""))
-        name = f"{TRIALS}/{trial}"
+        name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
         with answered(self.study):
-            folder = artifact(self.client, run, name, Path(self.scratch.name)) if run else None
+            folder = artifact(self.client, run, name, scratch, self.ledger.home) if run else None
         if folder is None:
             raise Failure(f"study {self.study}: MLflow has not got {name} of configuration {configuration}")
         return folder

@@ -31,6 +31,7 @@ from search.store.tracking import (
     STUDY_TAG,
     TRIALS,
     answered,
+    check_place,
     is_local,
 )
 from search.study.schema import Study
@@ -64,7 +65,9 @@ class Tracker:
         if configuration.key not in self.runs:
             found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
             run = found or self._new_run(configuration)
-            written = self.client.get_run(run).data.params  # MLflow lets nothing be changed
+            kept = self.client.get_run(run)
+            check_place(self.client, self.home, kept)
+            written = kept.data.params  # MLflow lets nothing be changed
             values = {k: v for k, v in configuration.as_params().items() if k not in written}
             params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
             self.client.log_batch(run, params=params)
@@ -124,6 +127,7 @@ class Tracker:
             return
         tags = {PARENT_TAG: parent, SEED_TAG: name}
         run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
+        check_place(self.client, self.home, self.client.get_run(run))
         curve = {
             i * recipe.eval_every: dict(zip(MEASURES, row, strict=True))
             for i, row in enumerate(result.curve_EM.tolist(), start=1)
@@ -171,7 +175,9 @@ class Tracker:
         if run is None:
             tags, name = {STUDY_TAG: "yes"}, f"study {self.study.name}"
             run = str(self.client.create_run(self.experiment, tags=tags, run_name=name).info.run_id)
-        if self.client.get_run(run).info.status != FINISHED:
+        kept = self.client.get_run(run)
+        check_place(self.client, self.home, kept)
+        if kept.info.status != FINISHED:
             self.client.set_terminated(run)
         return run
 

@@ -39,6 +39,10 @@ class Configuration:
         return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe)])
 
     @property
+    def parts(self) -> tuple[Spec, Recipe]:
+        return self.spec, self.recipe
+
+    @property
     def title(self) -> str:
         """Short and unique: the spec's name and the beginning of the key."""
         return f"{name_of(self.spec)} {self.key[:6]}"
@@ -74,7 +78,7 @@ class Trial:
     def spec(self) -> Spec:
         return self.work[0][0].spec
 
-    @property
+    @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Each once, in order."""
         return tuple(dict.fromkeys(configuration for configuration, _ in self.work))

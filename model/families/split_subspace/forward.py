@@ -1,10 +1,11 @@
 """The forward pass of the split_subspace family, for every combination of its constraints.
 
-It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them; what
-follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. V and the output projection are
-linear, so they are multiplied before anything is attended to: a head has as many channels as the output's rank, or as
-tokens have dimensions where it is full. RMSNorm scales a position by a number that depends on the token's length alone;
-on a circle all tokens are equally long, and attention's weights do not depend on the problem (57p paper 2.1).
+It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
+what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. V and the output
+projection are linear, so they are multiplied before anything is attended to: a head has as many channels as
+the output's rank, or as tokens have dimensions where it is full. RMSNorm scales a position by a number that
+depends on the token's length alone; on a circle all tokens are equally long, and attention's weights do not
+depend on the problem (57p paper 2.1).
 
 Axes: S seed, B problem, T position, A answer position, V vocabulary, P parameters.
 Parameters are scalars [S, 1, 1]; see model/ops.py. Where a constraint fixes one, it is a Python number.
@@ -40,9 +41,9 @@ def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
 def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
     """Everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
 
-    Norm weights are in the matrices that read what was normed. `attention` [S, heads, A, T] holds, on a circle, the
-    weights with which an answer position reads the others' values, their norm's scale included; else the scores before
-    that scale, which is then a table of its own [S, T, V].
+    Norm weights are in the matrices that read what was normed. `attention` [S, heads, A, T] holds, on a
+    circle, the weights with which an answer position reads the others' values, their norm's scale included;
+    else the scores before that scale, which is then a table of its own [S, T, V].
     """
     raw = spec.layout.split(theta_SP)
     p = {name: scalars(t) for name, t in raw.items()}
@@ -169,7 +170,7 @@ def _grid(rows: Any, like: Tensor | None = None) -> Tensor:
 
 
 def _scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tensor]:
-    """1 / rms of the residual before the block, [S, T, 1] for each token, or once where it is the same for all."""
+    """1 / rms of the residual before the block: [S, T, 1] for each token, or one for all where they agree."""
     if spec.circular:
         lengths = [p["arc"][0] * p["arc"][0]]
     else:
