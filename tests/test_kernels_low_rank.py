@@ -71,7 +71,7 @@ def assert_same_gradient(spec, wide, tokens_STB):
 
 
 def tolerance(expected_N, rounded_N):
-    """Small variances make a norm's gradient large, and rounding with it: torch's in float32 says how much."""
+    """Small variances make a norm's gradient large, and its rounding: torch's in float32 says how much."""
     most, rounding = float(expected_N.abs().max()), float((rounded_N - expected_N).abs().max())
     assert rounding < 1e-3 * most
     return max(1e-5 * most, 8 * rounding)
