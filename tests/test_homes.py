@@ -46,7 +46,8 @@ def toggled(tmp_path_factory):
         study = Recorder(home, study_of(**TOGGLED))
         base, *others = study.configurations
         study.trial((1, 2, 3, 4), grokked=(2,), changes={2: {"held": True}, 3: GIVEN_UP, 4: SPARED})
-        study.trial(work=[(c, n) for c in others for n in (1, 2)], changes={2: DIVERGED})
+        for other in others:
+            study.trial(work=[(other, n) for n in (1, 2)], changes={2: DIVERGED})
         study.censored(work=[(others[1], 3), (base, 5)])
         study.trial((91, 92), grokked=(92,), confirmation=True)
         study.done()

@@ -5,6 +5,7 @@ It knows nothing of Ray: search/run/engine.py has Tune ask it for trials and tel
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -25,7 +26,7 @@ from search.store.home import Home
 from search.store.ledger import is_final
 from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
-from search.store.part import ERROR, has_parts, read_parts
+from search.store.part import ERROR, Damaged, Part, has_parts, read_parts, set_aside
 from search.store.seeds import Shelf
 from search.store.tracker import Tracker
 from search.store.tracking import FINISHED, answered
@@ -40,6 +41,8 @@ STOPPING_S = 10.0
 """The same for the end of a run that was stopped."""
 SHARED_S = 5.0
 """How long results may take to be seen through a shared folder."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -115,10 +118,15 @@ class Driver:
         rows = self.ledger.rows(self.study.name)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study.name, key)
-            if has_parts(folder):
-                trial = Trial.read(folder)
-                self.recovered |= {c.key for c in trial.configurations}
-                self.record(trial)
+            try:
+                if parts := read_parts(folder):
+                    trial = Trial.read(folder)
+                    self.recovered |= {c.key for c in trial.configurations}
+                    self.record(trial, parts)
+                elif any(map(is_final, self.ledger.rows(self.study.name, trial=key))):
+                    raise Damaged(f"there are no results in {folder} any more")
+            except Damaged as error:
+                self._set_aside(key, str(error))
 
     def start_next(self) -> Trial | str | None:
         """The next trial, claimed and written for its worker; or None, or DONE."""
@@ -150,7 +158,11 @@ class Driver:
     def finished(self, trial: Trial, failure: str | None) -> None:
         """A trial has ended: by itself, with its results in its folder, or for the reason that is given."""
         if failure is None:
-            self.record(trial)
+            try:
+                self.record(trial, self._parts(trial))
+            except Damaged as damaged:
+                self.ended.failed_trials[trial.key] = str(damaged)
+                self._set_aside(trial.key, str(damaged))
         else:
             error = self.home.trial(self.study.name, trial.key) / ERROR
             reason = error.read_text().partition("\n")[0] if error.exists() else failure
@@ -162,8 +174,8 @@ class Driver:
             self.conclude(configuration)
         self._show_proposals()
 
-    def record(self, trial: Trial) -> None:
-        """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
+    def _parts(self, trial: Trial) -> list[Part]:
+        """What the worker of a trial that has just ended left. Raises Damaged."""
         folder = self.home.trial(self.study.name, trial.key)
         deadline = time.monotonic() + SHARED_S
         while not has_parts(folder) and time.monotonic() < deadline:
@@ -173,10 +185,23 @@ class Driver:
             raise Failure(
                 f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
             )
+        return parts
+
+    def record(self, trial: Trial, parts: list[Part]) -> None:
+        """Write a trial's parts, which are read once, to the ledger, and have them published."""
         for part in parts:
             self.ledger.record(part)
             self.shelf.put(trial.key, part)
         self.outbox.put(self._publish, trial)
+
+    def _set_aside(self, key: str, reason: str) -> None:
+        """Have the seeds of a trial trained again whose results are lost; what is left of them is kept."""
+        folder = self.home.trial(self.study.name, key)
+        kept = ""
+        if has_parts(folder):
+            kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study.name, key), reason)}"
+        log.warning("study %s: %s%s; their seeds are trained again", self.study.name, reason, kept)
+        self.ledger.reopen(self.study.name, key, reason)
 
     def _publish(self, trial: Trial) -> None:
         """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""

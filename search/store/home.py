@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from search.errors import UserError
+from trainer import durable
 
 DEFAULT = "adder-runs"
 DATABASE = "ADDER_SEARCH_DATABASE"
@@ -96,6 +97,10 @@ class Home:
         """Where a trial keeps its bank's state and leaves its results until they are recorded."""
         return self.path / "trials" / study / key
 
+    def damaged(self, study: str, key: str) -> Path:
+        """Where results of a trial go that cannot be read: this name and a number."""
+        return self.path / "damaged" / study / key
+
     def exists(self) -> bool:
         """Whether something has run here. Raises UserError for an earlier version's home."""
         self.refuse_older()
@@ -111,7 +116,7 @@ class Home:
         self.refuse_older()
         try:
             for folder in (self.path, self.artifacts, self.ray, self.cache, self.path / "trials"):
-                folder.mkdir(parents=True, exist_ok=True)
+                durable.make_folder(folder)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
         except OSError as error:

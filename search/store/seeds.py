@@ -18,7 +18,7 @@ from model import name_of
 from model.fields import nearest
 from search.errors import Failure, UserError
 from search.store.ledger import Ledger, Row, is_final
-from search.store.part import CURVES, Part, curve_table
+from search.store.part import Part, curve_table, read_curves
 from search.store.stats import rank, seed_of
 from search.store.tracking import TRIALS, answered, artifact, reach
 from search.study.trial import Configuration
@@ -108,12 +108,10 @@ class Shelf:
 
     def curves(self, configuration: str, trial: str) -> pd.DataFrame:
         """The curves of a trial's seeds of a configuration, as they are in its file."""
-        import pandas as pd
-
         part = self.parts.get((configuration, trial))
         if part is not None:
             return curve_table(part.configuration, part.results)
-        return pd.read_parquet(self._folder(configuration, trial) / CURVES)
+        return read_curves(self._folder(configuration, trial))
 
     def seed(self, row: Row) -> RecordedSeed:
         """A ledger row's seed."""

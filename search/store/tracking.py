@@ -14,10 +14,12 @@ from urllib.parse import unquote, urlparse
 
 from filelock import FileLock
 from mlflow import MlflowClient
+from sqlalchemy import make_url
 
 from search.errors import Failure, UserError
 from search.store.home import Home
 from search.store.ledger import Ledger
+from trainer import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
 STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
@@ -36,6 +38,12 @@ def tracking_uri(home: Home, own: str | None = None) -> str:
 def is_local(uri: str) -> bool:
     """Whether a store is a file and no server."""
     return uri.startswith("sqlite:")
+
+
+def file_of(uri: str) -> Path | None:
+    """The file of a store that is no server."""
+    name = make_url(uri).database if is_local(uri) else None
+    return Path(name).resolve() if name else None
 
 
 def connect(home: Home, uri: str) -> MlflowClient:
@@ -69,7 +77,7 @@ def _make(home: Home) -> None:
             half.unlink()
         fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
         MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
-        fresh.rename(home.mlflow_db)
+        durable.move_in(fresh, home.mlflow_db)
 
 
 def _bring_along(home: Home) -> None:
@@ -116,12 +124,16 @@ def reach(ledger: Ledger, study: str) -> MlflowClient:
     return connect(ledger.home, tracking_uri(ledger.home, kept.get("tracking_uri")))
 
 
+def local_artifacts(client: MlflowClient, run_id: str) -> Path | None:
+    """The folder of a run's artifacts, unless a server has them."""
+    place = urlparse(client.get_run(run_id).info.artifact_uri)
+    return Path(unquote(place.path)) if place.scheme == "file" else None
+
+
 def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path) -> Path | None:
     """Where a run's artifact is, a file or a folder, or None. scratch: for those of a server."""
-    place = urlparse(client.get_run(run_id).info.artifact_uri)
-    if place.scheme == "file":
-        path = Path(unquote(place.path)) / name
-        return path if path.exists() else None
+    if (mine := local_artifacts(client, run_id)) is not None:
+        return mine / name if (mine / name).exists() else None
     folder = name.rpartition("/")[0] or None
     if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
         return None
