@@ -186,7 +186,7 @@ def test_the_page_is_of_what_was_recorded(toggled):
     said = call("report", "sweep", "-o", "page.html", "--home", toggled.path)
     assert said.stdout == "page.html: 3 configurations, 12 seeds\n", said.stderr
     page = Path("page.html").read_text()
-    assert "what it asks" in page and "2 of 6" in page
+    assert "what it asks" in page and "2 of 6" in page and "2 of 12 seeds have not ended." in page
     words = ("-o", "page.html", "--home", toggled.path)
     assert "did you mean sweep?" in fails_with_one(2, "report", "swep", *words)
     study = Recorder(empty_home("empty"), study_of())

@@ -20,7 +20,6 @@ from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests import homes, leases
 from tests.leases import at_once
-from tests.processes import wait_until
 from trainer import Outcome, Recipe, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())
@@ -324,8 +323,9 @@ def test_a_hold_survives_whatever_its_renewal_meets(error, ledger, monkeypatch, 
     monkeypatch.setattr(ledger, "renew", renewed)
     with hold.held(ledger, "study", None, None) as its:
         until = ledger.study("study")["lease_until"]
-        wait_until(lambda: ledger.study("study")["lease_until"] > until, "a longer lease")
+        its.thread.join(0.5)
         assert its.thread.is_alive() and its.why is None
+        assert ledger.study("study")["lease_until"] > until
     said = f"study study: its hold could not be renewed: {error!r}"
     assert caplog.messages == ([] if isinstance(error, Away) else [said]), "once"
 

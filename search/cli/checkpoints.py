@@ -109,18 +109,16 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
-    """Count the call with the seed and keep its result, where this home knows the seed."""
+    """Count the call with the seed and keep its result, where this home has the seed with this θ."""
+    if not (home.exists() and checkpoint.provenance.get("study")):
+        return
     from search.store.ledger import Ledger
-    from search.study.space import LARGEST_SEED
+    from search.store.seeds import record_verification
 
-    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
-    first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))
-    possible = all(0 <= n <= LARGEST_SEED for n in (first, data))
-    if home.exists() and isinstance(study, str) and isinstance(configuration, str) and possible:
-        try:
-            Ledger(home).record_verification(study, (configuration, first, data), correct)
-        except (UserError, Failure) as error:
-            click.echo(f"this call could not be recorded: {error}", err=True)
+    try:
+        record_verification(Ledger(home), checkpoint, correct)
+    except (UserError, Failure) as error:
+        click.echo(f"this call could not be recorded: {error}", err=True)
 
 
 def _verdict(spec: Spec, its: Verification) -> str:

@@ -127,7 +127,8 @@ class Planner:
             self.rows.setdefault(r["configuration"], {})[seed_of(r)] = r
 
     def _grokked(self, key: str) -> int:
-        return sum(r["outcome"] == Outcome.GROKKED for r in self.rows_of(key))
+        """What `until` counts: the seeds of the search, and not those of the confirmation."""
+        return sum(r["outcome"] == Outcome.GROKKED and not r["confirmation"] for r in self.rows_of(key))
 
     def _begin(self, configuration: Configuration) -> None:
         key = configuration.key

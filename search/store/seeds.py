@@ -149,6 +149,24 @@ def pull(
         return shelf.seed(best).checkpoint()
 
 
+def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
+    """Count a call of `verify` with the seed that a checkpoint's papers name, if the ledger has it, and keep
+    how many of the 10,010 were right. Raises UserError where the recorded θ is another than the checkpoint's.
+    """
+    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
+    numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
+    if not (isinstance(study, str) and isinstance(configuration, str)):
+        return
+    for row in ledger.rows(study, configuration):
+        if (row["init_seed"], row["data_seed"]) == numbers:
+            with Shelf(reach(ledger, study), ledger, study) as shelf:
+                recorded_P = shelf.seed(row).result.theta_P
+            if checkpoint.theta_P.tolist() != recorded_P.tolist():
+                raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
+            key = (configuration, row["init_seed"], row["data_seed"])
+            ledger.record_verification(study, key, correct)
+
+
 def _chosen(
     study: str, known: dict[str, Configuration], model: str | None, configuration: str | None
 ) -> Sequence[str]:

@@ -118,6 +118,18 @@ class Stopping:
         return f"{said}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
 
 
+def unended(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What seeds that have not ended do to a rate; empty where all have, or none has."""
+    outcomes = [r["outcome"] for r in rows]
+    open_ = sum(o not in COUNTED for o in outcomes)
+    if open_ in (0, len(outcomes)):
+        return ""
+    return (
+        f"{open_:,} of {len(outcomes):,} seeds have not ended. Trials end first whose seeds were all given "
+        "up, or all grokked early: until the rest has ended, rates and intervals are biased"
+    )
+
+
 def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
     grokked = row["outcome"] == Outcome.GROKKED
@@ -171,6 +183,7 @@ def summarise(rows: Sequence[Row]) -> Row:
         "spared_grokked": stopping.spared_grokked,
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),
+        "unended": unended(rows),
     }
 
 
