@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from search.evidence import publish as publishing
 from search.store import hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
@@ -14,12 +15,14 @@ from search.store.ledger import Ledger, is_final
 from search.store.part import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
 from search.store.seeds import Shelf
 from search.store.stats import seed_of
+from search.store.tracker import Tracker
 from search.store.tracking import TRIALS, connect, tracking_uri
 from search.study.trial import TRIAL_FILE, Configuration
 from tests import homes
 from tests.commands import fails_with_one
 from tests.crashes import Disk
 from tests.homes import (
+    Recorder,
     drive,
     empty_home,
     forget_places,
@@ -161,3 +164,16 @@ def test_a_published_part_that_is_damaged_is_a_line(home, here):
         path.write_bytes(b"")
     line = fails_with_one(1, "pull", "sweep", "--home", home.path)
     assert "cannot be read" in line and THETA in line
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_published_is_not_written_again(home, monkeypatch):
+    """A copy that is made anew is empty for a moment, and the seeds count as published."""
+    recorder = Recorder(home, study_of())
+    trial = recorder.trial((1, 2), publish=False)
+    kept, keep, folder = [], Tracker.keep, home.trial("sweep", trial.key)
+    monkeypatch.setattr(Tracker, "keep", lambda *given: (kept.append(given[-1]), keep(*given)))
+    for _ in range(2):
+        publishing.publish(recorder.ledger, recorder.tracker, trial, folder)
+        assert kept == [f"{TRIALS}/{trial.key}"]
+    recorder.done()
