@@ -7,8 +7,9 @@ import pytest
 
 from search.run import worker
 from search.run.driver import Driver
-from search.store.ledger import ENOUGH, is_final
+from search.store.ledger import is_final
 from search.store.part import Orders, read_parts
+from search.store.stats import ENOUGH
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
