@@ -22,6 +22,7 @@ from tests.homes import (
     snapshot,
     study_of,
     thetas,
+    trial_of,
     two_studies,
 )
 from tests.processes import wait_until
@@ -176,7 +177,7 @@ def test_a_hold_is_renewed_and_heeds_who_asks_it_to_stop(monkeypatch, home):
 
 def elsewhere(file):
     """A home `runs` whose study has been tracked in this file."""
-    recorder = Recorder(Home("runs"), study_of(tracking_uri=f"sqlite:///{file}"))
+    recorder = Recorder(Home("runs", trust_store=True), study_of(tracking_uri=f"sqlite:///{file}"))
     recorder.trial((1, 2))
     return recorder.done()
 
@@ -184,11 +185,14 @@ def elsewhere(file):
 @pytest.mark.parametrize("path", ["other/mlflow.db", "link/mlflow.db", "other/../other/mlflow.db"])
 def test_another_homes_experiment_stays_as_it_is(path, here):
     recorded("other", (1, 2), grokked=(2,))
-    empty_home("runs")
     (here / "link").symlink_to("other")
-    elsewhere(here / path)
+    asked = study_of(tracking_uri=f"sqlite:///{here / path}")
+    ledger = Ledger(empty_home("runs"))
+    ledger.hold("sweep", asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
+    ledger.claim(trial_of(asked, (Configuration(*asked.listed()[0]), 1)))
+    ledger.release("sweep")
     before = frames("other"), thetas("other")
-    said = done("delete", "sweep", "--home", "runs", "--yes")
+    said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
     where = f"{here / 'other/mlflow.db'}, another home's, "
     assert f"  MLflow     3 runs in {where}where they stay\n" in said
     assert f"sweep is deleted; its runs are in {where}and stay there\n" in said
@@ -201,14 +205,14 @@ def test_another_homes_experiment_stays_as_it_is(path, here):
 def test_in_a_store_that_is_no_homes_the_experiment_is_set_aside(here):
     empty_home("runs")
     elsewhere(here / "shared.db")
-    said = done("delete", "sweep", "--home", "runs", "--yes")
+    said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
     assert f"in {here / 'shared.db'} it is now 'sweep (deleted " in said
     client = connect(Home("runs"), f"sqlite:///{here / 'shared.db'}")
     (kept,) = client.search_experiments(view_type=ViewType.DELETED_ONLY)
     assert kept.name.startswith("sweep (deleted ")
     assert list((here / "runs/artifacts/sweep").rglob(THETA)), "mlflow gc frees them"
     elsewhere(here / "shared.db")  # the name is free
-    assert frames("runs")["configurations"]["seeds"].tolist() == [2]
+    assert len(thetas("runs", uri=f"sqlite:///{here / 'shared.db'}")) == 2
 
 
 def test_a_home_is_its_own_by_whatever_path(here):
