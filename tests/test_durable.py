@@ -57,9 +57,18 @@ def read_page(folder):
     return len(path.read_text()) // 1_000 if path.exists() else 0
 
 
+def write_orders(folder, n):
+    part.Orders(("trial",) * n).write(folder / "trial")
+
+
+def read_orders(folder):
+    path = folder / "trial"
+    return len(part.Orders.read(path).trials) if part.orders_of(path).exists() else 0
+
+
 WAYS = {
     "file": (write_file, read_file), "state": (write_state, read_state), "checkpoint": (save, saved),
-    "page": (write_page, read_page),
+    "page": (write_page, read_page), "orders": (write_orders, read_orders),
 }  # fmt: skip
 
 
@@ -138,4 +147,18 @@ def test_a_part_with_a_damaged_file_is_said_to_be_damaged(name, how, tmp_path):
     assert part.read_parts(folder)[0].by_seed.keys() == whole.by_seed.keys()
     how(folder / part.TRIAL_FILE)
     with pytest.raises(part.Damaged):
+        part.read_parts(folder)
+
+
+@pytest.mark.parametrize("how", [empty, halve, fill])
+def test_a_damaged_list_of_what_was_cut_is_said_to_be_damaged(how, tmp_path):
+    home = homes.empty_home(tmp_path)
+    configuration = homes.Configuration(*STUDY.listed()[0])
+    trial = homes.trial_of(STUDY, (configuration, 1), (configuration, 2))
+    trial.write(folder := home.trial("sweep", trial.key))
+    cut = {(configuration.key, n, n): 10 * n for n in (1, 2)}
+    part.write_parts(folder, [], cut)
+    assert part.has_parts(folder) and part.read_parts(folder) == [] and part.read_cut(folder) == cut
+    how(folder / part.PARTS / part.CUT)
+    with pytest.raises(part.Damaged, match="cannot be read"):
         part.read_parts(folder)

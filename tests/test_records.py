@@ -7,7 +7,7 @@ import pytest
 from search.cli import texts
 from search.run.driver import Ended
 from search.store.home import Home
-from search.store.stats import counted, overview, summarise
+from search.store.stats import ENOUGH, counted, overview, summarise
 from search.study.file import load_study
 from trainer import Outcome, Seed
 
@@ -55,6 +55,7 @@ def test_reports_say_what_became_of_the_spared(rows, line, tmp_path, monkeypatch
     [
         (SOME, None),
         ([row(1, Outcome.CENSORED), row(2, Outcome.RUNNING)], None),
+        ([*SOME, row(7, Outcome.CENSORED) | {"reason": ENOUGH}], None),
         (
             [*SOME, row(7, Outcome.CENSORED), row(8, Outcome.RUNNING)],
             "2 of 6 seeds have not ended. Trials end",
