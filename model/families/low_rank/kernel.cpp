@@ -62,7 +62,7 @@ struct Work {
 };
 
 static __attribute__((noinline)) Work& work_of_thread() {
-    static thread_local Work work;
+    Work& work = own<Work>();
     return work;
 }
 
@@ -97,7 +97,7 @@ int kernel_size(void) { return SIZE; }
 int kernel_length(void) { return POSITIONS + 1; }
 
 float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient) {
-    static thread_local Gradient g;
+    Gradient& g = own<Gradient>();
     std::memset(&g, 0, sizeof g);
     V loss = run<true>(*(const Wide*)wide, tokens, problems, nullptr, g);
     for (int n = 0; n < SIZE; n++) gradient[n] = total(((const V*)&g)[n]);
