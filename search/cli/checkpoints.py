@@ -88,15 +88,18 @@ def pull(
 @click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
 @click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
 @home_option
+@trust_option
 @json_option
-def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, as_json: bool) -> None:
+def verify(
+    checkpoint: Path, qualified: bool, extended: bool, home: str | None, trust_store: bool, as_json: bool
+) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
     from model import verify as decoded
     from search.store.home import Home
 
     loaded = _load(checkpoint)
     its = decoded(loaded.spec, loaded.theta_P, extended=extended)
-    _record_verification(loaded, Home(home), its.correct)
+    _record_verification(loaded, Home(home, trust_store), its.correct)
     if as_json:
         click.echo(json.dumps(its.as_dict()))
     else:
@@ -111,18 +114,16 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
-    """Count the call with the seed and keep its result, where this home knows the seed."""
+    """Count the call with the seed and keep its result, where this home has the seed with this θ."""
+    if not (home.exists() and checkpoint.provenance.get("study")):
+        return
     from search.store.ledger import Ledger
-    from search.study.space import LARGEST_SEED
+    from search.store.seeds import record_verification
 
-    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
-    first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))
-    possible = all(0 <= n <= LARGEST_SEED for n in (first, data))
-    if home.exists() and isinstance(study, str) and isinstance(configuration, str) and possible:
-        try:
-            Ledger(home).record_verification(study, (configuration, first, data), correct)
-        except (UserError, Failure) as error:
-            click.echo(f"this call could not be recorded: {error}", err=True)
+    try:
+        record_verification(Ledger(home), checkpoint, correct)
+    except (UserError, Failure) as error:
+        click.echo(f"this call could not be recorded: {error}", err=True)
 
 
 def _verdict(spec: Spec, its: Verification) -> str:

@@ -8,7 +8,7 @@
 
 #include "lanes.h"
 
-// In the order of OPS in trainer/tape.py.
+// In the order of OPS in trainer/tape_graph.py.
 enum Op { ADD, SUB, MUL, DIV, NEG, ROOT, EXP, LOG, SIN, COS, ABS, MAX, MIN, FLOOR, POWER, GREATER, NOT_LESS, EQUAL, CHOOSE };
 
 struct Block {
