@@ -4,6 +4,8 @@ import math
 import os
 import subprocess
 import sys
+from configparser import ConfigParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -342,6 +344,16 @@ def test_a_library_is_built_once_for_a_source_and_a_shape(monkeypatch, tmp_path)
     build._library.cache_clear()
     with pytest.raises(TypeError):
         library(source, {"ANSWER": 2})
+
+
+def test_an_installed_package_has_every_source():
+    root, config = Path(__file__).parents[1], ConfigParser()
+    config.read(root / "setup.cfg")
+    for package in ("model", "trainer"):
+        patterns = config["options.package_data"][package].split(", ")
+        shipped = {path for pattern in patterns for path in (root / package).glob(pattern)}
+        sources = {path for kind in ("*.cpp", "*.h") for path in (root / package).rglob(kind)}
+        assert sources and sources <= shipped
 
 
 def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):
