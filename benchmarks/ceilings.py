@@ -28,17 +28,20 @@ from trainer.native import at
 
 LANES = Path(__file__).with_name("lanes.cpp")
 ATTEMPTS, EXP_CALLS = 7, 50
-FMA_ROUNDS, EXP_NUMBERS = 1 << 26, 1 << 12  # a tenth of a second; 16 KiB
+EXP_NUMBERS = 1 << 12  # 16 KiB
 NUMBER = 4  # bytes of a float32
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the square matrices, numbers that are copied, numbers whose exponentials are taken."""
+    """Rows of the square matrices, numbers that are copied, numbers whose exponentials are taken, fused
+    multiply-adds of the engine's vectors.
+    """
 
     matrix: int
     copied: int
     exponentials: int
+    products: int = 1 << 26  # a tenth of a second
 
     @classmethod
     def of(cls, device: str, threads: int) -> Sizes:
@@ -62,7 +65,7 @@ def ceilings(device: str, sizes: Sizes | None = None, wait: Callable[[], object]
     found["gexps_per_s"] = _exponentials(device, sizes.exponentials)
     if device == "cpu" and not missing_for_compilation():
         wait()
-        found |= _lanes()
+        found |= _lanes(sizes.products)
     return found
 
 
@@ -96,19 +99,19 @@ def _exponentials(device: str, numbers: int) -> float:
     return EXP_CALLS * numbers / _best(device, calls) / 1e9
 
 
-def _lanes() -> dict[str, float]:
+def _lanes(products: int) -> dict[str, float]:
     """What lanes.cpp does on as many threads as torch has."""
     made, threads = library(LANES), torch.get_num_threads()
     rows = np.full((threads, EXP_NUMBERS), 0.5, np.float32)
-    rounds = FMA_ROUNDS // made.fma_of_a_round()
+    rounds = products // made.fma_of_a_round()
 
     def on_all(call: Callable[[ctypes.c_void_p], object]) -> float:
         with ThreadPoolExecutor(threads) as pool:
             return threads / _best("cpu", lambda: list(pool.map(lambda row: call(at(row)), rows)))
 
-    products = on_all(lambda row: made.lanes_fma(row, rounds)) * rounds * made.fma_of_a_round()
+    fused = on_all(lambda row: made.lanes_fma(row, rounds)) * rounds * made.fma_of_a_round()
     exps = on_all(lambda row: made.lanes_exponentials(row, EXP_NUMBERS, EXP_CALLS)) * EXP_NUMBERS * EXP_CALLS
-    return {"lane_gflops_per_s": 2 * products / 1e9, "lane_gexps_per_s": exps / 1e9}
+    return {"lane_gflops_per_s": 2 * fused / 1e9, "lane_gexps_per_s": exps / 1e9}
 
 
 def _best(device: str, call: Callable[[], object]) -> float:

@@ -2,18 +2,20 @@
 
 import json
 import os
+from contextlib import nullcontext
 
 import pytest
 import torch
 
-from benchmarks import baseline, ceilings, count, plot, throughput
+from benchmarks import baseline, ceilings, count, engine, plot, throughput
 from model import matrices, rung
+from search.study.file import parse_study
 from tests.banks import EVERY, pair
-from trainer import Bank, step
+from trainer import Bank, Recipe, step
 from trainer.installed import missing_for_compilation
 from trainer.problems import sample
 
-SIZES = ceilings.Sizes(matrix=32, copied=1_000, exponentials=1_000)
+SIZES = ceilings.Sizes(matrix=32, copied=1_000, exponentials=1_000, products=1 << 12)
 EAGER = throughput.Setup("57p", "cpu", batch=4, processes=2, threads=1, seconds=0.1, compiled=False)
 LANES = () if missing_for_compilation() else ("lane_gflops_per_s", "lane_gexps_per_s")
 ROW = {
@@ -184,3 +186,40 @@ def test_a_plot_of_what_is_no_run_is_refused(text, tmp_path, capsys):
     said = capsys.readouterr().err
     assert exit.value.code == 2
     assert said.startswith(f"error: {file}: ") and said.count("\n") == 1
+
+
+def test_specs_that_are_compared_differ():
+    specs = engine.different()
+    assert len(set(specs)) == engine.SPECS and {spec.family for spec in specs} == {
+        "split_subspace",
+        "low_rank",
+    }
+
+
+@pytest.mark.skipif(not LANES, reason="needs a C++ compiler")
+def test_the_engines_figures(tmp_path, monkeypatch, capsys, few_selection_problems):
+    """All of it, with one seed of one short run and three specs, here."""
+
+    def here(function, setup, arguments):
+        return [function(setup, int, *args) for args in arguments]
+
+    monkeypatch.setattr(throughput, "in_processes", here)
+    monkeypatch.setattr(throughput, "fresh_cache", nullcontext)
+    monkeypatch.setattr(engine, "RUNS", {"57p-2x1": "--seeds 2 --batch 4 --processes 2 --threads 1"})
+    memory, specs, run = engine.memory, engine.specs, throughput.main
+    monkeypatch.setattr(engine, "memory", lambda: memory((1, 2)))
+    monkeypatch.setattr(engine, "specs", lambda: specs(3, 2, studies=False))
+    monkeypatch.setattr(throughput, "main", lambda words: run(words, SIZES))
+    engine.main(["--output", str(tmp_path), "--seconds", "0.02"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("| 57p, batch 4 | two processes of a thread | 2 | **")
+    found = json.loads((tmp_path / "engine-specs.json").read_text())
+    assert found["ratios"]["banks"] == found["s"]["banks"] / found["s"]["one_bank"] > 0
+    peaks = json.loads((tmp_path / "engine-memory.json").read_text())["peak_memory_bytes"]
+    assert peaks.keys() == {"1", "2"} and min(peaks.values()) > 1e8
+
+
+def test_a_study_of_many_specs_is_one():
+    specs = engine.different(6)
+    asked = parse_study(engine.study("many", specs, 2), "many.yaml")
+    assert asked.listed() == [(spec, Recipe(**engine.SMOKE)) for spec in specs]
