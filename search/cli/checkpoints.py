@@ -232,7 +232,8 @@ def _folded_text(
 def rerun(checkpoint: Path, as_json: bool) -> None:
     """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.
 
-    The bank has the recorded slots and threads; other seeds in it make no difference.
+    What the engine trained can be compared on any CPU, with any number of slots and threads. What torch's
+    programs trained (on a GPU, or eager) gets the recorded ones. Other seeds of the bank make no difference.
     """
     from search.run.rerun import read_request
 
@@ -255,7 +256,7 @@ def _watched(loaded: Checkpoint, asked: Request) -> Rerun:
     from search.run.rerun import train_again
 
     console = Console(stderr=True)
-    first = "compiling" if asked.trial.resources.compiled else "training"
+    first = "building" if asked.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(first, total=asked.step)
 
@@ -281,5 +282,5 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
     if again.not_recorded:
         lines.append(f"  the checkpoint does not record: {', '.join(again.not_recorded)}")
     elif not (again.same or again.differs):
-        lines.append("  what is recorded of the environment is the same here")
+        lines.append("  nothing that is recorded of the environment explains it")
     return "\n".join(lines)
