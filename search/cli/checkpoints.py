@@ -14,6 +14,7 @@ from search.cli.options import (
     checkpoint_argument,
     home_option,
     json_option,
+    load_checkpoint,
     save_checkpoint,
     trust_option,
     write_text,
@@ -30,16 +31,6 @@ if TYPE_CHECKING:
 
 NAMED = 20
 """Wrong answers that `verify` names one by one."""
-
-
-def _load(path: Path) -> Checkpoint:
-    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
-    from trainer.foreign import load_any
-
-    if not path.exists():
-        raise UserError(f"{path}: no such checkpoint")
-    with told():
-        return load_any(path)
 
 
 @click.command()
@@ -97,7 +88,7 @@ def verify(
     from model import verify as decoded
     from search.store.home import Home
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     its = decoded(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, Home(home, trust_store), its.correct)
     if as_json:
@@ -143,7 +134,7 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     from model import name_of
     from model.export import export_source
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{name_of(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with told(checkpoint):
@@ -193,7 +184,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     """
     from trainer.folded import compared, folded
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     smaller, steps = folded(loaded)
     if not steps:
         raise UserError(f"{checkpoint}: {loaded.spec.params} parameters is the smallest form known for it")
@@ -237,7 +228,7 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     """
     from search.run.rerun import read_request
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     with told(f"{checkpoint}: cannot be trained again"):
         asked = read_request(loaded)
     again = _watched(loaded, asked)
