@@ -247,10 +247,10 @@ def assert_same(one, other):
         pd.testing.assert_frame_equal(one[of], other[of], check_like=True)
 
 
-def thetas(folder, study="sweep"):
+def thetas(folder, study="sweep", uri=None):
     """θ of every seed that MLflow has, by configuration and seed."""
     home, found = Home(folder), []
-    client = connect(home, tracking_uri(home))
+    client = connect(home, uri or tracking_uri(home))
     experiment = client.get_experiment_by_name(study)
     for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
         for place in client.list_artifacts(run.info.run_id, TRIALS):

@@ -7,8 +7,9 @@ import pytest
 
 from search.run import worker
 from search.run.driver import Driver
-from search.store.ledger import ENOUGH, is_final
-from search.store.part import Orders, read_parts
+from search.store.ledger import is_final
+from search.store.part import PARTS, THETA, Orders, read_parts
+from search.store.stats import ENOUGH
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
@@ -151,6 +152,26 @@ def test_what_a_worker_did_not_see_in_time_is_trained_by_another(here, monkeypat
     check_whole(here / "home", SWEEP, here, expected(SWEEP))
 
 
+def test_damaged_results_of_one_trial_of_a_bank_cost_its_own_alone(here, monkeypatch):
+    whole, written = worker.write_parts, []
+
+    def write_parts(folder, *given):
+        whole(folder, *given)
+        written.append(folder)
+        if len(written) == 3:
+            (next((folder / PARTS).iterdir()) / THETA).write_bytes(b"")
+
+    monkeypatch.setattr(worker, "write_parts", write_parts)
+    said = run(SWEEP, here)
+    assert said.exit_code == 1 and f"results in {written[2]}" in said.stdout
+    rows = rows_of(here / "home", "quick")
+    lost = [r for r in rows if not is_final(r)]
+    assert len(rows) == 12 and {r["trial"] for r in lost} == {written[2].name}
+    assert all(r["steps"] == 0 and "cannot be read" in r["reason"] for r in lost)
+    assert run(SWEEP, here).exit_code == 0
+    check_whole(here / "home", SWEEP, here, expected(SWEEP))
+
+
 # ---- enough
 
 
@@ -169,6 +190,7 @@ def test_a_run_ends_when_enough_have_grokked(reports, here):
     more = f"{len(cut)} more seeds were" if len(cut) > 1 else "1 more seed was"
     assert f"  {more} in training when enough had grokked, and count for nothing: " in said.stdout
     assert f"1 of {len(rows)} if none of them had grokked" in said.stdout
+    assert "have not ended" not in said.stdout, "nobody waits for them"
     before = len(reports)
     again = run(UNTIL, here)
     assert again.exit_code == 0 and len(reports) == before, "there is nothing left to train"

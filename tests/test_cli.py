@@ -121,7 +121,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.Monkey
     for said in (
         "57 parameters",
         "16, 60,000 steps each",
-        "2 of up to 8 seeds in 8 slots, up to 2 side by side",
+        "2 of up to 8 seeds in 4 slots, up to 2 side by side",
         "/somewhere",
         "64 seeds in all",
     ):

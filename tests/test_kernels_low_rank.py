@@ -9,7 +9,8 @@ import torch
 from model import rung
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.specs import any_tokens, some_theta, some_tokens
-from trainer import Bank, Pair, Recipe, Seed, native, step
+from trainer import Bank, Pair, Recipe, Seed, native, operator, step
+from trainer.installed import missing_for_compilation
 from trainer.native import Native
 
 NAMES = ("777p", "763p", "582p", "512p", "491p", "456p", "311p", "262p")
@@ -17,10 +18,11 @@ SPECS = {name: rung(name) for name in NAMES}
 SPECS |= {f"582p {tie}": replace(rung("582p"), tie_qkv=tie) for tie in (*TIES[1:], *SHARED)}
 SPECS |= {f"763p {tie}": replace(rung("763p"), tie_qkv=tie) for tie in TIES[1:]}
 SPECS |= {
-    "narrow": LowRank(width=2, ffn=1, qkv_rank=3, ffn_rank=3, tie_qkv="shareB"),
+    "narrow": LowRank(width=2, ffn=1, qkv_rank=3, ffn_rank=3, tie_qkv="shareB", rms_norm=True),
     "thin": replace(rung("512p"), qkv_rank=1, out_rank=1, ffn_rank=1, tie_qkv="qk", no_eos=True),
     "wide": LowRank(width=16, ffn=20, qkv_rank=7, ffn_rank=5, tie_qkv="shareB_tieQK", rms_norm=True),
 }
+pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 every_spec = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 PROBLEMS = 40  # two blocks and a half
 ONE_A_SHAPE = {tuple(s.kernel().shape.values()): s for s in SPECS.values()}
@@ -37,33 +39,56 @@ def flat(wide):
     return torch.cat([t[0].flatten() for t in wide.values()])
 
 
-def twin(spec, wide, tokens_STB):
-    """Loss and gradient [N] of the torch twin in float64."""
-    wide = {name: t.detach().double().requires_grad_() for name, t in wide.items()}
+def loss_of(spec, wide_N, tokens_TB):
+    """The kernel's loss and gradient [N]."""
+    wide_N = wide_N.detach().requires_grad_()
+    loss = operator.loss(spec, wide_N, tokens_TB)
+    return loss.item(), torch.autograd.grad(loss, wide_N)[0]
+
+
+def twin(spec, wide, tokens_STB, dtype):
+    """Loss and gradient by name of the torch twin."""
+    wide = {name: t.detach().to(dtype).requires_grad_() for name, t in wide.items()}
     logits = spec.apply(wide, tokens_STB[:, :-1], first=spec.prompt - 1)
     loss = step.cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean()
-    gradients = torch.autograd.grad(loss, list(wide.values()), allow_unused=False)
-    return float(loss), dict(zip(wide, gradients, strict=True))
+    return loss.item(), dict(zip(wide, torch.autograd.grad(loss, list(wide.values())), strict=True))
 
 
 def assert_same_gradient(spec, wide, tokens_STB):
-    """Each tensor within 1e-5 of the largest entry of all."""
-    expected_loss, expected = twin(spec, wide, tokens_STB)
-    loss, made_N = native_of(spec).loss(flat(wide).float(), tokens_STB[0])
+    """Each entry within 1e-5 of the largest of all, or eight times torch's rounding."""
+    loss, made_N = loss_of(spec, flat(wide).float(), tokens_STB[0])
+    expected_loss, expected = twin(spec, wide, tokens_STB, torch.float64)
+    expected_N = flat(expected)
+    assert all(t.abs().max() > 0 for t in expected.values())
+    within = tolerance(expected_N, flat(twin(spec, wide, tokens_STB, torch.float32)[1]))
     assert loss == pytest.approx(expected_loss, rel=1e-5)
-    most = max(float(t.abs().max()) for t in expected.values())
-    starts = torch.cumsum(torch.tensor([0, *(t[0].numel() for t in expected.values())]), 0).tolist()
-    for start, (name, t) in zip(starts, expected.items(), strict=False):
-        made = made_N[start : start + t[0].numel()].double().reshape(t[0].shape)
-        assert t.abs().max() > 0, name
-        assert float((made - t[0]).abs().max()) < 1e-5 * most, name
+    wrong = {
+        name: error
+        for name, t in named(wide, made_N.double() - expected_N).items()
+        if not (error := float(t.abs().max())) < within
+    }
+    assert not wrong, (wrong, within)
+
+
+def tolerance(expected_N, rounded_N):
+    """Small variances make a norm's gradient large, and its rounding: torch's in float32 says how much."""
+    most, rounding = float(expected_N.abs().max()), float((rounded_N - expected_N).abs().max())
+    assert rounding < 1e-3 * most
+    return max(1e-5 * most, 8 * rounding)
+
+
+def named(wide, numbers_N):
+    """Parts of what a kernel gives, by the wide tensors' names."""
+    return dict(zip(wide, numbers_N.split([t[0].numel() for t in wide.values()]), strict=True))
 
 
 def random_wide(spec, scale=0.5):
     """Wide tensors that no θ makes."""
     gen = torch.Generator().manual_seed(spec.params)
     made = spec.expand(some_theta(spec))
-    return {name: t + scale * torch.randn(t.shape, generator=gen) for name, t in made.items()}
+    return {
+        name: t + scale * torch.randn(t.shape, generator=gen) / t.shape[-1] ** 0.5 for name, t in made.items()
+    }
 
 
 def random_sequences(spec):
@@ -83,12 +108,11 @@ def test_gradient_for_random_wide_tensors_and_any_tokens(spec):
 
 
 def test_scores_that_exponentials_cannot_take():
-    """Softmax is the same whatever is added to all scores; a few of hundreds, and of some twenty."""
-    spec = rung("456p")
-    for factor in (4, 400):
-        wide = random_wide(spec)
-        wide["queries"] *= factor
-        assert_same_gradient(spec, wide, some_tokens(spec, batch=PROBLEMS))
+    """Scores of some twenty, and of hundreds."""
+    spec, wide = rung("456p"), random_wide(rung("456p"))
+    for factor in (4, 100):
+        queries = factor * wide["queries"]
+        assert_same_gradient(spec, {**wide, "queries": queries}, some_tokens(spec, batch=PROBLEMS))
 
 
 @pytest.mark.parametrize("count", [1, 16, 17])
@@ -104,9 +128,9 @@ def test_measures_are_those_of_evaluate(spec):
     made = native_of(spec).evaluate(theta)
     problems = step.tokens_of(spec, *native.selection())
     expected = step.evaluate(spec, theta, problems)
-    torch.testing.assert_close(made["loss"], expected["loss"].double(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(made["loss"], expected["loss"], rtol=1e-5, atol=0)
     for name in ("exact", "token"):  # two logits may be equal but for rounding
-        torch.testing.assert_close(made[name], expected[name].double(), rtol=0, atol=1e-4)
+        torch.testing.assert_close(made[name], expected[name], rtol=0, atol=1e-4)
     assert (made["token"] > 0.02).any()
 
 
@@ -114,16 +138,22 @@ def test_measures_are_those_of_evaluate(spec):
 def test_gradient_of_theta(spec):
     """Through the tape of expand and the kernel, against float64 autograd through everything."""
     theta, tokens = some_theta(spec), some_tokens(spec, batch=PROBLEMS)
-    exact = theta.double().requires_grad_()
-    (expected_SP,) = torch.autograd.grad(step.loss(spec, exact, tokens).sum(), exact)
+    expected_P, rounded_P = (
+        gradient_of_theta(spec, theta.to(t), tokens) for t in (torch.float64, torch.float32)
+    )
     engine, tape = native_of(spec), native_of(spec).tapes[1]
     row = torch.zeros(tape.inputs)
     row[engine.places["theta"]] = theta[0]
     wide_N = torch.from_numpy(native.run(tape, row.numpy()))
     torch.testing.assert_close(wide_N.double(), flat(spec.expand(theta.double())), rtol=1e-5, atol=1e-5)
-    _, pull_N = engine.loss(wide_N, tokens[0])
+    _, pull_N = loss_of(spec, wide_N, tokens[0])
     made = torch.from_numpy(native.gradient(tape, row.numpy(), pull_N.numpy()))[engine.places["theta"]]
-    assert float((made - expected_SP[0]).abs().max()) < 1e-5 * float(expected_SP.abs().max())
+    assert float((made - expected_P).abs().max()) < tolerance(expected_P, rounded_P)
+
+
+def gradient_of_theta(spec, theta_SP, tokens_STB):
+    theta_SP = theta_SP.detach().requires_grad_()
+    return torch.autograd.grad(step.loss(spec, theta_SP, tokens_STB).sum(), theta_SP)[0][0]
 
 
 @pytest.mark.parametrize("name", ["763p", "456p", "262p"])
@@ -144,7 +174,7 @@ def test_a_bank_is_the_eager_one(name):
 
 
 def test_one_kernel_serves_all_specs_of_a_shape():
-    """A tie, or which factors there are, is nothing that the kernel sees where their products are what it reads."""
+    """A tie, or which factors there are, is nothing that the kernel sees where it reads their products."""
     assert rung("582p").kernel() == replace(rung("582p"), tie_qkv="shareA_tieKV", out_rank=2).kernel()
     assert (
         rung("763p").kernel()

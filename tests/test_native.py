@@ -4,6 +4,8 @@ import math
 import os
 import subprocess
 import sys
+from configparser import ConfigParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -355,3 +357,16 @@ def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):
     monkeypatch.setattr(type(spec), "kernel", lambda self: other)
     with pytest.raises(AssertionError, match="reads"):
         Native(spec, Recipe())
+
+
+def test_every_source_goes_into_a_wheel():
+    """Without them an installed package would have no engine."""
+    root, config = Path(__file__).parents[1], ConfigParser()
+    config.read(root / "setup.cfg")
+    data = {name: text.split(", ") for name, text in config["options.package_data"].items()}
+    for source in [
+        s for top in ("model", "trainer") for s in (root / top).rglob("*") if s.suffix in (".cpp", ".h")
+    ]:
+        package = next(p for p in source.parents if (p / "__init__.py").exists())
+        patterns = data["*"] + data.get(".".join(package.relative_to(root).parts), [])
+        assert any(source.relative_to(package).match(p) for p in patterns), source

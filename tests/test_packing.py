@@ -36,6 +36,14 @@ def test_a_gpus_trial_has_a_thousand_slots():
     assert trial_size(asked, program(asked), Fits(1, on_gpu=True)) == (128, 32)
 
 
+def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
+    text = MANY + "until: {grokked: 1, max_seeds: 700}\n"
+    study, asked = parse_study(text, "test"), parse_study(text + "resources: {slots: 9}\n", "test")
+    assert trial_size(study, program(study), Fits(1)) == (64, 4)
+    assert trial_size(asked, program(asked), Fits(1)) == (36, 9)
+    assert trial_size(study, program(study), Fits(1, on_gpu=True)) == (70, 70)
+
+
 @pytest.mark.parametrize(
     ("asked", "there", "share", "fits"),
     [

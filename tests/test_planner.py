@@ -23,6 +23,8 @@ from tests.planners import (
 )
 from trainer import Outcome
 
+GROKKED = {"outcome": Outcome.GROKKED, "grok_step": 500}
+
 # ---- a sweep
 
 
@@ -64,6 +66,20 @@ def test_rounds_follow_while_too_few_grokked(grokked, rounds, home):
     assert planner.grokked == grokked and planner.enough == (grokked >= 2)
     assert numbers(trials) == ([[6, 7], [8, 9], [10]] if rounds == 2 else [])
     assert then == (None if rounds == 2 else DONE)
+
+
+@pytest.mark.parametrize("is_confirmation", [False, True])
+def test_seeds_that_confirm_do_not_count_towards_the_end_of_the_search(is_confirmation, home):
+    """One grokked of the two that are asked for; and two more, which a confirmation had."""
+    text = ROUNDS + "confirm: {seeds: [91, 92]}\n"
+    first, _ = drain(planner_of(SWEEP, home))
+    rows = [r for t in first for r in rows_of(t)]
+    rows[0] |= GROKKED
+    more = [r | {"init_seed": n, "data_seed": n, **GROKKED, "confirmation": is_confirmation}
+            for r, n in zip(rows, (91, 92), strict=False)]  # fmt: skip
+    planner = planner_of(text, home, rows + more)
+    assert (planner.grokked, planner.enough) == ((1, False) if is_confirmation else (3, True))
+    assert numbers(drain(planner)[0]) == ([[6, 7], [8, 9], [10], [11, 12]] if is_confirmation else [])
 
 
 @pytest.mark.parametrize("outcome", [Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP])

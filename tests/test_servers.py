@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+from search.store.ledger import Ledger
 from search.store.tracking import artifact
-from tests import services
+from tests import leases, services
 from tests.commands import call
 from tests.processes import LOOPBACK
 from tests.reference import check_whole, environment, expected, write_study
@@ -48,6 +49,17 @@ def test_a_search_on_postgresql_has_its_records_there(database, here):
     assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
     texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
     assert not [text for text in texts if database.password in text], "the password was kept"
+
+
+@pytest.mark.parametrize("check", leases.CHECKS)
+def test_leases_on_postgresql(check, database, home, monkeypatch):
+    for name, value in known(database).items():
+        monkeypatch.setenv(name, value)
+    try:
+        check(home, monkeypatch)
+    finally:
+        for study in Ledger(home).studies():
+            Ledger(home).forget(study)
 
 
 # ---- strangers

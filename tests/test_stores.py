@@ -99,16 +99,30 @@ def test_a_store_that_the_user_named_gets_it(
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_nor_is_one_that_a_home_from_elsewhere_names(words: list[str], server: SimpleNamespace) -> None:
-    home = Home(two_studies())
-    with closing(sa.create_engine(home.ledger_url).connect()) as db:
-        kept = db.scalar(sa.select(STUDIES.c.definition).where(STUDIES.c.study == "sweep"))
-        values = {"tracking_uri": server.uri, "definition": kept | {"tracking_uri": server.uri}}
-        db.execute(sa.update(STUDIES).where(STUDIES.c.study == "sweep").values(**values))
-        db.commit()
+    name_a_store(Home(two_studies()), server.uri)
     assert f"tracking_uri: {server.uri} is not" in fails_with_one(2, *words, "--home", "runs")
     assert server.asked == []
     assert "MLflow store" in fails_with_one(1, *words, "--home", "runs", "--trust-store")
     assert set(server.asked) == {ME}
+
+
+def name_a_store(home: Home, uri: str) -> None:
+    """Have a home's study `sweep` say that it is tracked there."""
+    with closing(sa.create_engine(home.ledger_url).connect()) as db:
+        kept = db.scalar(sa.select(STUDIES.c.definition).where(STUDIES.c.study == "sweep"))
+        values = {"tracking_uri": uri, "definition": kept | {"tracking_uri": uri}}
+        db.execute(sa.update(STUDIES).where(STUDIES.c.study == "sweep").values(**values))
+        db.commit()
+
+
+def test_nor_is_it_to_note_a_verification(server: SimpleNamespace) -> None:
+    home = Home(two_studies())
+    assert call("pull", "sweep", "-o", "pulled", "--home", "runs").exit_code == 0
+    name_a_store(home, server.uri)
+    refused = f"this call could not be recorded: tracking_uri: {server.uri} is not"
+    assert call("verify", "pulled", "--home", "runs").stderr.startswith(refused) and server.asked == []
+    said = call("verify", "pulled", "--home", "runs", "--trust-store")
+    assert "could not be recorded: MLflow store" in said.stderr and set(server.asked) == {ME}
 
 
 def test_the_homes_own_store_needs_no_trust() -> None:

@@ -140,6 +140,7 @@ def _half(part, folder):
 def test_a_part_is_read_as_it_was_written(tmp_path):
     _, (_, results, about) = run(trial_of(8, 5), tmp_path / "one")
     (part,) = read_parts(tmp_path / "one")
+    part.trial.write(tmp_path)
     write_parts(tmp_path, [part])
     (again,) = read_parts(tmp_path)
     assert (again.trial, again.about) == (part.trial, about) and again.by_seed.keys() == part.by_seed.keys()

@@ -163,8 +163,10 @@ class Judge:
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
         left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
         mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
-        drops_L = (exact_L > h["wd_drop_exact"]).int() + (exact_L > h["wd_drop_exact_final"]).int()
-        lower_L = torch.minimum(wd_L, h["wd_drop"] ** drops_L)
+        drops_L = [
+            torch.where(exact_L > h[f"wd_drop_{at}"], h["wd_drop"], 1.0) for at in ("exact", "exact_final")
+        ]
+        lower_L = torch.minimum(wd_L, drops_L[0] * drops_L[1])  # a power would round as the CPU does
         return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
 
     def newest(self) -> list[dict[str, Any]]:

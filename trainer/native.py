@@ -32,7 +32,8 @@ from trainer.problems import DIGITS, selection
 from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
 from trainer.step import State
-from trainer.tape import Array, CTape, Tape, record
+from trainer.tape import CTape, record
+from trainer.tape_graph import Array, Tape
 
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 COLUMN = 1_000  # marks what a sequence takes from a column of digits

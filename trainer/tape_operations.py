@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from trainer.tape import Graph
+from trainer.tape_graph import Graph
 
 Operation = Callable[..., Tensor]
 """(graph, what torch's operation takes) -> the registers of its result, or of what broadcasts to it."""

@@ -11,6 +11,17 @@ constexpr int LANES = 16;
 typedef Floats<LANES> V;
 typedef Ints<LANES> I;
 
+// A function with registers of its own: inlined into a long one, its constants would be spilled.
+#define APART __attribute__((noinline))
+
+// A thread's own working memory, whose address is asked for once.
+template <class E> INLINE E& own() {
+    static thread_local E made;
+    E* at = &made;
+    asm volatile("" : "+r"(at));
+    return *at;
+}
+
 INLINE V one(float x) { return all<LANES>(x); }
 INLINE I of(const int32_t* tokens, int position) { return load<LANES>(tokens + position * LANES); }
 INLINE I first_lanes(int n) {  // the mask of lanes that count

@@ -79,15 +79,18 @@ def pull(
 @click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
 @click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
 @home_option
+@trust_option
 @json_option
-def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, as_json: bool) -> None:
+def verify(
+    checkpoint: Path, qualified: bool, extended: bool, home: str | None, trust_store: bool, as_json: bool
+) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
     from model import verify as decoded
     from search.store.home import Home
 
     loaded = load_checkpoint(checkpoint)
     its = decoded(loaded.spec, loaded.theta_P, extended=extended)
-    _record_verification(loaded, Home(home), its.correct)
+    _record_verification(loaded, Home(home, trust_store), its.correct)
     if as_json:
         click.echo(json.dumps(its.as_dict()))
     else:
@@ -102,18 +105,16 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
-    """Count the call with the seed and keep its result, where this home knows the seed."""
+    """Count the call with the seed and keep its result, where this home has the seed with this θ."""
+    if not (home.exists() and checkpoint.provenance.get("study")):
+        return
     from search.store.ledger import Ledger
-    from search.study.space import LARGEST_SEED
+    from search.store.seeds import record_verification
 
-    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
-    first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))
-    possible = all(0 <= n <= LARGEST_SEED for n in (first, data))
-    if home.exists() and isinstance(study, str) and isinstance(configuration, str) and possible:
-        try:
-            Ledger(home).record_verification(study, (configuration, first, data), correct)
-        except (UserError, Failure) as error:
-            click.echo(f"this call could not be recorded: {error}", err=True)
+    try:
+        record_verification(Ledger(home), checkpoint, correct)
+    except (UserError, Failure) as error:
+        click.echo(f"this call could not be recorded: {error}", err=True)
 
 
 def _verdict(spec: Spec, its: Verification) -> str:
@@ -222,7 +223,8 @@ def _folded_text(
 def rerun(checkpoint: Path, as_json: bool) -> None:
     """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.
 
-    The bank has the recorded slots and threads; other seeds in it make no difference.
+    What the engine trained can be compared on any CPU, with any number of slots and threads. What torch's
+    programs trained (on a GPU, or eager) gets the recorded ones. Other seeds of the bank make no difference.
     """
     from search.run.rerun import read_request
 
@@ -245,7 +247,7 @@ def _watched(loaded: Checkpoint, asked: Request) -> Rerun:
     from search.run.rerun import train_again
 
     console = Console(stderr=True)
-    first = "compiling" if asked.trial.resources.compiled else "training"
+    first = "building" if asked.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(first, total=asked.step)
 
@@ -271,5 +273,5 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
     if again.not_recorded:
         lines.append(f"  the checkpoint does not record: {', '.join(again.not_recorded)}")
     elif not (again.same or again.differs):
-        lines.append("  what is recorded of the environment is the same here")
+        lines.append("  nothing that is recorded of the environment explains it")
     return "\n".join(lines)

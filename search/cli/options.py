@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.errors import UserError, told
+from trainer import durable
 
 if TYPE_CHECKING:
     from trainer.checkpoint import Checkpoint
@@ -55,7 +56,7 @@ def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") 
     fresh = target.with_name(target.name + ".new")
     with writing(target):
         write(fresh)
-        fresh.replace(target)
+        durable.move_in(fresh, target)
 
 
 def write_text(target: Path, text: str, flag: str = "-o") -> None:
@@ -79,5 +80,9 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkpoint-") as scratch:
             fresh = Path(scratch) / "checkpoint"
             checkpoint.save(fresh)
-            shutil.rmtree(target, ignore_errors=True)
-            fresh.replace(target)
+            before = target.with_name(f".{target.name}.before")
+            shutil.rmtree(before, ignore_errors=True)
+            if target.exists():
+                target.replace(before)
+            durable.rename(fresh, target)
+            shutil.rmtree(before, ignore_errors=True)

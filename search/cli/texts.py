@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from model import name_of
 from search.errors import printable
 from search.store.home import Home, home_flag
-from search.store.ledger import ENOUGH, Ledger, Row
-from search.store.stats import GrokRate, Stopping, grouped, seed_of
+from search.store.ledger import Ledger, Row
+from search.store.stats import ENOUGH, GrokRate, Stopping, grouped, seed_of, unended
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -26,6 +26,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     models = _names([Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
     lines += _stopping(Stopping.of(rows))
+    lines += [f"  ({said})" for said in [unended(rows)] if said]
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
@@ -124,6 +125,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
         lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
+        lines += [f"  {s['unended']}"] if s["unended"] else []
     several = len({r["configuration"] for r in rows}) > 1
 
     def of(row: Row) -> str:

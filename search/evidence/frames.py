@@ -43,7 +43,8 @@ def records(
     """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
 
     seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
-    steps, budget, grok_step, held, hopeless_step, best_step, best_exact, best_token, trial, environment.
+    budget, reason (why censored), steps, grok_step, held, hopeless_step, best_step, best_exact, best_token,
+    trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
     every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
@@ -203,6 +204,7 @@ def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
             **{name: its[name] for name in ("study", "configuration", "title", "rung", "params")},
             **{name: row[name] for name in ("init_seed", "data_seed", "confirmation", "outcome")},
             "budget": its["budget"],
+            "reason": row["reason"],
             "steps": row["steps"],
             "grok_step": steps["grok_step"],
             "held": bool(row["held"]),

@@ -5,6 +5,7 @@ It knows nothing of Ray: search/run/engine.py has Tune ask it for trials and tel
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -22,12 +23,22 @@ from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.store.hold import Hold
 from search.store.home import Home
-from search.store.ledger import ENOUGH, is_final
+from search.store.ledger import is_final
 from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
-from search.store.part import ERROR, Orders, has_parts, orders_of, read_cut, read_parts
+from search.store.part import (
+    ERROR,
+    Damaged,
+    Orders,
+    Part,
+    has_parts,
+    orders_of,
+    read_cut,
+    read_parts,
+    set_aside,
+)
 from search.store.seeds import Shelf
-from search.store.stats import grouped
+from search.store.stats import ENOUGH, grouped
 from search.store.tracker import Tracker
 from search.store.tracking import FINISHED, answered
 from search.study.schema import Study
@@ -42,6 +53,8 @@ STOPPING_S = 10.0
 SHARED_S = 5.0
 """How long results may take to be seen through a shared folder."""
 LATE = "its worker ended before it began"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -132,10 +145,15 @@ class Driver:
         rows = self.ledger.rows(self.study.name)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study.name, key)
-            if has_parts(folder):
-                trial = Trial.read(folder)
-                self.recovered |= {c.key for c in trial.configurations}
-                self.record(trial)
+            try:
+                if has_parts(folder):
+                    parts, trial = read_parts(folder), Trial.read(folder)
+                    self.recovered |= {c.key for c in trial.configurations}
+                    self.record(trial, parts)
+                elif any(map(is_final, self.ledger.rows(self.study.name, trial=key))):
+                    raise Damaged(f"there are no results in {folder} any more")
+            except Damaged as error:
+                self._set_aside(key, str(error))
 
     def start_next(self) -> Trial | str | None:
         """The next trial for a worker of its own, claimed and written; or None, or DONE."""
@@ -223,7 +241,11 @@ class Driver:
         orders_of(self.home.trial(self.study.name, first.key)).unlink(missing_ok=True)
 
     def _ended(self, trial: Trial) -> None:
-        self.record(trial)
+        try:
+            self.record(trial, self._parts(trial))
+        except Damaged as damaged:
+            self.ended.failed_trials[trial.key] = str(damaged)
+            self._set_aside(trial.key, str(damaged))
         self._tell(trial)
 
     def _failed(self, trial: Trial, failure: str) -> None:
@@ -240,8 +262,8 @@ class Driver:
             self.conclude(configuration)
         self._show_proposals()
 
-    def record(self, trial: Trial) -> None:
-        """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
+    def _parts(self, trial: Trial) -> list[Part]:
+        """What the worker of a trial that has just ended left. Raises Damaged."""
         folder = self.home.trial(self.study.name, trial.key)
         deadline = time.monotonic() + SHARED_S
         while not has_parts(folder) and time.monotonic() < deadline:
@@ -250,13 +272,26 @@ class Driver:
             raise Failure(
                 f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
             )
-        for part in read_parts(folder):
+        return read_parts(folder)
+
+    def record(self, trial: Trial, parts: list[Part]) -> None:
+        """Write a trial's parts, which are read once, to the ledger, and have them published."""
+        for part in parts:
             self.ledger.record(part)
             self.shelf.put(trial.key, part)
-        if cut := read_cut(folder):
+        if cut := read_cut(self.home.trial(self.study.name, trial.key)):
             self.ledger.censor([trial], ENOUGH, cut)
             self.ledger.release_unbegun(trial)
         self.outbox.put(self._publish, trial)
+
+    def _set_aside(self, key: str, reason: str) -> None:
+        """Have the seeds of a trial trained again whose results are lost; what is left of them is kept."""
+        folder = self.home.trial(self.study.name, key)
+        kept = ""
+        if has_parts(folder):
+            kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study.name, key), reason)}"
+        log.warning("study %s: %s%s; their seeds are trained again", self.study.name, reason, kept)
+        self.ledger.reopen(self.study.name, key, reason)
 
     def _publish(self, trial: Trial) -> None:
         """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""

@@ -204,6 +204,7 @@ class Planner:
             self.rows.setdefault(r["configuration"], {})[seed_of(r)] = r
 
     def _grokked(self, key: str) -> int:
+        """What `until` counts: seeds of the search, of running trials too, and not the confirmation's."""
         ended = sum(r["outcome"] == Outcome.GROKKED and not r["confirmation"] for r in self.rows_of(key))
         return ended + sum(heard.grokked[key] for heard in self.heard.values())
 

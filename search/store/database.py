@@ -1,23 +1,18 @@
 """The database under the ledger: a file of the home, or a server that several machines share.
 
-Transactions that say in one line what is wrong, and wait for a server that is away; the schema; who holds a
-lease.
+Transactions that say in one line what is wrong, and wait for a server that is away; the schema; the clock.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
-import socket
 import time
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure
 from search.store.home import IDENTIFIER, Home, not_plain, other_version
@@ -26,6 +21,11 @@ from trainer import Outcome
 SCHEMA = 5
 LOCK_WAIT_S = 10.0
 RETRY_S = 1.0
+CLOCKS = {
+    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
+}
+"""What gives the seconds since 1970."""
 
 # The ledger's tables
 
@@ -170,6 +170,10 @@ class Database:
         if wrong:
             raise Failure(f"{self.name}: damaged, {column.name} is {wrong[0]!r:.80}")
 
+    def now(self, db: sa.Connection) -> float:
+        """The database's time in seconds since 1970: the machines that share it need not agree on theirs."""
+        return float(db.scalar(sa.text(CLOCKS[self.engine.dialect.name])))
+
 
 def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
     """A method that is one transaction of `self.database`: done again while the database is away."""
@@ -202,7 +206,7 @@ class _Transaction:
     def __enter__(self) -> sa.Connection:
         try:
             return self.context.__enter__()
-        except (DatabaseError, InterfaceError) as error:
+        except (DatabaseError, InterfaceError, TimeoutError) as error:
             raise self._failure(error) from None
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -213,44 +217,12 @@ class _Transaction:
         if isinstance(error, DatabaseError | InterfaceError) and not isinstance(error, IntegrityError):
             raise self._failure(error) from None
 
-    def _failure(self, error: DatabaseError | InterfaceError) -> Failure:
-        kind = Away if isinstance(error, OperationalError | InterfaceError) else Failure
-        return kind(_problem(self.name, error.orig))
+    def _failure(self, error: DatabaseError | InterfaceError | TimeoutError) -> Failure:
+        kind = Away if isinstance(error, OperationalError | InterfaceError | TimeoutError) else Failure
+        return kind(_problem(self.name, getattr(error, "orig", error)))
 
 
 def _problem(name: str, error: BaseException | None) -> str:
     """One line."""
     hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
     return f"{name}: {' '.join(str(error).split())}{hint}"
-
-
-def own_name() -> str:
-    """Who this driver is, for its leases: host and its process numbers' space, process, a number."""
-    return f"{_host()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-
-
-def is_live(owner: str | None, until: float | None) -> bool:
-    """Whether a lease is held by a driver that can still be there."""
-    if owner is None or until is None or until < time.time():
-        return False
-    host, pid, _ = owner.split("/")
-    return host != _host() or _is_alive(int(pid))
-
-
-def _host() -> str:
-    """The machine, and on Linux the namespace of its process numbers: containers have their own."""
-    try:
-        space = Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return socket.gethostname()
-    return f"{socket.gethostname()}.{space}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from search.errors import UserError
+from trainer import durable
 
 DEFAULT = "adder-runs"
 DATABASE = "ADDER_SEARCH_DATABASE"
@@ -98,6 +99,12 @@ class Home:
         """
         return below(self.path / "trials", study, *([key] if key else []))
 
+    def damaged(self, study: str, key: str) -> Path:
+        """Where results of a trial go that cannot be read: this name and a number; without a key the folder
+        of all of a study's.
+        """
+        return below(self.path / "damaged", study, *([key] if key else []))
+
     def exists(self) -> bool:
         """Whether something has run here. Raises UserError for an earlier version's home, and for what is no
         home.
@@ -120,7 +127,7 @@ class Home:
         self.refuse_older()
         try:
             for folder in (self.path, self.artifacts, self.ray, self.path / "trials"):
-                folder.mkdir(parents=True, exist_ok=True)
+                durable.make_folder(folder)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
         except OSError as error:

@@ -33,10 +33,11 @@ from search.store.tracking import (
     answered,
     check_place,
     is_local,
+    local_artifacts,
 )
 from search.study.schema import Study
 from search.study.trial import Configuration
-from trainer import MEASURES, Seed
+from trainer import MEASURES, Seed, durable
 
 STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
 
@@ -107,7 +108,14 @@ class Tracker:
 
     def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
         """A part's files, as its worker left them, as artifacts of its configuration's run."""
-        self.client.log_artifacts(self.run_of(configuration), str(folder), f"{TRIALS}/{trial}")
+        self.keep(self.run_of(configuration), folder, f"{TRIALS}/{trial}")
+
+    def keep(self, run: str, source: Path, name: str = "") -> None:
+        """What is in a folder, as artifacts of a run below `name`. Where no server has them: on disk."""
+        mine = local_artifacts(self.client, self.home, run)
+        self.client.log_artifacts(run, str(source), name or None)
+        if mine is not None:
+            durable.sync_below(mine.parents[2], mine / name)  # artifacts/STUDY/RUN/artifacts
 
     def counts(
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
@@ -151,7 +159,7 @@ class Tracker:
         """A seed's checkpoint as a folder of a run's artifacts."""
         with tempfile.TemporaryDirectory() as folder:
             seed.checkpoint().save(Path(folder) / name)
-            self.client.log_artifacts(run, str(Path(folder) / name), name)
+            self.keep(run, Path(folder) / name, name)
 
     def end(self, configuration: Configuration, status: str = FINISHED) -> None:
         self.client.set_terminated(self.run_of(configuration), status=status)

@@ -14,10 +14,12 @@ from urllib.parse import unquote, urlparse
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from sqlalchemy import make_url
 
 from search.errors import Failure, UserError, masked
 from search.store.home import Home, below, not_plain
 from search.store.ledger import Ledger
+from trainer import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
 STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
@@ -47,6 +49,12 @@ def tracking_uri(home: Home, own: str | None = None) -> str:
 def is_local(uri: str) -> bool:
     """Whether a store is a file and no server."""
     return uri.startswith("sqlite:")
+
+
+def file_of(uri: str) -> Path | None:
+    """The file of a store that is no server."""
+    name = make_url(uri).database if is_local(uri) else None
+    return Path(name).resolve() if name else None
 
 
 def connect(home: Home, uri: str) -> MlflowClient:
@@ -80,7 +88,7 @@ def _make(home: Home) -> None:
             half.unlink()
         fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
         MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
-        fresh.rename(home.mlflow_db)
+        durable.move_in(fresh, home.mlflow_db)
 
 
 def _bring_along(home: Home) -> None:
@@ -151,6 +159,14 @@ def check_place(client: MlflowClient, home: Home, run: Run) -> None:
         raise Failure(f"run {run.info.run_id} has its artifacts {where}")
 
 
+def local_artifacts(client: MlflowClient, home: Home, run_id: str) -> Path | None:
+    """The folder of a run's artifacts, unless a server has them. Raises Failure as `check_place` does."""
+    run = client.get_run(run_id)
+    check_place(client, home, run)
+    place = urlparse(run.info.artifact_uri)
+    return Path(unquote(place.path)) if place.scheme == "file" else None
+
+
 def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path, home: Home) -> Path | None:
     """Where a run's artifact is, a file or a folder, or None. scratch: for those of a server.
 
@@ -158,11 +174,8 @@ def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path, home: 
     """
     own = below(scratch, run_id)  # parts of one trial have the same path in several runs
     parts = name.split("/")
-    run = client.get_run(run_id)
-    check_place(client, home, run)
-    place = urlparse(run.info.artifact_uri)
-    if place.scheme == "file":
-        path = below(Path(unquote(place.path)), *parts)
+    if (mine := local_artifacts(client, home, run_id)) is not None:
+        path = below(mine, *parts)
         return path if path.exists() else None
     below(own, *parts)
     folder = name.rpartition("/")[0] or None

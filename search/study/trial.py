@@ -12,7 +12,7 @@ from typing import Any
 
 from model import Spec, make_spec, name_of
 from search.study.schema import Resources, Stop
-from trainer import Pair, Recipe, Seed
+from trainer import Pair, Recipe, Seed, durable
 
 TRIAL_FILE = "trial.json"
 
@@ -94,7 +94,7 @@ class Trial:
 
     def write(self, folder: Path) -> None:
         """Leave the trial where its worker finds it."""
-        folder.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(folder)
         about = {
             "study": self.study,
             "spec": self.spec.as_dict(),
@@ -105,9 +105,7 @@ class Trial:
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
         }
-        fresh = folder / (TRIAL_FILE + ".new")
-        fresh.write_text(json.dumps(about, indent=2))
-        fresh.replace(folder / TRIAL_FILE)
+        durable.write(folder / TRIAL_FILE, json.dumps(about, indent=2).encode())
 
     @classmethod
     def read(cls, folder: Path) -> Trial:

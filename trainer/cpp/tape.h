@@ -8,7 +8,7 @@
 
 #include "lanes.h"
 
-// In the order of OPS in trainer/tape.py.
+// In the order of OPS in trainer/tape_graph.py.
 enum Op { ADD, SUB, MUL, DIV, NEG, ROOT, EXP, LOG, SIN, COS, ABS, MAX, MIN, FLOOR, POWER, GREATER, NOT_LESS, EQUAL, CHOOSE };
 
 struct Block {
@@ -64,7 +64,7 @@ template <int L> struct Registers {
             case DIV: EACH(a / b);
             case NEG: EACH(-a);
             case ROOT: EACH(root<L>(a));
-            case EXP: EACH(exponential<L>(a));
+            case EXP: EACH(exponential<L>(below<L>(all<L>(88.0f), a)));
             case LOG: EACH(logarithm<L>(a));
             case SIN: EACH(sine<L>(a, 0));
             case COS: EACH(sine<L>(a, 1));

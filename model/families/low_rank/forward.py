@@ -1,10 +1,11 @@
 """The forward pass of the low_rank family, for every combination of its constraints.
 
-It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them; what
-follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. There are at most 33 · 14
-different inputs, a token at a position, so what the block reads of its input is worked out once for each of them and
-looked up. Attention works on what is read, x · A, before any B: the B of queries and keys meet in what makes
-queries, the values' B in the output. A norm's weight and bias are in the matrices that read what was normed.
+It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
+what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. There are at most
+33 · 14 different inputs, a token at a position, so what the block reads of its input is worked out once for
+each of them and looked up. Attention works on what is read, x · A, before any B: the B of queries and keys
+meet in what makes queries, the values' B in the output. A norm's weight and bias are in the matrices that
+read what was normed.
 
 In `apply` all of it is matrix products along problems (model/matrices.py): as lists of 7 and 14 features
 (model/ops.py) the same took eight times as long to compile and a third longer to train.
@@ -40,9 +41,9 @@ def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -
 def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
     """Everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
 
-    `queries` and `keys` [S, R, D] make what is multiplied to scores, `values` what `write` [S, D, R] takes to the
-    residual; where there are no `values`, they are the keys. What reads a LayerNorm has a last column more, to which
-    1 is read. An FFN whose factors spare products is kept in factors.
+    `queries` and `keys` [S, R, D] make what is multiplied to scores, `values` what `write` [S, D, R] takes to
+    the residual; where there are no `values`, they are the keys. What reads a LayerNorm has a last column
+    more, its bias. An FFN whose factors spare products is kept in factors.
     """
     p = spec.layout.split(theta_SP)
     (Aq, Bq), (Ak, Bk), (Av, Bv) = _reads(spec, p)
@@ -106,7 +107,7 @@ def projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
 
 
 def _reads(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
-    """A and B of queries, keys and values; where A would have no fewer channels than it reads, it is left out."""
+    """A and B of queries, keys and values; an A that has no fewer channels than it reads is left out."""
     found = [(A, B) for _, A, B in projections(spec, p)]
     if not spec.qkv_rank or not _reads_all(spec):
         return found
@@ -132,7 +133,7 @@ def _inner(spec: LowRank) -> int:
 
 
 def _of_normed(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:
-    """A matrix of what norm n makes, as one of what is normed before weight and bias: [S, C, D], or [S, C, D + 1]."""
+    """A matrix of what norm n makes as one of the same without weight and bias: [S, C, D (+ 1)]."""
     weighted = matrix_SCD * p[f"norm{n}"][:, None]
     if spec.rms_norm:
         return weighted

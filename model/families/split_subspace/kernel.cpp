@@ -58,16 +58,37 @@ INLINE void spread(V* __restrict entries, I token, V x) {
     for (int v = 0; v < VOCABULARY; v++) entries[v] += select(token == all<LANES>(v), x, one(0));
 }
 
+// Sums over a short axis, even and odd places apart: an answer is one long chain of operations, and what does not wait
+// for the one before it is done meanwhile.
+template <int N> INLINE V dot(const V* x, const V* y) {
+    V even = x[0] * y[0], odd = x[1] * y[1];
+    for (int i = 2; i < N; i += 2) even = fma(x[i], y[i], even);
+    for (int i = 3; i < N; i += 2) odd = fma(x[i], y[i], odd);
+    return even + odd;
+}
+template <int N> INLINE V dot(const float* w, const V* x) {
+    V even = one(w[0]) * x[0], odd = one(w[1]) * x[1];
+    for (int i = 2; i < N; i += 2) even = fma(one(w[i]), x[i], even);
+    for (int i = 3; i < N; i += 2) odd = fma(one(w[i]), x[i], odd);
+    return even + odd;
+}
+template <int N> INLINE V sum_of(const V* x) {
+    if constexpr (N == 1) return x[0];
+    else return sum_of<N / 2>(x) + sum_of<N - N / 2>(x + N / 2);
+}
+template <int N> INLINE V highest(const V* x) {
+    if constexpr (N == 1) return x[0];
+    else return above(highest<N / 2>(x), highest<N - N / 2>(x + N / 2));
+}
+
 template <int N> INLINE V inverse_length(const V* x) {
-    V s = x[0] * x[0];
-    for (int i = 1; i < N; i++) s = fma(x[i], x[i], s);
-    return one(1) / root(fma(s, one(1.0f / N), one(EPS)));
+    return one(1) / root(fma(dot<N>(x, x), one(1.0f / N), one(EPS)));
 }
 
 // The block after attention at one answer position: from channels to logits, and back to the channels' gradient.
 // `share`: what a problem's loss counts, 0 where a lane is empty. Returns the loss.
 template <bool TRAIN>
-INLINE V answer(const Wide& __restrict w, const Tables& tables, Sums& __restrict g, int a, I here, I target,
+APART V answer(const Wide& __restrict w, const Tables& tables, Sums& __restrict g, int a, I here, I target,
                 const V (*c)[ANSWERS], V (*dc)[ANSWERS], V share, V* logits) {
     V x[WIDTH], h[WIDTH], y[WIDTH], k[WIDTH], e[FFN], slope[FFN], out[TOK];
     for (int i = 0; i < WIDTH; i++) {
@@ -77,9 +98,8 @@ INLINE V answer(const Wide& __restrict w, const Tables& tables, Sums& __restrict
     V s1 = inverse_length<WIDTH>(x);
     for (int i = 0; i < WIDTH; i++) h[i] = x[i] * s1;
     for (int f = 0; f < FFN; f++) {
-        V z = one(BIASES(w.fc1_bias[f], 0));
-        for (int i = 0; i < WIDTH; i++) z = fma(one(w.fc1[f][i]), h[i], z);
-        gelu(z, e[f], slope[f]);
+        V z = dot<WIDTH>(w.fc1[f], h);
+        gelu(BIASES(z + one(w.fc1_bias[f]), z), e[f], slope[f]);
     }
     for (int i = 0; i < WIDTH; i++) {
         y[i] = BIASES(x[i] + one(w.fc2_bias[i]), x[i]);
@@ -87,69 +107,53 @@ INLINE V answer(const Wide& __restrict w, const Tables& tables, Sums& __restrict
     }
     V s2 = inverse_length<WIDTH>(y);
     for (int i = 0; i < WIDTH; i++) k[i] = y[i] * s2;
-    for (int j = 0; j < TOK; j++) {
-        out[j] = one(w.head[j][0]) * k[0];
-        for (int i = 1; i < WIDTH; i++) out[j] = fma(one(w.head[j][i]), k[i], out[j]);
-    }
-    V high = one(-3e38f), right = one(0), sum = one(0), q[VOCABULARY];
+    for (int j = 0; j < TOK; j++) out[j] = dot<WIDTH>(w.head[j], k);
+    V q[VOCABULARY];
 #pragma GCC unroll 16
     for (int v = 0; v < VOCABULARY; v++) {
         logits[v] = one(w.table[0][v]) * out[0];
         for (int j = 1; j < TOK; j++) logits[v] = fma(one(w.table[j][v]), out[j], logits[v]);
-        high = above(high, logits[v]);
     }
-    right = tables.table[0](target) * out[0];
+    V high = highest<VOCABULARY>(logits), right = tables.table[0](target) * out[0];
     for (int j = 1; j < TOK; j++) right = fma(tables.table[j](target), out[j], right);
 #pragma GCC unroll 16
-    for (int v = 0; v < VOCABULARY; v++) sum += q[v] = exponential(logits[v] - high);
+    for (int v = 0; v < VOCABULARY; v++) q[v] = exponential(logits[v] - high);
+    V sum = sum_of<VOCABULARY>(q);
     V loss = logarithm(sum) + (high - right);
     if (!TRAIN) return loss;
 
     V inverse = share / sum, dout[TOK], dk[WIDTH], dy[WIDTH], dx[WIDTH], dz[FFN], mean;
-    for (int j = 0; j < TOK; j++) dout[j] = one(0);
 #pragma GCC unroll 16
     for (int v = 0; v < VOCABULARY; v++) {
         V dlogit = q[v] * inverse;
-        dlogit = select(target == all<LANES>(v), dlogit - share, dlogit);
-        for (int j = 0; j < TOK; j++) {
-            dout[j] = fma(one(w.table[j][v]), dlogit, dout[j]);
-            g.table[j][v] = fma(dlogit, out[j], g.table[j][v]);
-        }
+        q[v] = select(target == all<LANES>(v), dlogit - share, dlogit);
+        for (int j = 0; j < TOK; j++) g.table[j][v] = fma(q[v], out[j], g.table[j][v]);
     }
-    mean = one(0);
+    for (int j = 0; j < TOK; j++) dout[j] = dot<VOCABULARY>(w.table[j], q);
     for (int i = 0; i < WIDTH; i++) {
-        dk[i] = one(0);
-        for (int j = 0; j < TOK; j++) {
-            dk[i] = fma(one(w.head[j][i]), dout[j], dk[i]);
-            g.head[j][i] = fma(dout[j], k[i], g.head[j][i]);
-        }
-        mean = fma(dk[i], k[i], mean);
+        dk[i] = one(w.head[0][i]) * dout[0];
+        for (int j = 1; j < TOK; j++) dk[i] = fma(one(w.head[j][i]), dout[j], dk[i]);
+        for (int j = 0; j < TOK; j++) g.head[j][i] = fma(dout[j], k[i], g.head[j][i]);
     }
-    mean *= one(1.0f / WIDTH);
-    for (int f = 0; f < FFN; f++) dz[f] = one(0);
+    mean = dot<WIDTH>(dk, k) * one(1.0f / WIDTH);
     for (int i = 0; i < WIDTH; i++) {
         dy[i] = s2 * (dk[i] - k[i] * mean);
         BIASES(g.fc2_bias[i] += dy[i], 0);
-        for (int f = 0; f < FFN; f++) {
-            dz[f] = fma(one(w.fc2[i][f]), dy[i], dz[f]);
-            g.fc2[i][f] = fma(dy[i], e[f], g.fc2[i][f]);
-        }
+        for (int f = 0; f < FFN; f++) g.fc2[i][f] = fma(dy[i], e[f], g.fc2[i][f]);
     }
     for (int f = 0; f < FFN; f++) {
-        dz[f] *= slope[f];
+        float column[WIDTH];
+        for (int i = 0; i < WIDTH; i++) column[i] = w.fc2[i][f];
+        dz[f] = dot<WIDTH>(column, dy) * slope[f];
         BIASES(g.fc1_bias[f] += dz[f], 0);
     }
     V dh[WIDTH];
-    mean = one(0);
     for (int i = 0; i < WIDTH; i++) {
-        dh[i] = one(0);
-        for (int f = 0; f < FFN; f++) {
-            dh[i] = fma(one(w.fc1[f][i]), dz[f], dh[i]);
-            g.fc1[f][i] = fma(dz[f], h[i], g.fc1[f][i]);
-        }
-        mean = fma(dh[i], h[i], mean);
+        dh[i] = one(w.fc1[0][i]) * dz[0];
+        for (int f = 1; f < FFN; f++) dh[i] = fma(one(w.fc1[f][i]), dz[f], dh[i]);
+        for (int f = 0; f < FFN; f++) g.fc1[f][i] = fma(dz[f], h[i], g.fc1[f][i]);
     }
-    mean *= one(1.0f / WIDTH);
+    mean = dot<WIDTH>(dh, h) * one(1.0f / WIDTH);
     for (int o = 0; o < WRITES; o++) dc[o][a] = one(0);
     for (int i = 0; i < WIDTH; i++) {
         dx[i] = fma(s1, dh[i] - h[i] * mean, dy[i]);
@@ -173,7 +177,7 @@ template <bool TRAIN>
 static V run(const Wide& w, const int32_t* tokens, int problems, V* logits, Measures* m, Sums& g) {
     Tables tables(w);
     V loss = one(0);
-    static thread_local Attention attention;
+    Attention& attention = own<Attention>();
     attention.begin(w);
     for (int b = 0; b * LANES < problems; b++) {
         const int32_t* block = tokens + b * LANES * (POSITIONS + 1);
@@ -204,7 +208,7 @@ int kernel_size(void) { return SIZE; }
 int kernel_length(void) { return POSITIONS + 1; }
 
 float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient) {
-    static thread_local Sums sums;
+    Sums& sums = own<Sums>();
     V logits[VOCABULARY];
     std::memset(&sums, 0, sizeof sums);
     V loss = run<true>(*(const Wide*)wide, tokens, problems, logits, nullptr, sums);

@@ -39,7 +39,7 @@ struct Attention {
     }
 
     // What answer a of a head reads, into its channels. Without TRAIN nobody needs the weights again.
-    template <bool TRAIN> void attend(const float* __restrict form, int head, int a) {
+    template <bool TRAIN> APART void attend(const float* __restrict form, int head, int a) {
         V* __restrict weight = weights[TRAIN ? head : 0][TRAIN ? a : 0];
         const int seen = FIRST + a + 1;
         V mine = scale[FIRST + a], high = one(0), sum = one(0), read[CHANNELS];
@@ -82,7 +82,7 @@ struct Attention {
     }
 
     // The gradient through answer a of a head: towards its form, the scales and the values of what it sees.
-    void pull(const Wide& __restrict w, Sums& __restrict g, int head, int a, V* __restrict dscale,
+    APART void pull(const Wide& __restrict w, Sums& __restrict g, int head, int a, V* __restrict dscale,
               V (*__restrict dvalues)[POSITIONS]) {
         const V* weight = weights[head][a];
         const int seen = FIRST + a + 1;

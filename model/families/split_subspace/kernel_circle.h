@@ -12,7 +12,7 @@ struct Attention {
     void begin(const Wide&) { filled = 0; }
     V (*dc())[ANSWERS] { return grads[filled]; }
 
-    template <bool TRAIN> void forward(const Wide& __restrict w, const Tables& tables, const int32_t* block) {
+    template <bool TRAIN> APART void forward(const Wide& __restrict w, const Tables& tables, const int32_t* block) {
         std::memset(c, 0, sizeof c);
         for (int r = 0; r < READS; r++) {
             const auto& weights = w.attention[r / CHANNELS];
@@ -46,7 +46,7 @@ struct Attention {
     }
 
     // The gradient that position t has through read r: towards its weights, and its tokens' values.
-    void pull(const Wide& __restrict w, const Tables& tables, Sums& __restrict g, int r, int t) {
+    APART void pull(const Wide& __restrict w, const Tables& tables, Sums& __restrict g, int r, int t) {
         const int head = r / CHANNELS, start = t > FIRST ? t - FIRST : 0;
         V sums[ANSWERS], values[VOCABULARY];
         for (int a = 0; a < ANSWERS; a++) sums[a] = g.attention[head][a][t];
