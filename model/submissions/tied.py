@@ -24,11 +24,11 @@ class TiedAdder(Adder):
         self.numbers = nn.Parameter(torch.tensor(numbers, dtype=torch.float32))
         self.ties = {name: torch.tensor(entries) for name, entries in ties.items()}
 
-    @property
-    def weights(self) -> dict[str, Tensor]:
-        """The weights by name, each entry a number, its negative, or zero."""
+    def forward(self, tokens_BT: Tensor) -> Tensor:
         device = self.numbers.device
-        return {name: self.entries(k.to(device)) for name, k in self.ties.items()}
+        self.weights = {name: self.entries(k.to(device)) for name, k in self.ties.items()}
+        return super().forward(tokens_BT)
 
     def entries(self, k: Tensor) -> Tensor:
+        """A tensor whose entries are numbers, their negatives, or zero."""
         return self.numbers[(k.abs() - 1).clamp(min=0)] * k.sign()
