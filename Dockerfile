@@ -30,7 +30,7 @@ COPY studies studies/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM ${PYTHON_IMAGE}
-# torch.compile makes its programs with a C++ compiler.
+# The engine is built with a C++ compiler, for the CPU that it runs on.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends g++ \
     && rm -rf /var/lib/apt/lists/*

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from model.ops import Tensors
 
 FAMILIES: dict[str, type[Spec]] = {}
+MAKERS: dict[str, Callable[..., Spec]] = {}
+"""What makes specs over other specs from plain values, by the name that stands for a family's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,10 +41,13 @@ class Spec(ABC):
     """What each slice of θ that some spec of the family has is for."""
     prompt: ClassVar[int] = 22
     """Tokens before the first answer digit."""
+    essential: ClassVar[tuple[str, ...]] = ()
+    """Slices of θ that must not be all zero: without them every answer is the same."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, listed: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        FAMILIES[cls.family] = cls
+        if listed:  # a spec over other specs is no family that one can list
+            FAMILIES[cls.family] = cls
 
     def __post_init__(self) -> None:
         check(self)
@@ -111,6 +116,10 @@ class Spec(ABC):
     def folds(self) -> list[Fold]:
         """The exact rewritings to smaller specs that the family knows for this one."""
         return []
+
+    def hard_wired(self) -> dict[str, float]:
+        """The constants of this architecture that are no parameter and neither 0 nor a sign, by name."""
+        return {}
 
     def trained(self) -> Spec:
         """This spec without what only its initial values depend on: equal ones read θ in the same way."""
@@ -202,6 +211,8 @@ class Fold:
 
 def make_spec(family: str, **options: Any) -> Spec:
     """A spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
+    if family in MAKERS:
+        return MAKERS[family](**options)
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r:.80}; {nearest(family, FAMILIES)}")
     cls = FAMILIES[family]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer import snapshot
+from trainer import snapshot, step
 from trainer.hopeless import RULE, Rule
 from trainer.installed import missing_for_compilation
 from trainer.judge import RUNNING, Judge, Result
@@ -31,6 +31,7 @@ from trainer.schedule import Hyper
 from trainer.step import State
 
 IDLE = -1
+DISAGREE = f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}, and all or none with ties"
 
 
 class Bank:
@@ -50,8 +51,10 @@ class Bank:
 
         Raises ValueError if there is no pair or slot, or the recipes' programs differ.
         """
-        if len({p.recipe.program() for p in pairs}) != 1:
-            raise ValueError(f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}")
+        if len({p.program() for p in pairs}) != 1:
+            raise ValueError(DISAGREE)
+        for pair in pairs:
+            pair.check(spec.params)
         self.spec, self.pairs, self.device = spec, list(pairs), device
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
         self.eval_every, self.optimiser = recipe.eval_every, OPTIMISERS[recipe.optimiser]
@@ -93,8 +96,10 @@ class Bank:
 
         Raises ValueError if their program is another one.
         """
-        if {p.recipe.program() for p in (self.pairs[0], *pairs)} != {self.pairs[0].recipe.program()}:
-            raise ValueError(f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}")
+        if {p.program() for p in pairs} - {self.pairs[0].program()}:
+            raise ValueError(DISAGREE)
+        for pair in pairs:
+            pair.check(self.spec.params)
         first = len(self.pairs)
         self.pairs += pairs
         self.judge.add(Judge(pairs, self.spec.params, self.judge.rule))
@@ -160,7 +165,7 @@ class Bank:
         state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
             self.state[name][:count] = t
-        measured = self.programs.evaluate(state["theta"])
+        measured = self.programs.evaluate(step.held(state["theta"], state["step"], hyper))
         measured["train_loss"] = loss_S / self.eval_every
         return torch.stack([measured[name] for name in MEASURES], dim=1)
 
@@ -172,7 +177,9 @@ class Bank:
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
         slots_L = live_L.to(self.device)
-        theta_LP, step_L = (self.state[name][slots_L].cpu() for name in ("theta", "step"))
+        theta_LP, step_L = (self.state[name][slots_L] for name in ("theta", "step"))
+        hyper = {name: t[slots_L] for name, t in self.hyper.items()}
+        theta_LP, step_L = step.held(theta_LP, step_L, hyper).cpu(), step_L.cpu()
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
         ended_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L)
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
@@ -201,7 +208,9 @@ class Bank:
             for name, t in self.parked.pop(n).items():
                 state[name][slot] = t[0].to(self.device)
             return
-        theta_1P = self.spec.initial(seed.init_seed).to(self.device)[None]
+        start = self.pairs[n].start
+        theta_P = self.spec.initial(seed.init_seed) if start is None else torch.tensor(start)
+        theta_1P = theta_P.to(self.device)[None]
         for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
             state[name][slot] = t[0]
         state["step"][slot], state["data_seed"][slot] = 0, seed.data_seed

@@ -51,6 +51,8 @@ class Judge:
         self.pairs, self.rule = list(pairs), rule
         self.eval_every = pairs[0].recipe.eval_every
         self.limits = hyper_of([p.recipe for p in pairs])
+        if pairs[0].ties is not None:
+            self.limits["ties"] = torch.tensor([p.ties for p in pairs])
         self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
         self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
         count = len(pairs)
@@ -105,8 +107,9 @@ class Judge:
         r = self.records
         r["steps"][pair_L] = step_L
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
-        self._record_best(pair_L[finite_L], step_L[finite_L], measures_LM[finite_L], theta_LP[finite_L])
-        self._record_perfect(pair_L[finite_L], step_L[finite_L], measures_LM[finite_L, 0] == 1.0)
+        fit_L = finite_L & (step_L >= self.limits["ramp"][pair_L])  # before, θ is not yet what was asked for
+        self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
+        self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
         grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
         given_up_L = self._hopeless(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)

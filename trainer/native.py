@@ -94,10 +94,12 @@ class Native:
         parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
         rows = torch.cat([p.float() for p in (*parts, torch.zeros_like(state["theta"]))], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
+        ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_train(
-                ctypes.byref(self.program), at(rows[s]), at(seeds[s]), n, steps, at(losses[s])
+                *(ctypes.byref(self.program), at(rows[s]), at(seeds[s])),
+                *(ties if ties is None else at(ties[s]), n, steps, at(losses[s])),
             ),
         )
         made = torch.from_numpy(rows)
@@ -144,7 +146,8 @@ class Native:
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]
-        return [schedule.digits(row["step"], row), mix, row["mixed_lengths"]]
+        ramp = schedule.ramp(row["step"], row)
+        return [schedule.digits(row["step"], row), mix, row["mixed_lengths"], ramp]
 
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
         return list(self.spec.expand(row["theta"]).values())

@@ -35,6 +35,8 @@ class Programs:
 
     elastic = False
     """Whether any number of slots may be trained: these are compiled for all of a bank's."""
+    graphs: bool
+    """Whether blocks of steps are recorded and played back, as CUDA graphs."""
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
         self.compile_s, self.cache_misses = 0.0, 0
@@ -45,7 +47,7 @@ class Programs:
         self._train = partial(step.train_step, spec, OPTIMISERS[recipe.optimiser])
         self._evaluate = partial(step.evaluate, spec)
         self.problems = step.tokens_of(spec, *selection()).to(device)
-        self._compiled, self._on_gpu = compiled, device == "cuda"
+        self._compiled, self.graphs = compiled, compiled and device == "cuda"
         self._replay: Replay | None = None
         if compiled:
             os.environ[CACHE] = str(cache_folder())  # torch's own choice is a folder of /tmp
@@ -74,7 +76,7 @@ class Programs:
         launches cost nothing. Returns the new state and the summed losses [S].
         """
         blocks = steps // self.block
-        if self._on_gpu and self._compiled:
+        if self.graphs:
             self._replay = self._replay or Replay(self.train_block, state, hyper)
             return self._replay.run(state, hyper, blocks)
         loss_S = torch.zeros_like(state["wd_scale"])

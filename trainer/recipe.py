@@ -68,6 +68,9 @@ class Recipe:
         source="57p paper, section 3.2",
     )  # fmt: skip
     fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", low=0, high=1)
+    ramp: int = option(
+        0, "how long ties take to full hold on θ, linearly; for pairs that have ties", unit="steps", low=0
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         stages = self.curriculum
@@ -84,6 +87,8 @@ class Recipe:
         if self.steps > MOST_EVALUATIONS * self.eval_every:
             least = f"at most {MOST_EVALUATIONS} evaluations, got {self.steps // self.eval_every}"
             raise ValueError(f"eval_every must be such that there are {least}")
+        if self.ramp > self.steps:
+            raise ValueError(f"ramp must be at most steps, got {self.ramp} > {self.steps}")
         if self.fade_end < self.fade_start:
             raise ValueError(f"fade_end must be fade_start or more, got {self.fade_end} < {self.fade_start}")
         if self.fade_token_end < self.fade_token:
@@ -138,7 +143,25 @@ class Seed:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A seed and the recipe it is trained with."""
+    """A seed and the recipe it is trained with.
+
+    start: θ [P] at step 0, instead of the spec's initial values. ties: for each entry of θ 0, or plus or
+    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
+    """
 
     recipe: Recipe
     seed: Seed
+    start: tuple[float, ...] | None = None
+    ties: tuple[int, ...] | None = None
+
+    def program(self) -> tuple[Any, ...]:
+        """What pairs of one bank must agree in."""
+        return (*self.recipe.program(), self.ties is not None)
+
+    def check(self, params: int) -> None:
+        """Raise ValueError unless it can be trained with a spec of so many parameters."""
+        for name, given in (("start", self.start), ("ties", self.ties)):
+            if given is not None and len(given) != params:
+                raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
+        if self.recipe.ramp and self.ties is None:
+            raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")

@@ -14,6 +14,7 @@ from search.cli.options import (
     checkpoint_argument,
     home_option,
     json_option,
+    load_checkpoint,
     save_checkpoint,
     trust_option,
     write_text,
@@ -30,16 +31,6 @@ if TYPE_CHECKING:
 
 NAMED = 20
 """Wrong answers that `verify` names one by one."""
-
-
-def _load(path: Path) -> Checkpoint:
-    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
-    from trainer.foreign import load_any
-
-    if not path.exists():
-        raise UserError(f"{path}: no such checkpoint")
-    with told():
-        return load_any(path)
 
 
 @click.command()
@@ -97,7 +88,7 @@ def verify(
     from model import verify as decoded
     from search.store.home import Home
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     its = decoded(loaded.spec, loaded.theta_P, extended=extended)
     _record_verification(loaded, Home(home, trust_store), its.correct)
     if as_json:
@@ -143,7 +134,7 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     from model import name_of
     from model.export import export_source
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{name_of(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with told(checkpoint):
@@ -193,7 +184,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     """
     from trainer.folded import compared, folded
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     smaller, steps = folded(loaded)
     if not steps:
         raise UserError(f"{checkpoint}: {loaded.spec.params} parameters is the smallest form known for it")
@@ -232,11 +223,12 @@ def _folded_text(
 def rerun(checkpoint: Path, as_json: bool) -> None:
     """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.
 
-    The bank has the recorded slots and threads; other seeds in it make no difference.
+    What the engine trained can be compared on any CPU, with any number of slots and threads. What torch's
+    programs trained (on a GPU, or eager) gets the recorded ones. Other seeds of the bank make no difference.
     """
     from search.run.rerun import read_request
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     with told(f"{checkpoint}: cannot be trained again"):
         asked = read_request(loaded)
     again = _watched(loaded, asked)
@@ -255,7 +247,7 @@ def _watched(loaded: Checkpoint, asked: Request) -> Rerun:
     from search.run.rerun import train_again
 
     console = Console(stderr=True)
-    first = "compiling" if asked.trial.resources.compiled else "training"
+    first = "building" if asked.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(first, total=asked.step)
 
@@ -281,5 +273,5 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
     if again.not_recorded:
         lines.append(f"  the checkpoint does not record: {', '.join(again.not_recorded)}")
     elif not (again.same or again.differs):
-        lines.append("  what is recorded of the environment is the same here")
+        lines.append("  nothing that is recorded of the environment explains it")
     return "\n".join(lines)

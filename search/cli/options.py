@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError
+from search.errors import UserError, told
 from trainer import durable
 
 if TYPE_CHECKING:
@@ -29,6 +29,16 @@ trust_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
+    from trainer.foreign import load_any
+
+    if not path.exists():
+        raise UserError(f"{path}: no such checkpoint")
+    with told():
+        return load_any(path)
 
 
 @contextmanager

@@ -20,10 +20,14 @@ from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
 from trainer.installed import cache_folder, missing_for_compilation
+from trainer.native import Native
 from trainer.problems import selection
 
 THREADS_A_CORE = 16
 """More would take the machine and show nothing."""
+ENGINE = Native.__name__.lower()
+NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
+"""What θ's bits depend on by torch's programs, and not by the engine: it compares across machines."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Rerun:
     environment: dict[str, Any]
     """This machine and bank, as trials record theirs."""
     differs: dict[str, tuple[Any, Any]]
+    """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
 
     @property
@@ -85,6 +90,8 @@ def read_request(loaded: Checkpoint) -> Request:
 def _resources(loaded: Checkpoint) -> Resources:
     """Those of the trial that trained it. Raises ValueError if they are wrong or cannot be had here."""
     recorded = _recorded(loaded)
+    if by_engine := recorded.get("engine") == ENGINE:  # whatever its threads and slots were
+        recorded = {}
     most = THREADS_A_CORE * (os.cpu_count() or 1)
     if isinstance(threads := recorded.get("threads"), int) and threads > most:
         raise ValueError(f"its bank had {threads} threads, and this machine runs {most} at most")
@@ -94,7 +101,8 @@ def _resources(loaded: Checkpoint) -> Resources:
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     if like.compiled and (missing := missing_for_compilation()):
-        raise ValueError(f"its program was compiled, and compiling needs {missing}")
+        who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
+        raise ValueError(f"{who} needs {missing}")
     if like.compiled:
         cache_folder()
     return like
@@ -131,8 +139,9 @@ def train_again(
 
 
 def _device(recorded: dict[str, Any]) -> str:
-    """A GPU if one is here, unless the θ was made on a CPU of this machine's kind."""
-    on_cpu = recorded.get("device", platform.machine()) == platform.machine()
+    """A GPU if one is here, unless the θ was made by the engine or on a CPU of this machine's kind."""
+    like_here = recorded.get("device", platform.machine()) == platform.machine()
+    on_cpu = like_here or recorded.get("engine") == ENGINE
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
@@ -145,6 +154,8 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(asked.trial, bank)
+    both = recorded.get("engine") == here["engine"] == ENGINE
+    matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
     return Rerun(
         seed=str(result.pair.seed),
         params=spec.params,
@@ -154,6 +165,6 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
         step=(asked.step, result.best_step),
         exact=(float(exact_S[0]), float(exact_S[1])),
         environment=here,
-        differs={k: (recorded[k], v) for k, v in here.items() if k in recorded and recorded[k] != v},
+        differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},
         not_recorded=tuple(k for k in here if k not in recorded),
     )

@@ -24,7 +24,8 @@ def _digest(value: Any) -> str:
 def _choices(instance: Any) -> dict[str, Any]:
     """The fields that differ from their defaults: a field that is added later changes no old key."""
     fields = dataclasses.fields(instance)
-    return {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
+    chosen = {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
+    return {n: [v.family, _choices(v)] if isinstance(v, Spec) else v for n, v in chosen.items()}
 
 
 @dataclass(frozen=True)

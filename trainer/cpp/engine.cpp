@@ -3,6 +3,8 @@
 // A step of a seed: its numbers (lesson tape), its problems, its wide tensors (expand tape), the family's kernel on
 // them, back through expand to the gradient of θ, and the optimiser's step (take tape). Tapes run for a group of seeds,
 // a seed a lane; the kernel runs a seed at a time, a problem a lane. Nothing that a seed does depends on another's.
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 
 #include "problems.h"
@@ -26,7 +28,8 @@ struct Program {
 template <int L> struct Group {
     const Program& p;
     Registers<L> lesson, expand, take;
-    std::vector<Floats<L>> row, wide, pull, made;
+    std::vector<Floats<L>> row, wide, pull, made, free;
+    const int32_t* ties = nullptr;  // [seeds][parameters], or none
 
     explicit Group(const Program& program) : p(program), row(p.row), wide(p.expand.outputs), pull(p.expand.outputs) {
         lesson.fit(p.lesson), expand.fit(p.expand), take.fit(p.take);
@@ -51,10 +54,36 @@ template <int L> struct Group {
         return out;
     }
 
+    // A vector of θ's size held by each seed's ties, in place: (1 - r) x + r Π x, where Π makes each entry the mean of
+    // those that share its number (trainer/step.py, `held`). Π is symmetric, so this is its gradient too.
+    void hold(Floats<L>* x, Floats<L> ramp, int seeds) {
+        std::vector<float> sums(p.parameters + 1), counts(p.parameters + 1);
+        for (int l = 0; l < seeds; l++) {
+            const int32_t* its = ties + (size_t)l * p.parameters;
+            const float r = lane(ramp, l);
+            std::fill(sums.begin(), sums.end(), 0.0f), std::fill(counts.begin(), counts.end(), 0.0f);
+            for (int n = 0; n < p.parameters; n++) {
+                const float entry = lane(x[n], l);
+                sums[std::abs(its[n])] += its[n] < 0 ? -entry : entry;
+                counts[std::abs(its[n])] += 1;
+            }
+            for (int n = 0; n < p.parameters; n++) {
+                const int k = std::abs(its[n]);
+                const float mean = k ? sums[k] / counts[k] : 0.0f;
+                lane(x[n], l) = (1 - r) * lane(x[n], l) + r * (its[n] < 0 ? -mean : mean);
+            }
+        }
+    }
+
     void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
-        Floats<L> asked[3];  // digits, carry mix, mixed lengths
+        Floats<L> asked[4];  // digits, carry mix, mixed lengths, ramp
         lesson.run(p.lesson, row.data(), asked);
+        if (ties) {
+            free.assign(&row[p.theta], &row[p.theta] + p.parameters);
+            hold(&row[p.theta], asked[3], seeds);
+        }
         expand.run(p.expand, row.data(), wide.data());
+        if (ties) std::copy(free.begin(), free.end(), &row[p.theta]);
         std::vector<float> gradient(wide.size());
         for (int l = 0; l < seeds; l++) {
             const Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), (int)lane(asked[0], l),
@@ -66,13 +95,15 @@ template <int L> struct Group {
         for (int l = seeds; l < L; l++)
             for (auto& x : pull) lane(x, l) = 0;
         expand.back(p.expand, pull.data(), made.data());
+        if (ties) hold(&made[p.theta], asked[3], seeds);
         std::memcpy(&row[p.gradient], &made[p.theta], sizeof(Floats<L>) * p.parameters);
         take.run(p.take, row.data(), made.data());
         for (int n = 0; n < p.take.outputs; n++) row[p.updated[n]] = made[n];
         row[p.step] += all<L>(1.0f);
     }
 
-    void train(float* rows, const int64_t* data_seeds, int seeds, int steps, float* losses) {
+    void train(float* rows, const int64_t* data_seeds, const int32_t* held, int seeds, int steps, float* losses) {
+        ties = held;
         const int blocks = (p.batch + PER_BLOCK - 1) / PER_BLOCK;
         std::vector<int32_t> tokens((size_t)blocks * PER_BLOCK * p.sequence.length);
         read(rows, seeds);
@@ -88,11 +119,13 @@ template <int L> struct Group {
 };
 
 extern "C" {
-// `rows` [seeds][row], at most 16 seeds; `losses` [seeds]: the sum over steps is added.
-void engine_train(const Program* p, float* rows, const int64_t* data_seeds, int seeds, int steps, float* losses) {
-    if (seeds == 1) std::make_unique<Group<1>>(*p)->train(rows, data_seeds, seeds, steps, losses);
-    else if (seeds <= 4) std::make_unique<Group<4>>(*p)->train(rows, data_seeds, seeds, steps, losses);
-    else std::make_unique<Group<16>>(*p)->train(rows, data_seeds, seeds, steps, losses);
+// `rows` [seeds][row], at most 16 seeds; `ties` [seeds][parameters] or none (model/tied.py); `losses` [seeds]: the sum
+// over steps is added.
+void engine_train(const Program* p, float* rows, const int64_t* data_seeds, const int32_t* ties, int seeds, int steps,
+                  float* losses) {
+    if (seeds == 1) std::make_unique<Group<1>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
+    else if (seeds <= 4) std::make_unique<Group<4>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
+    else std::make_unique<Group<16>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
 }
 
 void engine_evaluate(const Program* p, const float* rows, int seeds, const int32_t* tokens, int problems,

@@ -61,6 +61,7 @@ class LowRank(Spec):
     family: ClassVar[str] = "low_rank"
     about: ClassVar[str] = "the 456p report's small GPT: learned positions, matrices in thin factors"
     roles: ClassVar[dict[str, str]] = _roles()
+    essential: ClassVar[tuple[str, ...]] = ("tokens",)
 
     # Sizes
     width: int = option(7, "width of the residual", unit="dimensions", low=2, high=16)

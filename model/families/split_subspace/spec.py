@@ -50,6 +50,8 @@ class SplitSubspace(Spec):
         "head": "residual to token space (values and fc2 too where tied)", "norm": "RMSNorm weights",
     }  # fmt: skip
 
+    essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
+
     # Sizes
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", low=2, high=8)
     pos_dim: int = option(3, "width of the position subspace", unit="dimensions", low=3, high=8)
@@ -214,6 +216,14 @@ class SplitSubspace(Spec):
         unread += [] if self.equals_on_ring else ["equals_index"]
         defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
         return dataclasses.replace(self, **defaults)
+
+    def hard_wired(self) -> dict[str, float]:
+        found = {"out_B[0]": 1.0} if self.unit_out else {}
+        if self.frozen_spiral:
+            found |= {"spiral_amp": self.spiral_amp, "spiral_slope": self.spiral_start[2]}
+        if self.equals_on_ring:
+            found["equals_index"] = self.equals_index
+        return {name: value for name, value in found.items() if value}
 
     @property
     def answers(self) -> int:
