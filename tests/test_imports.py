@@ -1,4 +1,4 @@
-"""Who imports whom: three packages and five rooms in one direction, no circle, rooms of a size to read."""
+"""Who imports whom: three packages and six rooms in one direction, no circle, rooms of a size to read."""
 
 from __future__ import annotations
 

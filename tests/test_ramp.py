@@ -1,14 +1,18 @@
 """Pairs with ties: θ moves into them over a ramp, whatever the sets of a bank's slots, and ends on them."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from model import rung
 from model.tied import constrained, projector
 from trainer import Bank, Pair, Recipe, Seed, schedule, step
+from trainer.checkpoint import Checkpoint
 from trainer.installed import missing_for_compilation
 from trainer.schedule import hyper_of
 
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 SPEC = rung("46p")
 SETS = (["form[0,2] = 0"], ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]"], [])
 engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
@@ -77,8 +81,11 @@ def test_free_ties_are_no_ties_but_for_rounding():
 
 
 def test_before_the_ramp_has_ended_nothing_counts():
-    slow = trained(pairs(ramp=40), compiled=False)[0]
-    assert slow.best_step == 40 and len(slow.curve_EM) == 2
+    start = tuple(Checkpoint.load(CERTIFICATES / "46p").theta_P.tolist())
+    still = recipe(ramp=40, lr=0.0)
+    done = trained([Pair(still, Seed.of(1), start, constrained(SPEC, []))], compiled=False)[0]
+    assert done.curve_EM[:, 0].tolist() == [1.0, 1.0]
+    assert (done.grok_step, done.best_step) == (40, 40)
 
 
 def test_a_pair_starts_where_it_is_told():

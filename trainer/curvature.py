@@ -165,7 +165,7 @@ def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int = SAMPLE) 
     return float(step.loss(new, held, sample_of(new, count))[0])
 
 
-def live_directions(spec: Spec, theta_P: Tensor, count: int = 256) -> tuple[Tensor, Tensor, Tensor]:
+def live_directions(spec: Spec, theta_P: Tensor, count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
     """Of the logits' Jacobian towards θ on `count` problems: singular values [P], largest first, their
     directions in θ [P, P] in columns, and each number's own norm [P].
 

@@ -82,7 +82,8 @@ class Native:
         }
         self.tapes = [record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._take)]
         self.program, self._kept = self._program(recipe.batch)
-        self.problems, self.count = blocks(step.tokens_of(spec, *selection())), selection()[0].shape[1]
+        self.problems = step.tokens_of(spec, *selection())
+        self._blocks = blocks(self.problems)
         self.compile_s = time.perf_counter() - start
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
@@ -106,20 +107,22 @@ class Native:
         new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in self._kept_names()}
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
-    def evaluate(self, theta_SP: Tensor) -> dict[str, Tensor]:
-        """Exact match, token accuracy and loss [S] on the selection problems."""
+    def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
+        """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
+        count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
+        problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
         rows = np.zeros((len(theta_SP), self.program.row), np.float32)
         rows[:, self.places["theta"]] = theta_SP.numpy()
         sums = (Measures * len(rows))()
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_evaluate(
-                *(ctypes.byref(self.program), at(rows[s]), n, at(self.problems), self.count),
+                *(ctypes.byref(self.program), at(rows[s]), n, at(problems), count),
                 ctypes.byref(sums, s.start * ctypes.sizeof(Measures)),
             ),
         )
-        digits = self.count * (DIGITS + 1)
-        measured = [(m.exact / self.count, m.right / digits, m.loss / self.count) for m in sums]
+        digits = count * (DIGITS + 1)
+        measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
         return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
 
     def tokens(

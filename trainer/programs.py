@@ -85,9 +85,9 @@ class Programs:
             loss_S += block_loss_S
         return state, loss_S
 
-    def evaluate(self, theta_SP: Tensor) -> dict[str, Tensor]:
-        """Exact match, token accuracy and loss [S] on the selection problems."""
-        return self._evaluate(theta_SP, self.problems)
+    def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
+        """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
+        return self._evaluate(theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Compile everything by calling it once; the results are dropped.

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -21,11 +22,15 @@ from model.spec import Spec
 from model.tied import Tied, Ties, constrained, equated, project, tie, ties_of, zeroed
 from search.descent.journal import Journal, Kept, digest
 from trainer import Bank, Pair, Recipe, Result, Seed, step
+from trainer.bank import programs_of
 from trainer.curvature import Around, around, constraints, joint_cost
-from trainer.problems import selection
+from trainer.native import Native
+from trainer.problems import sample
+from trainer.programs import Programs
 
 KINDS, REACHES = ("zero", "equal", "opposite"), ("tensor", "values")
 STRATUM = 400  # of our own problems, for each length of the longest run of carries
+UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
 POOL = 60  # cheapest constraints from which sets of several are made
 
 
@@ -78,11 +83,11 @@ class Descent:
             raise ValueError(f"{folder}: holds a descent from another checkpoint")
         self.journal = journal or Journal(origin, asdict(settings))
         if journal is None:
-            wrong = self.wrong(spec, theta_P)
+            start = _of_base(spec, theta_P)
+            wrong = self.wrong(start)
             if wrong:
                 raise ValueError(f"the start has not grokked: it adds {wrong} of our own problems wrongly")
-            start = _of_base(spec, theta_P)
-            loss = float(step.evaluate(spec, theta_P[None], self._selection(spec))["loss"])
+            loss = float(self.programs.evaluate(start[None])["loss"])
             self.journal.kept.append(Kept(ties, start.tolist(), spec.params, loss))
 
     def rounds(self) -> Iterator[Round]:
@@ -210,10 +215,9 @@ class Descent:
 
     def _keep(self, n: int, ties: Ties, result: Result) -> None:
         """Keep a result whose every answer is right, the better where a set has two."""
-        spec = tie(self.base, ties)
-        theta_P = result.theta_P if spec == self.base else project(ties, result.theta_P[None])[0]
-        if self.wrong(spec, theta_P):
+        if self.wrong(result.theta_P):
             return
+        spec = tie(self.base, ties)
         loss = float(result.curve_EM[result.best_step // result.pair.recipe.eval_every - 1, 2])
         made = Kept(ties, result.theta_P.tolist(), spec.params, loss, n, result.pair.seed.data_seed)
         same = [k for k, kept in enumerate(self.journal.kept) if kept.ties == ties]
@@ -222,22 +226,26 @@ class Descent:
         elif loss < self.journal.kept[same[0]].loss and self.journal.kept[same[0]].parent == n:
             self.journal.kept[same[0]] = made
 
-    def wrong(self, spec: Spec, theta_P: Tensor) -> int:
-        """How many selection problems and carry-stratified ones of our own it adds wrongly."""
+    def wrong(self, theta_P: Tensor) -> int:
+        """How many selection problems and others of our own θ [P] of the base adds wrongly."""
         count = 0
-        for tokens in (self._selection(spec), self._strata(spec)):
-            exact = step.evaluate(spec, theta_P[None], tokens)["exact"]
+        for tokens in (self.programs.problems, self.others):
+            exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
             count += round((1 - float(exact)) * tokens.shape[-1])
         return count
 
-    def _selection(self, spec: Spec) -> Tensor:
-        return step.tokens_of(spec, *selection())
+    @cached_property
+    def programs(self) -> Native | Programs:
+        return programs_of(self.base, self.settings.recipe(), "cpu", compiled=True)
 
-    def _strata(self, spec: Spec) -> Tensor:
-        """Problems by the longest run of carries; not those of `verify --extended`."""
+    @cached_property
+    def others(self) -> Tensor:
+        """Uniform problems, and some for each length of the longest run of carries; none of `verify`."""
         pairs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, STRATUM, "of descents")]
-        a, b = torch.tensor(pairs, dtype=torch.float64).T
-        return step.tokens_of(spec, a[None], b[None])
+        strata = torch.tensor(pairs, dtype=torch.float64).T[:, None]
+        one = torch.ones(1, dtype=torch.int64)
+        uniform = torch.stack(sample(one * OWN_SEED, one, one * DIGITS, torch.zeros(1), UNIFORM))
+        return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
 
 
 def _imposed(known: Ties, ties: Ties, a_R: Tensor) -> Ties:

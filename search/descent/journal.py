@@ -10,6 +10,7 @@ from typing import Any
 
 from model.tied import Ties
 from search.errors import UserError
+from trainer import durable
 
 FILE, FORMAT = "descent.json", 1
 
@@ -50,10 +51,8 @@ class Journal:
     seed_steps: int = 0
 
     def write(self, folder: Path) -> None:
-        """Replace the file in one instant."""
-        fresh = folder / (FILE + ".new")
-        fresh.write_text(json.dumps({"format": FORMAT, **asdict(self)}) + "\n")
-        fresh.replace(folder / FILE)
+        """Replace the file in one instant, so that it outlasts a power cut."""
+        durable.write(folder / FILE, (json.dumps({"format": FORMAT, **asdict(self)}) + "\n").encode())
 
     @classmethod
     def read(cls, folder: Path) -> Journal | None:
