@@ -15,6 +15,8 @@ from model.families.split_subspace import SplitSubspace
 from model.spec import Spec
 from tests.specs import some_tokens
 from trainer import programs, step
+from trainer.installed import missing_for_compilation
+from trainer.native import Native
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,6 +41,28 @@ def test_correctness_is_compared_with_the_cpu(put_back, few_selection_problems):
     assert found["exact_of_the_first"] == 1, "the certificate's θ"
     assert found["evaluation_largest_difference"] == {"exact": 0, "token": 0, "loss": 0}
     assert found["same_with_graphs"] and found["same_again"] and found["largest_difference_by_slot"] < 1e-4
+
+
+@pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+def test_the_reference_is_the_engine_where_it_can_be_built(put_back, few_selection_problems):
+    made = gpu_parts.make_bank(tiny(Part("correctness", "170p", 64, 256)))
+    reference = gpu_parts.bank.programs_of(made.spec, made.pairs[0].recipe, "cpu", True)
+    assert isinstance(reference, Native)
+    found = gpu_parts.losses_of_first_steps(made, reference)
+    assert 0 < max(found["largest_relative_difference_of_loss_by_step"]) < 1e-4
+    apart = gpu_parts.evaluations(made, reference)
+    assert apart["exact_of_the_first"] == 1 and apart["evaluation_largest_difference"]["exact"] == 0
+
+
+def test_nothing_is_imported_that_a_machine_with_torch_lacks():
+    """benchmarks/gpu.sh looks for torch, numpy, filelock and safetensors."""
+    program = """
+import sys
+for name in ("ray", "optuna", "mlflow", "pandas", "yaml", "pydantic", "click", "sqlalchemy", "search"):
+    sys.modules[name] = None
+import benchmarks.gpu
+"""
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
 
 
 def test_correctness_sees_what_differs(put_back, few_selection_problems, monkeypatch):

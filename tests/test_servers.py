@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.tracking import artifact
 from tests import leases, services
@@ -116,6 +117,8 @@ def test_a_run_that_mlflow_refuses_is_one_line(host, here):
 class Sending:
     """An MLflow client as far as artifacts go: each run's are copied to where the caller wants them."""
 
+    tracking_uri = "http://server:5000"
+
     def get_run(self, run):
         return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"mlflow-artifacts:/{run}"))
 
@@ -132,7 +135,7 @@ def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(here):
         Path(run).mkdir()
         Path(run, "whose").write_text(run)
     Path("scratch").mkdir()
-    found = [artifact(Sending(), run, "trials/same", Path("scratch")) for run in ("a", "b")]
+    found = [artifact(Sending(), run, "trials/same", Path("scratch"), Home("home")) for run in ("a", "b")]
     assert [(folder / "whose").read_text() for folder in found] == ["a", "b"]
 
 
