@@ -15,9 +15,10 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Disk:
     def __init__(self, root: Path):
         self.root, self.moments, self.lock = root, 0, threading.RLock()
         self.images: dict[int, Found] = {}
-        self.kept: list[int] = []
+        self.kept: dict[int, int] = {}
         self.read: dict[tuple[int, int, int], bytes] = {}
         self.names, self.contents = self._look()  # what is there at first is on disk
 
@@ -72,49 +73,66 @@ class Disk:
                 patch.setattr(module, "open", self._opening(io.open))
             yield
         self._note("at the end")
-        for handle in self.kept:
+        for handle in self.kept.values():
             os.close(handle)
 
     def _watched(self, call: Any, syncs: bool) -> Any:
         def watched(*given: Any, **more: Any) -> Any:
-            self._note(f"before {call.__name__}({', '.join(map(str, given))})")
-            done = call(*given, **more)
-            if syncs:
-                self._synced(given[0] if isinstance(given[0], int) else given[0].fileno())
-            return done
+            with self.lock:  # no other thread's call between the moment, the call and what it promises
+                self._note(f"before {call.__name__}({', '.join(map(str, given))})")
+                done = call(*given, **more)
+                if syncs:
+                    self._synced(given[0] if isinstance(given[0], int) else given[0].fileno())
+                return done
 
         return watched
 
     def _opening(self, call: Any) -> Any:
         def opening(file: Any, mode: str = "r", *given: Any, **more: Any) -> Any:
-            if set(mode) & set("wax+"):
-                self._note(f"before open({file}, {mode})")
-            opened = call(file, mode, *given, **more)
-            if "w" in mode:
-                self.contents.pop(os.fstat(opened.fileno()).st_ino, None)
-            return opened
+            with self.lock:
+                if set(mode) & set("wax+"):
+                    self._note(f"before open({file}, {mode})")
+                opened = call(file, mode, *given, **more)
+                if "w" in mode:
+                    self.contents.pop(os.fstat(opened.fileno()).st_ino, None)
+                return opened
 
         return opening
 
     def _synced(self, handle: int) -> None:
         """A file's bytes are on disk, or a folder's names."""
-        self.kept.append(os.dup(handle))  # so that no other file gets its inode
         names, contents = self._look()
         inode = os.fstat(handle).st_ino
+        if inode not in self.kept:
+            self.kept[inode] = os.dup(handle)  # so that no other file gets its inode
         for known, new in ((self.names, names), (self.contents, contents)):
             if inode in new:
                 known[inode] = new[inode]  # type: ignore[index]
 
     def _look(self) -> tuple[Names, Contents]:
-        """The folder as a process sees it."""
+        """The folder as a process sees it at one moment."""
+        with ExitStack() as held:
+            for database in self.root.glob("*.db"):
+                self._hold(database, held)
+            return self._walk()
+
+    def _hold(self, database: Path, held: ExitStack) -> None:
+        """Who reads lets nobody commit: in another thread SQLite writes when it likes."""
+        reader = sqlite3.connect(f"file:{database}?mode=ro", uri=True, isolation_level=None)
+        held.callback(reader.close)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def _walk(self) -> tuple[Names, Contents]:
         names: Names = {}
         contents: Contents = {}
         for folder, _, _ in os.walk(self.root):
             inside = names[Path(folder).stat().st_ino] = {}
             for entry in os.scandir(folder):
                 inside[entry.name] = entry.inode()
-                if entry.is_file():
-                    contents[entry.inode()] = self._bytes(entry)
+                with suppress(FileNotFoundError):  # a journal: its transaction has come to nothing
+                    if entry.is_file():
+                        contents[entry.inode()] = self._bytes(entry)
         return names, contents
 
     def _bytes(self, entry: os.DirEntry[str]) -> bytes:
@@ -130,6 +148,7 @@ class Disk:
         with self.lock:
             self.moments += 1
             names, contents = self._look()
+            self._forget(names, contents)
             self._take_databases(names, contents)
             for how, image in self._possible(names, contents):
                 mark = hash(tuple(image.items()))
@@ -140,6 +159,11 @@ class Disk:
     def found(self) -> list[Found]:
         """Each once, in the order in which they became possible."""
         return list(self.images.values())
+
+    def _forget(self, names: Names, contents: Contents) -> None:
+        """What is gone and was never synced: its inode is another's now, a folder's that was a journal's."""
+        self.names = {i: inside for i, inside in self.names.items() if i in self.kept or i in names}
+        self.contents = {i: data for i, data in self.contents.items() if i in self.kept or i in contents}
 
     def _take_databases(self, names: Names, contents: Contents) -> None:
         for inode, data in contents.items():

@@ -320,7 +320,7 @@ class Driver:
         """End the run as Ctrl-C does."""
         if not self.ended.why:
             self.ended.why = why
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # in this thread, and at once
 
     def close(self) -> None:
         """After Tune has stopped: whatever still counts as running was interrupted."""
