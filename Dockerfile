@@ -16,14 +16,13 @@ ENV PATH=/opt/adder/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /build
 
 # Only what these say, so that a changed line of code leaves this layer alone. The pattern makes the folder optional.
-COPY constraints.txt setup.cfg docker/requirements.py ${WHEELS:-wheels}* ./
-RUN python requirements.py "$TORCH" cluster > requirements.txt \
-    && pip install --only-binary :all: --find-links . ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
-        -c constraints.txt -r requirements.txt \
+COPY requirements/core.txt requirements/torch-cpu.txt requirements/torch-cuda.txt ${WHEELS:-wheels}* ./
+RUN pip install --only-binary :all: --no-deps --require-hashes \
+        --find-links . ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} -r "torch-$TORCH.txt" -r core.txt \
     || { echo "TORCH=$TORCH: if torch was not found, name an index (TORCH_INDEX) or a folder (WHEELS) that has it"; exit 1; }
 
 FROM dependencies AS source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.cfg README.md LICENSE ./
 COPY model model/
 COPY trainer trainer/
 COPY search search/
@@ -31,19 +30,20 @@ COPY studies studies/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM ${PYTHON_IMAGE}
-# torch.compile makes its programs with a C++ compiler.
+# The engine is built with a C++ compiler, for the CPU that it runs on.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends g++ \
     && rm -rf /var/lib/apt/lists/*
+# Drivers and what trains are adder; Ray's head, beside drivers, is another user, so that it cannot look into them.
 # A new volume takes the owner of the folder that it is mounted on: so these exist, and are the user's.
 RUN useradd --uid 1000 --create-home adder \
+    && useradd --uid 1001 --gid adder --create-home ray \
     && install -d -o adder -g adder /var/lib/adder /var/lib/adder/home /var/lib/adder/artifacts /study
 COPY --from=dependencies /opt/adder /opt/adder
 ENV PATH=/opt/adder/bin:$PATH
 COPY --from=source /wheel /wheel
 RUN pip install --no-index --no-deps --no-cache-dir --disable-pip-version-check /wheel/*.whl && pip check
 COPY docker/entrypoint.sh /usr/local/bin/adder-entrypoint
-COPY docker/driver.sh /usr/local/bin/adder-driver
 ENV PYTHONUNBUFFERED=1 \
     ADDER_SEARCH_HOME=/var/lib/adder/home \
     RAY_USAGE_STATS_ENABLED=0 \

@@ -6,9 +6,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # A file's tests share a process, and with it what they have started.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Nothing is installed whose hash is not in requirements/ (made of constraints.txt by `make lock`).
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults lint audit secrets clean
+.PHONY: demo test test-full test-faults lint audit lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -32,14 +34,28 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Asks the package index for advisories about every pinned version; --strict: one that it cannot ask about fails.
+# With ADVISORIES, OSV's records of the Python packages (all.zip, or a folder of JSON files): compares, without a network.
+# Without: asks the package index; --strict: one that it cannot ask about fails.
 audit: $(VENV)/.installed
-	$(PIP) -e ".[audit]"
-	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
+ifdef ADVISORIES
+	$(BIN)/python requirements/audit.py $(ADVISORIES)
+else
+	$(HASHED) -r requirements/audit.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt || \
+		{ echo "Nothing is known of versions that were not audited; ADVISORIES=all.zip compares without a network." >&2; exit 1; }
+endif
+
+# TORCH_CPU: the wheel of torch's CPU build, in the version of constraints.txt.
+lock:
+	$(PYTHON) requirements/lock.py $(or $(TORCH_CPU),$(error TORCH_CPU=WHEEL is missing))
 
 SECRETS_DIR ?= secrets
 secrets:
 	docker/secrets.sh $(SECRETS_DIR)
+
+# Pulls the base images and writes their digests to .env, where docker compose reads them.
+digests:
+	docker/digests.sh
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
@@ -47,10 +63,13 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python setup.cfg pyproject.toml constraints.txt
-	$(PIP) -e .
+# torch first: its CPU build where an index or a folder that pip looks into has it, else the default one, with CUDA.
+$(VENV)/.installed: $(VENV)/bin/python setup.cfg pyproject.toml $(wildcard requirements/*.txt)
+	$(HASHED) -r requirements/torch-cpu.txt || $(HASHED) -r requirements/torch-cuda.txt
+	$(HASHED) -r requirements/core.txt
+	$(PIP) --no-build-isolation --no-index -e .
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) -e ".[test]"
+	$(HASHED) -r requirements/test.txt
 	touch $@

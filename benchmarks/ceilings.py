@@ -3,30 +3,45 @@
     a product of two large matrices    GFLOP/s, 2n³ operations; on CUDA also in TF32 and in bfloat16
     a copy of a large array            GB/s, read and written bytes both counted
     exponentials within the caches     10⁹ a second, torch's vectorised exp
+    the engine's vectors, on a CPU     GFLOP/s of fused multiply-adds (two operations each) and 10⁹ of its own
+                                       exponentials a second, from registers and the first cache
 
 Each is the best of several attempts, in the process that calls, with the threads it has.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 
+from trainer.build import library
+from trainer.installed import missing_for_compilation
+from trainer.native import at
+
+LANES = Path(__file__).with_name("lanes.cpp")
 ATTEMPTS, EXP_CALLS = 7, 50
+EXP_NUMBERS = 1 << 12  # 16 KiB
 NUMBER = 4  # bytes of a float32
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the square matrices, numbers that are copied, numbers whose exponentials are taken."""
+    """Rows of the square matrices, numbers that are copied, numbers whose exponentials are taken, fused
+    multiply-adds of the engine's vectors.
+    """
 
     matrix: int
     copied: int
     exponentials: int
+    products: int = 1 << 26  # a tenth of a second
 
     @classmethod
     def of(cls, device: str, threads: int) -> Sizes:
@@ -48,6 +63,9 @@ def ceilings(device: str, sizes: Sizes | None = None, wait: Callable[[], object]
     found["gbytes_per_s"] = _copy(device, sizes.copied)
     wait()
     found["gexps_per_s"] = _exponentials(device, sizes.exponentials)
+    if device == "cpu" and not missing_for_compilation():
+        wait()
+        found |= _lanes(sizes.products)
     return found
 
 
@@ -79,6 +97,21 @@ def _exponentials(device: str, numbers: int) -> float:
             torch.exp(x, out=out)
 
     return EXP_CALLS * numbers / _best(device, calls) / 1e9
+
+
+def _lanes(products: int) -> dict[str, float]:
+    """What lanes.cpp does on as many threads as torch has."""
+    made, threads = library(LANES), torch.get_num_threads()
+    rows = np.full((threads, EXP_NUMBERS), 0.5, np.float32)
+    rounds = products // made.fma_of_a_round()
+
+    def on_all(call: Callable[[ctypes.c_void_p], object]) -> float:
+        with ThreadPoolExecutor(threads) as pool:
+            return threads / _best("cpu", lambda: list(pool.map(lambda row: call(at(row)), rows)))
+
+    fused = on_all(lambda row: made.lanes_fma(row, rounds)) * rounds * made.fma_of_a_round()
+    exps = on_all(lambda row: made.lanes_exponentials(row, EXP_NUMBERS, EXP_CALLS)) * EXP_NUMBERS * EXP_CALLS
+    return {"lane_gflops_per_s": 2 * fused / 1e9, "lane_gexps_per_s": exps / 1e9}
 
 
 def _best(device: str, call: Callable[[], object]) -> float:

@@ -4,13 +4,18 @@
                                     [--processes N] [--threads T] [--seconds S] [--json FILE]
 
 Each measurement has processes of its own. `--processes 2 --threads 1` splits the seeds as a study places
-trials. The baseline is one process with one thread or with as many as all processes have, whichever is
-faster; the ceilings are those of as many processes with as many threads each, at the same time, and summed.
+trials. The baseline is the published way twice: one script with one thread or with as many as all processes
+have, whichever is faster (`ratio`), and as many scripts at once as there are processes (`ratio_together`).
+The ceilings are those of as many processes with as many threads each, at the same time, and summed.
 
 `measured_by` says how a row's speed was found. "intervals": whole `Bank.advance()`s, for S seconds. "blocks",
-where one would take longer than S: blocks of steps in tile after tile for S seconds, and evaluations, are
-timed, and the speed follows for an interval of `eval_every` steps. Keeping the records of seeds (milliseconds
-an interval) is then not in it.
+where one would take longer than S: blocks of steps for S seconds, and evaluations, are timed, and the speed
+follows for an interval of `eval_every` steps. Keeping the records of seeds (milliseconds an interval) is then
+not in it. Where the time goes is told as shares of it: sampling problems, the rest of the steps, of which so
+much in the family's kernel (the engine has one), and the evaluation.
+
+`of_arithmetic`: the time that operations and exponentials would take one after the other at the ceilings of
+the engine's own vectors (on a GPU at those of torch), as a share of the time taken.
 
 Compile times are those of a bank's programs: cold in a fresh cache, warm in another process with that cache.
 Nothing is given up by the rule for hopeless seeds, and a seed that ends is replaced.
@@ -32,7 +37,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any, NoReturn
@@ -40,6 +44,7 @@ from typing import Any, NoReturn
 import torch
 
 from benchmarks import baseline, ceilings, count
+from benchmarks.timings import PARTS, shares, timings, whole
 from model import rung
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoint import code_version
@@ -48,7 +53,6 @@ from trainer.installed import missing_for_compilation
 FIRST_SEED, SPARE = 777, 64
 PROBE = 0.1  # share of the seconds for each part of a step that is timed alone
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-PARTS = ("sampling", "step", "evaluation")
 
 Wait = Callable[[], object]
 
@@ -81,16 +85,15 @@ def train(setup: Setup, wait: Wait, seeds: int) -> dict[str, Any]:
     bank = make_bank(setup, seeds)
     wait()
     interval, by = timings(bank, setup.seconds * PROBE, setup.seconds * PROBE), "blocks"
-    short = sum(interval.values()) < setup.seconds
+    short = whole(interval) < setup.seconds
     wait()
     if short:
         rate, by = intervals_rate(bank, setup.seconds), "intervals"
     else:
         interval = timings(bank, setup.seconds * PROBE, setup.seconds)
-        rate = _live(bank) * bank.eval_every / sum(interval.values())
-    shares = {name: seconds / sum(interval.values()) for name, seconds in interval.items()}
-    about = {"slots": bank.slots, "tile": bank.tile, "compile_s": bank.programs.compile_s, "measured_by": by}
-    return {"rate": rate, "peak": peak_memory(setup.device), **about, **shares}
+        rate = _live(bank) * bank.eval_every / whole(interval)
+    about = {"compile_s": bank.programs.compile_s, "measured_by": by}
+    return {"rate": rate, "peak": peak_memory(setup.device), **about, **shares(interval)}
 
 
 def make_bank(setup: Setup, seeds: int) -> Bank:
@@ -110,46 +113,8 @@ def intervals_rate(bank: Bank, seconds: float) -> float:
     return (bank.seed_steps - before) / (time.perf_counter() - start)
 
 
-def timings(bank: Bank, probe: float, seconds: float) -> dict[str, float]:
-    """Seconds that sampling, steps and evaluation of one interval take, from blocks timed for `seconds`.
-
-    A block is what `advance` runs: problems and their steps, tile after tile. Sampling and evaluation are
-    also timed alone, for `probe` seconds each.
-    """
-    programs, tiles = bank.programs, bank.parts()
-    turns = cycle(range(len(tiles)))
-
-    def block() -> None:
-        tile = next(turns)
-        state, hyper = tiles[tile]
-        tiles[tile] = programs.train(state, hyper, 1)[0], hyper
-
-    block_s = timed(bank.device, block, seconds)
-    sampling_s = timed(bank.device, lambda: programs.make_block(*tiles[next(turns)]), probe)
-    evaluation_s = timed(bank.device, lambda: programs.evaluate(tiles[next(turns)][0]["theta"]), probe)
-    blocks = len(tiles) * bank.eval_every // programs.block
-    step_s = max(block_s - sampling_s, 0)
-    each = (blocks * sampling_s, blocks * step_s, len(tiles) * evaluation_s)
-    return dict(zip(PARTS, each, strict=True))
-
-
-def timed(device: str, call: Callable[[], object], seconds: float) -> float:
-    """Mean seconds of a call, repeated for about `seconds` after two that tell how often that is."""
-
-    def repeat(times: int) -> float:
-        ceilings.synchronize(device)
-        start = time.perf_counter()
-        for _ in range(times):
-            call()
-        ceilings.synchronize(device)
-        return (time.perf_counter() - start) / times
-
-    repeat(1)
-    return repeat(max(round(seconds / repeat(1)), 1))
-
-
 def _live(bank: Bank) -> int:
-    return sum(int(state["active"].sum()) for state, _ in bank.parts())
+    return int(bank.state["active"].sum())
 
 
 def peak_memory(device: str) -> int:
@@ -224,38 +189,64 @@ def fresh_cache() -> Iterator[None]:
 
 def measure(setup: Setup, seeds: int) -> dict[str, Any]:
     """One row, without what it is compared with."""
-    shares = [(seeds // setup.processes + (n < seeds % setup.processes),) for n in range(setup.processes)]
+    parts = [(seeds // setup.processes + (n < seeds % setup.processes),) for n in range(setup.processes)]
     with fresh_cache():
-        cold = in_processes(compile_s, setup, shares) if setup.compiled else None
-        results = in_processes(train, setup, shares)
+        cold = in_processes(compile_s, setup, parts) if setup.compiled else None
+        results = in_processes(train, setup, parts)
     return {
         "seeds": seeds,
-        "slots": sum(r["slots"] for r in results),
-        "tile": max(r["tile"] for r in results),
         "ours_seed_steps_per_s": sum(r["rate"] for r in results),
         "measured_by": "+".join(sorted({r["measured_by"] for r in results})),
         "compile_cold_s": max(cold) if cold else None,
         "compile_warm_s": max(r["compile_s"] for r in results) if cold else None,
-        **{part: sum(r[part] for r in results) / len(results) for part in PARTS},
+        **{part: _mean([r[part] for r in results]) for part in (*PARTS, "kernel")},
         "peak_memory_bytes": sum(r["peak"] for r in results),
     }
 
 
-def compared(row: dict[str, Any], setup: Setup, rate: float, best: dict[str, float]) -> dict[str, Any]:
-    """A row with the baseline's rate, the work of a seed-step by hand, and shares of the ceilings."""
+def _mean(numbers: Sequence[float | None]) -> float | None:
+    return None if None in numbers else sum(numbers) / len(numbers)  # type: ignore[arg-type]
+
+
+def compared(row: dict[str, Any], setup: Setup, rates: Baselines, best: dict[str, float]) -> dict[str, Any]:
+    """A row with the baselines' rates, the work that a seed-step needs, and shares of the ceilings."""
     spec, ours = rung(setup.rung), row["ours_seed_steps_per_s"]
     work, moved = count.train_step(spec, setup.batch), count.traffic(spec, setup.batch)
     each = {"flops": work.flops, "exponentials": work.exponentials, "bytes": moved}
     names = {"flops": "gflops_per_s", "exponentials": "gexps_per_s", "bytes": "gbytes_per_s"}
     achieved = {names[what]: number * ours / 1e9 for what, number in each.items()}
+    peaks = {name: best.get(f"lane_{name}", best[name]) for name in ("gflops_per_s", "gexps_per_s")}
     return {
         **row,
-        "baseline_seed_steps_per_s": rate,
-        "ratio": ours / rate,
+        "baseline_seed_steps_per_s": rates.one,
+        "ratio": ours / rates.one,
+        "together_seed_steps_per_s": rates.together,
+        "ratio_together": ours / rates.together,
         **{f"{what}_per_seed_step": number for what, number in each.items()},
         **achieved,
         **{f"{name}_of_ceiling": value / best[name] for name, value in achieved.items()},
+        "of_arithmetic": sum(achieved[name] / peak for name, peak in peaks.items()),
     }
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Steps/s of the published way: the faster of one script with `threads`, all of several at once."""
+
+    one: float
+    threads: int
+    together: float
+
+    @classmethod
+    def measured(cls, setup: Setup) -> Baselines:
+        counts = sorted({1, setup.processes * setup.threads})
+        rates = {n: in_processes(baseline_rate, setup, [(n,)])[0] for n in counts}
+        threads, rate = max(rates.items(), key=lambda item: item[1])
+        if setup.processes == 1:
+            return cls(rate, threads, rate)
+        return cls(
+            rate, threads, sum(in_processes(baseline_rate, setup, [(setup.threads,)] * setup.processes))
+        )
 
 
 def about(setup: Setup) -> dict[str, Any]:
@@ -353,7 +344,7 @@ def wrong(setup: Setup, seeds: Sequence[int], target: Path | None) -> str | None
         return f"--seeds must give each of {setup.processes} processes one or more, got {min(seeds)}"
     if setup.device == "cuda" and not torch.cuda.is_available():
         return "--device cuda: torch finds no CUDA device"
-    if setup.compiled and (missing := missing_for_compilation()):
+    if setup.compiled and (missing := missing_for_compilation(setup.device == "cuda")):
         return f"compiling needs {missing}; --eager does without"
     if target and (target.is_dir() or not target.parent.is_dir()):
         return f"--json {target}: is a folder, or its folder does not exist"
@@ -366,31 +357,31 @@ def main(words: Sequence[str] | None = None, sizes: ceilings.Sizes | None = None
     best_of_each = in_processes(ceilings_of, setup, [(sizes,)] * setup.processes)
     best = {name: sum(each[name] for each in best_of_each) for name in best_of_each[0]}
     print("ceilings: " + ", ".join(f"{name} {value:,.1f}" for name, value in best.items()), flush=True)
-    threads_of_all = {1, setup.processes * setup.threads}
-    rates = {n: in_processes(baseline_rate, setup, [(n,)])[0] for n in sorted(threads_of_all)}
-    threads, rate = max(rates.items(), key=lambda item: item[1])
-    print(f"baseline: {rate:,.0f} steps/s, one seed, threads: {threads}", flush=True)
+    rates = Baselines.measured(setup)
+    said = f"{rates.one:,.0f} steps/s, one seed, threads: {rates.threads}; at once {rates.together:,.0f}"
+    print(f"baseline: {said}", flush=True)
     rows: list[dict[str, Any]] = []
     for seeds in numbers:
-        rows.append(compared(measure(setup, seeds), setup, rate, best))
+        rows.append(compared(measure(setup, seeds), setup, rates, best))
         print(line(rows[-1]), flush=True)
         if target:
-            whole = {**about(setup), "baseline_threads": threads, "ceilings": best, "rows": rows}
-            target.write_text(json.dumps(whole, indent=2) + "\n")
+            run = {**about(setup), "baseline_threads": rates.threads, "ceilings": best, "rows": rows}
+            target.write_text(json.dumps(run, indent=2) + "\n")
 
 
 def line(row: dict[str, Any]) -> str:
     """A row for people."""
     cold, warm = row["compile_cold_s"], row["compile_warm_s"]
-    shares = ((name, row[f"{name}_of_ceiling"]) for name in ("gflops_per_s", "gexps_per_s", "gbytes_per_s"))
+    each = ((name, row[f"{name}_of_ceiling"]) for name in ("gflops_per_s", "gexps_per_s", "gbytes_per_s"))
     return "; ".join(
         [
             f"{row['seeds']} seeds: {row['ours_seed_steps_per_s']:,.0f} seed-steps/s ({row['measured_by']})",
-            f"{row['ratio']:,.1f} x baseline",
+            f"{row['ratio']:,.1f} x baseline ({row['ratio_together']:,.1f} x as many at once)",
             "eager" if cold is None else f"compiled in {cold:.0f} s, from the cache in {warm:.1f} s",
-            ", ".join(f"{part} {row[part]:.1%}" for part in PARTS),
+            ", ".join(f"{part} {row[part]:.1%}" for part in (*PARTS, "kernel") if row[part] is not None),
             f"{row['peak_memory_bytes'] / 1e6:,.0f} MB",
-            "of the ceilings: " + ", ".join(f"{name} {share:.2%}" for name, share in shares),
+            f"of the arithmetic {row['of_arithmetic']:.0%}",
+            "of the ceilings: " + ", ".join(f"{name} {share:.2%}" for name, share in each),
         ]
     )
 

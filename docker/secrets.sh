@@ -24,5 +24,6 @@ make_secret postgres_password
 make_secret mlflow_pgpass '*:*:*:mlflow:'
 make_secret optuna_pgpass '*:*:*:optuna:'
 make_secret mlflow_admin_password
+make_secret mlflow_driver_password
 make_secret mlflow_secret_key
 make_secret ray_token

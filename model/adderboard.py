@@ -70,13 +70,13 @@ def uniform_pairs(seed: int, count: int) -> Pairs:
     return [(rng.randint(0, LARGEST), rng.randint(0, LARGEST)) for _ in range(count)]
 
 
-def carry_pairs(run: int, count: int) -> Pairs:
+def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
     """Pairs whose longest run of carrying columns is exactly `run` (0 to 10) columns.
 
     One column generates the carry (digits sum to 10 or more), those above it pass it on (sum 9), and
-    every other column sums to 8 or less.
+    every other column sums to 8 or less. draw: names other pairs of the same kind than those of `verify`.
     """
-    rng = random.Random(f"carry run {run}")
+    rng = random.Random(f"carry run {run} {draw}".strip())
     pairs = []
     for _ in range(count):
         start = rng.randint(0, DIGITS - run)

@@ -1,7 +1,9 @@
 """Export: one θ as one self-contained AdderBoard submission, data plus fixed code.
 
 The fixed code is the family's file in `model/submissions`, taken as it stands; only its data block is
-replaced. Everything goes in as literals, so no text that a user or a checkpoint supplies can become code.
+replaced. Of a tied spec the data are its numbers, each once, and its ties, which a class more reads
+(model/submissions/tied.py). Everything goes in as literals, so no text that a user or a checkpoint
+supplies can become code.
 
 Axes: P parameters.
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.fields import nearest, spelt
 from model.spec import FAMILIES
+from model.tied import Tied
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
+CALLS = "Adder(SPEC, WEIGHTS)", "TiedAdder(SPEC, NUMBERS, TIES)"
+BUILD = "def build_model()"
 LINE = 99  # characters in a line of data
 
 
@@ -35,27 +40,57 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
     Raises ValueError if θ has another length or is not finite in float32, if some text is not text, or if the
     family has no file in `model/submissions`.
     """
-    template = _template(spec.family)
+    base = spec.base if isinstance(spec, Tied) else spec
+    template = _template(base.family)
     metadata = {
         "name": _text("name", name),
         "author": _text("author", author),
         "params": spec.params,
-        "architecture": template.architecture(spec.as_dict()),
+        "architecture": template.architecture(base.as_dict()),
         "tricks": tricks(spec),
     }
-    blocks = {
-        "SPEC": _plain("spec", spec.as_dict()),
+    blocks: dict[str, Any] = {
+        "SPEC": _plain("spec", base.as_dict()),
         "METADATA": _plain("metadata", metadata),
         "PROVENANCE": _plain("provenance", provenance),
-        "WEIGHTS": weights(spec, theta_P),
     }
-    data = "".join(f"{key}: dict[str, Any] = {_literal(value)}\n" for key, value in blocks.items())
     head, rest = inspect.getsource(template).split(BEGIN)
-    return head + BEGIN + data + END + rest.split(END)[1]
+    code = rest.split(END)[1]
+    if isinstance(spec, Tied):
+        blocks |= {"NUMBERS": numbers(spec, theta_P), "TIES": _nested(spec)}
+        code = code.replace(*CALLS).replace(BUILD, f"{_tied_class()}\n\n{BUILD}")
+    else:
+        blocks["WEIGHTS"] = weights(spec, theta_P)
+    types = {"NUMBERS": "list[float]"}
+    data = (f"{k}: {types.get(k, 'dict[str, Any]')} = {_literal(v)}\n" for k, v in blocks.items())
+    return head + BEGIN + "".join(data) + END + code
+
+
+def numbers(spec: Spec, theta_P: Tensor) -> list[float]:
+    """θ [P] as floats, each once, with the fewest digits that give back each float32."""
+    return [n for tensor in weights(spec, theta_P).values() for n in tensor]
+
+
+def _nested(spec: Tied) -> dict[str, Any]:
+    """The ties of each tensor in its shape."""
+    import torch
+
+    shapes = spec.base.shapes()
+    return {
+        name: torch.tensor(ties).reshape(shapes[name]).tolist() for name, ties in spec.by_tensor().items()
+    }
+
+
+def _tied_class() -> str:
+    from model.submissions.tied import TiedAdder
+
+    return inspect.getsource(TiedAdder)
 
 
 def tricks(spec: Spec) -> list[str]:
-    """The constraints that are applied, by name; a size with its value (`qk_dim=4`)."""
+    """The constraints that are applied, by name; a size with its value (`qk_dim=4`); then the ties."""
+    if isinstance(spec, Tied):
+        return [*tricks(spec.base), *spec.spelt()]
     return [spelt(name, value) for name, value in spec.applied().items()]
 
 

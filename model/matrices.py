@@ -57,11 +57,11 @@ def attention(queries_SRAB: Tensor, keys_SRTB: Tensor, values_SCTB: Tensor, firs
     return torch.stack(attend(scores_SATB, first, values_SCTB.unbind(1)), dim=1)
 
 
-def rmsnorm(x_SDN: Tensor, weight_SD: Tensor, eps: float) -> Tensor:
-    """x / sqrt(mean(x²) + eps) · w over the features."""
-    return x_SDN * torch.rsqrt(x_SDN.square().mean(1, keepdim=True) + eps) * weight_SD[..., None]
+def unit(x_SDN: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean(x²) + eps) over the features: RMSNorm without a weight."""
+    return x_SDN * torch.rsqrt(x_SDN.square().mean(1, keepdim=True) + eps)
 
 
-def layernorm(x_SDN: Tensor, weight_SD: Tensor, bias_SD: Tensor, eps: float) -> Tensor:
-    """RMSNorm of x less its mean over the features, plus a bias."""
-    return rmsnorm(x_SDN - x_SDN.mean(1, keepdim=True), weight_SD, eps) + bias_SD[..., None]
+def centred(x_SDN: Tensor) -> Tensor:
+    """x less its mean over the features: what LayerNorm scales to unit length."""
+    return x_SDN - x_SDN.mean(1, keepdim=True)

@@ -37,15 +37,6 @@ def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
     return out
 
 
-def stored(parts: Sequence[Tensor]) -> Vector:
-    """The same tensors, as views of one array.
-
-    The compiler computes an expression again for every reader, in the innermost loop, sines and all; what is
-    concatenated it computes once (trainer/programs.py sees to that).
-    """
-    return list(torch.cat(list(parts), dim=1).split(parts[0].shape[1], dim=1))
-
-
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     """Sum of products of two vectors."""
     total = a[0] * b[0]
@@ -54,9 +45,9 @@ def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     return total
 
 
-def apply(matrix: Sequence[Sequence[Tensor]], vector: Sequence[Tensor]) -> Vector:
+def matrix(rows: Sequence[Sequence[Tensor]], vector: Sequence[Tensor]) -> Vector:
     """matrix · vector."""
-    return [dot(row, vector) for row in matrix]
+    return [dot(row, vector) for row in rows]
 
 
 def add(a: Sequence[Tensor], b: Sequence[Tensor]) -> Vector:
@@ -71,13 +62,13 @@ def transposed(matrix: Sequence[Sequence[Tensor]]) -> Matrix:
 
 def product(a: Sequence[Sequence[Tensor]], b: Sequence[Sequence[Tensor]]) -> Matrix:
     """a · b."""
-    return [apply(transposed(b), row) for row in a]
+    return [matrix(transposed(b), row) for row in a]
 
 
-def rmsnorm(stream: Sequence[Tensor], weight: Sequence[Tensor], eps: float) -> Vector:
-    """x / sqrt(mean(x²) + eps) · w over the features (57p paper 2.6; 456p report 2.2)."""
+def normed(stream: Sequence[Tensor], eps: float) -> Vector:
+    """x / sqrt(mean(x²) + eps) over the features (57p paper 2.6), without the norm's weights."""
     scale = torch.rsqrt(dot(stream, stream) / len(stream) + eps)
-    return [h * scale * w for h, w in zip(stream, weight, strict=True)]
+    return [h * scale for h in stream]
 
 
 def attend(scores_SATB: Tensor, first: int, values_STB: Sequence[Tensor]) -> Vector:

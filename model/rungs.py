@@ -10,6 +10,7 @@ from model.families.low_rank import LowRank
 from model.families.split_subspace import SplitSubspace
 from model.fields import nearest, spelt
 from model.spec import Spec
+from model.tied import Tied
 
 # Where a learned spiral starts in the code that trained the rungs above 74p.
 _242p = SplitSubspace(spiral_amp=1.0, spiral_slope=1 / 9)
@@ -80,8 +81,10 @@ def rung(name: str) -> Spec:
 @cache
 def name_of(spec: Spec) -> str:
     """The rung's name; where there is none, that of a rung which one constraint separates from the spec, and
-    that constraint; else family and parameter count.
+    that constraint; else family and parameter count. A tied spec has its base's name and the numbers.
     """
+    if isinstance(spec, Tied):
+        return f"{name_of(spec.base)} tied to {spec.params}"
     named = (name for name, s in RUNGS.items() if s.trained() == spec.trained())
     near = (f"{name} {how}" for name, s in RUNGS.items() if (how := _one_apart(s, spec)))
     return next(named, None) or next(near, f"{spec.family} {spec.params}p")

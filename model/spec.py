@@ -14,6 +14,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, check_combination, nearest
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from model.ops import Tensors
 
 FAMILIES: dict[str, type[Spec]] = {}
+MAKERS: dict[str, Callable[..., Spec]] = {}
+"""What makes specs over other specs from plain values, by the name that stands for a family's."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,10 +41,13 @@ class Spec(ABC):
     """What each slice of θ that some spec of the family has is for."""
     prompt: ClassVar[int] = 22
     """Tokens before the first answer digit."""
+    essential: ClassVar[tuple[str, ...]] = ()
+    """Slices of θ that must not be all zero: without them every answer is the same."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, listed: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        FAMILIES[cls.family] = cls
+        if listed:  # a spec over other specs is no family that one can list
+            FAMILIES[cls.family] = cls
 
     def __post_init__(self) -> None:
         check(self)
@@ -58,11 +64,9 @@ class Spec(ABC):
         """How many tokens greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
 
     @property
-    def cpu_slots(self) -> int:
-        """Slots that one compiled CPU program trains at once: more spread its fixed cost, fewer keep its
-        arrays in the caches. As measured (docs/performance.md).
-        """
-        return 4
+    @abstractmethod
+    def answers(self) -> int:
+        """A: positions whose next token is asked for, the first of them the prompt's last."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,11 +86,25 @@ class Spec(ABC):
         """θ [P] at step 0, float32 on CPU, a function of the seed alone."""
 
     @abstractmethod
-    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        """Logits for the token after each position from `first` on: V tensors [S, A, B].
+    def expand(self, theta_SP: Tensor) -> Tensors:
+        """The wide tensors [S, ...] by name: what θ comes to before any problem is seen, all constraints in
+        it."""
 
-        tokens_STB may have S = 1, when all seeds see the same problems.
+    @abstractmethod
+    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        """Logits for the token after each position from `first` on, from wide tensors: V tensors [S, A, B].
+
+        tokens_STB may have S = 1, when all seeds see the same problems, and be the beginning of a sequence,
+        down to the prompt.
         """
+
+    def kernel(self) -> Kernel | None:
+        """What does the same as `apply`, and its gradient, in C++; None: nothing."""
+        return None
+
+    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        """Logits for the token after each position from `first` on: V tensors [S, A, B]; see `apply`."""
+        return self.apply(self.expand(theta_SP), tokens_STB, first)
 
     @abstractmethod
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
@@ -98,6 +116,10 @@ class Spec(ABC):
     def folds(self) -> list[Fold]:
         """The exact rewritings to smaller specs that the family knows for this one."""
         return []
+
+    def hard_wired(self) -> dict[str, float]:
+        """The constants of this architecture that are no parameter and neither 0 nor a sign, by name."""
+        return {}
 
     def trained(self) -> Spec:
         """This spec without what only its initial values depend on: equal ones read θ in the same way."""
@@ -165,6 +187,16 @@ class Spec(ABC):
 
 
 @dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A C++ source and the shape for which it is compiled: what model/cpp/kernel.h declares. It reads the
+    numbers of the wide tensors of a seed one after the other, in the order in which `expand` has them.
+    """
+
+    source: Path
+    shape: dict[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
 class Fold:
     """One exact rewriting: what it does, the spec it leads to, and how the tensors change.
 
@@ -179,6 +211,8 @@ class Fold:
 
 def make_spec(family: str, **options: Any) -> Spec:
     """A spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
+    if family in MAKERS:
+        return MAKERS[family](**options)
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r:.80}; {nearest(family, FAMILIES)}")
     cls = FAMILIES[family]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+LONGEST_LINE = 1_000  # characters
 
 
 class UserError(Exception):
@@ -18,10 +21,31 @@ class Failure(Exception):
     code = 1
 
 
+def printable(line: str) -> str:
+    """One line whatever a text from elsewhere holds, and not a page long."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line[:LONGEST_LINE])
+    return plain if len(line) <= LONGEST_LINE else plain + " ..."
+
+
+def masked(text: str) -> str:
+    """A text without the passwords and tokens of the addresses in it: before an @, and behind ?, & and #."""
+    return re.sub(r"\S+", lambda word: _masked(word[0]), text)
+
+
+def _masked(word: str) -> str:
+    start, end = word.find("//") + 2, word.rfind("@") + 1
+    bare = word[:start] + word[end:] if 2 <= start < end else word
+    return re.sub(r"([?&#][^?&#=]*=)[^?&#]+", r"\1***", bare)
+
+
 @contextmanager
-def told(where: object = "", of: type[Exception] = ValueError) -> Iterator[None]:
-    """What a block refuses is the user's to hear: a UserError that says where first."""
+def told(
+    where: object = "",
+    of: type[Exception] | tuple[type[Exception], ...] = ValueError,
+    kind: type[UserError] | type[Failure] = UserError,
+) -> Iterator[None]:
+    """What a block refuses is the user's to hear: a UserError, or a Failure, that says where first."""
     try:
         yield
     except of as error:
-        raise UserError(f"{where}: {error}" if where else str(error)) from None
+        raise kind(f"{where}: {error}" if where else str(error)) from None

@@ -105,7 +105,8 @@ BAD = {
     GOOD + "until: {grokked: 0}": ["until.grokked: must be greater than or equal to 1, got 0"],
     GOOD + "until: {grokked: 1}": ["until: grokked needs max_seeds: up to how many seeds to go on"],
     GOOD + "tracking_uri: http://me:secret@localhost:5000": [
-        "tracking_uri: leave the password out and set MLFLOW_TRACKING_PASSWORD"
+        "tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or "
+        "MLFLOW_TRACKING_TOKEN"
     ],
     GOOD + "until: {max_seeds: 4}": ["until: max_seeds needs grokked: how many grokked seeds to go on for"],
     "name: x\nmodel: 57p\nseeds: [1, 2]\nuntil: {grokked: 1, max_seeds: 1}": [

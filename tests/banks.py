@@ -1,4 +1,4 @@
-"""Eager banks that are small enough for tests, and what two of them must have in common."""
+"""Banks that are small enough for tests, and what two of them must have in common."""
 
 import torch
 
@@ -17,8 +17,8 @@ def pair(seed, **recipe):
     return Pair(Recipe(**{**SMALL, **recipe}), Seed.of(seed))
 
 
-def make(pairs, slots=None, hopeless=None):
-    return Bank(SPEC, pairs, slots=slots, compiled=False, hopeless=hopeless)
+def make(pairs, slots=None, hopeless=None, compiled=True):
+    return Bank(SPEC, pairs, slots=slots, compiled=compiled, hopeless=hopeless)
 
 
 def finish(bank):

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The stack of docker-compose.yml for real, as docs/cluster.md describes it: builds the image, brings the stack up with
-# two workers, runs the smoke study through it, asks the UI, looks for passwords where none may be, kills a worker in the
-# middle of a study, takes the stack down and up again and finds the records. Under a project name, with volumes and
-# secrets of its own, all of which it removes; the image stays.
+# two workers, runs the smoke study through it, asks the UI, tries what the drivers' user of MLflow may, what a worker and
+# a task that an intruder places on any node can reach, looks for passwords where none may be, kills a worker in the middle
+# of a study, takes the stack down and up again and finds the records. Under a project name, with volumes and secrets of
+# its own, all of which it removes; the image stays.
 #
 #   tests/compose.sh                  needs a Docker engine, `docker compose` or docker-compose 1.29, and curl
 #   COMPOSE=docker-compose            which of the two
@@ -15,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 PROJECT="adder-test-$$"
 export COMPOSE_PROJECT_NAME="$PROJECT" MLFLOW_PORT="${MLFLOW_PORT:-15000}" RAY_WORKER_CPUS=1
-export ADDER_IMAGE="${ADDER_IMAGE:-adder-search:cpu}"
+export ADDER_IMAGE="${ADDER_IMAGE:-adder-search:cpu}" PYTHON_IMAGE="${PYTHON_IMAGE:-python:3.11-slim-bookworm}"
 UI="http://127.0.0.1:$MLFLOW_PORT"
 WORKERS=2
 read -r -a COMPOSE_COMMAND <<<"${COMPOSE:-}"
@@ -93,10 +94,24 @@ clean_up() {
 build() {
     say "build $ADDER_IMAGE"
     # shellcheck disable=SC2086  # several options in one variable
-    timeout --foreground 3000 docker build ${BUILD_ARGS:-} --tag "$ADDER_IMAGE" \
+    timeout --foreground 3000 docker build ${BUILD_ARGS:-} --tag "$ADDER_IMAGE" --build-arg PYTHON_IMAGE="$PYTHON_IMAGE" \
         --build-arg TORCH_INDEX="${TORCH_INDEX:-}" --build-arg WHEELS="${WHEELS:-wheels}" . >"$WORK/build.log" 2>&1 ||
         { tail -n 30 "$WORK/build.log" >&2 && fail "docker build"; }
     [ "$(docker image inspect --format '{{.Config.User}}' "$ADDER_IMAGE")" = adder ] || fail "the image runs as root"
+}
+
+# Every container that exists, those that have ended too: no privilege, and an end to its memory and processes.
+are_confined() {
+    say "limits"
+    local id said
+    for id in $(docker ps --all --quiet --filter "label=com.docker.compose.project=$PROJECT"); do
+        said="$(docker inspect --format \
+            '{{.Name}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} {{.HostConfig.PidsLimit}}' "$id")"
+        echo "$said"
+        [[ "$said" =~ \[ALL\]\ \[no-new-privileges:true\]\ [1-9][0-9]+\ [1-9][0-9]+$ ]] || fail "not confined: $said"
+        [ "$(docker inspect --format '{{.State.Status}}' "$id")" != running ] ||
+            [ "$(docker exec "$id" cat /proc/1/status | grep -c '^CapEff:.0*$')" -eq 1 ] || fail "$said has capabilities"
+    done
 }
 
 is_healthy() {
@@ -137,22 +152,28 @@ run_smoke() {
     search 600 run studies/smoke.yaml 2>&1 | tee "$WORK/smoke.log"
     expect_seeds smoke 4
     [ "$(mlflow_runs smoke)" -gt 0 ] || fail "no runs in MLflow"
-    ! docker exec "$(containers ray-head)" test -e /var/lib/adder/home/ledger.db || fail "records are not in PostgreSQL"
+    ! docker exec "$(containers ray-worker | head -n 1)" test -e /var/lib/adder/home/ledger.db || fail "records are not in PostgreSQL"
 }
 
-# ask PATH CURL-OPTIONS...: as MLflow's first user; the password comes by standard input, not by a command line
-ask() {
-    local path="$1"
-    shift
-    printf 'user = "adder:%s"\n' "$(<"$SECRETS_DIR/mlflow_admin_password")" |
+# as USER SECRET PATH CURL-OPTIONS...: asks MLflow; the password comes by standard input, not by a command line
+as() {
+    local user="$1" secret="$2" path="$3"
+    shift 3
+    printf 'user = "%s:%s"\n' "$user" "$(<"$SECRETS_DIR/$secret")" |
         curl --silent --show-error --max-time 30 --config - "$@" "$UI$path"
+}
+ask() { as adder mlflow_admin_password "$@"; }
+as_driver() { as driver mlflow_driver_password "$@"; }
+
+experiment() {
+    ask "/api/2.0/mlflow/experiments/get-by-name?experiment_name=$1" |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["experiment"]["experiment_id"])'
 }
 
 mlflow_runs() {
-    local experiment
-    experiment="$(ask "/api/2.0/mlflow/experiments/get-by-name?experiment_name=$1" |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["experiment"]["experiment_id"])')"
-    ask /api/2.0/mlflow/runs/search --json "{\"experiment_ids\": [\"$experiment\"], \"max_results\": 1000}" |
+    local id
+    id="$(experiment "$1")"
+    ask /api/2.0/mlflow/runs/search --json "{\"experiment_ids\": [\"$id\"], \"max_results\": 1000}" |
         python3 -c 'import json, sys; print(len(json.load(sys.stdin).get("runs", [])))'
 }
 
@@ -181,6 +202,54 @@ ask_the_ui() {
         fail "more than MLflow's port is published"
 }
 
+# Drivers' user: its own studies and no other's, and no users.
+driver_is_no_admin() {
+    say "what MLflow lets a driver do"
+    local id users=/api/2.0/mlflow/users
+    ask /api/2.0/mlflow/experiments/create --json '{"name": "of-others"}' >/dev/null
+    id="$(experiment of-others)"
+    expect_code 200 as_driver "/api/2.0/mlflow/experiments/get?experiment_id=$id"
+    expect_code 403 as_driver /api/2.0/mlflow/experiments/delete --json "{\"experiment_id\": \"$id\"}"
+    expect_code 403 as_driver /api/2.0/mlflow/experiments/update --json "{\"experiment_id\": \"$id\", \"new_name\": \"x\"}"
+    expect_code 403 as_driver /api/2.0/mlflow/runs/create --json "{\"experiment_id\": \"$id\"}"
+    expect_code 403 as_driver $users/create --json '{"username": "intruder", "password": "0123456789abcdef"}'
+    expect_code 403 as_driver $users/update-admin --request PATCH --json '{"username": "driver", "is_admin": true}'
+    expect_code 403 as_driver $users/update-password --request PATCH --json '{"username": "adder", "password": "0123456789abcdef"}'
+    expect_code 403 as_driver $users/delete --request DELETE --json '{"username": "adder"}'
+    expect_code 200 ask "$users/get?username=adder"
+    expect_code 200 as_driver /api/2.0/mlflow/experiments/create --json '{"name": "of-a-driver"}'
+    expect_code 200 as_driver /api/2.0/mlflow/experiments/delete --json "{\"experiment_id\": \"$(experiment of-a-driver)\"}"
+}
+
+# While a driver is at work: what a task placed on each node finds. MLflow's port opens on the head alone, and asks for a
+# password; the database has no port.
+intruders_find_nothing() {
+    say "what a task can reach"
+    local mlflow worker
+    worker="$(containers ray-worker | head -n 1)"
+    [ "$(docker inspect --format '{{.HostConfig.NetworkMode}}' "$(containers postgres)")" = none ] || fail "a network"
+    mlflow="$(docker inspect --format '{{range $name, $network := .NetworkSettings.Networks}}{{$name}}={{$network.IPAddress}}:5000 {{end}}' "$(containers mlflow)")"
+    # shellcheck disable=SC2086  # a word for each network
+    docker exec --interactive "$worker" timeout 300 python - mlflow=mlflow:5000 $mlflow postgres=postgres:5432 \
+        local=127.0.0.1:5432 head=ray-books:6379 outside=1.1.1.1:443 <tests/intruder.py >"$WORK/intruder.log"
+    cat "$WORK/intruder.log"
+    # What makes the difference is the user: the drivers' own does find a password in their environment.
+    [ -n "$(docker exec --user adder "$(containers ray-head)" bash -c \
+        'grep -lz ^MLFLOW_TRACKING_PASSWORD= /proc/[0-9]*/environ 2>/dev/null')" ] || fail "no password where one is"
+    python3 - "$WORKERS" "$WORK/intruder.log" <<'PYTHON' || fail "an intruder found something"
+import json, sys
+nodes = [json.loads(line) for line in open(sys.argv[2])]
+heads = [node for node in nodes if node["drivers"]]
+assert len(nodes) == 1 + int(sys.argv[1]) and len(heads) == 1, "the drivers' node and the workers"
+for node in nodes:
+    assert node["secrets"] == ["/run/secrets/ray_token"] and not node["sockets"] and not node["passwords"], node
+    reached = {door.removesuffix("tracking").removesuffix("published") for door in node["open"]}
+    assert "head" in reached and not reached & {"postgres", "local", "outside"}, node
+    assert node in heads or reached == {"head"}, node
+assert "mlflow" in heads[0]["open"], "the doors that were tried are doors"
+PYTHON
+}
+
 ray_refuses_strangers() {
     say "Ray without the token"
     local head said
@@ -191,11 +260,13 @@ ray_refuses_strangers() {
     grep -q InvalidAuthToken <<<"$said" || fail "Ray refused a wrong token with other words: $said"
 }
 
-# files_with CONTAINER FOLDERS...: the files in there with a password in them
+# files_with CONTAINER FOLDERS...: the files in there with a password in them. Each of the two users reads its own.
 files_with() {
-    local id="$1"
+    local id="$1" user
     shift
-    docker exec --interactive "$id" grep -rlFf - "$@" <"$WORK/passwords" || [ "$?" -eq 1 ]
+    for user in adder ray; do
+        docker exec --interactive --user "$user" "$id" grep -rslFf - "$@" <"$WORK/passwords" || [ "$?" -le 2 ]
+    done
 }
 
 # What the engine tells of containers and image, command lines, logs, and what MLflow and Optuna have recorded.
@@ -209,7 +280,7 @@ everything_said() {
     docker image inspect "$ADDER_IMAGE"
     docker history --no-trunc "$ADDER_IMAGE"
     for id in mlflow mlflow_auth optuna; do
-        docker exec "$(containers postgres)" pg_dump --username=postgres "$id"
+        docker exec "$(containers postgres)" bash -c 'PGPASSWORD="$(<"$POSTGRES_PASSWORD_FILE")" pg_dump --username=postgres "$0"' "$id"
     done
     cat "$WORK"/*.log
 }
@@ -219,26 +290,26 @@ look_for_passwords() {
     say "passwords where none may be"
     local id found
     sed 's/.*://' "$SECRETS_DIR"/* >"$WORK/passwords"
-    [ "$(sort -u "$WORK/passwords" | wc -l)" -eq 6 ] || fail "six passwords expected"
+    [ "$(sort -u "$WORK/passwords" | wc -l)" -eq 7 ] || fail "seven passwords expected"
     everything_said >"$WORK/said"
     [ "$(wc -l <"$WORK/said")" -gt 1000 ] || fail "there was nothing to look at"
     ! grep -qFf "$WORK/passwords" "$WORK/said" || fail "a password shows"
     for id in $(containers ray-head) $(containers ray-worker); do
         [ -n "$(files_with "$id" /run/secrets)" ] || fail "looking for passwords finds none where they are"
-        found="$(files_with "$id" /tmp/ray /var/lib/adder/home)"
+        found="$(files_with "$id" /tmp/ray /var/lib/adder)"
         [ -z "$found" ] || fail "a password is in $found"
     done
 }
 
 # A study of four trials, one seed each, long enough to lose a worker in its middle.
 write_cut_study() {
-    sed -e 's/^name: .*/name: cut/' -e 's/^  steps: .*/  steps: 1500/' -e 's/^  eval_every: .*/  eval_every: 100/' \
+    sed -e 's/^name: .*/name: cut/' -e 's/^  steps: .*/  steps: 2500/' -e 's/^  eval_every: .*/  eval_every: 100/' \
         -e 's/seeds_per_trial: 2/seeds_per_trial: 1/' studies/smoke.yaml >"$WORK/cut.yaml"
     chmod 644 "$WORK/cut.yaml"
 }
 
 both_train() {
-    [ "$(docker exec "$(containers ray-head)" bash -c 'ls /var/lib/adder/home/trials/cut/*/bank.state' | wc -l)" -ge "$WORKERS" ]
+    [ "$(docker exec "$(containers ray-worker | head -n 1)" bash -c 'ls /var/lib/adder/home/trials/cut/*/bank.state' | wc -l)" -ge "$WORKERS" ]
 }
 
 kill_a_worker() {
@@ -246,6 +317,8 @@ kill_a_worker() {
     search 900 run cut.yaml >"$WORK/cut.log" 2>&1 &
     local driver=$! code=0 victim
     until_true 240 "two trials that train" both_train
+    intruders_find_nothing
+    are_confined
     victim="$(containers ray-worker | head -n 1)"
     docker kill "$victim" >/dev/null
     echo "killed $victim"
@@ -285,6 +358,7 @@ build
 up
 run_smoke
 ask_the_ui
+driver_is_no_admin
 ray_refuses_strangers
 kill_a_worker
 look_for_passwords

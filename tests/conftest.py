@@ -13,7 +13,7 @@ from mlflow.store.db import utils
 from search.store.home import Home
 from tests.commands import call
 from tests.in_process import without_ray
-from trainer import programs
+from trainer import native, programs
 
 
 def pytest_configure():
@@ -55,10 +55,11 @@ def tables_are_copied():
 
 @pytest.fixture(scope="module")
 def few_selection_problems():
-    """Evaluations of eager banks in no time."""
+    """Evaluations in no time."""
     whole = programs.selection
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(programs, "selection", lambda: whole(200))
+        for module in (programs, native):
+            patch.setattr(module, "selection", lambda: whole(200))
         yield
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -238,3 +240,45 @@ def as_yaml(value: Any) -> str:
     if isinstance(value, Raw):
         return str(value)
     return json.dumps(value)
+
+
+# ---- what a reader must say
+
+SHARES = {"studies": 4_000, "checkpoints": 3_000, "other programs' files": 3_000}
+OF_ALL = pytest.mark.parametrize("part", [0.05, pytest.param(1, marks=pytest.mark.full)])
+"""What part of them is fed."""
+LONGEST = 2_000  # characters of a complaint
+SLOW = (
+    "12,000 configurations", "50,000 choices", "1 MiB of [{", "a million numbers", "30,000 entries",
+    "200 MiB of pickle", "200 MiB that say 100 bytes",
+)  # fmt: skip
+"""What takes a second or more and has its like among the others."""
+
+
+def complaint(read: Callable[[], Any], kind: type[Exception]) -> str | None:
+    """The one-line complaint of a reader, or None if it took its input."""
+    try:
+        read()
+    except kind as error:
+        return str(error)
+    return None
+
+
+def cases(named: dict[str, Any]) -> pytest.MarkDecorator:
+    """A test of each; of the slow ones in `make test-full`."""
+    full = pytest.mark.full
+    return pytest.mark.parametrize("case", [pytest.param(n, marks=full) if n in SLOW else n for n in named])
+
+
+def check_lines(text: str) -> None:
+    assert text and len(text) < 20 * LONGEST and text.count("\n") < 40, f"{len(text)}: {text[:LONGEST]}"
+    assert all(line.isprintable() and len(line) < LONGEST for line in text.split("\n")), ascii(text)[:LONGEST]
+
+
+@contextmanager
+def in_memory(most: int) -> Iterator[None]:
+    """Fails if the process grows by more bytes than that beyond its greatest size so far."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    assert grown < most, f"{grown:,} bytes"

@@ -247,14 +247,14 @@ def assert_same(one, other):
         pd.testing.assert_frame_equal(one[of], other[of], check_like=True)
 
 
-def thetas(folder, study="sweep"):
+def thetas(folder, study="sweep", uri=None):
     """θ of every seed that MLflow has, by configuration and seed."""
     home, found = Home(folder), []
-    client = connect(home, tracking_uri(home))
+    client = connect(home, uri or tracking_uri(home))
     experiment = client.get_experiment_by_name(study)
     for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
         for place in client.list_artifacts(run.info.run_id, TRIALS):
-            part = Part.read(artifact(client, run.info.run_id, place.path, home.path))
+            part = Part.read(artifact(client, run.info.run_id, place.path, home.path, home))
             found += [((part.configuration.key, s), r.theta_P.tolist()) for s, r in part.by_seed.items()]
     assert len(found) == len(dict(found)), "a seed is there twice"
     return dict(found)

@@ -30,7 +30,7 @@ def without_ray() -> Iterator[None]:
     with environment({}), pytest.MonkeyPatch.context() as patch:
         for name in OTHERS:
             patch.delenv(name, raising=False)
-        patch.setattr(engine, "_ray", lambda home: nullcontext())
+        patch.setattr(engine, "_ray", nullcontext)
         patch.setattr(engine, "_tune", _tune)
         yield
     signal.signal(signal.SIGTERM, before)

@@ -124,7 +124,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
         if KEY_TAG not in run.data.tags:
             continue
         for place in client.list_artifacts(run.info.run_id, TRIALS):
-            folder = artifact(client, run.info.run_id, place.path, scratch)
+            folder = artifact(client, run.info.run_id, place.path, scratch, Home(home))
             assert folder is not None
             part = Part.read(folder)
             for seed, result in part.by_seed.items():

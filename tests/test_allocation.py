@@ -132,7 +132,7 @@ def test_what_was_chosen_for_confirmation_stays_chosen(home):
     fresh = [r | {"outcome": Outcome.FAILED} if r["confirmation"] else r for r in rows]
     assert planner_of(STUDY, home, fresh).is_done
     half = [r for r in fresh if not r["confirmation"] or r["init_seed"] < 104]
-    (rest,), _ = drain(planner_of(STUDY, home, half))
+    (rest,), _ = drain(planner_of(STUDY, home, half, ahead=1))
     assert numbers([rest]) == [list(range(104, 109))] and rest.confirmation
 
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from model import rung
-from tests.banks import EVERY, SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
+from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed, programs
-from trainer.bank import tile_of
 from trainer.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -90,7 +89,7 @@ def test_recipes_share_a_bank():
 def test_init_and_data_seed_are_apart():
     recipe = Recipe(**SMALL)
     seeds = [Seed(1, 1), Seed(1, 2), Seed(2, 1)]
-    fresh = make([Pair(recipe, s) for s in seeds])
+    fresh = make([Pair(recipe, s) for s in seeds], compiled=False)
     theta = fresh.state["theta"]
     assert torch.equal(theta[0], theta[1]) and not torch.equal(theta[0], theta[2])
     tokens = fresh.programs.make_block(fresh.state, fresh.hyper)
@@ -108,65 +107,35 @@ def test_no_pairs_is_an_error():
         make([])
 
 
-# Tiles
+# Live slots
 
 
-@pytest.fixture
-def tiles_of_four(monkeypatch):
-    monkeypatch.setattr(type(SPEC), "cpu_slots", 4)
-
-
-@pytest.mark.usefixtures("tiles_of_four")
-def test_a_bank_of_tiles_is_a_bank():
-    """Nine pairs of different lengths through six slots of tiles of three, or through three slots."""
-    pairs = [pair(s, steps=EVERY * (1 + s % 3), lr=0.01 * (s + 1)) for s in range(9)]
-    bank = make(pairs, 6)
-    assert (bank.tile, bank.slots, len(bank.parts())) == (3, 6, 2)
-    assert_all_same(results(finish(bank)), results(finish(make(pairs, 3))))
-
-
-@pytest.mark.usefixtures("tiles_of_four")
-def test_a_tile_without_live_slots_is_not_trained(monkeypatch):
+@pytest.mark.parametrize("compiled", [True, False], ids=["engine", "eager"])
+def test_only_live_slots_are_trained(monkeypatch, compiled):
     """Four long pairs stand apart until the four short ones between them have ended."""
     pairs = [pair(s, steps=EVERY * (3 if s % 2 else 1)) for s in range(8)]
-    bank = make(pairs)
-    tiles, whole = [], bank._train
-    monkeypatch.setattr(bank, "_train", lambda tile: tiles.append(tile) or whole(tile))
+    bank = make(pairs, compiled=compiled)
+    counts, whole = [], bank._train
+    monkeypatch.setattr(bank, "_train", lambda count: counts.append(count) or whole(count))
     finish(bank)
-    assert tiles == [0, 1, 0, 0] and bank.seed_steps == 16 * EVERY
-    assert_all_same(results(bank), results(finish(make(pairs, 4))))
+    assert counts == ([8, 4, 4] if compiled else [8, 8, 8]) and bank.seed_steps == 16 * EVERY
+    assert_all_same(
+        results(bank), results(finish(make(pairs, None if not compiled else 4, compiled=compiled)))
+    )
 
 
-@pytest.mark.usefixtures("tiles_of_four")
-@pytest.mark.parametrize(
-    ("slots", "tile", "padded"), [(1, 1, 1), (4, 4, 4), (5, 3, 6), (9, 3, 9), (12, 4, 12)]
-)
-def test_tiles_are_equal_and_as_few_as_possible(slots, tile, padded):
-    bank = make([pair(0)], slots)
-    assert (bank.tile, bank.slots) == (tile, padded)
-    assert tile_of(SPEC, slots, "cuda") == slots
-
-
-@pytest.mark.usefixtures("tiles_of_four")
-def test_tiles_go_on_from_a_saved_state(tmp_path):
-    pairs = [pair(s, steps=EVERY * (1 + s % 3)) for s in range(9)]
-    expected = results(finish(make(pairs, 6)))
-    first = make(pairs, 6)
-    first.advance()
-    first.advance()
-    first.save(tmp_path / "bank.state")
-    again = make(pairs, 6)
-    assert again.load(tmp_path / "bank.state")
-    assert_all_same(results(finish(again)), expected)
+def test_a_bank_without_a_live_slot_has_ended():
+    bank = finish(make([pair(1)]))
+    assert not bank.advance() and bank.result(0).steps == 2 * EVERY
 
 
 def test_a_recorded_program_played_back_is_the_program():
     """On a GPU the record is a CUDA graph; here what is played is the body itself."""
-    bank = make([pair(s, lr=0.01 * (s + 1)) for s in range(3)])
-    programs, (state, hyper) = bank.programs, bank.parts()[0]
+    bank = make([pair(s, lr=0.01 * (s + 1)) for s in range(3)], compiled=False)
+    programs, state, hyper = bank.programs, bank.state, bank.hyper
     replay = Replay(programs.train_block, state, hyper, record=lambda body: (body(), body)[1])
     again = replay.run(state, hyper, 2)
-    for found, expected in zip(again, programs.train(state, hyper, 2), strict=True):
+    for found, expected in zip(again, programs.train(state, hyper, 2 * programs.block), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
     theta = again[0]["theta"].clone()
     replay.run(state, hyper, 1)

@@ -98,7 +98,7 @@ def recorded(monkeypatch):
     """A home with the studies s and t; what was recorded of them is made up."""
     asked = []
     monkeypatch.setattr(frames, "gathered", lambda *given: asked.append(given) or ROWS)
-    monkeypatch.setattr(frames, "records", lambda *given, home: asked.append((*given, home)) or FRAME)
+    monkeypatch.setattr(frames, "records", lambda *given, **named: asked.append((given, named)) or FRAME)
     monkeypatch.setattr(Home, "exists", lambda self: True)
     return asked
 
@@ -148,7 +148,7 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     assert result.stdout == (
         f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n"
     )
-    assert recorded == [("s", "configurations", None)]
+    assert recorded == [(("s", "configurations"), {"home": None, "trust_store": False})]
     found = READERS[suffix](f"found.{suffix}")
     assert list(found.columns) == list(FRAME.columns)
     assert found["grok_rate"].tolist() == FRAME["grok_rate"].tolist()
@@ -159,7 +159,7 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
 
 def test_environments_are_text_in_a_file(monkeypatch):
     seeds = pd.DataFrame([{"init_seed": 7, "environment": {"threads": 1}}])
-    monkeypatch.setattr(frames, "records", lambda study, of, *, home: seeds)
+    monkeypatch.setattr(frames, "records", lambda study, of, **named: seeds)
     call("records", "s", "--of", "seeds", "-o", "seeds.parquet")
     assert pd.read_parquet("seeds.parquet")["environment"].tolist() == ['{"threads": 1}']
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from search.errors import UserError
 from search.store.home import Home
 from search.store.ledger import Ledger
 from tests.commands import call, fails_with_one, says
+from tests.homes import quickly, recorded
 from trainer.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -271,3 +273,45 @@ def test_papers_that_no_ledger_knows_are_no_obstacle(checkpoint: Path, changes: 
     change(checkpoint, **changes)
     result = call("verify", checkpoint, "--home", "home")
     assert result.exit_code == 1 and "/10010 NOT QUALIFIED" in result.stdout and not result.stderr
+
+
+# ---- what the ledger keeps of it
+
+
+@pytest.fixture
+def pulled(here: Path) -> Path:
+    """The checkpoint of a recorded seed."""
+    with quickly():
+        recorded("home", (1, 2))
+    assert call("pull", "sweep", "--seed", "2", "-o", "two", "--home", "home").exit_code == 0
+    return Path("two")
+
+
+def verifications() -> list[tuple[int, int | None]]:
+    return [(r["verify_calls"], r["verified"]) for r in Ledger(Home("home")).rows()]
+
+
+def test_what_verify_finds_is_kept_with_the_seed(pulled: Path) -> None:
+    for times in (1, 2):
+        said = call("verify", pulled, "--json", "--home", "home")
+        assert verifications() == [(0, None), (times, json.loads(said.stdout)["correct"])] and not said.stderr
+
+
+OTHER = RUNGS["74p"]
+
+
+@pytest.mark.parametrize("which", ["one bit", "another seed", "another model"])
+def test_another_theta_is_not_verified_in_a_seeds_name(which: str, pulled: Path) -> None:
+    """The papers are seed 2's."""
+    loaded = Checkpoint.load(pulled)
+    spec, theta_P = loaded.spec, loaded.theta_P.clone()
+    if which == "one bit":
+        theta_P[-1] = torch.nextafter(theta_P[-1], torch.tensor(torch.inf))
+    else:
+        spec = OTHER if which == "another model" else spec
+        theta_P = spec.initial(1)
+    replace(loaded, spec=spec, theta_P=theta_P).save(Path("forged"))
+    said = call("verify", "forged", "--home", "home")
+    assert "/10010 " in said.stdout and verifications() == [(0, None)] * 2
+    expected = "this call could not be recorded: its θ is not the one that study sweep has of seed 2\n"
+    assert said.stderr == expected

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+import sqlalchemy as sa
 
 from search.errors import UserError
 from search.evidence import server
@@ -72,6 +73,12 @@ def test_a_server_that_is_away_is_a_line_and_waited_for_when_asked(home, monkeyp
     monkeypatch.setenv("ADDER_SEARCH_DATABASE", "postgresql://me@127.0.0.1:1/db")
     with pytest.raises(Away, match=r"me@127\.0\.0\.1:1/db: .*refused"):
         Ledger(home)
+
+
+def test_a_database_that_gives_no_connection_is_away(ledger, home):
+    ledger.database.engine = sa.create_engine(home.ledger_url, pool_size=1, max_overflow=0, pool_timeout=0.05)
+    with ledger.database.begin(), pytest.raises(Away, match=r"ledger\.db: QueuePool limit"):
+        ledger.renew("study")
 
 
 def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypatch):

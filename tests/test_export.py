@@ -25,6 +25,7 @@ from model.spec import FAMILIES
 from tests.golden import SPECS as GOLDEN
 from tests.golden import golden_theta
 from tests.specs import some_theta
+from tests.submissions import constant, loaded
 
 RUNNER = Path(__file__).with_name("adderboard_runner.py")
 
@@ -32,23 +33,6 @@ RUNNER = Path(__file__).with_name("adderboard_runner.py")
 def source_of(spec: Spec, theta_P: Tensor, **changes: Any) -> str:
     texts = {"name": "a name", "author": "an author", "provenance": {"seed": 3}}
     return export_source(spec, theta_P, **(texts | changes))
-
-
-def loaded(source: str) -> ModuleType:
-    module = ModuleType("submission")
-    exec(compile(source, "submission.py", "exec"), module.__dict__)
-    return module
-
-
-def constant(source: str, name: str) -> Any:
-    """The value of a module constant, which must be a literal."""
-    values = [
-        node.value
-        for node in ast.parse(source).body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
-    ]
-    assert len(values) == 1 and values[0] is not None
-    return ast.literal_eval(values[0])
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def answers(pairs):
     a, b = (torch.tensor(n) for n in zip(*pairs, strict=True))
     z = columns(a + b, 11)
     tokens_TB = torch.stack(SPEC.sequence(columns(a, 10), columns(b, 10), z))
-    logits = SPEC.forward(THETA[None], tokens_TB[None], first=FIRST)
+    logits = SPEC.forward(THETA[None], tokens_TB[None, :-1], first=FIRST)
     return torch.stack([v[0, :11] for v in logits], dim=-1), torch.stack(z)
 
 

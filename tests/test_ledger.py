@@ -1,6 +1,5 @@
 """The ledger: one row a pair, held by one driver at a time, and final when it is final."""
 
-import contextlib
 import subprocess
 import threading
 import time
@@ -11,13 +10,16 @@ import sqlalchemy as sa
 
 from model import RUNGS
 from search.errors import UserError
-from search.store import database
+from search.store import hold
 from search.store import ledger as ledger_module
-from search.store.ledger import LEASE_S, ROWS, STUDIES, Ledger, is_final
+from search.store.database import Away, Database
+from search.store.hold import LEASE_S
+from search.store.ledger import ROWS, STUDIES, Ledger, is_final
 from search.store.part import Part
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
-from tests import homes
+from tests import homes, leases
+from tests.leases import at_once
 from trainer import Outcome, Recipe, Seed
 
 CONFIGURATION = Configuration(RUNGS["57p"], Recipe())
@@ -55,7 +57,13 @@ def dead_owner():
     """An owner's name on this machine whose process has ended."""
     process = subprocess.Popen(["true"])
     process.wait()
-    return f"{database._host()}/{process.pid}/00000000"
+    return f"{hold._machine()}/{process.pid}/00000000"
+
+
+def later(monkeypatch, seconds):
+    """The database's clock shows so much more."""
+    now = Database.now
+    monkeypatch.setattr(Database, "now", lambda self, db: now(self, db) + seconds)
 
 
 def test_a_claim_is_a_lease(ledger):
@@ -90,10 +98,10 @@ def test_renewing_extends_only_the_own_leases(ledger, home, monkeypatch):
     ledger.claim(trial_of(SEEDS[0]))
     other.claim(trial_of(SEEDS[1]))
     before = [r["lease_until"] for r in ledger.rows()]
-    later = time.time() + 50
-    monkeypatch.setattr(ledger_module.time, "time", lambda: later)
+    later(monkeypatch, 50)
     ledger.renew("study")
-    assert [r["lease_until"] for r in ledger.rows()] == [later + LEASE_S, before[1]]
+    after = [r["lease_until"] for r in ledger.rows()]
+    assert 50 <= after[0] - before[0] < 60 and after[1] == before[1]
 
 
 def test_a_live_driver_keeps_its_pairs(ledger, home):
@@ -112,8 +120,7 @@ def test_a_lease_that_nobody_can_hold_is_free(how, ledger, home, monkeypatch):
         other.owner = dead_owner()
     other.claim(trial)
     if how == "late":
-        later = time.time() + LEASE_S + 1
-        monkeypatch.setattr(ledger_module.time, "time", lambda: later)
+        later(monkeypatch, LEASE_S + 1)
     if how == "censored":
         other.censor([trial], "interrupted")
     ledger.claim(trial)
@@ -126,27 +133,8 @@ def test_a_lease_from_another_machine_is_kept_until_it_ends(ledger, home, monkey
     other.claim(trial_of(SEEDS[0]))
     with pytest.raises(UserError, match="seed 1 is held by elsewhere/1/00000000"):
         ledger.claim(trial_of(SEEDS[0]))
-    later = time.time() + LEASE_S + 1
-    monkeypatch.setattr(ledger_module.time, "time", lambda: later)
+    later(monkeypatch, LEASE_S + 1)
     ledger.claim(trial_of(SEEDS[0]))
-
-
-def at_once(ledgers, take):
-    """Have them all do it at one time. Returns the owners of those that could."""
-    together, won = threading.Barrier(len(ledgers)), []
-
-    def run(ledger):
-        together.wait()
-        with contextlib.suppress(UserError):
-            take(ledger)
-            won.append(ledger.owner)
-
-    threads = [threading.Thread(target=run, args=(ledger,)) for ledger in ledgers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return won
 
 
 def test_of_many_drivers_one_gets_a_pair(home, monkeypatch):
@@ -289,6 +277,57 @@ def test_the_hold_of_a_dead_driver_is_taken_over_and_it_learns_of_it(how, ledger
     assert other.renew("study") == "another driver took the study over"
     assert ledger.renew("study") is None
     assert ledger.study("study")["owner"] == ledger.owner
+
+
+@pytest.mark.parametrize("check", leases.CHECKS)
+def test_leases(check, home, monkeypatch):
+    check(home, monkeypatch)
+
+
+@pytest.mark.parametrize("what", ["/proc/sys/kernel/random/boot_id", "/etc/machine-id"])
+def test_a_clone_of_this_machine_is_another_one(what, ledger, home, monkeypatch):
+    """It has the same host name, and the same number of the first process space."""
+    other, text = Ledger(home), hold._text
+    with monkeypatch.context() as patch:
+        patch.setattr(hold, "_text", lambda path: "of the clone" if path == what else text(path))
+        other.owner = dead_owner()  # of the clone's processes this machine knows nothing
+    other.hold("study", {}, None)
+    other.claim(trial_of(SEEDS[0]))
+    assert ledger.running() == ["study"] and len(other.owner) <= 128
+    for take in (lambda: ledger.hold("study", {}, None), lambda: ledger.claim(trial_of(SEEDS[0]))):
+        with pytest.raises(UserError, match=other.owner):
+            take()
+    assert other.owner.split(".")[:-1] == ledger.owner.split(".")[:-1]
+
+
+def test_without_a_boot_id_the_network_cards_number_tells_machines_apart(monkeypatch):
+    monkeypatch.setattr(hold, "_text", lambda path: "")
+    mine = hold._machine()
+    monkeypatch.setattr(hold.uuid, "getnode", lambda: 1)
+    assert hold._machine() != mine
+
+
+@pytest.mark.parametrize(
+    "error", [sa.exc.TimeoutError("no connection"), RuntimeError("a mistake"), OSError("odd"), Away("gone")]
+)
+def test_a_hold_survives_whatever_its_renewal_meets(error, ledger, monkeypatch, caplog):
+    monkeypatch.setattr(hold, "RENEW_S", 0.01)
+    renew, met = ledger.renew, []
+
+    def renewed(study):
+        if len(met) < 3:
+            met.append(study)
+            raise error
+        return renew(study)
+
+    monkeypatch.setattr(ledger, "renew", renewed)
+    with hold.held(ledger, "study", None, None) as its:
+        until = ledger.study("study")["lease_until"]
+        its.thread.join(0.5)
+        assert its.thread.is_alive() and its.why is None
+        assert ledger.study("study")["lease_until"] > until
+    said = f"study study: its hold could not be renewed: {error!r}"
+    assert caplog.messages == ([] if isinstance(error, Away) else [said]), "once"
 
 
 def test_of_many_drivers_one_gets_a_study(home):

@@ -250,7 +250,8 @@ def published_initial(spec, seed):
 @pytest.mark.parametrize("seed", [0, 777, 71046, 45214])
 @pytest.mark.parametrize("name", ["74p", "67p", "57p"])
 def test_initial_values_are_the_published_draws(name, seed):
-    assert torch.equal(rung(name).initial(seed), published_initial(rung(name), seed))
+    expected = published_initial(rung(name), seed)
+    torch.testing.assert_close(rung(name).initial(seed), expected, rtol=5e-7, atol=1e-7)
 
 
 def initial_tensors(spec, seed=777):

@@ -17,10 +17,9 @@ def scripted(exact, token=0.9, loss=1.0, pairs=None, slots=1, rule=None, **recip
     evaluation, [E][S, P].
     """
     pairs = pairs or [pair(1, **{"steps": 60, "eval_every": 5, "batch": 2, "hold": 15, **recipe})]
-    bank, thetas = make(pairs, slots, rule), []
+    bank, thetas = make(pairs, slots, rule, compiled=False), []
 
-    def train(state, hyper, blocks):
-        steps = blocks * bank.programs.block
+    def train(state, hyper, steps):
         moved = {"theta": state["theta"] + 0.001 * steps, "step": state["step"] + steps}
         return state | moved, torch.ones(len(state["theta"]))
 
@@ -121,7 +120,7 @@ def test_a_queued_pair_has_no_curve():
 
 
 def test_the_train_loss_is_the_mean_since_the_last_evaluation(monkeypatch):
-    bank = make([pair(1, steps=40, eval_every=20)])
+    bank = make([pair(1, steps=40, eval_every=20)], compiled=False)
     step, seen = bank.programs.train_step, []
 
     def spy(*args):

@@ -36,6 +36,14 @@ def test_a_gpus_trial_has_a_thousand_slots():
     assert trial_size(asked, program(asked), Fits(1, on_gpu=True)) == (128, 32)
 
 
+def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
+    text = MANY + "until: {grokked: 1, max_seeds: 700}\n"
+    study, asked = parse_study(text, "test"), parse_study(text + "resources: {slots: 9}\n", "test")
+    assert trial_size(study, program(study), Fits(1)) == (64, 4)
+    assert trial_size(asked, program(asked), Fits(1)) == (36, 9)
+    assert trial_size(study, program(study), Fits(1, on_gpu=True)) == (70, 70)
+
+
 @pytest.mark.parametrize(
     ("asked", "there", "share", "fits"),
     [
@@ -67,10 +75,10 @@ def test_configurations_share_what_fits(concurrent, size):
     ("resources", "ahead", "sizes", "slots"),
     [
         ("{}", 1, [64, 6], 16),
-        ("{}", 2, [35, 35], 16),
+        ("{}", 2, [18, 18, 18, 16], 16),
         ("{}", 8, [9, 9, 9, 9, 9, 9, 9, 7], 9),
         ("{slots: 40}", 2, [35, 35], 35),
-        ("{slots: 4, seeds_per_trial: 30}", 2, [30, 30, 10], 4),
+        ("{slots: 4, seeds_per_trial: 30}", 2, [18, 18, 18, 16], 4),
         ("{slots: 30, seeds_per_trial: 30}", 2, [30, 30, 10], 30),
     ],
 )
@@ -87,11 +95,11 @@ def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
     assert not planner.is_done and planner.queued_steps == 70 * 1000
     planner.fits = Fits(4)
     trials, _ = drain(planner)
-    assert [len(t.work) for t in trials] == [18, 18, 18, 16] and planner.queued_steps == 0
+    assert [len(t.work) for t in trials] == [16, 16, 16, 16, 6] and planner.queued_steps == 0
     again = planner_of(MANY, home, rows_of(trials[1]))
-    assert again.queued_steps == 52 * 1000
+    assert again.queued_steps == 54 * 1000
     again.next()
-    assert again.queued_steps == 17 * 1000, "all but a trial of 35"
+    assert again.queued_steps == 38 * 1000, "all but a trial of 16"
 
 
 @pytest.mark.parametrize("ended", [[0], [1], [3], [0, 2], [1, 2, 3], []])
@@ -110,7 +118,7 @@ def test_of_a_trial_with_ended_pairs_the_open_ones_are_left(home):
     trials, _ = drain(planner_of(MANY, home, ahead=4))
     rows = rows_of(trials[0])[:5] + rows_of(trials[1])[::2] + rows_of(trials[3])
     again, _ = drain(planner_of(MANY, home, rows, ahead=4))
-    left = [*range(6, 19), *range(20, 37, 2), *range(37, 55)]
+    left = [*range(6, 17), *range(18, 33, 2), *range(33, 49), *range(65, 71)]
     assert [n for trial in numbers(again) for n in trial] == left
     assert {t.slots for t in again} == {16}, "as many as they would have had"
 

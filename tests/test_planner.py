@@ -23,6 +23,8 @@ from tests.planners import (
 )
 from trainer import Outcome
 
+GROKKED = {"outcome": Outcome.GROKKED, "grok_step": 500}
+
 # ---- a sweep
 
 
@@ -39,15 +41,12 @@ def test_seeds_are_packed(home):
     assert planner.next() == planner.next() == DONE and planner.is_done
 
 
-def test_a_round_waits_for_the_one_before(home):
+def test_no_round_waits_for_the_one_before(home):
+    """Whoever asks for work gets of the next round, as long as there is one."""
     planner = planner_of(ROUNDS, home)
-    first, then = drain(planner)
-    assert numbers(first) == [[1, 2], [3, 4], [5]] and then is None
-    for trial in first[:-1]:
-        assert planner.tell(trial, rows_of(trial)) == []
-        assert planner.next() is None
-    planner.tell(first[-1], rows_of(first[-1]))
-    assert numbers(drain(planner)[0]) == [[6, 7], [8, 9], [10]]
+    assert numbers([planner.next() for _ in range(3)]) == [[1, 2], [3, 4], [5]]
+    second, then = drain(planner)
+    assert numbers(second) == [[6, 7], [8, 9], [10, 11], [12]] and then is None
 
 
 def test_rounds_end_at_the_limit(home):
@@ -57,8 +56,8 @@ def test_rounds_end_at_the_limit(home):
 
 @pytest.mark.parametrize(("grokked", "rounds"), [(0, 2), (1, 2), (2, 1), (3, 1)])
 def test_rounds_follow_while_too_few_grokked(grokked, rounds, home):
-    planner = planner_of(ROUNDS, home)
-    for trial in drain(planner)[0]:
+    planner = planner_of(ROUNDS.replace("max_seeds: 12", "max_seeds: 10"), home)
+    for trial in [planner.next() for _ in range(3)]:
         rows = rows_of(trial)
         for row in rows:
             row["outcome"] = Outcome.GROKKED if row["init_seed"] <= grokked else Outcome.FAILED
@@ -69,11 +68,25 @@ def test_rounds_follow_while_too_few_grokked(grokked, rounds, home):
     assert then == (None if rounds == 2 else DONE)
 
 
+@pytest.mark.parametrize("is_confirmation", [False, True])
+def test_seeds_that_confirm_do_not_count_towards_the_end_of_the_search(is_confirmation, home):
+    """One grokked of the two that are asked for; and two more, which a confirmation had."""
+    text = ROUNDS + "confirm: {seeds: [91, 92]}\n"
+    first, _ = drain(planner_of(SWEEP, home))
+    rows = [r for t in first for r in rows_of(t)]
+    rows[0] |= GROKKED
+    more = [r | {"init_seed": n, "data_seed": n, **GROKKED, "confirmation": is_confirmation}
+            for r, n in zip(rows, (91, 92), strict=False)]  # fmt: skip
+    planner = planner_of(text, home, rows + more)
+    assert (planner.grokked, planner.enough) == ((1, False) if is_confirmation else (3, True))
+    assert numbers(drain(planner)[0]) == ([[6, 7], [8, 9], [10], [11, 12]] if is_confirmation else [])
+
+
 @pytest.mark.parametrize("outcome", [Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP])
 def test_final_pairs_are_not_trained_again(outcome, home):
     trials, _ = drain(planner_of(SWEEP, home))
     again = planner_of(SWEEP, home, rows_of(trials[0], outcome) + rows_of(trials[2], outcome))
-    assert numbers(drain(again)[0]) == [[3, 4]]
+    assert numbers(drain(again)[0]) == [[3], [4]], "one for each core"
     every = [row for t in trials for row in rows_of(t, outcome)]
     done = planner_of(SWEEP, home, every)
     assert done.next() == DONE and done.ended_before == [only(trials[0])]
@@ -91,7 +104,7 @@ def test_pairs_that_were_interrupted_are_trained_again(outcome, home):
 def test_a_study_with_a_higher_limit_goes_on(home):
     trials, _ = finish(planner_of(SWEEP, home))
     rows = [row for t in trials for row in rows_of(t)]
-    assert numbers(drain(planner_of(ROUNDS, home, rows))[0]) == [[6, 7], [8, 9], [10]]
+    assert numbers(drain(planner_of(ROUNDS, home, rows))[0]) == [[6, 7], [8, 9], [10], [11, 12]]
 
 
 def test_another_recipe_is_another_configuration(home):
@@ -181,7 +194,7 @@ def test_repeated_proposals_share_a_result(home):
     """Six proposals of two possible values: two configurations, each trained once."""
     planner = planner_of(FEW, home, ahead=3)
     trials, ended = finish(planner)
-    assert len({t.key for t in trials}) == len(trials) == 3 and sum(len(t.work) for t in trials) == 6
+    assert len({t.key for t in trials}) == len(trials) and sum(len(t.work) for t in trials) == 6
     assert {c.recipe.hold for c in ended} <= {1, 2}
     assert states(planner) == ["COMPLETE"] * 6
 
@@ -195,7 +208,7 @@ def test_a_configuration_with_censored_seeds_stays_open_for_the_next_run(home):
     assert states(first) == ["RUNNING"]
 
     again = planner_of(text, home, rows_of(one, Outcome.CENSORED) + rows_of(other))
-    assert numbers(finish(again)[0]) == [[1, 2]]
+    assert numbers(finish(again)[0]) == [[1], [2]]
     assert states(again) == ["COMPLETE"]
 
 

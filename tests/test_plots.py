@@ -47,7 +47,7 @@ def seed_row(configuration, number, outcome, step=0, confirmation=False):
     return {
         "study": "s", "configuration": configuration.key, "title": configuration.title, "rung": "57p",
         "params": configuration.spec.params, "init_seed": number, "data_seed": number,
-        "confirmation": confirmation, "outcome": outcome, "steps": steps, "budget": budget,
+        "confirmation": confirmation, "outcome": outcome, "reason": None, "steps": steps, "budget": budget,
         "grok_step": float(step) if grokked else np.nan, "held": grokked,
         "hopeless_step": float(step) if outcome == "given_up" else np.nan, "best_step": steps,
         "best_exact": best, "best_token": best, "trial": "t", "environment": {},

@@ -179,6 +179,32 @@ def test_a_snapshot_counts_seeds_and_time():
     assert (after.seconds_left, after.compiling) == (0, False)
 
 
+def test_what_is_waited_for_is_said(tmp_path):
+    """Enough have grokked, and all that trains is who is to hold."""
+    trial = trial_of(A, B)
+    progress = progress_of(trial)
+    grokked = row(A, 20, "running", 1.0, grok_step=20)
+    progress.report(trial, report(grokked, row(B, 20)))
+    assert progress.snapshot(has_enough=lambda c: True).holding == {}, "another one trains"
+    progress.report(trial, report(grokked, row(B, 20, "censored")))
+    assert progress.snapshot().holding == {}, "more are asked for"
+    snapshot = progress.snapshot(has_enough=lambda c: c == CONFIGURATION)
+    assert snapshot.holding == {"1": CONFIGURATION.recipe.hold}
+    file = tmp_path / "shown"
+    with file.open("w") as out, Display(Console(file=out)) as display:
+        display.show(snapshot)
+    assert f"waits for seed 1 to hold for {CONFIGURATION.recipe.hold:,} steps" in file.read_text()
+
+
+def test_trials_of_one_bank_have_one_speed():
+    first, second = trial_of(A, B), trial_of(C, D)
+    progress = progress_of(first)
+    progress.started(second, first.key)
+    for trial in (first, second):
+        progress.report(trial, report(row(A, 10), row(B, 10), rate=100.0))
+    assert progress.snapshot().seed_steps_per_s == 100.0 and sum(progress.seed_steps.values()) == 20
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [

@@ -1,4 +1,4 @@
-"""Every rung's bank uses one program a function, whatever its seeds, recipes, ages and slots."""
+"""A bank that torch compiles uses one program a function, whatever its seeds, recipes, ages and slots."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def graphs(monkeypatch):
     """How many graphs dynamo hands to its backend, which here runs them as they are."""
     count, whole = [], torch.compile
 
-    def backend(graph, _inputs, options):
+    def backend(graph, _inputs):
         count.append(graph)
         return graph.forward
 
@@ -40,7 +40,8 @@ def graphs(monkeypatch):
 )
 def test_one_graph_for_each_program(name, graphs, tmp_path):
     """Six pairs of three recipes in four slots, two of which refill; on from half the way; and backwards."""
-    bank = Bank(rung(name), PAIRS, slots=4)
+    bank = Bank(rung(name), PAIRS, slots=4, compiled=False)
+    bank.programs = Programs(rung(name), RECIPES[0], "cpu", compiled=True)
     bank.advance()
     bank.save(tmp_path / "bank.state")
     again, turned = (Bank(rung(name), pairs, slots=4, compiled=False) for pairs in (PAIRS, PAIRS[::-1]))

@@ -7,7 +7,7 @@ import pytest
 from search.cli import texts
 from search.run.driver import Ended
 from search.store.home import Home
-from search.store.stats import counted, overview, summarise
+from search.store.stats import ENOUGH, counted, overview, summarise
 from search.study.file import load_study
 from trainer import Outcome, Seed
 
@@ -48,6 +48,27 @@ def test_reports_say_what_became_of_the_spared(rows, line, tmp_path, monkeypatch
     status = texts.status(overview(rows), [])
     for said in (summary, status):
         assert [s for s in said.splitlines() if "given up" in s] == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (SOME, None),
+        ([row(1, Outcome.CENSORED), row(2, Outcome.RUNNING)], None),
+        ([*SOME, row(7, Outcome.CENSORED) | {"reason": ENOUGH}], None),
+        (
+            [*SOME, row(7, Outcome.CENSORED), row(8, Outcome.RUNNING)],
+            "2 of 6 seeds have not ended. Trials end",
+        ),
+    ],
+)
+def test_a_rate_of_a_study_that_was_stopped_is_said_to_be_biased(rows, said, tmp_path, monkeypatch):
+    """Trials of seeds that were given up end first: what is counted is no random part of what was begun."""
+    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
+    summary = texts.summary(load_study("57p"), "57p", Home(tmp_path), Ended(interrupted=True))
+    for text in (summary, texts.status(overview(rows), [])):
+        found = [line.strip(" (") for line in text.splitlines() if "have not ended" in line]
+        assert len(found) == (said is not None) and all(f.startswith(said) and "biased" in f for f in found)
 
 
 def test_a_seed_that_was_given_up_is_listed_with_its_outcome():

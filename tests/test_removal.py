@@ -1,24 +1,28 @@
 """A study is deleted: what that frees is shown first, and nothing else goes."""
 
 import pytest
+from mlflow.entities import ViewType
 
 from search.cli import home as home_commands
 from search.errors import Failure
 from search.store import hold, removal
 from search.store.home import Home
 from search.store.ledger import ROWS, Ledger
+from search.store.part import THETA
 from search.store.tracking import connect, tracking_uri
 from search.study.trial import Configuration
 from tests.commands import call
 from tests.homes import (
     Recorder,
     assert_same,
+    empty_home,
     frames,
     quick,
     recorded,
     snapshot,
     study_of,
     thetas,
+    trial_of,
     two_studies,
 )
 from tests.processes import wait_until
@@ -166,6 +170,56 @@ def test_a_hold_is_renewed_and_heeds_who_asks_it_to_stop(monkeypatch, home):
         with pytest.raises(Failure, match="stopped; the same command again"):
             its.check()
     assert ledger.study("sweep")["owner"] is None
+
+
+# ---- a store that is not the home's
+
+
+def elsewhere(file):
+    """A home `runs` whose study has been tracked in this file."""
+    recorder = Recorder(Home("runs", trust_store=True), study_of(tracking_uri=f"sqlite:///{file}"))
+    recorder.trial((1, 2))
+    return recorder.done()
+
+
+@pytest.mark.parametrize("path", ["other/mlflow.db", "link/mlflow.db", "other/../other/mlflow.db"])
+def test_another_homes_experiment_stays_as_it_is(path, here):
+    recorded("other", (1, 2), grokked=(2,))
+    (here / "link").symlink_to("other")
+    asked = study_of(tracking_uri=f"sqlite:///{here / path}")
+    ledger = Ledger(empty_home("runs"))
+    ledger.hold("sweep", asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
+    ledger.claim(trial_of(asked, (Configuration(*asked.listed()[0]), 1)))
+    ledger.release("sweep")
+    before = frames("other"), thetas("other")
+    said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
+    where = f"{here / 'other/mlflow.db'}, another home's, "
+    assert f"  MLflow     3 runs in {where}where they stay\n" in said
+    assert f"sweep is deleted; its runs are in {where}and stay there\n" in said
+    assert Ledger(Home("runs")).studies() == [] and thetas("other") == before[1]
+    assert_same(frames("other"), before[0])
+    client = connect(Home("other"), tracking_uri(Home("other")))
+    assert client.get_experiment_by_name("sweep").lifecycle_stage == "active"
+
+
+def test_in_a_store_that_is_no_homes_the_experiment_is_set_aside(here):
+    empty_home("runs")
+    elsewhere(here / "shared.db")
+    said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
+    assert f"in {here / 'shared.db'} it is now 'sweep (deleted " in said
+    client = connect(Home("runs"), f"sqlite:///{here / 'shared.db'}")
+    (kept,) = client.search_experiments(view_type=ViewType.DELETED_ONLY)
+    assert kept.name.startswith("sweep (deleted ")
+    assert list((here / "runs/artifacts/sweep").rglob(THETA)), "mlflow gc frees them"
+    elsewhere(here / "shared.db")  # the name is free
+    assert len(thetas("runs", uri=f"sqlite:///{here / 'shared.db'}")) == 2
+
+
+def test_a_home_is_its_own_by_whatever_path(here):
+    two_studies("far")
+    (here / "runs").symlink_to("far")
+    done("delete", "sweep", "--home", "runs", "--yes")
+    assert left()
 
 
 # ---- a server

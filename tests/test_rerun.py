@@ -15,6 +15,7 @@ from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says
 from trainer import Recipe, Seed
 from trainer.checkpoint import Checkpoint
+from trainer.installed import missing_for_compilation
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
@@ -25,11 +26,23 @@ RECIPE = Recipe(**{**SMALL, "steps": 24, "eval_every": 4, "warmup": 0, "lr": 0.2
 
 @pytest.fixture(scope="module")
 def trained(few_selection_problems):
+    """By torch's programs, eager."""
+    return made(EAGER)
+
+
+@pytest.fixture(scope="module")
+def by_engine(few_selection_problems):
+    if missing := missing_for_compilation():
+        pytest.skip(f"needs {missing}")
+    return made(Resources(cpu=1))
+
+
+def made(resources):
     """The checkpoint of the last of four seeds; in a bank of three slots it had to wait for one."""
     configuration = Configuration(SPEC, RECIPE)
     work = tuple((configuration, Seed(n, n + 1)) for n in (4, 5, 6, 7))
-    trial = Trial("small", work, SLOTS, EAGER, Stop())
-    bank = finish(make(trial.pairs, SLOTS))
+    trial = Trial("small", work, SLOTS, resources, Stop())
+    bank = finish(make(trial.pairs, SLOTS, compiled=resources.compiled))
     result = bank.result(3)
     assert 0 < result.best_step < RECIPE.steps
     return Checkpoint(
@@ -76,7 +89,7 @@ def test_one_number_that_differs_is_told_with_its_place(trained):
     assert result.exit_code == 1
     assert f"  θ is not the same: 1 of 57 numbers differ, by 0.25 at most (in {name})" in result.stdout
     assert "  exact match 0.0000, trained again 0.0000" in result.stdout
-    assert "  what is recorded of the environment is the same here" in result.stdout
+    assert "  nothing that is recorded of the environment explains it" in result.stdout
 
 
 def test_bits_are_compared_and_not_values(trained):
@@ -92,13 +105,37 @@ def test_what_differs_in_the_environment_is_listed(trained):
     result = rerun(moved, "--json")
     found = json.loads(result.stdout)
     assert (found["same"], result.exit_code) == (True, 0), "an eager θ does not depend on the slots"
-    assert found["environment"]["slots"] == found["environment"]["tile"] == 5
+    assert found["environment"]["slots"] == 5
     assert found["differs"] == {
         "torch": ["1.0", torch.__version__],
         "cpu": ["VAX", torch.backends.cpu.get_cpu_capability()],
-        "tile": [3, 5],
     }
     assert "  torch: 1.0 then, " in rerun(moved).stdout
+
+
+def test_what_the_engine_trained_compares_across_machines(by_engine):
+    elsewhere = {"cpu": "NEON", "device": "aarch64", "threads": 100_000, "slots": 1_000}
+    moved = with_environment(by_engine, **elsewhere)
+    result = rerun(moved, "--json")
+    found = json.loads(result.stdout)
+    assert (found["same"], result.exit_code, found["differs"]) == (True, 0, {})
+    assert found["environment"]["engine"] == "native" and found["environment"]["cpu"] != "NEON"
+
+
+def test_what_differs_of_a_machine_explains_nothing_by_the_engine(by_engine):
+    other = dataclasses.replace(by_engine, theta_P=by_engine.theta_P + 1)
+    result = rerun(with_environment(other, cpu="NEON", threads=64))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "  nothing that is recorded of the environment explains it"
+    older = rerun(with_environment(other, cpu="NEON", torch="1.0"))
+    assert older.stdout.splitlines()[-1] == f"  torch: 1.0 then, {torch.__version__} here"
+
+
+def test_what_the_engine_trained_needs_it_again(by_engine, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    by_engine.save(Path("trained"))
+    line = fails_with_one(2, "rerun", "trained")
+    assert line.endswith("the engine trained it, which needs a C++ compiler (no-such-compiler)")
 
 
 def test_a_theta_that_is_best_at_another_step_is_told(trained):
@@ -117,10 +154,10 @@ def test_an_environment_that_is_not_recorded_is_the_usual_one():
 
 
 def test_what_the_papers_do_not_record_is_named(trained):
-    environment = {k: v for k, v in trained.provenance["environment"].items() if k not in ("cpu", "tile")}
+    environment = {k: v for k, v in trained.provenance["environment"].items() if k not in ("cpu", "engine")}
     provenance = trained.provenance | {"environment": environment}
     lines = rerun(dataclasses.replace(trained, provenance=provenance)).stdout.splitlines()
-    assert lines[-1] == "  the checkpoint does not record: cpu, tile"
+    assert lines[-1] == "  the checkpoint does not record: cpu, engine"
 
 
 REFUSED = {

@@ -14,8 +14,10 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+from search.store.home import Home
+from search.store.ledger import Ledger
 from search.store.tracking import artifact
-from tests import services
+from tests import leases, services
 from tests.commands import call
 from tests.processes import LOOPBACK
 from tests.reference import check_whole, environment, expected, write_study
@@ -48,6 +50,17 @@ def test_a_search_on_postgresql_has_its_records_there(database, here):
     assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
     texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
     assert not [text for text in texts if database.password in text], "the password was kept"
+
+
+@pytest.mark.parametrize("check", leases.CHECKS)
+def test_leases_on_postgresql(check, database, home, monkeypatch):
+    for name, value in known(database).items():
+        monkeypatch.setenv(name, value)
+    try:
+        check(home, monkeypatch)
+    finally:
+        for study in Ledger(home).studies():
+            Ledger(home).forget(study)
 
 
 # ---- strangers
@@ -104,6 +117,8 @@ def test_a_run_that_mlflow_refuses_is_one_line(host, here):
 class Sending:
     """An MLflow client as far as artifacts go: each run's are copied to where the caller wants them."""
 
+    tracking_uri = "http://server:5000"
+
     def get_run(self, run):
         return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"mlflow-artifacts:/{run}"))
 
@@ -120,7 +135,7 @@ def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(here):
         Path(run).mkdir()
         Path(run, "whose").write_text(run)
     Path("scratch").mkdir()
-    found = [artifact(Sending(), run, "trials/same", Path("scratch")) for run in ("a", "b")]
+    found = [artifact(Sending(), run, "trials/same", Path("scratch"), Home("home")) for run in ("a", "b")]
     assert [(folder / "whose").read_text() for folder in found] == ["a", "b"]
 
 

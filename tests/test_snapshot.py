@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from trainer import snapshot
+from trainer import durable, snapshot
 
 OLD = ({"theta": torch.arange(6.0).reshape(2, 3)}, {"slot_pair": [0, None]})
 NEW = ({"theta": torch.ones(2, 3), "step": torch.tensor([7])}, {"slot_pair": [1, 2]})
@@ -78,7 +78,7 @@ def test_a_crash_between_the_two_renames_loses_nothing(path):
 
 def test_a_crash_while_writing_loses_nothing(path, monkeypatch):
     snapshot.write(path, *OLD)
-    monkeypatch.setattr(snapshot.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(durable.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         snapshot.write(path, *NEW)
     assert_reads(path, OLD)

@@ -12,7 +12,8 @@ from model import RUNGS, Spec
 from search.errors import UserError
 from search.study import file as study_file
 from search.study.file import LARGEST_FILE, load_study, parse_study, shipped
-from search.study.schema import Entry, Resources, SeedRange, Stop, Study, Until
+from search.study.schema import Entry, Resources, Stop, Study, Until
+from search.study.seeds import SeedRange
 from search.study.space import LARGEST_SEED, Distribution, Sampler
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says

@@ -57,7 +57,7 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [
         (seed, Outcome.FAILED, 6) for _, seed in trial.work
     ]
-    assert about["environment"]["slots"] == 2 and about["environment"]["tile"] == 2
+    assert about["environment"]["slots"] == 2 and about["environment"]["engine"] == "programs"
     _, (_, alone, _) = run(trial_of(9, slots=2), tmp_path / "alone")
     assert torch.equal(results[4].theta_P, alone[0].theta_P)
 
@@ -140,6 +140,7 @@ def _half(part, folder):
 def test_a_part_is_read_as_it_was_written(tmp_path):
     _, (_, results, about) = run(trial_of(8, 5), tmp_path / "one")
     (part,) = read_parts(tmp_path / "one")
+    part.trial.write(tmp_path)
     write_parts(tmp_path, [part])
     (again,) = read_parts(tmp_path)
     assert (again.trial, again.about) == (part.trial, about) and again.by_seed.keys() == part.by_seed.keys()

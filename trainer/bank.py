@@ -1,11 +1,9 @@
 """A bank: many seeds trained at once as one batched program.
 
-A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and
-with its own numbers; a pair that ends frees its slot for the next in the list. For a fixed number of
-slots and threads a seed's θ does not depend on its neighbours, its slot or interruptions.
-
-On a CPU the program is compiled for a tile of the slots and runs once for each tile, so that its arrays
-stay in the caches however many slots there are.
+A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and with its
+own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
+neighbours, its slot or interruptions; by the engine (trainer/native.py) nor on the machine, by torch's
+programs (trainer/programs.py) on the number of slots and on rounding.
 
 Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 """
@@ -20,17 +18,20 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer import snapshot
+from trainer import snapshot, step
 from trainer.hopeless import RULE, Rule
+from trainer.installed import missing_for_compilation
 from trainer.judge import RUNNING, Judge, Result
+from trainer.native import Native
 from trainer.optimisers import OPTIMISERS, Optimiser
 from trainer.outcomes import MEASURES
 from trainer.programs import Programs
-from trainer.recipe import SHAPING, Pair
+from trainer.recipe import SHAPING, Pair, Recipe
 from trainer.schedule import Hyper
 from trainer.step import State
 
 IDLE = -1
+DISAGREE = f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}, and all or none with ties"
 
 
 class Bank:
@@ -50,24 +51,27 @@ class Bank:
 
         Raises ValueError if there is no pair or slot, or the recipes' programs differ.
         """
-        if len({p.recipe.program() for p in pairs}) != 1:
-            raise ValueError(f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}")
+        if len({p.program() for p in pairs}) != 1:
+            raise ValueError(DISAGREE)
+        for pair in pairs:
+            pair.check(spec.params)
         self.spec, self.pairs, self.device = spec, list(pairs), device
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
         self.eval_every, self.optimiser = recipe.eval_every, OPTIMISERS[recipe.optimiser]
         wanted = len(pairs) if slots is None else slots
         if wanted < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
-        self.tile = tile_of(spec, wanted, device)
-        self.slots = -(-wanted // self.tile) * self.tile
-        self.programs = Programs(spec, recipe, device, compiled)
+        self.slots = wanted
+        self.programs = programs_of(spec, recipe, device, compiled)
         self.judge = Judge(pairs, spec.params, hopeless)
         self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
+        self.parked: dict[int, State] = {}
+        """Pairs that wait for a slot with the state in which they were saved, [1, ...] each."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
-        self.programs.warm_up(*self._part(0))
+        self.programs.warm_up(self.state, self.hyper)
 
     @property
     def seed_steps_per_s(self) -> float:
@@ -76,73 +80,106 @@ class Bank:
 
     def advance(self) -> bool:
         """Train to the next evaluation and judge it. False if no pair is left."""
-        live = self._live_tiles()
-        if not live:
+        running = int((self.pair_S != IDLE).sum())
+        if not running:
             return False
-        start, running = time.perf_counter(), int((self.pair_S != IDLE).sum())
-        measured = [self._train(tile) for tile in live]
+        start = time.perf_counter()
+        measured_SM = self._train(running if self.programs.elastic else self.slots)
         self.seed_steps += running * self.eval_every
-        self._judge(torch.cat(measured).cpu())
+        self._judge(measured_SM.cpu())
         self._fill()
         self.train_s += time.perf_counter() - start
         return True
 
-    def parts(self) -> list[tuple[State, Hyper]]:
-        """State and numbers of each tile that has a live slot."""
-        return [self._part(tile) for tile in self._live_tiles()]
+    def add(self, pairs: Sequence[Pair]) -> range:
+        """Put more pairs at the end of the queue; free slots take them at once. Returns their numbers.
+
+        Raises ValueError if their program is another one.
+        """
+        if {p.program() for p in pairs} - {self.pairs[0].program()}:
+            raise ValueError(DISAGREE)
+        for pair in pairs:
+            pair.check(self.spec.params)
+        first = len(self.pairs)
+        self.pairs += pairs
+        self.judge.add(Judge(pairs, self.spec.params, self.judge.rule))
+        self._fill()
+        return range(first, len(self.pairs))
+
+    def end(self, numbers: Sequence[int]) -> None:
+        """End pairs from outside, where they are: those that have not ended are censored."""
+        open_ = self.judge.censor(numbers)
+        self._vacate(open_)
+        self._fill()
 
     def result(self, n: int) -> Result:
         """The n-th pair as far as it got."""
         return self.judge.result(n)
 
-    def save(self, path: Path) -> None:
-        """Write the whole state; a bank of the same spec, pairs and slots goes on from it bit for bit."""
-        tensors = {f"state.{k}": t.cpu() for k, t in self.state.items()} | {"pair": self.pair_S}
-        tensors |= {f"records.{k}": t for k, t in self.judge.records.items()}
-        snapshot.write(path, tensors, {"key": self._key()})
+    def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
+        """Write the whole state of some pairs, by default of all.
 
-    def load(self, path: Path) -> bool:
-        """Go on from a saved state. False, and nothing changed, if there is none or it is another bank's."""
+        A bank of the same spec and slots that has these pairs goes on from it bit for bit, in any company.
+        """
+        mine = list(range(len(self.pairs)) if numbers is None else numbers)
+        begun_S = torch.isin(self.pair_S, torch.tensor(mine, dtype=torch.int64))
+        parked = [n for n in self.parked if n in mine]
+        states = [{k: t[begun_S.to(t.device)].cpu() for k, t in self.state.items()}]
+        states += [self.parked[n] for n in parked]
+        place = {n: i for i, n in enumerate(mine)}
+        tensors = {f"state.{k}": torch.cat([s[k] for s in states]) for k in self.state}
+        tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[begun_S].tolist(), *parked)])
+        tensors |= {f"records.{k}": t[mine] for k, t in self.judge.records.items()}
+        snapshot.write(path, tensors, {"key": self._key(mine)})
+
+    def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
+        """Have some pairs, by default all, go on from a saved state.
+
+        False, and nothing changed, if there is none or it is that of others.
+        """
+        mine = list(range(len(self.pairs)) if numbers is None else numbers)
         found = snapshot.read(path)
-        if found is None or found[1]["key"] != self._key():
+        if found is None or found[1]["key"] != self._key(mine):
             return False
         tensors, _ = found
-        self.state = {k: tensors[f"state.{k}"].to(self.device) for k in self.state}
-        self.judge.records = {k: tensors[f"records.{k}"] for k in self.judge.records}
-        self.pair_S = tensors["pair"]
-        self._set_hyper()
+        self._vacate(mine)
+        self.judge.restore(mine, {k: tensors[f"records.{k}"] for k in self.judge.records})
+        for i, n in enumerate(tensors["pair"].tolist()):
+            if n != IDLE:
+                self.parked[mine[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
+        self._fill()
         return True
 
-    def _key(self) -> str:
-        return repr((self.spec, self.pairs, self.slots, self.tile))
+    def _key(self, numbers: Sequence[int]) -> str:
+        return repr((self.spec, [self.pairs[n] for n in numbers], self.slots))
 
-    def _live_tiles(self) -> list[int]:
-        return [t for t, pairs in enumerate(self.pair_S.split(self.tile)) if bool((pairs != IDLE).any())]
+    def _vacate(self, numbers: Sequence[int]) -> None:
+        """Take pairs out of their slots."""
+        for n in numbers:
+            self.parked.pop(n, None)
+        self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
 
-    def _part(self, tile: int) -> tuple[State, Hyper]:
-        slots = slice(tile * self.tile, (tile + 1) * self.tile)
-        state, hyper = ({k: t[slots].clone() for k, t in d.items()} for d in (self.state, self.hyper))
-        return state, hyper
-
-    def _train(self, tile: int) -> Tensor:
-        """Take a tile to the next evaluation. Returns its measures [slots of the tile, M]."""
-        state, hyper = self._part(tile)
-        state, loss_S = self.programs.train(state, hyper, self.eval_every // self.programs.block)
+    def _train(self, count: int) -> Tensor:
+        """Take the first slots to the next evaluation. Returns their measures [count, M]."""
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
-            self.state[name][tile * self.tile : (tile + 1) * self.tile] = t
-        measured = self.programs.evaluate(state["theta"])
+            self.state[name][:count] = t
+        measured = self.programs.evaluate(step.held(state["theta"], state["step"], hyper))
         measured["train_loss"] = loss_S / self.eval_every
         return torch.stack([measured[name] for name in MEASURES], dim=1)
 
     def _judge(self, measured_SM: Tensor) -> None:
         """Record an evaluation of every running seed and free the slots of those that have ended.
 
-        Live slots come first, so those of the live tiles are the first rows.
+        Live slots come first, and are the first rows.
         """
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
         slots_L = live_L.to(self.device)
-        theta_LP, step_L = (self.state[name][slots_L].cpu() for name in ("theta", "step"))
+        theta_LP, step_L = (self.state[name][slots_L] for name in ("theta", "step"))
+        hyper = {name: t[slots_L] for name, t in self.hyper.items()}
+        theta_LP, step_L = step.held(theta_LP, step_L, hyper).cpu(), step_L.cpu()
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
         ended_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L)
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
@@ -163,11 +200,17 @@ class Bank:
         self._set_hyper()
 
     def _start(self, slot: int, n: int) -> None:
-        """Pair n in a slot: its θ, the optimiser's state afresh, step 0."""
+        """Pair n in a slot: as it was saved, or else its θ, the optimiser's state afresh, step 0."""
         seed, state = self.pairs[n].seed, self.state
         self.pair_S[slot] = n
         self.judge.records["outcome"][n] = RUNNING
-        theta_1P = self.spec.initial(seed.init_seed).to(self.device)[None]
+        if n in self.parked:
+            for name, t in self.parked.pop(n).items():
+                state[name][slot] = t[0].to(self.device)
+            return
+        start = self.pairs[n].start
+        theta_P = self.spec.initial(seed.init_seed) if start is None else torch.tensor(start)
+        theta_1P = theta_P.to(self.device)[None]
         for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
             state[name][slot] = t[0]
         state["step"][slot], state["data_seed"][slot] = 0, seed.data_seed
@@ -179,10 +222,13 @@ class Bank:
         self.hyper = {name: t[pairs].to(self.device) for name, t in self.judge.limits.items()}
 
 
-def tile_of(spec: Spec, slots: int, device: str) -> int:
-    """Slots that the program is compiled for: on a GPU all, on a CPU equal parts of up to `cpu_slots`."""
-    tiles = 1 if device == "cuda" else -(-slots // spec.cpu_slots)
-    return -(-slots // tiles)
+def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
+    """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
+    engine cannot be built for want of a compiler or a kernel.
+    """
+    if compiled and device == "cpu" and spec.kernel() and not missing_for_compilation():
+        return Native(spec, recipe)
+    return Programs(spec, recipe, device, compiled and device != "cpu")
 
 
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:

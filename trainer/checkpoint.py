@@ -17,6 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from model.spec import Spec, make_spec
+from trainer import durable
 from trainer.installed import code_version
 
 JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
@@ -56,14 +57,12 @@ class Checkpoint:
         }
 
     def save(self, folder: Path) -> None:
-        """Write both files, each in one instant."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write both files, each in one instant and to last (trainer/durable.py)."""
+        durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
         theta = save({"theta": self.theta_P.contiguous()})
         for name, data in ((THETA_FILE, theta), (JSON_FILE, text.encode())):
-            fresh = folder / (name + ".new")
-            fresh.write_bytes(data)
-            fresh.replace(folder / name)
+            durable.write(folder / name, data)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:

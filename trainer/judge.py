@@ -21,6 +21,7 @@ OUTCOMES = list(Outcome)
 QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING)
 GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED)
 DIVERGED, GIVEN_UP = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.GIVEN_UP)
+CENSORED = OUTCOMES.index(Outcome.CENSORED)
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Judge:
         self.pairs, self.rule = list(pairs), rule
         self.eval_every = pairs[0].recipe.eval_every
         self.limits = hyper_of([p.recipe for p in pairs])
+        if pairs[0].ties is not None:
+            self.limits["ties"] = torch.tensor([p.ties for p in pairs])
         self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
         self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
         count = len(pairs)
@@ -70,6 +73,33 @@ class Judge:
         """The pairs that no slot has taken yet."""
         return (self.records["outcome"] == QUEUED).nonzero().flatten().tolist()
 
+    def add(self, other: Judge) -> None:
+        """Keep the records of another judge's pairs too, behind those that are here."""
+        self.pairs += other.pairs
+        self.limits = {k: torch.cat([t, other.limits[k]]) for k, t in self.limits.items()}
+        self.spared_N = torch.cat([self.spared_N, other.spared_N])
+        self.taught_N = torch.cat([self.taught_N, other.taught_N])
+        longest = max(j.records["curve"].shape[1] for j in (self, other))
+        for judge in (self, other):
+            judge.records["curve"] = _evaluations(judge.records["curve"], longest)
+        self.records = {k: torch.cat([t, other.records[k]]) for k, t in self.records.items()}
+
+    def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
+        """Take pairs' records as they were saved. Whoever was running waits for a slot."""
+        mine_L = torch.tensor(list(numbers))
+        saved = records | {"curve": _evaluations(records["curve"], self.records["curve"].shape[1])}
+        for name, t in saved.items():
+            self.records[name][mine_L] = t
+        outcome_L = self.records["outcome"][mine_L]
+        self.records["outcome"][mine_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
+
+    def censor(self, numbers: Sequence[int]) -> list[int]:
+        """End pairs from outside. Returns those that had not ended."""
+        outcomes = self.records["outcome"]
+        open_ = [n for n in numbers if int(outcomes[n]) in (QUEUED, RUNNING)]
+        outcomes[open_] = CENSORED
+        return open_
+
     def take(
         self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor, finite_L: Tensor
     ) -> Tensor:
@@ -77,8 +107,9 @@ class Judge:
         r = self.records
         r["steps"][pair_L] = step_L
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
-        self._record_best(pair_L[finite_L], step_L[finite_L], measures_LM[finite_L], theta_LP[finite_L])
-        self._record_perfect(pair_L[finite_L], step_L[finite_L], measures_LM[finite_L, 0] == 1.0)
+        fit_L = finite_L & (step_L >= self.limits["ramp"][pair_L])  # before, θ is not yet what was asked for
+        self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
+        self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
         grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
         given_up_L = self._hopeless(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
@@ -132,8 +163,10 @@ class Judge:
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
         left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
         mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
-        drops_L = (exact_L > h["wd_drop_exact"]).int() + (exact_L > h["wd_drop_exact_final"]).int()
-        lower_L = torch.minimum(wd_L, h["wd_drop"] ** drops_L)
+        drops_L = [
+            torch.where(exact_L > h[f"wd_drop_{at}"], h["wd_drop"], 1.0) for at in ("exact", "exact_final")
+        ]
+        lower_L = torch.minimum(wd_L, drops_L[0] * drops_L[1])  # a power would round as the CPU does
         return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
@@ -171,3 +204,9 @@ class Judge:
             theta_P=r["best_theta"],
             curve_EM=r["curve"][: int(r["steps"]) // self.eval_every],
         )
+
+
+def _evaluations(curve_NEM: Tensor, count: int) -> Tensor:
+    """Curves with room for so many evaluations."""
+    more = torch.full((len(curve_NEM), max(0, count - curve_NEM.shape[1]), len(MEASURES)), torch.nan)
+    return torch.cat([curve_NEM, more], dim=1)[:, :count]

@@ -8,6 +8,7 @@ from typing import Any
 from model.fields import LARGEST, check, nearest, option
 from trainer.optimisers import OPTIMISERS
 
+MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 PAPER = "57p paper, sections 3.2 to 3.5"
 
 
@@ -67,9 +68,14 @@ class Recipe:
         source="57p paper, section 3.2",
     )  # fmt: skip
     fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", low=0, high=1)
+    ramp: int = option(
+        0, "how long ties take to full hold on θ, linearly; for pairs that have ties", unit="steps", low=0
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         stages = self.curriculum
+        if isinstance(stages, list | tuple) and len(stages) > 4:
+            raise ValueError(f"curriculum must have at most 4 stages, got {len(stages)}")
         if isinstance(stages, list | tuple) and all(isinstance(s, list | tuple) for s in stages):
             object.__setattr__(self, "curriculum", tuple(map(tuple, stages)))
         check(self)
@@ -78,6 +84,11 @@ class Recipe:
             raise ValueError(f"optimiser: unknown {self.optimiser!r:.80}; {hint}")
         if self.steps % self.eval_every:
             raise ValueError(f"eval_every must divide steps, got {self.eval_every} and {self.steps}")
+        if self.steps > MOST_EVALUATIONS * self.eval_every:
+            least = f"at most {MOST_EVALUATIONS} evaluations, got {self.steps // self.eval_every}"
+            raise ValueError(f"eval_every must be such that there are {least}")
+        if self.ramp > self.steps:
+            raise ValueError(f"ramp must be at most steps, got {self.ramp} > {self.steps}")
         if self.fade_end < self.fade_start:
             raise ValueError(f"fade_end must be fade_start or more, got {self.fade_end} < {self.fade_start}")
         if self.fade_token_end < self.fade_token:
@@ -89,8 +100,6 @@ class Recipe:
                 raise ValueError(
                     f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage}"
                 )
-        if len(self.curriculum) > 4:
-            raise ValueError(f"curriculum must have at most 4 stages, got {len(self.curriculum)}")
 
     def program(self) -> tuple[Any, ...]:
         """What shapes the compiled program: the values of the fields in SHAPING."""
@@ -134,7 +143,25 @@ class Seed:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A seed and the recipe it is trained with."""
+    """A seed and the recipe it is trained with.
+
+    start: θ [P] at step 0, instead of the spec's initial values. ties: for each entry of θ 0, or plus or
+    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
+    """
 
     recipe: Recipe
     seed: Seed
+    start: tuple[float, ...] | None = None
+    ties: tuple[int, ...] | None = None
+
+    def program(self) -> tuple[Any, ...]:
+        """What pairs of one bank must agree in."""
+        return (*self.recipe.program(), self.ties is not None)
+
+    def check(self, params: int) -> None:
+        """Raise ValueError unless it can be trained with a spec of so many parameters."""
+        for name, given in (("start", self.start), ("ties", self.ties)):
+            if given is not None and len(given) != params:
+                raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
+        if self.recipe.ramp and self.ties is None:
+            raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")

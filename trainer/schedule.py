@@ -64,6 +64,12 @@ def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
     return hyper["carry_mix"] * torch.where(step_R < start, 1.0, left)
 
 
+def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
+    """How much hold ties have on θ: from 0 at step 0 linearly to 1 at `ramp`; without a ramp, 1."""
+    length_S = hyper["ramp"]
+    return torch.where(step_S < length_S, step_S / length_S.clamp(min=1), 1.0)
+
+
 def digits(step_R: Tensor, hyper: Hyper) -> Tensor:
     """The largest operand length at a step (57p paper, section 3.5)."""
     over = step_R[..., None] >= hyper["stage_ends"]

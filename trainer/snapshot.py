@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load, save
 from torch import Tensor
+
+from trainer import durable
 
 DIGEST = 64  # hexadecimal characters of SHA-256 in front of the payload
 
@@ -20,19 +21,11 @@ def write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     Raises OSError if the disk is full, and leaves what was there.
     """
     payload = save({k: t.contiguous() for k, t in tensors.items()}, {"meta": json.dumps(meta)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = _beside(path, ".new")
-    try:
-        with fresh.open("wb") as file:
-            file.write(hashlib.sha256(payload).hexdigest().encode() + payload)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        fresh.unlink(missing_ok=True)  # half a file helps nobody and takes room
-        raise
+    durable.make_folder(path.parent)
+    fresh = durable.stage(path, hashlib.sha256(payload).hexdigest().encode() + payload)
     if path.exists():
         path.replace(_beside(path, ".previous"))
-    fresh.replace(path)
+    durable.rename(fresh, path)
 
 
 def _beside(path: Path, suffix: str) -> Path:

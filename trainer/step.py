@@ -58,6 +58,23 @@ def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
     return cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean((1, 2))
 
 
+def held(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
+    """θ as the model reads it, (1 - r) θ + r Π θ, where slots have ties; r is the ramp at this step.
+
+    Π makes each entry the mean of those that share its number, with its sign: so entries that are tied are
+    equal, opposite or zero to the bit when the ramp has ended.
+    """
+    if "ties" not in hyper:
+        return theta_SP
+    number_SP, sign_SP = hyper["ties"].abs(), torch.sign(hyper["ties"]).to(theta_SP)
+    none_SK = theta_SP.new_zeros(len(theta_SP), theta_SP.shape[1] + 1)
+    sums_SK = none_SK.scatter_add(1, number_SP, theta_SP * sign_SP)
+    counts_SK = none_SK.scatter_add(1, number_SP, torch.ones_like(theta_SP))
+    means_SK = sums_SK / counts_SK.clamp(min=1)
+    r_S1 = schedule.ramp(step_S, hyper)[:, None]
+    return (1 - r_S1) * theta_SP + r_S1 * sign_SP * means_SK.gather(1, number_SP)
+
+
 def train_step(
     spec: Spec, optimiser: Optimiser, state: State, hyper: Hyper, tokens_STB: Tensor
 ) -> tuple[State, Tensor]:
@@ -67,7 +84,7 @@ def train_step(
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-        loss_S = loss(spec, theta_SP, tokens_STB)
+        loss_S = loss(spec, held(theta_SP, state["step"], hyper), tokens_STB)
         return loss_S.sum(), loss_S
 
     grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(state["theta"])

@@ -27,6 +27,8 @@ COMMANDS = {
     "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
     "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
     "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
+    "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
+    "diagnose": ("compress", "Show which directions of a checkpoint matter."),
     "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
     "forge": ("forge", "Show a transformer forged by hand add two numbers."),
     "delete": ("home", "Delete a study and all that is recorded of it."),

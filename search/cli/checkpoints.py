@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,9 @@ from search.cli.options import (
     checkpoint_argument,
     home_option,
     json_option,
+    load_checkpoint,
     save_checkpoint,
+    trust_option,
     write_text,
     writing,
 )
@@ -32,16 +33,6 @@ NAMED = 20
 """Wrong answers that `verify` names one by one."""
 
 
-def _load(path: Path) -> Checkpoint:
-    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
-    from trainer.foreign import load_any
-
-    if not path.exists():
-        raise UserError(f"{path}: no such checkpoint")
-    with told():
-        return load_any(path)
-
-
 @click.command()
 @click.argument("study")
 @click.option("--best", is_flag=True, help="The best seed (the default).")
@@ -50,6 +41,7 @@ def _load(path: Path) -> Checkpoint:
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
 @click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
 @home_option
+@trust_option
 def pull(
     study: str,
     best: bool,
@@ -58,6 +50,7 @@ def pull(
     configuration: str | None,
     target: Path | None,
     home: str | None,
+    trust_store: bool,
 ) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
@@ -69,7 +62,7 @@ def pull(
 
     with told("--seed"):
         asked = None if seed is None else Seed.named(seed)
-    checkpoint = seeds.pull(opened(Home(home)), study, asked, model, configuration)
+    checkpoint = seeds.pull(opened(Home(home, trust_store)), study, asked, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
@@ -86,15 +79,18 @@ def pull(
 @click.option("--qualified", is_flag=True, help="Exit with 0 from 99 % on.")
 @click.option("--extended", is_flag=True, help="Add ten further sets of 10,000 and carry-stratified sets.")
 @home_option
+@trust_option
 @json_option
-def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, as_json: bool) -> None:
+def verify(
+    checkpoint: Path, qualified: bool, extended: bool, home: str | None, trust_store: bool, as_json: bool
+) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
     from model import verify as decoded
     from search.store.home import Home
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     its = decoded(loaded.spec, loaded.theta_P, extended=extended)
-    _record_verification(loaded, Home(home), its.correct)
+    _record_verification(loaded, Home(home, trust_store), its.correct)
     if as_json:
         click.echo(json.dumps(its.as_dict()))
     else:
@@ -109,18 +105,16 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: str | None, 
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
-    """Count the call with the seed and keep its result, where this home knows the seed."""
+    """Count the call with the seed and keep its result, where this home has the seed with this θ."""
+    if not (home.exists() and checkpoint.provenance.get("study")):
+        return
     from search.store.ledger import Ledger
-    from search.study.space import LARGEST_SEED
+    from search.store.seeds import record_verification
 
-    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
-    first, data = (checkpoint.seed.get(k, -1) for k in ("init_seed", "data_seed"))
-    possible = all(0 <= n <= LARGEST_SEED for n in (first, data))
-    if home.exists() and isinstance(study, str) and isinstance(configuration, str) and possible:
-        try:
-            Ledger(home).record_verification(study, (configuration, first, data), correct)
-        except (UserError, Failure) as error:
-            click.echo(f"this call could not be recorded: {error}", err=True)
+    try:
+        record_verification(Ledger(home), checkpoint, correct)
+    except (UserError, Failure) as error:
+        click.echo(f"this call could not be recorded: {error}", err=True)
 
 
 def _verdict(spec: Spec, its: Verification) -> str:
@@ -140,7 +134,7 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     from model import name_of
     from model.export import export_source
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{name_of(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with told(checkpoint):
@@ -190,7 +184,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     """
     from trainer.folded import compared, folded
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     smaller, steps = folded(loaded)
     if not steps:
         raise UserError(f"{checkpoint}: {loaded.spec.params} parameters is the smallest form known for it")
@@ -226,25 +220,17 @@ def _folded_text(
 @click.command()
 @checkpoint_argument
 @json_option
-@click.option(
-    "--home",
-    type=click.Path(file_okay=False),
-    help="Whose compiled programs to use [ADDER_SEARCH_HOME, ./adder-runs].",
-)
-def rerun(checkpoint: Path, as_json: bool, home: str | None) -> None:
+def rerun(checkpoint: Path, as_json: bool) -> None:
     """Train a CHECKPOINT's configuration and seed again. Exit code 0 only if θ is bitwise the same.
 
-    The bank has the recorded slots and threads; other seeds in it make no difference.
+    What the engine trained can be compared on any CPU, with any number of slots and threads. What torch's
+    programs trained (on a GPU, or eager) gets the recorded ones. Other seeds of the bank make no difference.
     """
     from search.run.rerun import read_request
-    from search.store.home import Home
 
-    loaded = _load(checkpoint)
+    loaded = load_checkpoint(checkpoint)
     with told(f"{checkpoint}: cannot be trained again"):
         asked = read_request(loaded)
-    place = Home(home)
-    if place.exists():
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(place.cache)
     again = _watched(loaded, asked)
     if as_json:
         click.echo(json.dumps(asdict(again) | {"same": again.same}))
@@ -261,7 +247,7 @@ def _watched(loaded: Checkpoint, asked: Request) -> Rerun:
     from search.run.rerun import train_again
 
     console = Console(stderr=True)
-    first = "compiling" if asked.trial.resources.compiled else "training"
+    first = "building" if asked.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(first, total=asked.step)
 
@@ -287,5 +273,5 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
     if again.not_recorded:
         lines.append(f"  the checkpoint does not record: {', '.join(again.not_recorded)}")
     elif not (again.same or again.differs):
-        lines.append("  what is recorded of the environment is the same here")
+        lines.append("  nothing that is recorded of the environment explains it")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from search.cli.options import home_option, json_option, refuse_folder, write_file, write_text
+from search.cli.options import home_option, json_option, refuse_folder, trust_option, write_file, write_text
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -88,14 +88,15 @@ def table(
     "-o", "target", type=click.Path(path_type=Path), required=True, help="File to write, such as report.html."
 )
 @home_option
-def report(study: str, target: Path, home: str | None) -> None:
+@trust_option
+def report(study: str, target: Path, home: str | None, trust_store: bool) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.evidence.frames import configurations_frame, recorded_curves, seeds_frame, study_of
     from search.evidence.report import report as page
     from search.store.home import Home
     from search.store.ledger import opened
 
-    ledger = opened(Home(home), study)
+    ledger = opened(Home(home, trust_store), study)
     configurations, seeds = configurations_frame(ledger, study), seeds_frame(ledger, study)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
@@ -109,8 +110,13 @@ def report(study: str, target: Path, home: str | None) -> None:
 @click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="File to write.")
 @click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What a row is.")
 @home_option
+@trust_option
 def records(
-    study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: str | None
+    study: str,
+    target: Path,
+    of: Literal["seeds", "configurations", "curves"],
+    home: str | None,
+    trust_store: bool,
 ) -> None:
     """Write a STUDY's records to a .parquet, .csv or .json file.
 
@@ -121,7 +127,7 @@ def records(
     refuse_folder(target)
     from search.evidence.frames import records as read
 
-    frame = read(study, of, home=home)
+    frame = read(study, of, home=home, trust_store=trust_store)
     objects = [c for c in frame.columns if frame[c].dtype == object]
     flat = frame.assign(**{c: frame[c].map(_as_text) for c in objects})
     write_file(target, lambda path: write(flat, path))

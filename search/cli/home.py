@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from search.cli.options import home_option, json_option
+from search.cli.options import home_option, json_option, trust_option
 from search.errors import UserError
 
 
@@ -39,7 +39,8 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Show what would be freed and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @home_option
-def delete(study: str, home: str | None, yes: bool, dry_run: bool) -> None:
+@trust_option
+def delete(study: str, home: str | None, yes: bool, dry_run: bool, trust_store: bool) -> None:
     """Delete a STUDY: its seeds, MLflow runs, artifacts, saved banks and proposals.
 
     Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
@@ -48,7 +49,7 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool) -> None:
     from search.store.home import Home, home_flag
     from search.store.ledger import opened
 
-    place = Home(home)
+    place = Home(home, trust_store)
     ledger = opened(place)
     click.echo(removal.shown(removal.contents(place, ledger, study)))
     if owner := (ledger.study(study) or {}).get("owner"):

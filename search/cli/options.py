@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError
+from search.errors import UserError, told
+from trainer import durable
 
 if TYPE_CHECKING:
     from trainer.checkpoint import Checkpoint
@@ -21,8 +22,23 @@ home_option = click.option(
     type=click.Path(file_okay=False),
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
+trust_option = click.option(
+    "--trust-store",
+    is_flag=True,
+    help="Use the MLflow server that the study names, and tell it MLFLOW_TRACKING_PASSWORD.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
+    from trainer.foreign import load_any
+
+    if not path.exists():
+        raise UserError(f"{path}: no such checkpoint")
+    with told():
+        return load_any(path)
 
 
 @contextmanager
@@ -40,7 +56,7 @@ def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") 
     fresh = target.with_name(target.name + ".new")
     with writing(target):
         write(fresh)
-        fresh.replace(target)
+        durable.move_in(fresh, target)
 
 
 def write_text(target: Path, text: str, flag: str = "-o") -> None:
@@ -64,5 +80,9 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkpoint-") as scratch:
             fresh = Path(scratch) / "checkpoint"
             checkpoint.save(fresh)
-            shutil.rmtree(target, ignore_errors=True)
-            fresh.replace(target)
+            before = target.with_name(f".{target.name}.before")
+            shutil.rmtree(before, ignore_errors=True)
+            if target.exists():
+                target.replace(before)
+            durable.rename(fresh, target)
+            shutil.rmtree(before, ignore_errors=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.cli.options import home_option
+from search.cli.options import home_option, trust_option
 from search.errors import Failure, UserError, told
 from search.store.home import Home, home_flag
 
@@ -35,6 +35,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What `run` and `resume` have in common."""
     for option in (
         home_option,
+        trust_option,
         click.option(
             "--max-hours", type=click.FloatRange(min=0, min_open=True), help="Stop cleanly after so long."
         ),
@@ -50,7 +51,13 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.option("--fresh", is_flag=True, help="Start over under a new name: NAME-2, NAME-3 and so on.")
 def run(
-    study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: str | None
+    study: str,
+    dry_run: bool,
+    fresh: bool,
+    detach: bool,
+    max_hours: float | None,
+    home: str | None,
+    trust_store: bool,
 ) -> None:
     """Train a STUDY: a YAML file, or the name of one that comes with the package or has been run before.
 
@@ -58,7 +65,7 @@ def run(
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
-    place = Home(home)
+    place = Home(home, trust_store)
     asked = _asked(study, place)
     if dry_run:
         from search.run.estimate import estimate
@@ -71,9 +78,9 @@ def run(
 
 @click.command()
 @_options
-def resume(study: str, detach: bool, max_hours: float | None, home: str | None) -> None:
+def resume(study: str, detach: bool, max_hours: float | None, home: str | None, trust_store: bool) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
-    place = Home(home)
+    place = Home(home, trust_store)
     _begin(_asked(study, place), study, place, False, detach, max_hours)
 
 
@@ -98,8 +105,9 @@ def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max
     from search.store.tracking import connect, is_local, tracking_uri
 
     with told(source, UserError):
-        check_resources(study.resources)
-    uri = tracking_uri(home, study.tracking_uri)
+        if remark := check_resources(study.resources):
+            click.echo(f"{source}: {remark}", err=True)
+        uri = tracking_uri(home, study.tracking_uri)
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()
@@ -179,6 +187,7 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
     file.write_text(study.model_dump_json(by_alias=True, indent=2))  # as it is now; JSON is YAML
     words = ["run", str(file), "--home", str(home.path)]
     words += ["--max-hours", str(max_hours)] if max_hours else []
+    words += ["--trust-store"] if home.trust_store else []
     with log.open("w") as out:
         # -P: a folder called search/ where the command was typed must not be taken for ours
         process = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from search.errors import UserError, told
 
 if TYPE_CHECKING:
     from model import Spec
+    from model.tied import Tied
     from search.study.schema import Study
 
 
@@ -89,19 +91,29 @@ def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None
 
 
 def _rung(name: str) -> Spec:
-    from model import rung
+    """The spec of a rung, or of a checkpoint's folder."""
+    from model import RUNGS, rung
 
+    if name not in RUNGS and Path(name).exists():
+        from search.cli.options import load_checkpoint
+
+        return load_checkpoint(Path(name)).spec
     with told():
         return rung(name)
 
 
 def _described(name: str, spec: Spec) -> dict[str, Any]:
     """A rung as plain values: name, family, parameters, budget by component, and what constraints save."""
+    from model.tied import Tied, count
+
     applied = {c: {"value": v, "saves": spec.saved_by(c)} for c, v in spec.applied().items()}
-    return {
+    found = {
         "name": name, "family": spec.family, "params": spec.params, "budget": spec.layout.budget(),
         "constraints": applied,
     }  # fmt: skip
+    if not isinstance(spec, Tied):
+        return found
+    return {**found, "base": spec.base.as_dict(), "ties": spec.spelt(), "count": asdict(count(spec))}
 
 
 def _by_hand() -> list[dict[str, Any]]:
@@ -191,7 +203,10 @@ def _listing() -> str:
 def _budget_text(name: str, spec: Spec) -> str:
     """The itemised budget, as in the 57p paper, section 2.8, and what each constraint takes away here."""
     from model.fields import spelt
+    from model.tied import Tied
 
+    if isinstance(spec, Tied):
+        return _tied_text(name, spec)
     lines = [f"{name}: {spec.family}, {spec.params} parameters", "", "component    shape     params  role"]
     for (part, count), shape in zip(spec.layout.budget().items(), spec.layout.shapes, strict=True):
         size = " x ".join(map(str, shape))
@@ -204,6 +219,30 @@ def _budget_text(name: str, spec: Spec) -> str:
     for constraint, value in spec.applied().items():
         says = spec.constraints()[constraint].metadata["says"]
         lines.append(f"  {spelt(constraint, value):20} {spec.saved_by(constraint):8}  {says}")
+    return "\n".join(lines)
+
+
+def _tied_text(name: str, spec: Tied) -> str:
+    """The budget of a tied spec by its base's tensors, the three ways to count, and every tie."""
+    from model import name_of
+    from model.tied import count
+
+    lines = [f"{name}: {name_of(spec)}", "", "component    shape     params  shared  zero  role"]
+    own, by_tensor = spec.layout.budget(), spec.by_tensor()
+    for part, shape in spec.base.shapes().items():
+        size, mine = " x ".join(map(str, shape)), by_tensor[part]
+        new, zero = own.get(part, 0), mine.count(0)
+        counts = f"{new:6} {len(mine) - zero - new:7} {zero:5}"
+        lines.append(f"  {part:10} {size:9} {counts}  {spec.roles[part]}")
+    its = count(spec)
+    lines += [
+        f"  {'total':10} {'':9} {spec.params:6}",
+        "",
+        f"{its.inside} numbers with ties inside tensors, {its.across} with ties across tensors,"
+        f" {its.constants} with hard-wired constants",
+        "",
+        *(f"  {tie}" for tie in spec.spelt()),
+    ]
     return "\n".join(lines)
 
 

@@ -6,9 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from model import name_of
+from search.errors import printable
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.store.stats import GrokRate, Stopping, grouped, seed_of
+from search.store.stats import ENOUGH, GrokRate, Stopping, grouped, seed_of, unended
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -25,8 +26,9 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     models = _names([Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
     lines += _stopping(Stopping.of(rows))
+    lines += [f"  ({said})" for said in [unended(rows)] if said]
     if study.until.grokked:
-        lines.append("  (it stops at a success, so its rate is biased upwards)")
+        lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
         held = "held" if row["held"] else "did not hold"
@@ -93,6 +95,17 @@ def _names(listed: list[Configuration]) -> dict[str, str]:
     return {c.key: name_of(c.spec) if shared[name_of(c.spec)] == 1 else c.title for c in listed}
 
 
+def _cut(rows: list[Row]) -> list[str]:
+    """A line on the seeds that were in training when enough had grokked: what they would say is not known."""
+    cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
+    if not cut:
+        return []
+    rate = GrokRate.of(r["outcome"] for r in rows)
+    counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
+    seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
+    return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
+
+
 def _stopping(stopping: Stopping) -> list[str]:
     """A line on the seeds that were called hopeless, if there are any."""
     return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
@@ -112,6 +125,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
         lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
+        lines += [f"  {s['unended']}"] if s["unended"] else []
     several = len({r["configuration"] for r in rows}) > 1
 
     def of(row: Row) -> str:
@@ -120,7 +134,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
     for r in rows:
         best = f"best exact match {r['best_exact'] or 0:.4f}"
         grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
-        reason = f" ({r['reason']})" if r["reason"] else ""
+        reason = f" ({printable(r['reason'])})" if r["reason"] else ""
         certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
         head = f"  {of(r)}seed {seed_of(r)!s:8} {r['outcome']:10} step {r['steps']:<8,} "
         lines.append(head + f"{grok}{certified}{reason}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import home_option
-from search.errors import UserError
+from search.errors import UserError, masked
 from search.store.home import Home
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def ui(port: int, no_browser: bool, home: str | None) -> None:
     place = Home(home)
     uri = tracking_uri(place)
     if not is_local(uri):
-        click.echo(f"the records are on the MLflow server {uri}")
+        click.echo(f"the records are on the MLflow server {masked(uri)}")
         if uri.startswith("http"):
-            show_studies(connect(place, uri), uri, no_browser)
+            show_studies(connect(place, uri), masked(uri), no_browser)
         return
     if not (place.exists() and place.mlflow_db.exists()):
         raise UserError(f"nothing has run yet in {place.path}")

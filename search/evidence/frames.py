@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,17 +29,27 @@ Of = Literal["seeds", "configurations", "curves"]
 COUNTS = ("grokked", "failed", "diverged", "given_up", "censored")
 CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_given_up")
 NAN = float("nan")
+MOST_ROWS, MOST_CELLS, MOST_BYTES = 200_000, 10_000_000, 300_000_000
+"""Of a file of records that was given: rows, numbers and texts in it, and bytes of memory to read it."""
 
 
-def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | None = None) -> pd.DataFrame:
+def records(
+    study: str | Sequence[str],
+    of: Of = "seeds",
+    *,
+    home: str | Path | None = None,
+    trust_store: bool = False,
+) -> pd.DataFrame:
     """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
 
     seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
-    steps, budget, grok_step, held, hopeless_step, best_step, best_exact, best_token, trial, environment.
+    budget, reason (why censored), steps, grok_step, held, hopeless_step, best_step, best_exact, best_token,
+    trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
     every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
-    step, and the measures at that step (docs/architecture.md, "Records").
+    step, and the measures at that step (docs/architecture.md, "Records"). `trust_store`: read them from the
+    MLflow server that the study names, though it is not MLFLOW_TRACKING_URI.
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
@@ -47,7 +59,7 @@ def records(study: str | Sequence[str], of: Of = "seeds", *, home: str | Path | 
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    ledger = opened(Home(home), *names)
+    ledger = opened(Home(home, trust_store), *names)
     found = [readers[of](ledger, name) for name in names]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
@@ -85,13 +97,45 @@ def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row
 
 def _read(path: Path) -> list[Row]:
     import pandas as pd
+    import pyarrow.parquet  # noqa: F401  # before memory is counted
 
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"{path}: {'no file' if path.exists() else 'no such file'}")
     try:
-        return [{str(k): v for k, v in row.items()} for row in pd.read_parquet(path).to_dict("records")]
+        with small_memory():
+            _check_size(path)
+            rows = pd.read_parquet(path, use_threads=False).to_dict("records")
+    except MemoryError:  # Arrow's too
+        raise UserError(f"{path}: unfolds to more than any table of records") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as Parquet") from None
+    return [{str(k): v for k, v in row.items()} for row in rows]
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what says that it is large: some hundred bytes can stand for gigabytes."""
+    import pyarrow.parquet as pq
+
+    about = pq.ParquetFile(path).metadata
+    if about.num_rows > MOST_ROWS or about.num_rows * about.num_columns > MOST_CELLS:
+        asked = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
+        raise UserError(f"{path}: larger than any table of records ({asked})")
+
+
+@contextmanager
+def small_memory() -> Iterator[None]:
+    """A block gets MOST_BYTES of memory, whatever a file makes it ask for: MemoryError beyond, on Linux."""
+    limits, status = resource.getrlimit(resource.RLIMIT_DATA), Path("/proc/self/statm")
+    if not status.exists():
+        yield
+        return
+    most = int(status.read_text().split()[5]) * resource.getpagesize() + MOST_BYTES
+    known = [limit for limit in (*limits, most) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(known), limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
 def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
@@ -160,6 +204,7 @@ def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
             **{name: its[name] for name in ("study", "configuration", "title", "rung", "params")},
             **{name: row[name] for name in ("init_seed", "data_seed", "confirmation", "outcome")},
             "budget": its["budget"],
+            "reason": row["reason"],
             "steps": row["steps"],
             "grok_step": steps["grok_step"],
             "held": bool(row["held"]),

@@ -30,8 +30,13 @@ TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
 def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> None:
     """Write a recorded trial to MLflow: its parts as they are in its folder, and what is counted so far."""
     for configuration in trial.configurations:
-        tracker.counts(configuration, ledger.rows(trial.study, configuration.key))
-        tracker.part(configuration, trial.key, folder / PARTS / configuration.key)
+        rows = ledger.rows(trial.study, configuration.key)
+        tracker.counts(configuration, rows)
+        mine = [r for r in rows if r["trial"] == trial.key]
+        if mine and all(r["published"] for r in mine):  # what is there is not touched
+            continue
+        if any(map(is_final, mine)):  # or all of its seeds were cut
+            tracker.part(configuration, trial.key, folder / PARTS / configuration.key)
         ledger.publish(trial, configuration, tracker.experiment, tracker.run_of(configuration))
 
 
@@ -71,9 +76,9 @@ def _picture(tracker: Tracker, shelf: Shelf, configuration: Configuration, final
     winners = [_numbers(s) for s in seeds if s.result.outcome == Outcome.GROKKED]
     curves = curve_table(configuration, [s.result for s in seeds])
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / CURVES_PNG
-        grokking_curves(curves, winners, f"study {tracker.study.name}, {configuration.title}", path)
-        tracker.client.log_artifact(tracker.run_of(configuration), str(path))
+        title = f"study {tracker.study.name}, {configuration.title}"
+        grokking_curves(curves, winners, title, Path(folder) / CURVES_PNG)
+        tracker.client.log_artifact(tracker.run_of(configuration), str(Path(folder) / CURVES_PNG))
 
 
 def _numbers(seed: RecordedSeed) -> tuple[int, int]:
@@ -120,7 +125,7 @@ def _pictures(ledger: Ledger, tracker: Tracker, shelf: Shelf, run: str) -> None:
     frames = configurations_frame(ledger, study.name), seeds_frame(ledger, study.name)
     with tempfile.TemporaryDirectory() as folder:
         pictures(study, *frames, curves_frame(shelf), Path(folder))
-        tracker.client.log_artifacts(run, folder, "pictures")
+        tracker.keep(run, Path(folder), "pictures")
 
 
 def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
@@ -132,5 +137,7 @@ def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
         table = constraint_table(configuration_rows(ledger, tracker.study.name))
     except UserError:
         return
-    for style, name in TABLES.items():
-        tracker.client.log_text(run, written(table, style), name)
+    with tempfile.TemporaryDirectory() as folder:
+        for style, name in TABLES.items():
+            (Path(folder) / name).write_text(written(table, style), encoding="utf-8")
+        tracker.keep(run, Path(folder))

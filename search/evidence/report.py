@@ -26,7 +26,7 @@ from search.evidence.plots_search import (
     rate_against_fields,
 )
 from search.store.home import pull_command
-from search.store.stats import COUNTED, GrokRate, Stopping, pareto
+from search.store.stats import COUNTED, GrokRate, Stopping, pareto, unended
 from search.study.schema import Study
 from trainer import FALSE_KILLS_UPPER, Outcome
 
@@ -203,6 +203,11 @@ class _Study:
         fresh = [row for row in self.best() if row["confirmation"].counts.n]
         best = max(fresh, key=lambda row: row["confirmation"].counts.rate)
         return words + f"On fresh seeds the best is {best['title']} with {best['confirmation']}."
+
+    def unended(self) -> str:
+        """What seeds that have not ended do to the rates."""
+        said = unended(self.seeds.to_dict("records"))
+        return f"{said}." if said else ""
 
     def trust(self) -> str:
         """What selection does to the rates; empty where nothing was selected."""

@@ -5,6 +5,7 @@ It knows nothing of Ray: search/run/engine.py has Tune ask it for trials and tel
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -25,8 +26,19 @@ from search.store.home import Home
 from search.store.ledger import is_final
 from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
-from search.store.part import ERROR, has_parts, read_parts
+from search.store.part import (
+    ERROR,
+    Damaged,
+    Orders,
+    Part,
+    has_parts,
+    orders_of,
+    read_cut,
+    read_parts,
+    set_aside,
+)
 from search.store.seeds import Shelf
+from search.store.stats import ENOUGH, grouped
 from search.store.tracker import Tracker
 from search.store.tracking import FINISHED, answered
 from search.study.schema import Study
@@ -40,6 +52,9 @@ STOPPING_S = 10.0
 """The same for the end of a run that was stopped."""
 SHARED_S = 5.0
 """How long results may take to be seen through a shared folder."""
+LATE = "its worker ended before it began"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -57,6 +72,19 @@ class Ended:
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
     compile_s: float = 0.0
+
+
+@dataclass
+class Chain:
+    """Trials that share a worker's bank: the one that it was started with, and those that followed."""
+
+    first: Trial
+    open: dict[str, Trial]
+    """Those that have not ended, by their keys."""
+    unseen: set[str] = field(default_factory=set)
+    """Those that were ordered and of which no report has spoken yet."""
+    starts: int = 0
+    orders: Orders | None = None
 
 
 class Driver:
@@ -83,10 +111,12 @@ class Driver:
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.is_done = False
+        self.chains: dict[str, Chain] = {}
+        """By the keys of their first trials."""
         self.recovered: set[str] = set()
+        ledger.close_orphans(study.name)
         self.recover()
         rows = ledger.rows(study.name)
-        ledger.close_orphans(study.name)
         self.proposals = Proposals(study, ledger) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
         self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
@@ -115,68 +145,153 @@ class Driver:
         rows = self.ledger.rows(self.study.name)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study.name, key)
-            if has_parts(folder):
-                trial = Trial.read(folder)
-                self.recovered |= {c.key for c in trial.configurations}
-                self.record(trial)
+            try:
+                if has_parts(folder):
+                    parts, trial = read_parts(folder), Trial.read(folder)
+                    self.recovered |= {c.key for c in trial.configurations}
+                    self.record(trial, parts)
+                elif any(map(is_final, self.ledger.rows(self.study.name, trial=key))):
+                    raise Damaged(f"there are no results in {folder} any more")
+            except Damaged as error:
+                self._set_aside(key, str(error))
 
     def start_next(self) -> Trial | str | None:
-        """The next trial, claimed and written for its worker; or None, or DONE."""
+        """The next trial for a worker of its own, claimed and written; or None, or DONE."""
         trial = self.planner.next()
         self.conclude_earlier()
         if isinstance(trial, Trial):
-            self.ledger.claim(trial)
-            self.ended.trials += 1
-            trial.write(self.home.trial(self.study.name, trial.key))
-            self.progress.started(trial)
-            for configuration in trial.configurations:
-                self.outbox.put(self.tracker.reopen, configuration)
-            self._show_proposals()
+            self.chains[trial.key] = Chain(trial, {})
+            self._start(trial, self.chains[trial.key])
+            self._order(self.chains[trial.key])
         self.is_done = trial == DONE
         self.tick()
         return trial
 
-    def reported(self, trial: Trial, report: dict[str, Any]) -> None:
-        """Take a worker's progress report."""
+    def _start(self, trial: Trial, chain: Chain) -> None:
+        self.ledger.claim(trial)
+        self.ended.trials += 1
+        trial.write(self.home.trial(self.study.name, trial.key))
+        chain.open[trial.key] = trial
+        chain.unseen.add(trial.key)
+        self.progress.started(trial, chain.first.key)
+        for configuration in trial.configurations:
+            self.outbox.put(self.tracker.reopen, configuration)
+        self._show_proposals()
+
+    def reported(self, first: Trial, report: dict[str, Any]) -> None:
+        """Take the progress report of the worker that was started with this trial."""
+        chain = self.chains[first.key]
+        chain.starts += report["phase"] == "compiling"
+        seeds = grouped(report.pop("seeds", []), "trial")
         steps: dict[Configuration, dict[int, dict[str, float]]] = {}
-        for configuration, step, metrics in self.progress.report(trial, report):
-            steps.setdefault(configuration, {})[step] = metrics
+        for trial in list(chain.open.values()):
+            its = report
+            if mine := seeds.get(trial.key):
+                chain.unseen.discard(trial.key)
+                self.planner.hear(trial, mine)
+                its = report | {"seeds": mine}
+            for configuration, step, metrics in self.progress.report(trial, its):
+                steps.setdefault(configuration, {})[step] = metrics
         for configuration, values in steps.items():
             self.outbox.put(self.tracker.progress, configuration, values, optional=True)
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
+        for key in report.get("ended", []):
+            self._ended(chain.open.pop(key))
+        if report["phase"] != "compiling":
+            self._feed(chain)
+        for each in self.chains.values():
+            self._order(each)
         self.tick()
 
-    def finished(self, trial: Trial, failure: str | None) -> None:
-        """A trial has ended: by itself, with its results in its folder, or for the reason that is given."""
-        if failure is None:
-            self.record(trial)
-        else:
-            error = self.home.trial(self.study.name, trial.key) / ERROR
-            reason = error.read_text().partition("\n")[0] if error.exists() else failure
-            self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
-            self.ledger.censor([trial], reason, self.progress.steps())
+    def _feed(self, chain: Chain) -> None:
+        """Have trials follow in the slots that are free, unless the worker's process has died before.
+
+        How often a process may die is counted for all of its trials together.
+        """
+        while chain.starts < 2 and self.planner.open_in(chain.open.values()) < chain.first.slots:
+            trial = self.planner.next(chain.first)
+            if not isinstance(trial, Trial):
+                return
+            self._start(trial, chain)
+
+    def _order(self, chain: Chain) -> None:
+        """Leave word for a worker, if there is something new."""
+        searched = (t for t in chain.open.values() if self.study.until.grokked and not t.confirmation)
+        enough = {c.key for t in searched for c in t.configurations if self.planner.has_enough(c)}
+        orders = Orders(tuple(chain.open), tuple(sorted(enough)))
+        if orders != chain.orders:
+            orders.write(self.home.trial(self.study.name, chain.first.key))
+            chain.orders = orders
+
+    def finished(self, first: Trial, failure: str | None) -> None:
+        """A worker has ended: by itself, with results in its trials' folders, or for the reason given."""
+        chain = self.chains.pop(first.key)
+        for key, trial in chain.open.items():
+            folder = self.home.trial(self.study.name, key)
+            if key in chain.unseen and trial is not first and not has_parts(folder):  # it came too late
+                self.progress.finished(trial, [])
+                self.ledger.censor([trial], LATE)
+                self.ledger.release_unbegun(trial)
+                self.planner.give_back(trial)
+            elif failure is None or has_parts(folder):
+                self._ended(trial)
+            else:
+                self._failed(trial, failure)
+        orders_of(self.home.trial(self.study.name, first.key)).unlink(missing_ok=True)
+
+    def _ended(self, trial: Trial) -> None:
+        try:
+            self.record(trial, self._parts(trial))
+        except Damaged as damaged:
+            self.ended.failed_trials[trial.key] = str(damaged)
+            self._set_aside(trial.key, str(damaged))
+        self._tell(trial)
+
+    def _failed(self, trial: Trial, failure: str) -> None:
+        error = self.home.trial(self.study.name, trial.key) / ERROR
+        reason = error.read_text().partition("\n")[0] if error.exists() else failure
+        self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
+        self.ledger.censor([trial], reason, self.progress.steps())
+        self._tell(trial)
+
+    def _tell(self, trial: Trial) -> None:
         rows = self.ledger.rows(self.study.name, trial=trial.key)
         self.progress.finished(trial, [r["outcome"] for r in rows])
         for configuration in self.planner.tell(trial, rows):
             self.conclude(configuration)
         self._show_proposals()
 
-    def record(self, trial: Trial) -> None:
-        """Write a trial's parts, which are read here alone, to the ledger, and have them published."""
+    def _parts(self, trial: Trial) -> list[Part]:
+        """What the worker of a trial that has just ended left. Raises Damaged."""
         folder = self.home.trial(self.study.name, trial.key)
         deadline = time.monotonic() + SHARED_S
         while not has_parts(folder) and time.monotonic() < deadline:
             time.sleep(0.2)  # a shared folder may show them late
-        parts = read_parts(folder)
-        if not parts:
+        if not has_parts(folder):
             raise Failure(
                 f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
             )
+        return read_parts(folder)
+
+    def record(self, trial: Trial, parts: list[Part]) -> None:
+        """Write a trial's parts, which are read once, to the ledger, and have them published."""
         for part in parts:
             self.ledger.record(part)
             self.shelf.put(trial.key, part)
+        if cut := read_cut(self.home.trial(self.study.name, trial.key)):
+            self.ledger.censor([trial], ENOUGH, cut)
+            self.ledger.release_unbegun(trial)
         self.outbox.put(self._publish, trial)
+
+    def _set_aside(self, key: str, reason: str) -> None:
+        """Have the seeds of a trial trained again whose results are lost; what is left of them is kept."""
+        folder = self.home.trial(self.study.name, key)
+        kept = ""
+        if has_parts(folder):
+            kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study.name, key), reason)}"
+        log.warning("study %s: %s%s; their seeds are trained again", self.study.name, reason, kept)
+        self.ledger.reopen(self.study.name, key, reason)
 
     def _publish(self, trial: Trial) -> None:
         """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""
@@ -205,7 +320,7 @@ class Driver:
         """End the run as Ctrl-C does."""
         if not self.ended.why:
             self.ended.why = why
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # in this thread, and at once
 
     def close(self) -> None:
         """After Tune has stopped: whatever still counts as running was interrupted."""
@@ -234,7 +349,8 @@ class Driver:
         if self.deadline is not None and time.monotonic() > self.deadline:
             self.stop("time limit")
         if self.display.due():
-            self.display.show(self.progress.snapshot(self.planner.queued_steps))
+            needless = self.planner.has_enough
+            self.display.show(self.progress.snapshot(self.planner.queued_steps, needless))
 
     def _waiting(self, left: int) -> bool:
         """While the run ends: whoever looks is told why. True: it was asked to end now."""

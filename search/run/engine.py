@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,6 @@ from search.run import worker
 from search.run.driver import Driver, Ended
 from search.run.packing import placement
 from search.run.planner import DONE
-from search.store.home import Home
 from search.study.trial import Trial
 
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
@@ -172,7 +172,7 @@ def run(driver: Driver) -> Ended:
         driver.close()
         return driver.ended
     os.environ.update(QUIET)
-    with _ray(driver.home):
+    with _ray():
         signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         before = signal.getsignal(signal.SIGINT)
         try:
@@ -184,13 +184,20 @@ def run(driver: Driver) -> Ended:
 
 
 @contextlib.contextmanager
-def _ray(home: Home) -> Iterator[None]:
+def _ray() -> Iterator[None]:
     """A Ray of our own on this machine, or the cluster at RAY_ADDRESS."""
     # Workers import the installed packages: without a working directory of its own, Ray would put the
-    # directory that the command was called from in front of them.
-    empty = home.ray / "working-dir"
-    empty.mkdir(parents=True, exist_ok=True)
-    environment = {**QUIET, "TORCHINDUCTOR_CACHE_DIR": str(home.cache)}
+    # directory that the command was called from in front of them. A home may come from elsewhere.
+    with tempfile.TemporaryDirectory(prefix="adder-search-") as empty:
+        _start(empty)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _start(working_dir: str) -> None:
+    """Start Ray, or reach its cluster. Raises Failure."""
     cluster = os.environ.get("RAY_ADDRESS")
     try:
         if cluster and ":" in cluster and "://" not in cluster:
@@ -200,15 +207,11 @@ def _ray(home: Home) -> Iterator[None]:
             include_dashboard=None if cluster else False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            runtime_env={"working_dir": str(empty), "env_vars": environment},
+            runtime_env={"working_dir": working_dir, "env_vars": QUIET},
         )
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
         first = str(error).strip().partition("\n")[0]
         raise Failure(f"Ray{f' at {cluster}' if cluster else ''}: {first or type(error).__name__}") from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _init(**options: Any) -> None:

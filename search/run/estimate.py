@@ -10,17 +10,18 @@ from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import seed_of
-from search.study.schema import Study, numbered
+from search.study.schema import Study
+from search.study.seeds import numbered
 from search.study.trial import Configuration
-from trainer import Seed
+from trainer import Outcome, Seed
 
-GUESSED_RATE = {True: 5_000, False: 100}
-"""Seed-steps/s of a core at batch 256, compiled and eager, where this home has measured nothing yet."""
+GUESSED_RATE = {True: 8_000, False: 100}
+"""Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
 
 
 def estimate(study: Study, home: Home) -> str:
     """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
-    check_resources(study.resources)
+    remark = check_resources(study.resources)
     rounds = list(study.rounds())
     rows = Ledger(home).rows(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
@@ -46,7 +47,7 @@ def estimate(study: Study, home: Home) -> str:
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
-    return "\n".join([text, *_later(study, rounds, len(listed) > 1)])
+    return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 
 def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
@@ -86,7 +87,12 @@ def _left(
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}
     recorded = {(r["configuration"], seed_of(r)) for r in final}
-    return {c: sum((c.key, seed) not in recorded for seed in seeds) for c in listed}
+    searched = [r for r in final if r["outcome"] == Outcome.GROKKED and not r["confirmation"]]
+    grokked, wanted = Counter(r["configuration"] for r in searched), study.until.grokked
+    return {
+        c: 0 if wanted and grokked[c.key] >= wanted else sum((c.key, s) not in recorded for s in seeds)
+        for c in listed
+    }
 
 
 def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -> tuple[float, str]:

@@ -15,7 +15,8 @@ from typing import Any
 from search.errors import UserError
 from search.store.ledger import Row
 from search.store.stats import seed_of
-from search.study.schema import Study, numbered
+from search.study.schema import Study
+from search.study.seeds import numbered
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
 from search.study.trial import Configuration
 from trainer import Seed

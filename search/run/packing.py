@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from model import Spec
-from search.errors import UserError
+from search.errors import UserError, told
 from search.study.schema import Resources, Study
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
-from trainer.installed import missing_for_compilation
+from trainer.installed import cache_folder, missing_for_compilation
 
 DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
 """Where drivers of GPUs show themselves: NVIDIA's, AMD's, and Windows' below Linux."""
@@ -26,6 +26,12 @@ class Fits:
     concurrent: int = 1
     on_gpu: bool = False
 
+
+UNTIL_SLOTS = 4
+"""Slots of a CPU's bank where a study ends once enough have grokked. The engine's slots cost what they train:
+fewer bring the first seeds to their end sooner, and less is in training for nothing when it comes. One alone
+is a fifth slower a step.
+"""
 
 Program = tuple[Spec, tuple[Any, ...]]
 """What a compiled program depends on, and with it who shares a bank: spec, and what of a recipe shapes it."""
@@ -43,6 +49,8 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     a slot: enough to fill the slots that fall free, few enough for the sampler to hear soon.
     """
     slots, most = study.resources.room(fits.on_gpu)
+    if study.until.grokked and not (study.resources.slots or fits.on_gpu):
+        slots = min(slots, UNTIL_SLOTS)
     programs = [program] * study.planned if study.space else [program_of(*c) for c in study.listed()]
     most = min(most, 2 * slots) if study.space else most
     share = max(1, fits.concurrent // len(set(programs)))
@@ -50,20 +58,24 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     return size, min(slots, size)
 
 
+def can_follow(trial: Trial, other: Trial) -> bool:
+    """Whether a trial can take the slots that another one leaves in its bank."""
+    (mine, _), (its, _) = trial.work[0], other.work[0]
+    return trial.slots == other.slots and program_of(*mine.parts) == program_of(*its.parts)
+
+
 def pack(
     study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Fits, confirmation: bool = False
 ) -> list[Trial]:
-    """Pairs as trials: those that can share a bank together, with equal slots."""
+    """Pairs that can share a bank together, with equal slots: trials before they are cut to their size."""
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
     for configuration, seed in work:
-        program = program_of(configuration.spec, configuration.recipe)
-        groups.setdefault(program, []).append((configuration, seed))
-    trials = []
-    for program, pairs in groups.items():
-        size, slots = trial_size(study, program, fits)
-        cut = [tuple(pairs[i : i + size]) for i in range(0, len(pairs), size)]
-        trials += [Trial(study.name, c, slots, study.resources, study.stop, confirmation) for c in cut]
-    return trials
+        groups.setdefault(program_of(*configuration.parts), []).append((configuration, seed))
+    return [
+        Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
+        for program, pairs in groups.items()
+        for _, slots in [trial_size(study, program, fits)]
+    ]
 
 
 def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], Fits]:
@@ -87,13 +99,22 @@ def here() -> dict[str, float]:
     return {"CPU": os.cpu_count() or 1, "GPU": gpus}
 
 
-def check_resources(resources: Resources) -> None:
-    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later."""
+def check_resources(resources: Resources) -> str | None:
+    """Raise UserError at once if this machine cannot place a trial; a cluster is asked later.
+
+    Returns what is to be said first, if anything: without a C++ compiler a CPU trains without the engine.
+    """
     if os.environ.get("RAY_ADDRESS"):
-        return
-    placement(resources, here())
-    if resources.compiled and (missing := missing_for_compilation()):
+        return None
+    _, fits = placement(resources, here())
+    if not resources.compiled:
+        return None
+    with told("resources.compiled"):
+        cache_folder()
+    missing = missing_for_compilation(fits.on_gpu)
+    if missing and fits.on_gpu:
         raise UserError(
             f"resources.compiled: compiling needs {missing}, which is not here; "
             "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
         )
+    return missing and f"without {missing} training is a hundred times slower (apt-get install g++)"

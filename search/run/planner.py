@@ -2,22 +2,26 @@
 
 A sweep has configurations that the file lists, a search asks Optuna for its own. Either way a configuration
 gets a first round of seeds; further rounds go to those that the study's `until` or `allocation` says, and at
-the end its `confirm` has the best trained once more on fresh seeds.
+the end its `confirm` has the best trained once more on fresh seeds. Nobody waits for a round to end: who asks
+for work gets of the next one, and what turns out not to be needed is not trained.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search.run.allocation import Standing, deserving, leaders, objective
-from search.run.packing import Fits, pack
+from search.run.packing import Fits, can_follow, pack, program_of, trial_size
 from search.store.home import Home
 from search.store.ledger import Row, is_final
+from search.store.part import has_parts
 from search.store.stats import GrokRate, seed_of
-from search.study.schema import Study, numbered
+from search.study.schema import Study
+from search.study.seeds import numbered
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 
@@ -28,6 +32,14 @@ DONE = "DONE"
 Done = str
 Round = tuple[Configuration, list[Seed], bool]
 """A configuration, seeds of it that are to be trained, and whether to confirm it."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """How far a running trial is: seeds that have not ended, and grokked ones by configuration."""
+
+    open: int
+    grokked: Counter[str]
 
 
 class Planner:
@@ -48,32 +60,89 @@ class Planner:
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
         self._take(rows)
-        self.unpacked: list[Round] = []  # which `fits` says how to cut
-        self.queue: deque[Trial] = deque(unfinished)
+        self.unpacked: list[Round] = []  # of which `fits` says how many slots they have
+        self.unfinished = {t.key for t in unfinished}
+        self.dropped: dict[Configuration, None] = {}
+        """Of which trials were dropped that had waited."""
         self.running: dict[str, Trial] = {}
+        self.heard: dict[str, Heard] = {}
         self.known: dict[str, Configuration] = {}
+        needed = (t for t in unfinished if t.confirmation or not all(map(self.has_enough, t.configurations)))
+        self.queue: deque[Trial] = deque(needed)
+        """What waits: trials of an earlier run as they were, and others that are cut when they start."""
         self.rounds: dict[str, Iterator[list[Seed]]] = {}
+        self.begun: Counter[str] = Counter()
+        """How many further rounds of a configuration `until` has asked for."""
         self.confirming: set[str] = set()  # once a run: a trial that fails is not tried for ever
         self.ended_before: list[Configuration] = []  # had nothing left to train when they were begun
         interrupted = [c for t in unfinished for c in t.configurations]
         for configuration in dict.fromkeys([*self._given(), *interrupted]):
             self._begin(configuration)
 
-    def next(self) -> Trial | Done | None:
-        """The next trial to start, None while the running ones decide, or DONE."""
-        while not self.queue:
-            if not self._plan():
-                return None if self.running else DONE
+    def next(self, after: Trial | None = None) -> Trial | Done | None:
+        """The next trial to start, None while the running ones decide, or DONE.
+
+        after: one that is to follow this trial in its bank. None, too, if those that wait need a bank of
+        their own: what else could follow is not planned before them.
+        """
+        while (trial := self._waiting(after)) is None:
+            if self.queue or not self._plan():
+                return None if self.queue or self.running else DONE
             self._pack()
-        trial = self.queue.popleft()
-        self.running[trial.key] = trial
-        return trial
+        started = self._cut(trial, after)
+        self.running[started.key] = started
+        return started
+
+    def _cut(self, waiting: Trial, after: Trial | None) -> Trial:
+        """Take a trial off what waits: towards the end a share of what is left, so that cores end together.
+
+        That is guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on Computers C-36, 1987).
+        A worker that begins gets its slots full, unless that leaves less for the others.
+        """
+        place, work, cores = self.queue.index(waiting), waiting.work, self.fits.concurrent
+        del self.queue[place]
+        if waiting.key in self.unfinished:
+            return waiting
+        size, slots = trial_size(self.study, program_of(*work[0][0].parts), self.fits)
+        if cores > 1 and (waiting.confirmation or self._is_last):
+            left = len(work) + sum(len(t.work) for t in self.queue)
+            least, open_ = slots // 8, len(work) + self._open_pairs()
+            if after is None:
+                least = max(-(-open_ // (2 * cores)), min(slots, -(-open_ // cores)))
+            size = min(size, max(-(-left // (2 * cores)), least))
+        if size < len(work):
+            self.queue.insert(place, replace(waiting, work=work[size:]))
+        return replace(waiting, work=work[:size])
+
+    def _waiting(self, after: Trial | None) -> Trial | None:
+        return next((t for t in self.queue if after is None or can_follow(t, after)), None)
+
+    def hear(self, trial: Trial, seeds: Sequence[Mapping[str, Any]]) -> None:
+        """Take how far a running trial's seeds are: configuration, outcome and grok_step of each.
+
+        A seed has grokked as soon as it was perfect once; what is left of it is to see whether it holds.
+        """
+        open_ = sum(s["outcome"] in (Outcome.QUEUED, Outcome.RUNNING) for s in seeds)
+        grokked = Counter(s["configuration"] for s in seeds if s["grok_step"] is not None)
+        self.heard[trial.key] = Heard(open_, Counter() if trial.confirmation else grokked)
+        if grokked:
+            self._drop_needless()
+
+    def give_back(self, trial: Trial) -> None:
+        """Take back a trial that no worker has begun."""
+        del self.running[trial.key]
+        self.queue.appendleft(trial)
 
     def tell(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
         """Take a trial's outcomes. Returns the configurations that have ended with it, for now."""
         self.running.pop(trial.key, None)
+        self.heard.pop(trial.key, None)
         self._take(rows)
-        return [c for c in trial.configurations if self._has_ended(c)]
+        self._drop_needless()
+        dropped = [c for c in self.dropped if c.key in self.rows and not self._is_in_flight(c)]
+        for configuration in dropped:
+            del self.dropped[configuration]
+        return [c for c in dict.fromkeys([*trial.configurations, *dropped]) if self._has_ended(c)]
 
     @property
     def is_done(self) -> bool:
@@ -90,13 +159,21 @@ class Planner:
 
     @property
     def grokked(self) -> int:
-        return sum(self._grokked(key) for key in self.rows)
+        """Seeds of the search that have grokked, in running trials too; the confirmation's do not count."""
+        return sum(map(self._grokked, {*self.rows, *self.known}))
 
     @property
     def enough(self) -> bool:
         """Whether a search has as many grokked seeds as it asked for; it ends as a whole."""
         wanted = self.study.until.grokked
         return wanted is not None and self.grokked >= wanted
+
+    def has_enough(self, configuration: Configuration) -> bool:
+        """Whether `until` asks for no more seeds of a configuration: of a search, none of any."""
+        wanted = self.study.until.grokked
+        if wanted is None or self.proposals:
+            return self.enough
+        return self._grokked(configuration.key) >= wanted
 
     @property
     def in_flight(self) -> list[Configuration]:
@@ -127,29 +204,48 @@ class Planner:
             self.rows.setdefault(r["configuration"], {})[seed_of(r)] = r
 
     def _grokked(self, key: str) -> int:
-        return sum(r["outcome"] == Outcome.GROKKED for r in self.rows_of(key))
+        """What `until` counts: seeds of the search, of running trials too, and not the confirmation's."""
+        ended = sum(r["outcome"] == Outcome.GROKKED and not r["confirmation"] for r in self.rows_of(key))
+        return ended + sum(heard.grokked[key] for heard in self.heard.values())
+
+    def _drop_needless(self) -> None:
+        """Forget what waits and is of configurations that have enough."""
+        if self.study.until.grokked is None:
+            return
+        over = {c: None for c in self.known.values() if self.has_enough(c)}
+        waiting, self.queue = self.queue, deque()
+        for trial in waiting:
+            left = tuple(pair for pair in trial.work if trial.confirmation or pair[0] not in over)
+            if left:
+                self.queue.append(trial if trial.key in self.unfinished else replace(trial, work=left))
+            self.dropped |= {c: None for c in trial.configurations if c in over and not trial.confirmation}
+        self.unpacked = [r for r in self.unpacked if r[2] or r[0] not in over]
 
     def _begin(self, configuration: Configuration) -> None:
         key = configuration.key
         self.known[key], self.rounds[key] = configuration, self.study.rounds()
-        if not self._put(configuration, next(self.rounds[key])) and self._has_ended(configuration):
+        first = next(self.rounds[key])
+        begun = not self.has_enough(configuration) and self._put(configuration, first)
+        if not begun and self._has_ended(configuration):
             self.ended_before.append(configuration)
 
     def _has_ended(self, configuration: Configuration) -> bool:
         """Whether nothing more is planned for a configuration. Its proposal, if it was one, is then told."""
         if self._is_in_flight(configuration) or self._goes_on(configuration):
             return False
-        if self.proposals:
+        trained = set(self.study.first_seeds()) <= self.rows.get(configuration.key, {}).keys()
+        if self.proposals and trained:  # or it was cut, since the search has enough
             searched = [r for r in self.rows_of(configuration.key) if not r["confirmation"]]
             self.proposals.tell(configuration, searched)
         return True
 
     def _goes_on(self, configuration: Configuration) -> bool:
         """Put down the next round that has something left to train, while `until` asks for more."""
-        wanted, key = self.study.until.grokked, configuration.key
-        while wanted is not None and not (self.enough if self.proposals else self._grokked(key) >= wanted):
+        key = configuration.key
+        while self.study.until.grokked is not None and not self.has_enough(configuration):
             if (seeds := next(self.rounds[key], None)) is None:
                 return False
+            self.begun[key] += 1
             if self._put(configuration, seeds):
                 return True
         return False
@@ -164,13 +260,19 @@ class Planner:
         return bool(left)
 
     def _plan(self) -> bool:
-        """Put down more rounds, enough to fill the trials that fit. False if there is nothing to do now."""
-        for source in (self._ask, self._allocate, self._confirm):
-            while not self._is_full() and source():
+        """Put down more rounds, at least one and enough for the trials that fit. False if there is none."""
+        for source in (self._ask, self._allocate, self._ahead, self._confirm):
+            while source() and not self._is_full():
                 pass
             if self.unpacked:
                 return True
         return False
+
+    def _ahead(self) -> bool:
+        """Put down the next round of a sweep's configuration, the one before being in training."""
+        if self.proposals:  # whose slots other proposals fill
+            return False
+        return any(map(self._goes_on, sorted(self.known.values(), key=lambda c: self.begun[c.key])))
 
     def _ask(self) -> bool:
         """Begin a proposal, if one is to be had.
@@ -233,7 +335,7 @@ class Planner:
         return [(self.known[k], seeds) for k in sorted(keys) if not trained[k].issuperset(seeds)]
 
     def _pack(self) -> None:
-        """Cut the rounds that wait into trials."""
+        """Put together what of the rounds that wait can share banks."""
         for confirmation in (False, True):
             work = [(c, seed) for c, seeds, kind in self.unpacked if kind == confirmation for seed in seeds]
             self.queue.extend(pack(self.study, work, self.fits, confirmation))
@@ -250,8 +352,21 @@ class Planner:
     def _is_full(self) -> bool:
         """Whether two seeds are planned for each slot that the machine has."""
         slots, _ = self.study.resources.room(self.fits.on_gpu)
-        pairs = sum(len(t.work) for t in self._trials()) + sum(len(seeds) for _, seeds, _ in self.unpacked)
-        return pairs >= 2 * slots * self.fits.concurrent
+        return self._open_pairs() >= 2 * slots * self.fits.concurrent
+
+    def _open_pairs(self) -> int:
+        """Pairs that are planned or in training."""
+        waiting = sum(len(t.work) for t in self.queue) + sum(len(seeds) for _, seeds, _ in self.unpacked)
+        return waiting + self.open_in(self.running.values())
+
+    def open_in(self, trials: Iterable[Trial]) -> int:
+        """Pairs of running trials that have not ended, as far as was heard."""
+        return sum(self.heard[t.key].open if t.key in self.heard else len(t.work) for t in trials)
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether nothing follows the search's trials that are planned."""
+        return not (self._is_asking or self.study.until.grokked or self.study.allocation)
 
 
 def _described(folder: Path) -> Trial | None:
@@ -265,7 +380,7 @@ def _described(folder: Path) -> Trial | None:
 def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
     """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
-    folders = [home.trial(study.name, key) for key in open_]
+    folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
     trials = [t for t in map(_described, folders) if t is not None]
     holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip

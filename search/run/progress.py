@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.table import Table
 
 from search.store.stats import step_metrics
 from search.study.trial import Configuration, Trial
-from trainer import Outcome
+from trainer import Outcome, Seed
 
 SeedKey = tuple[int, int]
 Row = dict[str, Any]
@@ -31,6 +32,8 @@ class Snapshot:
     seconds_left: float | None
     compiling: bool
     elapsed_s: float
+    holding: dict[str, int] = field(default_factory=dict)
+    """Seeds that are all that is waited for, since enough have grokked: how many steps they are to hold."""
 
 
 @dataclass
@@ -62,8 +65,10 @@ class Progress:
         self.watched = watched
         self.start = time.monotonic()
         self.trials: dict[str, Row] = {}
-        self.budgets: dict[str, list[int]] = {}
+        self.running: dict[str, Trial] = {}
         self.curves: dict[str, Curves] = {}
+        self.chain_of: dict[str, str] = {}
+        """Of each running trial, the first trial of its worker: they share one bank and its speed."""
         self.ended: Counter[str] = Counter()
         self.best_exact = 0.0
         self.seed_steps: dict[str, int] = {}
@@ -75,14 +80,23 @@ class Progress:
         span = self.trained_to - self.trained_from
         return sum(self.seed_steps.values()) / span if span > 0 else 0.0
 
-    def started(self, trial: Trial) -> None:
+    @property
+    def rate(self) -> float:
+        """Seed-steps/s of all workers, as they last said."""
+        rates = {self.chain_of[key]: t["seed_steps_per_s"] for key, t in self.trials.items()}
+        return sum(rates.values())
+
+    def started(self, trial: Trial, chain: str | None = None) -> None:
+        """chain: the key of its worker's first trial, if that is another one."""
+        self.chain_of[trial.key] = chain or trial.key
+        speed = (t["seed_steps_per_s"] for key, t in self.trials.items() if self.chain_of[key] == chain)
         waiting = {"outcome": Outcome.QUEUED, "step": 0, "grok_step": None}
         self.trials[trial.key] = {
             "phase": "starting",
             "seeds": [waiting] * len(trial.work),
-            "seed_steps_per_s": 0.0,
+            "seed_steps_per_s": next(speed, 0.0),
         }
-        self.budgets[trial.key] = [c.recipe.steps for c, _ in trial.work]
+        self.running[trial.key] = trial
 
     def report(self, trial: Trial, report: Row) -> list[tuple[Configuration, int, dict[str, float]]]:
         """Take a worker's report. Returns the steps of configurations whose metrics are now complete."""
@@ -91,7 +105,7 @@ class Progress:
         if report["phase"] == "training":
             self.trained_to = time.monotonic()
             self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
-            self.seed_steps[trial.key] = report["seed_steps"]
+            self.seed_steps[self.chain_of[trial.key]] = report["seed_steps"]
         self.best_exact = max([self.best_exact, *(s["best_exact"] for s in seeds)])
         if report["phase"] != "training" or trial.confirmation:
             return []
@@ -103,6 +117,7 @@ class Progress:
 
     def finished(self, trial: Trial, outcomes: list[str]) -> None:
         self.trials.pop(trial.key, None)
+        self.running.pop(trial.key, None)
         self.ended.update(outcomes)
 
     def steps(self) -> dict[tuple[str, int, int], int]:
@@ -125,11 +140,14 @@ class Progress:
         passed = min(live, default=max(curves.by_step, default=0))
         ready = sorted(step for step in curves.by_step if step <= passed)
         curves.given = max([curves.given, *ready])
-        rate = sum(t["seed_steps_per_s"] for t in self.trials.values())
+        rate = self.rate
         return [(step, curves.take(step) | {"seed_steps_per_s": rate}) for step in ready]
 
-    def snapshot(self, queued_seed_steps: int = 0) -> Snapshot:
-        """`queued_seed_steps`: the budget of seeds that are planned and not yet started.
+    def snapshot(
+        self, queued_seed_steps: int = 0, has_enough: Callable[[Configuration], bool] = lambda c: False
+    ) -> Snapshot:
+        """`queued_seed_steps`: budgets of the seeds that are planned and not yet started. `has_enough`: if
+        no more seeds of a configuration are needed.
 
         What is left is counted in budgets, so the time left is the most it may take: a seed that groks or is
         given up ends earlier, and counts no more from then on.
@@ -138,12 +156,9 @@ class Progress:
         states = Counter(s["outcome"] for s in seeds)
         unended = (Outcome.QUEUED, Outcome.RUNNING)
         left = queued_seed_steps + sum(
-            budget - seed["step"]
-            for key, t in self.trials.items()
-            for budget, seed in zip(self.budgets[key], t["seeds"], strict=True)
-            if seed["outcome"] in unended
+            c.recipe.steps - seed["step"] for _, c, seed in self._seeds() if seed["outcome"] in unended
         )
-        rate = sum(t["seed_steps_per_s"] for t in self.trials.values()) or self.overall_rate
+        rate = self.rate or self.overall_rate
         failed = sum(states[o] + self.ended[o] for o in (Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP))
         return Snapshot(
             running=states[Outcome.RUNNING],
@@ -154,7 +169,21 @@ class Progress:
             seconds_left=left / rate if rate else None,
             compiling=any(t["phase"] in ("starting", "compiling") for t in self.trials.values()),
             elapsed_s=time.monotonic() - self.start,
+            holding=self._holding(has_enough),
         )
+
+    def _seeds(self) -> Iterator[tuple[Trial, Configuration, Row]]:
+        for key, t in self.trials.items():
+            if t["seeds"]:
+                for (c, _), seed in zip(self.running[key].work, t["seeds"], strict=True):
+                    yield self.running[key], c, seed
+
+    def _holding(self, has_enough: Callable[[Configuration], bool]) -> dict[str, int]:
+        """The seeds that have grokked and train on, if nothing else of the search does."""
+        live = [(c, s) for t, c, s in self._seeds() if s["outcome"] == Outcome.RUNNING and not t.confirmation]
+        if any(s["grok_step"] is None or not has_enough(c) for c, s in live):
+            return {}
+        return {str(Seed(*s["seed"])): c.recipe.hold for c, s in live}
 
 
 # What is shown of it: a live line in a terminal, a plain one every few seconds elsewhere
@@ -207,6 +236,7 @@ class Display:
 def _cells(s: Snapshot) -> dict[str, str]:
     waiting = "compiling" if s.compiling else "starting"
     speed = f"{s.seed_steps_per_s:,.0f}" if s.seed_steps_per_s else waiting
+    seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
     return {
         "elapsed": duration(s.elapsed_s),
         "running": str(s.running),
@@ -215,6 +245,7 @@ def _cells(s: Snapshot) -> dict[str, str]:
         "best exact match": f"{s.best_exact:.4f}",
         "seed-steps/s": speed,
         "time left": duration(s.seconds_left) if s.seconds_left is not None else "?",
+        **({"waits for": ", ".join(seeds)} if seeds else {}),
     }
 
 

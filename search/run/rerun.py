@@ -5,6 +5,7 @@ Axes: S θ that is compared, P parameters.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,15 @@ from search.study.space import LARGEST_SEED
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
-from trainer.installed import missing_for_compilation
+from trainer.installed import cache_folder, missing_for_compilation
+from trainer.native import Native
+from trainer.problems import selection
+
+THREADS_A_CORE = 16
+"""More would take the machine and show nothing."""
+ENGINE = Native.__name__.lower()
+NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
+"""What θ's bits depend on by torch's programs, and not by the engine: it compares across machines."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,7 @@ class Rerun:
     environment: dict[str, Any]
     """This machine and bank, as trials record theirs."""
     differs: dict[str, tuple[Any, Any]]
+    """What may explain another θ: nothing of CPU, threads and slots where the engine trained both."""
     not_recorded: tuple[str, ...]
 
     @property
@@ -80,13 +90,21 @@ def read_request(loaded: Checkpoint) -> Request:
 def _resources(loaded: Checkpoint) -> Resources:
     """Those of the trial that trained it. Raises ValueError if they are wrong or cannot be had here."""
     recorded = _recorded(loaded)
+    if by_engine := recorded.get("engine") == ENGINE:  # whatever its threads and slots were
+        recorded = {}
+    most = THREADS_A_CORE * (os.cpu_count() or 1)
+    if isinstance(threads := recorded.get("threads"), int) and threads > most:
+        raise ValueError(f"its bank had {threads} threads, and this machine runs {most} at most")
     names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
     try:
         like = Resources(**{mine: recorded[its] for mine, its in names.items() if its in recorded})
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     if like.compiled and (missing := missing_for_compilation()):
-        raise ValueError(f"its program was compiled, and compiling needs {missing}")
+        who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
+        raise ValueError(f"{who} needs {missing}")
+    if like.compiled:
+        cache_folder()
     return like
 
 
@@ -121,8 +139,9 @@ def train_again(
 
 
 def _device(recorded: dict[str, Any]) -> str:
-    """A GPU if one is here, unless the θ was made on a CPU of this machine's kind."""
-    on_cpu = recorded.get("device", platform.machine()) == platform.machine()
+    """A GPU if one is here, unless the θ was made by the engine or on a CPU of this machine's kind."""
+    like_here = recorded.get("device", platform.machine()) == platform.machine()
+    on_cpu = like_here or recorded.get("engine") == ENGINE
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
@@ -132,9 +151,11 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
-    exact_S = step.evaluate(spec, theta_SP, bank.programs.problems.cpu())["exact"]
+    exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(asked.trial, bank)
+    both = recorded.get("engine") == here["engine"] == ENGINE
+    matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
     return Rerun(
         seed=str(result.pair.seed),
         params=spec.params,
@@ -144,6 +165,6 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
         step=(asked.step, result.best_step),
         exact=(float(exact_S[0]), float(exact_S[1])),
         environment=here,
-        differs={k: (recorded[k], v) for k, v in here.items() if k in recorded and recorded[k] != v},
+        differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},
         not_recorded=tuple(k for k in here if k not in recorded),
     )

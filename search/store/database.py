@@ -1,29 +1,31 @@
 """The database under the ledger: a file of the home, or a server that several machines share.
 
-Transactions that say in one line what is wrong, and wait for a server that is away; the schema; who holds a
-lease.
+Transactions that say in one line what is wrong, and wait for a server that is away; the schema; the clock.
 """
 
 from __future__ import annotations
 
 import functools
-import os
-import socket
+import re
 import time
-import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure
-from search.store.home import Home, other_version
+from search.store.home import IDENTIFIER, Home, not_plain, other_version
+from trainer import Outcome
 
 SCHEMA = 5
 LOCK_WAIT_S = 10.0
 RETRY_S = 1.0
+CLOCKS = {
+    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
+}
+"""What gives the seconds since 1970."""
 
 # The ledger's tables
 
@@ -86,6 +88,17 @@ PROPOSALS = sa.Table(
     sa.Column("numbers", sa.JSON, nullable=False),  # as drawn, by key path
 )
 
+NONE = type(None)
+KINDS: dict[type, tuple[type, ...]] = {
+    int: (int, NONE), float: (int, float, NONE), str: (str, NONE), bool: (bool, NONE), object: (dict, NONE),
+}  # fmt: skip
+"""What a column's values may be, by the kind that SQLAlchemy gives it."""
+FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run"), IDENTIFIER) | {
+    "outcome": re.compile("|".join(Outcome)),
+    "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
+}
+"""What texts may be that become paths, are looked up or taken apart."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -121,10 +134,13 @@ class Database:
     def _prepare(self) -> None:
         """Make the tables where there are none, and nothing beside those of another version."""
         with self.begin() as db:
+            if db.dialect.name == "sqlite" and (odd := db.scalar(sa.text(not_plain()))):
+                raise Failure(f"{self.name}: has {odd!r:.80}, which is no table: no ledger of adder-search")
             has_any = sa.inspect(db).has_table(VERSION.name)
             found = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
             if found not in (None, SCHEMA):
-                raise other_version(self.name, "an earlier" if found < SCHEMA else "a newer")
+                newer = isinstance(found, int) and found > SCHEMA
+                raise other_version(self.name, "a newer" if newer else "an earlier")
             metadata.create_all(db)
             if found is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
@@ -132,6 +148,31 @@ class Database:
     def begin(self) -> Any:
         """A transaction. Raises Away or Failure."""
         return _Transaction(self.engine, self.name)
+
+    def read(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
+        """The rows of a query, in a transaction. Raises Failure for a value that its column cannot have:
+        SQLite keeps any, and the file may come from elsewhere.
+        """
+        with self.begin() as db:
+            try:
+                found = [dict(row) for row in db.execute(query).mappings()]
+            except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+                raise Failure(f"{self.name}: damaged ({type(error).__name__})") from None
+        for column in query.selected_columns:
+            self._check(column, [row[column.name] for row in found])
+        return found
+
+    def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
+        kinds, form = KINDS[column.type.python_type], FORMS.get(column.name)
+        wrong = [v for v in {type(v): v for v in values}.values() if not isinstance(v, kinds)]
+        if form and not wrong:
+            wrong = [v for v in set(values) if v and not form.fullmatch(v)]
+        if wrong:
+            raise Failure(f"{self.name}: damaged, {column.name} is {wrong[0]!r:.80}")
+
+    def now(self, db: sa.Connection) -> float:
+        """The database's time in seconds since 1970: the machines that share it need not agree on theirs."""
+        return float(db.scalar(sa.text(CLOCKS[self.engine.dialect.name])))
 
 
 def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -165,7 +206,7 @@ class _Transaction:
     def __enter__(self) -> sa.Connection:
         try:
             return self.context.__enter__()
-        except (DatabaseError, InterfaceError) as error:
+        except (DatabaseError, InterfaceError, TimeoutError) as error:
             raise self._failure(error) from None
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -176,44 +217,12 @@ class _Transaction:
         if isinstance(error, DatabaseError | InterfaceError) and not isinstance(error, IntegrityError):
             raise self._failure(error) from None
 
-    def _failure(self, error: DatabaseError | InterfaceError) -> Failure:
-        kind = Away if isinstance(error, OperationalError | InterfaceError) else Failure
-        return kind(_problem(self.name, error.orig))
+    def _failure(self, error: DatabaseError | InterfaceError | TimeoutError) -> Failure:
+        kind = Away if isinstance(error, OperationalError | InterfaceError | TimeoutError) else Failure
+        return kind(_problem(self.name, getattr(error, "orig", error)))
 
 
 def _problem(name: str, error: BaseException | None) -> str:
     """One line."""
     hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
     return f"{name}: {' '.join(str(error).split())}{hint}"
-
-
-def own_name() -> str:
-    """Who this driver is, for its leases: host and its process numbers' space, process, a number."""
-    return f"{_host()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-
-
-def is_live(owner: str | None, until: float | None) -> bool:
-    """Whether a lease is held by a driver that can still be there."""
-    if owner is None or until is None or until < time.time():
-        return False
-    host, pid, _ = owner.split("/")
-    return host != _host() or _is_alive(int(pid))
-
-
-def _host() -> str:
-    """The machine, and on Linux the namespace of its process numbers: containers have their own."""
-    try:
-        space = Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return socket.gethostname()
-    return f"{socket.gethostname()}.{space}"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

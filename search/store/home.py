@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
 from search.errors import UserError
+from trainer import durable
 
 DEFAULT = "adder-runs"
 DATABASE = "ADDER_SEARCH_DATABASE"
+IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Home:
@@ -18,10 +21,13 @@ class Home:
     With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
     the folder, which the machines of a cluster then share. Nothing in it names its own path (MLflow's store
     is brought along when it is next opened), so a home can be moved, or put into a tar file.
+
+    `trust_store`: the user said so of the MLflow store that a study names (search/store/tracking.py).
     """
 
-    def __init__(self, folder: str | Path | None = None):
+    def __init__(self, folder: str | Path | None = None, trust_store: bool = False):
         self.path = Path(folder or os.environ.get("ADDER_SEARCH_HOME") or DEFAULT).absolute()
+        self.trust_store = trust_store
 
     @property
     def mlflow_db(self) -> Path:
@@ -83,26 +89,36 @@ class Home:
         return self.path / "ray"
 
     @property
-    def cache(self) -> Path:
-        """Compiled programs, shared by all trials."""
-        return self.path / "cache"
-
-    @property
     def logs(self) -> Path:
         """What detached runs print."""
         return self.path / "logs"
 
     def trial(self, study: str, key: str) -> Path:
-        """Where a trial keeps its bank's state and leaves its results until they are recorded."""
-        return self.path / "trials" / study / key
+        """Where a trial keeps its bank's state and leaves its results until they are recorded; without a key
+        the folder of all of a study's trials.
+        """
+        return below(self.path / "trials", study, *([key] if key else []))
+
+    def damaged(self, study: str, key: str) -> Path:
+        """Where results of a trial go that cannot be read: this name and a number; without a key the folder
+        of all of a study's.
+        """
+        return below(self.path / "damaged", study, *([key] if key else []))
 
     def exists(self) -> bool:
-        """Whether something has run here. Raises UserError for an earlier version's home."""
+        """Whether something has run here. Raises UserError for an earlier version's home, and for what is no
+        home.
+        """
         self.refuse_older()
         return not self.has_own_database or self.ledger_db.exists()
 
     def refuse_older(self) -> None:
-        """Raise UserError where an earlier version kept its ledger: in Optuna's file."""
+        """Raise UserError where an earlier version kept its ledger: in Optuna's file. And where there is a
+        pipe or a device by a database's name: who opens one may wait for ever.
+        """
+        for file in (self.ledger_db, self.mlflow_db, self.optuna_db):
+            if file.exists() and not file.is_file():
+                raise UserError(f"{file}: is no file")
         if self.has_own_database and self.optuna_db.exists() and not self.ledger_db.exists():
             raise other_version(str(self.optuna_db), "an earlier")
 
@@ -110,14 +126,37 @@ class Home:
         """Make the folder. Raises UserError for an earlier version's, or if nothing can be written there."""
         self.refuse_older()
         try:
-            for folder in (self.path, self.artifacts, self.ray, self.cache, self.path / "trials"):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.path, self.artifacts, self.ray, self.path / "trials"):
+                durable.make_folder(folder)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
         except OSError as error:
             raise UserError(
                 f"{self.path}: cannot write there ({error.strerror}); choose another home with --home"
             ) from None
+
+
+def below(folder: Path, *names: str) -> Path:
+    """A path below a folder, of names that came from elsewhere: a ledger, a server, a file.
+
+    Every such name that becomes a path goes through here. Raises UserError for one that may lead elsewhere.
+    """
+    for name in names:
+        if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
+            raise UserError(f"{name!r:.80} is no name of anything in {folder}")
+    return folder.joinpath(*names)
+
+
+PLAIN = ("CREATE TABLE %", "CREATE INDEX %", "CREATE UNIQUE INDEX %")
+MLFLOWS_OWN = "CREATE TRIGGER prevent_secrets_aad_mutation\nBEFORE UPDATE ON secrets\n%"
+
+
+def not_plain() -> str:
+    """SQL for the name of something in an SQLite file that is more than a table or an index: a view may be
+    without end, a trigger or a virtual table does what it likes.
+    """
+    known = " OR ".join(f"sql LIKE '{pattern}'" for pattern in (*PLAIN, MLFLOWS_OWN))
+    return f"SELECT name FROM sqlite_master WHERE sql IS NOT NULL AND NOT ({known}) LIMIT 1"
 
 
 def other_version(name: str, which: str) -> UserError:

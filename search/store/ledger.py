@@ -8,7 +8,6 @@ proposed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
@@ -18,17 +17,16 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import nearest
-from search.errors import UserError
+from search.errors import Failure, UserError, told
 from search.store.database import (
     CONFIGURATIONS,
     PROPOSALS,
     ROWS,
     STUDIES,
     Database,
-    is_live,
-    own_name,
     patient,
 )
+from search.store.hold import LEASE_S, Studies, is_live, own_name
 from search.store.home import Home
 from search.store.stats import Row
 from search.study.schema import is_name
@@ -38,9 +36,8 @@ from trainer import Outcome, Recipe, Seed
 if TYPE_CHECKING:
     from search.store.part import Part
 
-STOPPED = "stopped"
-LEASE_S = 120.0  # a lease that has not been renewed for so long belongs to nobody
-
+DIED = "its driver died"
+FREE = {"owner": None, "lease_until": None}
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 Key = tuple[str, int, int]
 """Configuration key, init_seed, data_seed."""
@@ -51,8 +48,8 @@ def is_final(row: Row) -> bool:
     return row["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
 
 
-class Ledger:
-    """The table of one home. What is marked `patient` is done again while the database is away.
+class Ledger(Studies):
+    """The tables of one home. What is marked `patient` is done again while the database is away.
 
     Raises Failure if it stays away for longer than `database.patience_s`, at first 0.
     """
@@ -78,14 +75,14 @@ class Ledger:
         wanted = {"study": study, "configuration": configuration, "trial": trial}
         query = sa.select(*columns).order_by(*order)
         query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(query).mappings()]
+        return self.database.read(query)
 
     @patient
     def configurations(self, study: str) -> dict[str, Configuration]:
         """A study's configurations by key, in the order in which they came."""
         rows = self._described(study, "spec", "recipe")
-        return {row["configuration"]: _configuration(row) for row in rows}
+        with told(f"{self.database.name}: damaged, a configuration", (TypeError, ValueError), Failure):
+            return {row["configuration"]: _configuration(row) for row in rows}
 
     @patient
     def pages(self, study: str) -> dict[str, tuple[str, str]]:
@@ -96,16 +93,14 @@ class Ledger:
     def _described(self, study: str, *names: str) -> list[Row]:
         columns = [CONFIGURATIONS.c[name] for name in ("configuration", *names)]
         mine = sa.select(*columns).where(CONFIGURATIONS.c.study == study)
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(mine.order_by(CONFIGURATIONS.c.number)).mappings()]
+        return self.database.read(mine.order_by(CONFIGURATIONS.c.number))
 
     @patient
     def proposals(self, study: str) -> list[Row]:
         """What a search has drawn, in order: number, configuration (None: none) and numbers."""
         columns = (PROPOSALS.c.number, PROPOSALS.c.configuration, PROPOSALS.c.numbers)
         query = sa.select(*columns).where(PROPOSALS.c.study == study).order_by(PROPOSALS.c.number)
-        with self._begin() as db:
-            return [dict(row) for row in db.execute(query).mappings()]
+        return self.database.read(query)
 
     @patient
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
@@ -142,76 +137,21 @@ class Ledger:
             )
 
     @patient
-    def hold(self, study: str, definition: Row | None, tracking_uri: str | None) -> None:
-        """Be the one driver of a study, until `release`. Raises UserError if another one is.
-
-        Keeps the study as its file is now, and where the file has it tracked.
-        """
-        mine = {"owner": self.owner, "lease_until": time.time() + LEASE_S, "stop": False}
-        values = mine | {"definition": definition, "tracking_uri": tracking_uri}
-        with self._begin() as db:
-            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()
-            if row is None:
-                try:
-                    db.execute(sa.insert(STUDIES).values(study=study, **values))
-                except IntegrityError:
-                    raise UserError(f"study {study} was just begun by another driver") from None
-                return
-            if row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
-                left = row["lease_until"] - time.time()
-                raise UserError(
-                    f"study {study} is already being run by {row['owner']} (host/process); stop it with "
-                    f"adder-search stop {study} (if it died without a word, its hold ends in {left:.0f} s)"
-                )
-            as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))
-            held = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
-            if db.execute(held).rowcount != 1:
-                raise UserError(f"study {study} was just taken by another driver")
-
-    @patient
-    def release(self, study: str) -> None:
-        """Be a study's driver no more."""
-        mine = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
-        with self._begin() as db:
-            db.execute(sa.update(STUDIES).where(mine).values(owner=None, lease_until=None, stop=False))
-
-    @patient
-    def study(self, name: str) -> Row | None:
-        """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
-        with self._begin() as db:
-            row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == name)).mappings().first()
-        if row is None or is_live(row["owner"], row["lease_until"]):
-            return None if row is None else dict(row)
-        return dict(row) | {"owner": None, "stop": False}
-
-    @patient
-    def running(self) -> list[str]:
-        """The studies that somebody runs."""
-        with self._begin() as db:
-            rows = db.execute(sa.select(STUDIES)).mappings().all()
-        return [r["study"] for r in rows if is_live(r["owner"], r["lease_until"])]
-
-    @patient
-    def ask_to_stop(self, study: str) -> None:
-        """Leave word for a study's driver, wherever it runs."""
-        with self._begin() as db:
-            db.execute(sa.update(STUDIES).where(STUDIES.c.study == study).values(stop=True))
-
-    @patient
     def claim(self, trial: Trial) -> None:
         """Note that a trial trains these pairs now. Raises UserError if another driver holds one.
 
         A pair is taken unless it is final or held, or changed hands since it was read.
         """
-        mine, keys = self._running(trial), [c.key for c in trial.configurations]
+        keys = [c.key for c in trial.configurations]
         seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
         theirs = (ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
         with self._begin() as db:
+            mine = self._running(trial, now := self.database.now(db))
             known = {_key_of(r): dict(r) for r in db.execute(sa.select(ROWS).where(*theirs)).mappings()}
             work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
             for key, seed in work:
                 if key in known:
-                    self._take(db, trial, seed, known[key], mine)
+                    self._take(db, trial, seed, known[key], mine, now)
             try:
                 if new := [_named(trial.study, key) | mine for key, _ in work if key not in known]:
                     db.execute(sa.insert(ROWS), new)
@@ -219,30 +159,16 @@ class Ledger:
             except IntegrityError:
                 raise _taken(trial.study, "a seed") from None
 
-    def _take(self, db: sa.Connection, trial: Trial, seed: Seed, row: Row, mine: Row) -> None:
+    def _take(self, db: sa.Connection, trial: Trial, seed: Seed, row: Row, mine: Row, now: float) -> None:
         """Make a pair that is known this driver's."""
         if is_final(row):
             raise UserError(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
-        if row["owner"] != self.owner and is_live(row["owner"], row["lease_until"]):
+        if row["owner"] != self.owner and is_live(row, now):
             raise UserError(f"study {trial.study}: seed {seed} is held by {row['owner']}")
         as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
         where = _is(_named(trial.study, _key_of(row)))
         if db.execute(sa.update(ROWS).where(where, *as_read).values(**mine)).rowcount != 1:
             raise _taken(trial.study, f"seed {seed}")
-
-    def renew(self, study: str) -> str | None:
-        """Extend this driver's leases. Returns why it is to end, if it is: asked to, or its hold was lost.
-
-        Does not wait for a database that is away.
-        """
-        mine = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
-        held = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
-        until = time.time() + LEASE_S
-        with self._begin() as db:
-            db.execute(sa.update(ROWS).where(mine).values(lease_until=until))
-            if db.execute(sa.update(STUDIES).where(held).values(lease_until=until)).rowcount == 0:
-                return "another driver took the study over"
-            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(held)) else None
 
     @patient
     def record(self, part: Part) -> None:
@@ -264,7 +190,7 @@ class Ledger:
     @patient
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
         """Note that running pairs were ended from outside, and after how many steps where that is known."""
-        values = {"outcome": Outcome.CENSORED, "reason": reason, "owner": None, "lease_until": None}
+        values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
         with self._begin() as db:
             for trial in trials:
                 mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key)
@@ -275,28 +201,32 @@ class Ledger:
                     if reached := (steps or {}).get(key):
                         censored = sa.and_(_is(_named(trial.study, key)), mine)
                         still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
-                        db.execute(sa.update(ROWS).where(still).values(steps=reached))
+                        db.execute(sa.update(ROWS).where(still).values(steps=reached, reason=reason))
+
+    @patient
+    def release_unbegun(self, trial: Trial) -> None:
+        """Forget those of a trial's censored pairs of which nothing was trained."""
+        mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key, ROWS.c.steps == 0)
+        with self._begin() as db:
+            db.execute(sa.delete(ROWS).where(mine, ROWS.c.outcome == Outcome.CENSORED))
 
     @patient
     def close_orphans(self, study: str) -> None:
         """Note of a study that is held that rows which still count as running have nobody any more."""
-        values = {
-            "outcome": Outcome.CENSORED,
-            "reason": "its driver died",
-            "owner": None,
-            "lease_until": None,
-        }
+        values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
         running = sa.and_(ROWS.c.study == study, ROWS.c.outcome == Outcome.RUNNING)
         with self._begin() as db:
             db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
 
     @patient
-    def define(self, study: str, definition: Row, tracking_uri: str | None) -> None:
-        """Keep a held study as its file is now, and where the file has it tracked."""
-        mine = sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
+    def reopen(self, study: str, trial: str, reason: str) -> None:
+        """Have a trial's seeds trained again that MLflow has not got: their results are lost."""
+        measured = ("grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+        values: Row = dict.fromkeys(measured)
+        values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
+        lost = (ROWS.c.study == study, ROWS.c.trial == trial, sa.not_(ROWS.c.published))
         with self._begin() as db:
-            values = {"definition": definition, "tracking_uri": tracking_uri}
-            db.execute(sa.update(STUDIES).where(mine).values(**values))
+            db.execute(sa.update(ROWS).where(*lost).values(**values))
 
     @patient
     def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
@@ -330,15 +260,15 @@ class Ledger:
             if row["verified"] is None and (right := correct.get(Seed(first, data))) is not None:
                 self.record_verification(study, (configuration, first, data), right)
 
-    def _running(self, trial: Trial) -> Row:
-        lease = {"owner": self.owner, "lease_until": time.time() + LEASE_S}
+    def _running(self, trial: Trial, now: float) -> Row:
         return {
             "trial": trial.key,
             "confirmation": trial.confirmation,
             "outcome": Outcome.RUNNING,
             "reason": None,
             "published": False,
-            **lease,
+            "owner": self.owner,
+            "lease_until": now + LEASE_S,
         }
 
     def _begin(self) -> Any:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from search.errors import masked
+
 LONGEST = 1_000
 """Jobs that wait; of more, those that may be left out are."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 15.0
@@ -113,5 +115,5 @@ def _failure(call: Callable[[], Any]) -> str | None:
     try:
         call()
     except Exception as error:
-        return " ".join(str(error).split())[:200] or type(error).__name__
+        return masked(" ".join(str(error).split()))[:200] or type(error).__name__
     return None

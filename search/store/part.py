@@ -1,22 +1,29 @@
 """A part: what one configuration's seeds of a trial have become. The only format between worker and driver.
 
-A worker leaves a trial's parts in its folder, all of them or none; the driver reads each once, records it in
-the ledger and has it written to MLflow, where the same files are artifacts.
+A worker leaves a trial's parts in its folder, on disk, all of them or none; the driver reads each once,
+records it in the ledger and has it written to MLflow, where the same files are artifacts. One that cannot be
+read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials its bank
+trains, and what of them is not needed any more.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import io
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.study.trial import Configuration, Trial
-from trainer import MEASURES, Outcome, Result, Seed
+from search.errors import Failure
+from search.study.trial import TRIAL_FILE, Configuration, Trial
+from trainer import MEASURES, Outcome, Result, Seed, durable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +31,20 @@ if TYPE_CHECKING:
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 """What else may be in a trial's folder: its bank's state, its parts, why it failed, who has it."""
 THETA, CURVES, RESULTS = "theta.safetensors", "curves.parquet", "results.json"
+REASON = "reason.txt"
+"""Beside parts that were set aside: why."""
+CUT, ORDERS = "cut.json", ".orders"
+"""Of what was ended from outside, how far it was; beside the folder of a worker's first trial, its orders."""
 WHO = ["configuration", "init_seed", "data_seed"]
+SeedKey = tuple[str, int, int]
+"""A configuration's key, init_seed, data_seed."""
 FACTS = (
     "outcome", "steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token",
 )  # fmt: skip
+
+
+class Damaged(Failure):
+    """Results that cannot be read: cut off, empty, changed or gone."""
 
 
 @dataclass(frozen=True)
@@ -49,28 +66,41 @@ class Part:
     def write(self, folder: Path) -> None:
         """Leave θ's [N, P], curves and facts in a folder."""
         import torch
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         self.trial.write(folder)
-        save_file({"theta": torch.stack([r.theta_P for r in self.results])}, folder / THETA)
-        curve_table(self.configuration, self.results).to_parquet(folder / CURVES, index=False)
         seeds = [{name: getattr(r, name) for name in FACTS} for r in self.results]
         for seed, r in zip(seeds, self.results, strict=True):
             seed |= {"configuration": self.configuration.key, **dataclasses.asdict(r.pair.seed)}
-        (folder / RESULTS).write_text(json.dumps(self.about | {"seeds": seeds}, indent=2))
+        files = {
+            THETA: save({"theta": torch.stack([r.theta_P for r in self.results])}),
+            CURVES: curve_table(self.configuration, self.results).to_parquet(index=False),
+        }
+        facts = self.about | {"seeds": seeds, "sha256": {name: _digest(files[name]) for name in files}}
+        for name, data in (files | {RESULTS: json.dumps(facts, indent=2).encode()}).items():
+            durable.write(folder / name, data)
 
     @classmethod
     def read(cls, folder: Path) -> Part:
-        import pandas as pd
+        """What `write` left. Raises Damaged, whatever keeps it from being read."""
+        with _readable(folder):
+            return cls._read(folder)
+
+    @classmethod
+    def _read(cls, folder: Path) -> Part:
         import torch
-        from safetensors.torch import load_file
+        from safetensors.torch import load
 
         trial = Trial.read(folder)
         about = json.loads((folder / RESULTS).read_text())
-        theta = load_file(folder / THETA)["theta"].clone()  # not a view of a file that may change
+        files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
+        for name, digest in about.pop("sha256", {}).items():  # parts of before have none
+            if _digest(files[name]) != digest:
+                raise ValueError(f"{name} is not what was written")
+        theta = load(files[THETA])["theta"]
         curves = {
             who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
-            for who, table in pd.read_parquet(folder / CURVES).groupby(WHO)
+            for who, table in _table(files[CURVES]).groupby(WHO)
         }
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
@@ -78,6 +108,32 @@ class Part:
             facts = {name: seed[name] for name in FACTS} | {"outcome": Outcome(seed["outcome"])}
             results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curves[who], **facts))
         return cls(trial, results, about)
+
+
+def read_curves(folder: Path) -> pd.DataFrame:
+    """The curves of a part, as `curve_table` has them. Raises Damaged."""
+    with _readable(folder):
+        return _table((folder / CURVES).read_bytes())
+
+
+def _table(data: bytes) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(io.BytesIO(data))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Whatever a block raises of files that are damaged, in any of three formats, is Damaged."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise Damaged(f"results in {folder} cannot be read ({type(error).__name__}: {said})") from None
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
@@ -95,13 +151,16 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
     return pd.concat(tables, ignore_index=True)
 
 
-def write_parts(folder: Path, parts: Iterable[Part]) -> None:
-    """Leave a trial's parts in its folder: whole or not at all."""
+def write_parts(folder: Path, parts: Iterable[Part], cut: Mapping[SeedKey, int] | None = None) -> None:
+    """Leave a trial's parts in its folder, on disk: whole or not at all. cut: steps of the seeds in none."""
     fresh = folder / (PARTS + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
     for part in parts:
         part.write(fresh / part.configuration.key)
-    fresh.rename(folder / PARTS)
+    if cut:
+        durable.write(fresh / CUT, json.dumps([[*key, steps] for key, steps in cut.items()]).encode())
+    durable.move_in(fresh, folder / PARTS)
 
 
 def has_parts(folder: Path) -> bool:
@@ -110,5 +169,56 @@ def has_parts(folder: Path) -> bool:
 
 
 def read_parts(folder: Path) -> list[Part]:
-    """What `write_parts` left; nothing if the trial has not ended."""
-    return [Part.read(f) for f in sorted((folder / PARTS).iterdir())] if has_parts(folder) else []
+    """What `write_parts` left; nothing if the trial has not ended. Raises Damaged if one is lost or cut."""
+    if not has_parts(folder):
+        return []
+    with _readable(folder):
+        trial, cut = Trial.read(folder), read_cut(folder)
+        ended = dict.fromkeys(c for c, s in trial.work if (c.key, s.init_seed, s.data_seed) not in cut)
+    return [Part.read(folder / PARTS / c.key) for c in ended]
+
+
+def read_cut(folder: Path) -> dict[SeedKey, int]:
+    """Steps of the seeds that were ended from outside, as `write_parts` left them."""
+    file = folder / PARTS / CUT
+    listed = json.loads(file.read_text()) if file.exists() else []
+    return {(key, init, data): steps for key, init, data, steps in listed}
+
+
+def set_aside(folder: Path, place: Path, reason: str) -> Path:
+    """Move a trial's parts out of its folder to `place`, or to one like it that is free, with the reason."""
+    free = next(p for n in count(1) if not (p := place.with_name(f"{place.name}-{n}")).exists())
+    durable.make_folder(free)
+    durable.write(free / REASON, f"{reason}\n".encode())
+    if (folder / TRIAL_FILE).exists():
+        durable.write(free / TRIAL_FILE, (folder / TRIAL_FILE).read_bytes())
+    durable.rename(folder / PARTS, free / PARTS)
+    return free
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a driver wants of a worker: `trials` in its bank, and no more of the configurations in `enough`.
+
+    The worker reads them when it starts and between evaluations, so a trial can follow another one in its
+    slots, and a process that was started again knows what its bank has.
+    """
+
+    trials: tuple[str, ...]
+    enough: tuple[str, ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Leave them for the worker whose first trial has this folder."""
+        durable.write(orders_of(folder), json.dumps(dataclasses.asdict(self)).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Orders:
+        """Without any a worker trains its first trial alone."""
+        if not orders_of(folder).exists():
+            return cls((folder.name,))
+        return cls(**{name: tuple(keys) for name, keys in json.loads(orders_of(folder).read_text()).items()})
+
+
+def orders_of(folder: Path) -> Path:
+    """Where the orders are of the worker whose first trial has this folder."""
+    return folder.with_name(folder.name + ORDERS)

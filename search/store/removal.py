@@ -1,6 +1,7 @@
 """Taking a study out of a home: what it holds there, and its deletion.
 
-The ledger's rows go last: a deletion that was cut off is completed by the same one.
+The ledger's rows go last: a deletion that was cut off is completed by the same one. Erased is only what is in
+the home. In a store elsewhere the experiment is set aside, and in another home's it stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from search.store.ledger import Ledger, Row
 from search.store.optuna_mirror import delete_mirror
 from search.store.part import STATE
 from search.store.stats import seed_of
-from search.store.tracking import answered, connect, is_local, tracking_uri
+from search.store.tracking import answered, connect, file_of, tracking_uri
 from search.study.schema import is_name
 from trainer import Outcome
 
@@ -53,8 +54,19 @@ class Contents:
         return self.home.artifacts / self.study
 
     @property
-    def is_local(self) -> bool:
-        return is_local(self.uri)
+    def file(self) -> Path | None:
+        """MLflow's store, where it is no server."""
+        return file_of(self.uri)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the home's."""
+        return self.file == self.home.mlflow_db.resolve()
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether it is another home's: there is a ledger beside it."""
+        return self.file is not None and not self.is_own and Home(self.file.parent).ledger_db.exists()
 
 
 def contents(home: Home, ledger: Ledger, study: str) -> Contents:
@@ -62,7 +74,8 @@ def contents(home: Home, ledger: Ledger, study: str) -> Contents:
     ledger.require(study)
     kept, rows = ledger.study(study), ledger.rows(study)
     uri = tracking_uri(home, kept["tracking_uri"] if kept else None)
-    client = connect(home, uri) if home.mlflow_db.exists() or not is_local(uri) else None
+    file = file_of(uri)
+    client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):
         experiment = client.get_experiment_by_name(study) if client else None
         runs = _runs(client, experiment) if client and experiment else []
@@ -97,9 +110,10 @@ def shown(found: Contents) -> str:
     if grokked:
         more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
-    where = "" if found.is_local else ", its artifacts on the server"
+    where = "" if found.is_own else f" in {found.file}" if found.file else ", its artifacts on the server"
+    where += ", another home's, where they stay" if found.is_anothers else ""
     lines.append(f"  MLflow     {len(found.runs)} runs{where}")
-    if found.is_local:
+    if found.is_own:
         lines.append(f"  artifacts  {_size(found.artifact_bytes)}")
     lines.append(f"  banks      {found.states} saved states, {_size(found.state_bytes)}")
     if found.proposals:
@@ -125,12 +139,13 @@ def delete(found: Contents, ledger: Ledger) -> str:
     """Delete a study that is held. Returns what is left to be done elsewhere, if anything."""
     home, study, said = found.home, found.study, ""
     assert is_name(study)
-    shutil.rmtree(home.trial(study, ""), ignore_errors=True)
+    for folder in (home.trial(study, ""), home.damaged(study, "")):
+        shutil.rmtree(folder, ignore_errors=True)
     delete_mirror(home, study)
     if found.experiment is not None:
         with answered(found.uri):
-            said = _forget(found) if found.is_local else _set_aside(found, found.experiment)
-    if found.is_local:
+            said = _forget(found) if found.is_own else _set_aside(found, found.experiment)
+    if found.is_own:
         shutil.rmtree(found.artifacts, ignore_errors=True)
     ledger.forget(study)
     return said
@@ -149,11 +164,14 @@ def _forget(found: Contents) -> str:
 
 
 def _set_aside(found: Contents, experiment: Experiment) -> str:
-    """Rename the experiment and delete it: a server's clients can do no more."""
+    """Rename the experiment and delete it: clients can do no more. Another home's stays as it is."""
+    if found.is_anothers:
+        return f"its runs are in {found.file}, another home's, and stay there"
     client, number = connect(found.home, found.uri), experiment.experiment_id
     if experiment.lifecycle_stage != "active":
         client.restore_experiment(number)
     name = f"{found.study} (deleted {time.strftime('%Y-%m-%d %H:%M:%S')}, {number})"
     client.rename_experiment(number, name)
     client.delete_experiment(number)
-    return f"on the MLflow server it is now {name!r}, deleted; mlflow gc there frees its artifacts"
+    where = f"in {found.file}" if found.file else "on the MLflow server"
+    return f"{where} it is now {name!r}, deleted; mlflow gc there frees its artifacts"

@@ -18,7 +18,7 @@ from model import name_of
 from model.fields import nearest
 from search.errors import Failure, UserError
 from search.store.ledger import Ledger, Row, is_final
-from search.store.part import CURVES, Part, curve_table
+from search.store.part import Part, curve_table, read_curves
 from search.store.stats import rank, seed_of
 from search.store.tracking import TRIALS, answered, artifact, reach
 from search.study.trial import Configuration
@@ -108,12 +108,10 @@ class Shelf:
 
     def curves(self, configuration: str, trial: str) -> pd.DataFrame:
         """The curves of a trial's seeds of a configuration, as they are in its file."""
-        import pandas as pd
-
         part = self.parts.get((configuration, trial))
         if part is not None:
             return curve_table(part.configuration, part.results)
-        return pd.read_parquet(self._folder(configuration, trial) / CURVES)
+        return read_curves(self._folder(configuration, trial))
 
     def seed(self, row: Row) -> RecordedSeed:
         """A ledger row's seed."""
@@ -124,9 +122,9 @@ class Shelf:
         if not self.pages.get(configuration, ("", ""))[1]:
             self.pages = self.ledger.pages(self.study)
         _, run = self.pages.get(configuration, ("", ""))
-        name = f"{TRIALS}/{trial}"
+        name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
         with answered(self.study):
-            folder = artifact(self.client, run, name, Path(self.scratch.name)) if run else None
+            folder = artifact(self.client, run, name, scratch, self.ledger.home) if run else None
         if folder is None:
             raise Failure(f"study {self.study}: MLflow has not got {name} of configuration {configuration}")
         return folder
@@ -149,6 +147,24 @@ def pull(
     best = min(wanted, key=lambda r: (rank(r), known[r["configuration"]].spec.params))
     with Shelf(reach(ledger, study), ledger, study) as shelf:
         return shelf.seed(best).checkpoint()
+
+
+def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
+    """Count a call of `verify` with the seed that a checkpoint's papers name, if the ledger has it, and keep
+    how many of the 10,010 were right. Raises UserError where the recorded θ is another than the checkpoint's.
+    """
+    study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
+    numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
+    if not (isinstance(study, str) and isinstance(configuration, str)):
+        return
+    for row in ledger.rows(study, configuration):
+        if (row["init_seed"], row["data_seed"]) == numbers:
+            with Shelf(reach(ledger, study), ledger, study) as shelf:
+                recorded_P = shelf.seed(row).result.theta_P
+            if checkpoint.theta_P.tolist() != recorded_P.tolist():
+                raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
+            key = (configuration, row["init_seed"], row["data_seed"])
+            ledger.record_verification(study, key, correct)
 
 
 def _chosen(

@@ -14,6 +14,8 @@ from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 Z_95 = 1.959963984540054
 Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
+ENOUGH = "enough had grokked"
+"""Why a seed is censored that `until` needed no more: nobody waits for its end."""
 
 
 def seed_of(row: Mapping[str, Any]) -> Seed:
@@ -118,6 +120,18 @@ class Stopping:
         return f"{said}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
 
 
+def unended(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What seeds that have not ended do to a rate; empty where all have, or none has."""
+    outcomes = [r["outcome"] for r in rows if r["reason"] != ENOUGH]
+    open_ = sum(o not in COUNTED for o in outcomes)
+    if open_ in (0, len(outcomes)):
+        return ""
+    return (
+        f"{open_:,} of {len(outcomes):,} seeds have not ended. Trials end first whose seeds were all given "
+        "up, or all grokked early: until the rest has ended, rates and intervals are biased"
+    )
+
+
 def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
     grokked = row["outcome"] == Outcome.GROKKED
@@ -171,6 +185,7 @@ def summarise(rows: Sequence[Row]) -> Row:
         "spared_grokked": stopping.spared_grokked,
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),
+        "unended": unended(rows),
     }
 
 

@@ -31,11 +31,13 @@ from search.store.tracking import (
     STUDY_TAG,
     TRIALS,
     answered,
+    check_place,
     is_local,
+    local_artifacts,
 )
 from search.study.schema import Study
 from search.study.trial import Configuration
-from trainer import MEASURES, Seed
+from trainer import MEASURES, Seed, durable
 
 STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
 
@@ -64,7 +66,9 @@ class Tracker:
         if configuration.key not in self.runs:
             found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
             run = found or self._new_run(configuration)
-            written = self.client.get_run(run).data.params  # MLflow lets nothing be changed
+            kept = self.client.get_run(run)
+            check_place(self.client, self.home, kept)
+            written = kept.data.params  # MLflow lets nothing be changed
             values = {k: v for k, v in configuration.as_params().items() if k not in written}
             params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
             self.client.log_batch(run, params=params)
@@ -104,7 +108,14 @@ class Tracker:
 
     def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
         """A part's files, as its worker left them, as artifacts of its configuration's run."""
-        self.client.log_artifacts(self.run_of(configuration), str(folder), f"{TRIALS}/{trial}")
+        self.keep(self.run_of(configuration), folder, f"{TRIALS}/{trial}")
+
+    def keep(self, run: str, source: Path, name: str = "") -> None:
+        """What is in a folder, as artifacts of a run below `name`. Where no server has them: on disk."""
+        mine = local_artifacts(self.client, self.home, run)
+        self.client.log_artifacts(run, str(source), name or None)
+        if mine is not None:
+            durable.sync_below(mine.parents[2], mine / name)  # artifacts/STUDY/RUN/artifacts
 
     def counts(
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
@@ -124,6 +135,7 @@ class Tracker:
             return
         tags = {PARENT_TAG: parent, SEED_TAG: name}
         run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
+        check_place(self.client, self.home, self.client.get_run(run))
         curve = {
             i * recipe.eval_every: dict(zip(MEASURES, row, strict=True))
             for i, row in enumerate(result.curve_EM.tolist(), start=1)
@@ -147,7 +159,7 @@ class Tracker:
         """A seed's checkpoint as a folder of a run's artifacts."""
         with tempfile.TemporaryDirectory() as folder:
             seed.checkpoint().save(Path(folder) / name)
-            self.client.log_artifacts(run, str(Path(folder) / name), name)
+            self.keep(run, Path(folder) / name, name)
 
     def end(self, configuration: Configuration, status: str = FINISHED) -> None:
         self.client.set_terminated(self.run_of(configuration), status=status)
@@ -171,7 +183,9 @@ class Tracker:
         if run is None:
             tags, name = {STUDY_TAG: "yes"}, f"study {self.study.name}"
             run = str(self.client.create_run(self.experiment, tags=tags, run_name=name).info.run_id)
-        if self.client.get_run(run).info.status != FINISHED:
+        kept = self.client.get_run(run)
+        check_place(self.client, self.home, kept)
+        if kept.info.status != FINISHED:
             self.client.set_terminated(run)
         return run
 

@@ -13,24 +13,24 @@ import yaml
 from pydantic import ValidationError
 
 from model.fields import nearest
-from search.errors import UserError
+from search.errors import UserError, printable
 from search.study.schema import (
     Allocation,
     Confirm,
     Entry,
     Faults,
     Resources,
-    SeedCross,
-    SeedRange,
     Stop,
     Study,
     Until,
 )
+from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Sampler, Strict
 
 LARGEST_FILE = 1 << 20  # bytes
-LONGEST_LINE = 1_000  # characters of an error
+MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
+MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def shipped() -> dict[str, str]:
@@ -60,7 +60,12 @@ def load_study(name: str) -> Study:
 class _Loader(yaml.SafeLoader):
     """YAML as data: no key twice, no aliases, and 1e-3 is a number, as YAML 1.2 has it."""
 
+    values = 0
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise _marked(f"more than {MOST_VALUES} keys and values", self.peek_event().start_mark)
         if self.check_event(yaml.AliasEvent):
             raise _marked("aliases are not used in study files", self.peek_event().start_mark)
         return super().compose_node(parent, index)
@@ -68,6 +73,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key, _ in node.value:
+            if key.tag == MERGE:
+                raise _marked("merge keys are not used in study files", key.start_mark)
             if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
                 raise _marked(f"key given twice: {key.value}", key.start_mark)
             seen.add((key.tag, str(key.value)))
@@ -75,6 +82,8 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
+            if node.tag in SEXAGESIMAL and ":" in node.value:  # YAML 1.1's base 60: YAML 1.2 has none
+                raise ValueError
             found = super().construct_object(node, deep)
             if type(found) is int and found.bit_length() > MOST_BITS:
                 raise OverflowError
@@ -109,7 +118,7 @@ def _read_yaml(text: str, source: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise UserError(_printable(f"{source}: {where}not valid YAML ({problem})")) from None
+        raise UserError(printable(f"{source}: {where}not valid YAML ({problem})")) from None
 
 
 def parse_study(text: str, source: str) -> Study:
@@ -120,7 +129,7 @@ def parse_study(text: str, source: str) -> Study:
     try:
         return Study.model_validate(data)
     except ValidationError as error:
-        raise UserError("\n".join(_printable(f"{source}: {line}") for line in _lines(error, data))) from None
+        raise UserError("\n".join(printable(f"{source}: {line}") for line in _lines(error, data))) from None
 
 
 def recorded_study(definition: str, source: str) -> Study:
@@ -131,13 +140,7 @@ def recorded_study(definition: str, source: str) -> Study:
     try:
         return Study.model_validate_json(definition)
     except ValidationError as error:
-        raise UserError(_printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
-
-
-def _printable(line: str) -> str:
-    """One line whatever a user's text holds, and not a page long."""
-    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
-    return plain if len(plain) <= LONGEST_LINE else plain[:LONGEST_LINE] + " ..."
+        raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
 KINDS = {

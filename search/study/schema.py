@@ -8,18 +8,19 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from typing import Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
+from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
 from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
 from trainer import Recipe, Seed
 
-CPU_SLOTS = 16
-MOST_SEEDS = 1_000_000
-MOST_CONFIGURATIONS = 10_000
+CPU_SLOTS, MOST_CORES = 16, 1_024
+MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -28,60 +29,16 @@ def is_name(text: str) -> bool:
     return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
 
 
-SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
-
-
-class SeedRange(Strict):
-    """Consecutive seeds; one number sets both the initial values and the data."""
-
-    first: SeedNumber = Field(description="the first seed's number")
-    count: int = Field(ge=1, le=1_000_000, description="how many; unit: seeds")
-
-
-class SeedCross(Strict):
-    """Every crossing of initial values with data: what is luck made of?"""
-
-    init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")
-    data: list[SeedNumber] = Field(min_length=1, description="seeds of the data")
-
-    @model_validator(mode="after")
-    def _countable(self) -> SeedCross:
-        if (pairs := len(self.init) * len(self.data)) > MOST_SEEDS:
-            raise ValueError(f"at most {MOST_SEEDS} pairs of init and data, got {pairs}")
-        return self
-
-
-def _form(value: Any) -> str | None:
-    """Which of the ways to write seeds is meant."""
-    if isinstance(value, dict):
-        return "cross" if {"init", "data"} & value.keys() else "range"
-    return {SeedCross: "cross", SeedRange: "range", list: "list"}.get(type(value))  # type: ignore[call-overload]
-
-
-Seeds = Annotated[
-    Annotated[SeedRange, Tag("range")]
-    | Annotated[SeedCross, Tag("cross")]
-    | Annotated[list[SeedNumber], Tag("list")],
-    Discriminator(_form),
-]
-
-
-def numbered(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
-    """The seeds as they are written, in order."""
-    if isinstance(seeds, SeedCross):
-        return [Seed(init, data) for init in seeds.init for data in seeds.data]
-    numbers = seeds if isinstance(seeds, list) else range(seeds.first, seeds.first + seeds.count)
-    return [Seed.of(n) for n in numbers]
-
-
 class Until(Strict):
     """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
 
     grokked: int | None = Field(
-        None, ge=1, description="no further round, and no further proposal, once so many grokked; unit: seeds"
+        None,
+        ge=1,
+        description="the study, of a list each configuration, ends once so many grokked; unit: seeds",
     )
     max_seeds: int | None = Field(
-        None, ge=1, le=1_000_000, description="while fewer grokked, go on in rounds up to this; unit: seeds"
+        None, ge=1, le=MOST_SEEDS, description="while fewer grokked, go on in rounds up to this; unit: seeds"
     )
 
 
@@ -92,7 +49,7 @@ class Allocation(Strict):
     """
 
     threshold: float = Field(0.1, gt=0, lt=1, description="the grok rate that is asked about")
-    most: int = Field(128, ge=1, le=1_000_000, description="of one configuration; unit: seeds")
+    most: int = Field(128, ge=1, le=MOST_SEEDS, description="of one configuration; unit: seeds")
     budget: int | None = Field(
         None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds"
     )
@@ -125,7 +82,7 @@ class Faults(Strict):
 class Resources(Strict):
     """What one trial gets, how many seeds it has, and how many of them it trains at once."""
 
-    cpu: int = Field(1, ge=1, description="cores of a trial, and its threads; unit: cores")
+    cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
     gpu: float | Literal["auto"] = Field(
         "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
     )
@@ -187,6 +144,7 @@ class Study(Strict):
     )
     toggle: list[str] = Field(
         default_factory=list,
+        max_length=MOST_TOGGLES,
         description="each configuration also with each of these constraints toggled: tie_vo, qk_dim=4",
     )
     seeds: Seeds = Field(description="first and count, or a list, or init and data to be crossed")
@@ -218,17 +176,18 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Study:
-        if re.search("//[^/@]*:[^/@]*@", self.tracking_uri or ""):  # it is recorded, in MLflow too
-            raise at("tracking_uri", "leave the password out and set MLFLOW_TRACKING_PASSWORD")
-        listed = self.written()
+        if _has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
+            out = "leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
+            raise at("tracking_uri", out)
+        if (asked := (len(self.configurations) or 1) * (1 + len(self.toggle))) > MOST_CONFIGURATIONS:
+            raise at("toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {asked}")
         if (self.configurations or self.toggle) and self.space:
             name = "configurations" if self.configurations else "toggle"
             raise at(name, "a study has a list of configurations or a space, not both")
         first: dict[tuple[Spec, Recipe], int] = {}
-        for i, configuration in enumerate(listed):
+        for i, configuration in enumerate(self.written):
             if first.setdefault(configuration, i) < i:
                 raise at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
-        self.listed()
         if self.space:
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
@@ -280,14 +239,20 @@ class Study(Strict):
 
         A toggled constraint that would add parameters is left out; what occurs twice is trained once.
         """
-        found = self.written()
+        return list(self.every)
+
+    @cached_property
+    def every(self) -> tuple[tuple[Spec, Recipe], ...]:
+        """`listed`, made once."""
+        found = list(self.written)
         for spec, recipe in tuple(found):
             for i, name in enumerate(self.toggle):
                 other = _toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
                     found.append((other, recipe))
-        return list(dict.fromkeys(found))
+        return tuple(dict.fromkeys(found))
 
+    @cached_property
     def written(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
         if not self.configurations:
@@ -316,7 +281,7 @@ class Study(Strict):
     @property
     def planned(self) -> int:
         """How many configurations the file asks for."""
-        return self.sampler.planned(self.space) if self.space else len(self.listed())
+        return self.sampler.planned(self.space) if self.space else len(self.every)
 
     def first_seeds(self) -> list[Seed]:
         """The first round."""
@@ -340,6 +305,14 @@ class Study(Strict):
             count = min(left, len(seeds))
             yield [Seed.of(n) for n in range(following, following + count)]
             following, left = following + count, left - count
+
+
+def _has_secret(uri: str) -> bool:
+    """Whether a store's address has a password or token in it: before an @, or behind ? or #."""
+    scheme, _, rest = uri.partition("://")
+    who, at_sign, _ = rest.rpartition("@")
+    has_user = bool(at_sign) and (":" in who or scheme.startswith("http"))
+    return has_user or not set("?#").isdisjoint(uri)
 
 
 def _check_numbers(seeds: list[Seed], path: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from model import Spec, make_spec, name_of
 from search.study.schema import Resources, Stop
-from trainer import Pair, Recipe, Seed
+from trainer import Pair, Recipe, Seed, durable
 
 TRIAL_FILE = "trial.json"
 
@@ -24,7 +24,8 @@ def _digest(value: Any) -> str:
 def _choices(instance: Any) -> dict[str, Any]:
     """The fields that differ from their defaults: a field that is added later changes no old key."""
     fields = dataclasses.fields(instance)
-    return {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
+    chosen = {f.name: v for f in fields if (v := getattr(instance, f.name)) != f.default}
+    return {n: [v.family, _choices(v)] if isinstance(v, Spec) else v for n, v in chosen.items()}
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Configuration:
     @cached_property
     def key(self) -> str:
         return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe)])
+
+    @property
+    def parts(self) -> tuple[Spec, Recipe]:
+        return self.spec, self.recipe
 
     @property
     def title(self) -> str:
@@ -74,7 +79,7 @@ class Trial:
     def spec(self) -> Spec:
         return self.work[0][0].spec
 
-    @property
+    @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Each once, in order."""
         return tuple(dict.fromkeys(configuration for configuration, _ in self.work))
@@ -89,7 +94,7 @@ class Trial:
 
     def write(self, folder: Path) -> None:
         """Leave the trial where its worker finds it."""
-        folder.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(folder)
         about = {
             "study": self.study,
             "spec": self.spec.as_dict(),
@@ -100,9 +105,7 @@ class Trial:
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
         }
-        fresh = folder / (TRIAL_FILE + ".new")
-        fresh.write_text(json.dumps(about, indent=2))
-        fresh.replace(folder / TRIAL_FILE)
+        durable.write(folder / TRIAL_FILE, json.dumps(about, indent=2).encode())
 
     @classmethod
     def read(cls, folder: Path) -> Trial:

@@ -1,26 +1,32 @@
-"""The forward pass of the low_rank family.
+"""The forward pass of the low_rank family, for every combination of its constraints.
 
-There are at most 33 · 14 different inputs, a token at a position, so what the block reads of its input is
-worked out once for each of them and looked up. Attention works on what is read, x · A, before any B: the B of
-queries and keys meet in one small matrix, the values' B in the output. Along problems all of it is matrix
-products (model/matrices.py): as lists of 7 and 14 features (model/ops.py) the same took eight times as long
-to compile and a third longer to train.
+It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
+what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. There are at most
+33 · 14 different inputs, a token at a position, so what the block reads of its input is worked out once for
+each of them and looked up. Attention works on what is read, x · A, before any B: the B of queries and keys
+meet in what makes queries, the values' B in the output. A norm's weight and bias are in the matrices that
+read what was normed.
+
+In `apply` all of it is matrix products along problems (model/matrices.py): as lists of 7 and 14 features
+(model/ops.py) the same took eight times as long to compile and a third longer to train.
 
 Axes: S seed, B problem, T position, A answer position, N answer positions × problems, M positions × tokens,
-V vocabulary, D width, F width of the FFN, R rank, P parameters.
+V vocabulary, D width, F width of the FFN, R channels that attention reads, P parameters.
 """
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from model.families.low_rank.spec import DIGITS, EOS, EQUALS, PLUS, VOCABULARY, LowRank
-from model.matrices import aligned, attention, layernorm, look_up, matrix, one_hot, product, rmsnorm
+from model.matrices import aligned, attention, centred, look_up, matrix, one_hot, product, unit
 from model.ops import Tensors
+from model.spec import Kernel
 
 LAYER_EPS, RMS_EPS = 1e-5, 1e-8
 
@@ -32,39 +38,57 @@ def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -
     return [*x[::-1], plus, *y[::-1], equals, *z, *end]
 
 
-def forward(spec: LowRank, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Logits after each position from `first` on: V tensors [S, A, B]."""
+def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
+    """Everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+
+    `queries` and `keys` [S, R, D] make what is multiplied to scores, `values` what `write` [S, D, R] takes to
+    the residual; where there are no `values`, they are the keys. What reads a LayerNorm has a last column
+    more, its bias. An FFN whose factors spare products is kept in factors.
+    """
     p = spec.layout.split(theta_SP)
+    (Aq, Bq), (Ak, Bk), (Av, Bv) = _reads(spec, p)
+    form_SRR = product(Bk, Bq.mT) / math.sqrt(spec.width)
+    positions = product(p["pos_A"], p["pos_B"]) if spec.pos_rank else p["positions"]
+    wide = {
+        "tokens": p["tokens"],
+        "positions": positions[:, : spec.prompt - 1 + spec.answers],
+        "queries": _of_normed(spec, p, 1, product(form_SRR, Aq.mT)),
+        "keys": _of_normed(spec, p, 1, Ak.mT),
+        **({"values": _of_normed(spec, p, 1, Av.mT)} if _values_apart(spec) else {}),
+        "write": product(matrix(p, "out"), Bv.mT),
+    }
+    if _inner(spec):
+        wide |= {"fc1_A": _of_normed(spec, p, 2, p["fc1_A"].mT), "fc1_B": p["fc1_B"].mT}
+        wide |= {"fc2_A": p["fc2_A"].mT, "fc2_B": p["fc2_B"].mT}
+    else:
+        wide |= {"fc1": _of_normed(spec, p, 2, matrix(p, "fc1")), "fc2": matrix(p, "fc2")}
+    return wide | {"head": _of_normed(spec, p, 3, p["tokens"])}
+
+
+def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+    """Logits after each position from `first` on, V tensors [S, A, B]: what kernel.cpp computes, in torch."""
     length, batch = tokens_STB.shape[1:]
     tokens_STB = aligned(tokens_STB)
-    table_SVD, positions_STD = p["tokens"], _positions(spec, p)[:, :length]
-    hot_STVB = one_hot(tokens_STB, VOCABULARY, theta_SP.dtype)
+    hot_STVB = one_hot(tokens_STB, VOCABULARY, wide["tokens"].dtype)
 
-    x_SDTV = positions_STD.mT[..., None] + table_SVD.mT[:, :, None]
+    x_SDTV = wide["positions"][:, :length].mT[..., None] + wide["tokens"].mT[:, :, None]
     x_SDN = look_up(x_SDTV[:, :, first:], hot_STVB[:, first:]).flatten(2)
-    x_SDN = x_SDN + _attend(spec, p, _norm(spec, p, 1, x_SDTV.flatten(2)), hot_STVB, first)
-    hidden_SFN = F.gelu(matrix(p, "fc1") @ _norm(spec, p, 2, x_SDN))
-    x_SDN = x_SDN + matrix(p, "fc2") @ hidden_SFN
-    logits_SVN = table_SVD @ _norm(spec, p, 3, x_SDN)
+    x_SDN = x_SDN + wide["write"] @ _attend(spec, wide, x_SDTV, hot_STVB, first)
+    hidden_SFN = F.gelu(_read(spec, _whole(wide, "fc1"), _normed(spec, x_SDN)))
+    x_SDN = x_SDN + _whole(wide, "fc2") @ hidden_SFN
+    logits_SVN = _read(spec, wide["head"], _normed(spec, x_SDN))
     logits_SVAB = logits_SVN.unflatten(2, (length - first, -1))[..., :batch]
     return list(logits_SVAB.unbind(1))
 
 
-def _attend(spec: LowRank, p: Tensors, normed_SDM: Tensor, hot_STVB: Tensor, first: int) -> Tensor:
-    """What attention adds to the residual [S, D, N], from every input after its norm."""
-    (query, Aq, Bq), (key, Ak, Bk), (value, Av, Bv) = projections(spec, p)
-
-    def read(A_SDR: Tensor, start: int = 0) -> Tensor:
-        entries_SRTV = product(A_SDR.mT, normed_SDM).unflatten(2, (-1, VOCABULARY))
-        return look_up(entries_SRTV[:, :, start:], hot_STVB[:, start:])
-
-    keys_SRTB = read(Ak)
-    values_SRTB = keys_SRTB if value == key else read(Av)
-    queries_SRAB = keys_SRTB[:, :, first:] if query == key else read(Aq, first)
-    form_SRR = product(Bk, Bq.mT) / math.sqrt(spec.width)
-    queries_SRAB = (form_SRR @ queries_SRAB.flatten(2)).unflatten(2, queries_SRAB.shape[2:])
-    attended_SRAB = attention(queries_SRAB, keys_SRTB, values_SRTB, first)
-    return product(matrix(p, "out"), Bv.mT) @ attended_SRAB.flatten(2)
+def kernel(spec: LowRank) -> Kernel:
+    """The shape for which kernel.cpp is compiled."""
+    shape = {
+        "WIDTH": spec.width, "FFN": spec.ffn, "INNER": _inner(spec),
+        "RANK": spec.width if _reads_all(spec) else spec.qkv_rank, "VALUES": int(_values_apart(spec)),
+        "LAYER": int(not spec.rms_norm), "ANSWERS": spec.answers,
+    }  # fmt: skip
+    return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
 def projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
@@ -82,13 +106,67 @@ def projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
     return [("x", itself, whole.mT) for whole in full]
 
 
-def _positions(spec: LowRank, p: Tensors) -> Tensor:
-    return product(p["pos_A"], p["pos_B"]) if spec.pos_rank else p["positions"]
+def _reads(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
+    """A and B of queries, keys and values; an A that has no fewer channels than it reads is left out."""
+    found = [(A, B) for _, A, B in projections(spec, p)]
+    if not spec.qkv_rank or not _reads_all(spec):
+        return found
+    itself = torch.eye(spec.width, dtype=found[0][0].dtype, device=found[0][0].device)
+    return [(itself.expand(len(A), -1, -1), product(A, B)) for A, B in found]
 
 
-def _norm(spec: LowRank, p: Tensors, n: int, x_SDN: Tensor) -> Tensor:
-    """RMSNorm or LayerNorm over the features."""
-    weight_SD = p[f"norm{n}"]
+def _reads_all(spec: LowRank) -> bool:
+    """Whether attention reads its input as it is: then its channels are the input's features."""
+    return not 0 < spec.qkv_rank < spec.width
+
+
+def _values_apart(spec: LowRank) -> bool:
+    """Whether values read something else than keys."""
+    one_factor = spec.shared == "A" or spec.tie_qkv == "none"
+    return not _reads_all(spec) and not one_factor and spec.parts[1] != spec.parts[2]
+
+
+def _inner(spec: LowRank) -> int:
+    """The rank of the FFN's factors where two of them are fewer products than one matrix, else 0."""
+    rank = spec.ffn_rank
+    return rank if rank * (spec.width + spec.ffn) < spec.width * spec.ffn else 0
+
+
+def _of_normed(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:
+    """A matrix of what norm n makes as one of the same without weight and bias: [S, C, D (+ 1)]."""
+    weighted = matrix_SCD * p[f"norm{n}"][:, None]
     if spec.rms_norm:
-        return rmsnorm(x_SDN, weight_SD, RMS_EPS)
-    return layernorm(x_SDN, weight_SD, p[f"norm{n}_bias"], LAYER_EPS)
+        return weighted
+    return torch.cat([weighted, product(matrix_SCD, p[f"norm{n}_bias"][..., None])], dim=2)
+
+
+def _whole(wide: Tensors, name: str) -> Tensor:
+    """A matrix of the FFN, its factors multiplied out."""
+    return wide[name] if name in wide else product(wide[f"{name}_B"], wide[f"{name}_A"])
+
+
+def _normed(spec: LowRank, x_SDN: Tensor) -> Tensor:
+    """RMSNorm or LayerNorm over the features, without weight and bias."""
+    return unit(x_SDN, RMS_EPS) if spec.rms_norm else unit(centred(x_SDN), LAYER_EPS)
+
+
+def _read(spec: LowRank, matrix_SCD: Tensor, normed_SDN: Tensor) -> Tensor:
+    """matrix · what was normed [S, C, N]; see `expand` for the last column."""
+    if spec.rms_norm:
+        return matrix_SCD @ normed_SDN
+    return matrix_SCD[..., :-1] @ normed_SDN + matrix_SCD[..., -1:]
+
+
+def _attend(spec: LowRank, wide: Tensors, x_SDTV: Tensor, hot_STVB: Tensor, first: int) -> Tensor:
+    """What attention reads [S, R, N], from every input before its norm."""
+    normed_SDTV = _normed(spec, x_SDTV.flatten(2)).unflatten(2, x_SDTV.shape[2:])
+
+    def read(name: str, start: int = 0) -> Tensor:
+        matrix_SCD, inputs_SDTV = wide[name], normed_SDTV[:, :, start:]
+        entries_SCM = product(matrix_SCD[..., : spec.width], inputs_SDTV.flatten(2))
+        entries_SCM = entries_SCM if spec.rms_norm else entries_SCM + matrix_SCD[..., -1:]
+        return look_up(entries_SCM.unflatten(2, inputs_SDTV.shape[2:]), hot_STVB[:, start:])
+
+    keys_SRTB = read("keys")
+    values_SRTB = read("values") if "values" in wide else keys_SRTB
+    return attention(read("queries", first), keys_SRTB, values_SRTB, first).flatten(2)

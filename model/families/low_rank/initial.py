@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import init
 
+from model import draws
 from model.families.low_rank.spec import VOCABULARY, LowRank
 from model.ops import Tensors
 
@@ -32,18 +33,18 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
     matrices = [n for n in shapes if n not in rows and n != "tokens" and not n.startswith("norm")]
     whole = [n for n in matrices if not _is_factor(n)]
 
-    drawn["tokens"].normal_(generator=gen)
+    drawn["tokens"] = draws.normal(shapes["tokens"], 1, gen)
     for name in rows:
-        drawn[name].normal_(0, 0.02 if spec.pos_rank else 1, generator=gen)
+        drawn[name] = draws.normal(rows[name], 0.02 if spec.pos_rank else 1, gen)
     for name in matrices:
         if _is_factor(name):
-            drawn[name].normal_(0, math.sqrt(2 / sum(shapes[name])), generator=gen)
+            drawn[name] = draws.normal(shapes[name], math.sqrt(2 / sum(shapes[name])), gen)
         else:
             init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
     init.kaiming_uniform_(torch.empty(VOCABULARY, spec.width), a=math.sqrt(5), generator=gen)
 
     for name in ["tokens", *([] if spec.pos_rank else rows), *whole, "tokens"]:
-        drawn[name].normal_(0, 0.02, generator=gen)
+        drawn[name] = draws.normal(tuple(drawn[name].shape), 0.02, gen)
     for name in shapes:
         if name.startswith("norm"):
             drawn[name].fill_(0 if name.endswith("bias") else 1)

@@ -21,7 +21,8 @@ from model.spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.spec import Fold
+    from model.ops import Tensors
+    from model.spec import Fold, Kernel
 
 DIGITS, VOCABULARY = 10, 14
 PLUS, EQUALS, EOS = 10, 11, 13
@@ -60,6 +61,7 @@ class LowRank(Spec):
     family: ClassVar[str] = "low_rank"
     about: ClassVar[str] = "the 456p report's small GPT: learned positions, matrices in thin factors"
     roles: ClassVar[dict[str, str]] = _roles()
+    essential: ClassVar[tuple[str, ...]] = ("tokens",)
 
     # Sizes
     width: int = option(7, "width of the residual", unit="dimensions", low=2, high=16)
@@ -157,6 +159,10 @@ class LowRank(Spec):
             return linear("qkv", d, 3 * d, r)
         return {name: shape for part in parts for name, shape in linear(part, d, d, r).items()}
 
+    @property
+    def answers(self) -> int:
+        return 11 if self.no_eos else 12
+
     def initial(self, seed: int) -> Tensor:
         from model.families.low_rank.initial import initial
 
@@ -167,10 +173,20 @@ class LowRank(Spec):
 
         return sequence(self, x, y, z)
 
-    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        from model.families.low_rank.forward import forward
+    def expand(self, theta_SP: Tensor) -> Tensors:
+        from model.families.low_rank.forward import expand
 
-        return forward(self, theta_SP, tokens_STB, first)
+        return expand(self, theta_SP)
+
+    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        from model.families.low_rank.forward import apply
+
+        return apply(self, wide, tokens_STB, first)
+
+    def kernel(self) -> Kernel:
+        from model.families.low_rank.forward import kernel
+
+        return kernel(self)
 
     def folds(self) -> list[Fold]:
         from model.families.low_rank.folds import folds

@@ -1,9 +1,11 @@
 """The forward pass of the split_subspace family, for every combination of its constraints.
 
-V and the output projection are linear, so they are multiplied before anything is attended to: a head has as
-many channels as the output's rank, or as tokens have dimensions where it is full. RMSNorm scales a position
-by a number that depends on the token's length alone; on a circle all tokens are equally long, the problem
-axis of the scores keeps size 1, and broadcasting does the rest (57p paper 2.1).
+It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
+what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. V and the output
+projection are linear, so they are multiplied before anything is attended to: a head has as many channels as
+the output's rank, or as tokens have dimensions where it is full. RMSNorm scales a position by a number that
+depends on the token's length alone; on a circle all tokens are equally long, and attention's weights do not
+depend on the problem (57p paper 2.1).
 
 Axes: S seed, B problem, T position, A answer position, V vocabulary, P parameters.
 Parameters are scalars [S, 1, 1]; see model/ops.py. Where a constraint fixes one, it is a Python number.
@@ -12,6 +14,8 @@ Parameters are scalars [S, 1, 1]; see model/ops.py. Where a constraint fixes one
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,20 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.families.split_subspace.spec import DIGITS, SplitSubspace
-from model.ops import (
-    Matrix,
-    Vector,
-    add,
-    apply,
-    attend,
-    dot,
-    lookup,
-    product,
-    rmsnorm,
-    scalars,
-    stored,
-    transposed,
-)
+from model.ops import Matrix, Tensors, Vector, add, dot, lookup, matrix, normed, product, scalars, transposed
+from model.spec import Kernel
 
 EPS = 1e-5
 
@@ -46,70 +38,158 @@ def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
     return [*x, plus, *y, equals, *z, *end]
 
 
-def forward(spec: SplitSubspace, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Logits after each position from `first` on: V tensors [S, A, B]."""
+def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
+    """Everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+
+    Norm weights are in the matrices that read what was normed. `attention` [S, heads, A, T] holds, on a
+    circle, the weights with which an answer position reads the others' values, their norm's scale included;
+    else the scores before that scale, which is then a table of its own [S, T, V].
+    """
     raw = spec.layout.split(theta_SP)
     p = {name: scalars(t) for name, t in raw.items()}
-    norms = _norms(spec, p)
-    table = _table(spec, p)
-    pos = [c[:, : tokens_STB.shape[1]] for c in _positions(spec, raw, p)]
-    channels = _attend(spec, p, norms[0], table, pos, tokens_STB, first)
+    norms, table, write = _norms(spec, p), _table(spec, p), _write(spec, p)
+    pos = [c[:, : spec.prompt - 1 + spec.answers] for c in _positions(spec, raw, p)]
+    fc1 = [[f * w for f, w in zip(row, norms[1], strict=True)] for row in p["fc1"]]
+    head = [[f * w for f, w in zip(row, norms[2], strict=True)] for row in p["head"]]
+    wide = {
+        "table": _grid(table),
+        "positions": torch.stack([c[:, spec.prompt - 1 :, 0] for c in pos], dim=1),
+        "write": _grid(write, like=p["head"][0][0]),
+        "fc1": _grid(fc1),
+        "fc2": raw["head"].mT if spec.tie_fc2_head else raw["fc2"],
+        "head": _grid(head),
+    }
+    wide |= {} if spec.no_ffn_bias else {name: raw[name] for name in ("fc1_bias", "fc2_bias")}
+    return wide | _attention(spec, p, norms[0], table, pos)
 
-    stream = [lookup(axis, tokens_STB[:, first:]) for axis in table] + [c[:, first:] for c in pos]
-    write = _write(spec, p)
-    stream = [h if w is None else h + dot(w, channels) for h, w in zip(stream, write, strict=True)]
 
-    hidden = apply(p["fc1"], rmsnorm(stream, norms[1], EPS))
-    hidden = stored([F.gelu(h) for h in (hidden if spec.no_ffn_bias else add(hidden, p["fc1_bias"]))])
-    stream = add(stream, apply(transposed(p["head"]) if spec.tie_fc2_head else p["fc2"], hidden))
+def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+    """Logits after each position from `first` on, V tensors [S, A, B]: what kernel.cpp computes, in torch."""
+    p = {name: scalars(t) for name, t in wide.items() if name not in ("positions", "attention", "scale")}
+    length = tokens_STB.shape[1]
+    answers = slice(first - spec.prompt + 1, length - spec.prompt + 1)
+    channels = _attend(spec, wide, p["values"], tokens_STB, answers)
+
+    stream = [lookup(axis, tokens_STB[:, first:]) for axis in p["table"]]
+    stream += [c[:, answers, None] for c in wide["positions"].unbind(1)]
+    stream = add(stream, matrix(p["write"], channels))
+    hidden = matrix(p["fc1"], normed(stream, EPS))
+    hidden = [F.gelu(h) for h in (hidden if spec.no_ffn_bias else add(hidden, p["fc1_bias"]))]
+    stream = add(stream, matrix(p["fc2"], hidden))
     stream = stream if spec.no_ffn_bias else add(stream, p["fc2_bias"])
+    out = matrix(p["head"], normed(stream, EPS))
+    return [dot(entry, out) for entry in transposed(p["table"])]
 
-    out = apply(p["head"], rmsnorm(stream, norms[2], EPS))
-    return [dot([axis[v] for axis in table], out) for v in range(spec.vocabulary)]
+
+def kernel(spec: SplitSubspace) -> Kernel:
+    """The shape for which kernel.cpp is compiled."""
+    shape = {
+        "TOK": spec.tok_dim, "POS": spec.pos_dim, "VOCABULARY": spec.vocabulary, "HEADS": spec.heads,
+        "CHANNELS": spec.out_rank or spec.tok_dim, "SUMMED": int(spec.out_rank > 0),
+        "CIRCLE": int(spec.circular), "BIAS": int(not spec.no_ffn_bias), "ANSWERS": spec.answers,
+    }  # fmt: skip
+    return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
 def _attend(
-    spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector, tokens_STB: Tensor, first: int
-) -> Vector:
+    spec: SplitSubspace, wide: Tensors, values: Matrix, tokens_STB: Tensor, answers: slice
+) -> list[Tensor]:
     """What the heads read, before it is written to the residual: channels [S, A, B]."""
-    scale = _scale(spec, p, table, pos, tokens_STB)
-    weighted = [c * w for c, w in zip(pos, norm[spec.tok_dim :], strict=True)]
-    entries = [[axis[v] for axis in table] for v in range(spec.vocabulary)]
-    heads = []
-    for h in range(spec.heads):
-        form_SAT = _form(spec, p, h, weighted, first)
-        scores = form_SAT[..., None] * scale[:, first:, None] * scale[:, None]
-        scores = scores if spec.direct_forms else scores / math.sqrt(spec.query_dim)
-        read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
-        values = [stored([dot(row, entry) for entry in entries]) for row in read]
-        heads.append(attend(scores, first, [lookup(v, tokens_STB) * scale for v in values]))
+    length, first = tokens_STB.shape[1], answers.start + spec.prompt - 1
+    read = [lookup(row, tokens_STB)[:, None] for row in values]
+    attention = wide["attention"][:, :, answers, :length, None]
+    if spec.circular:
+        heads = [[(weights * v).sum(2) for v in part] for weights, part in _by_head(spec, attention, read)]
+    else:
+        scale = lookup([c[..., None] for c in wide["scale"][:, :length].unbind(2)], tokens_STB)
+        future = _future(attention)
+        heads = []
+        for form, part in _by_head(spec, attention, read):
+            scores = form * scale[:, first:, None] * scale[:, None]
+            weights = torch.exp(_seen(scores, future) - _seen(scores, future).detach().amax(2, keepdim=True))
+            total = weights.sum(2)
+            heads.append([(weights * (v * scale[:, None])).sum(2) / total for v in part])
     if spec.out_rank:
         return [sum(channel[1:], channel[0]) for channel in zip(*heads, strict=True)]
     return [channel for head in heads for channel in head]
 
 
-def _scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector, tokens_STB: Tensor) -> Tensor:
-    """1 / rms of the residual before the block, for each position and, unless it is the same, token."""
+def _by_head(
+    spec: SplitSubspace, attention: Tensor, read: list[Tensor]
+) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """For each head its weights or form [S, A, T, 1], and the values that it reads [S, 1, T, B]."""
+    count = len(read) // spec.heads
+    return ((attention[:, h], read[h * count : (h + 1) * count]) for h in range(spec.heads))
+
+
+def _future(attention: Tensor) -> Tensor:
+    """The positions [A, T, 1] that an answer position may not read: the last of A reads all."""
+    answers, length = attention.shape[2:4]
+    ones = torch.ones(answers, length, dtype=torch.bool, device=attention.device)
+    return ones.triu(length - answers + 1)[..., None]
+
+
+def _seen(scores: Tensor, future: Tensor) -> Tensor:
+    return scores.masked_fill(future, -torch.inf)
+
+
+def _attention(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector) -> Tensors:
+    """The wide tensors of attention: values, weights or form, and scale."""
+    scale = _scale(spec, p, table, pos)
+    weighted = [c * w for c, w in zip(pos, norm[spec.tok_dim :], strict=True)]
+    heads, values = [], []
+    for h in range(spec.heads):
+        form = _form(spec, p, h, weighted, spec.prompt - 1)
+        heads.append(form if spec.direct_forms else form / math.sqrt(spec.query_dim))
+        read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
+        values += [[dot(row, entry) for entry in transposed(table)] for row in read]
+    attention = torch.stack(heads, dim=1)
+    wide = {"values": _grid(values), "attention": attention}
+    if not spec.circular:
+        return wide | {"scale": torch.cat(scale, dim=2)}
+    scale_S1T = scale[0].mT
+    scores = attention * scale[0][:, None, spec.prompt - 1 :] * scale_S1T[:, None]
+    future = _future(attention[..., None])[..., 0]
+    weights = torch.exp(scores - _seen(scores, future).detach().amax(3, keepdim=True))
+    weights = torch.where(future, 0.0, weights)
+    return wide | {"attention": weights / weights.sum(3, keepdim=True) * scale_S1T[:, None]}
+
+
+def _grid(rows: Any, like: Tensor | None = None) -> Tensor:
+    """A matrix of scalars [S, 1, 1] as one tensor [S, rows, columns]; numbers become like `like`, None 0."""
+
+    def entry(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return x
+        assert like is not None
+        return torch.full_like(like, 0.0 if x is None else x)
+
+    count = max(len(row) for row in rows if row is not None)
+    filled = [[entry(x) for x in (row or [None] * count)] for row in rows]
+    return torch.stack([torch.cat(row, dim=1)[..., 0] for row in filled], dim=1)
+
+
+def _scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tensor]:
+    """1 / rms of the residual before the block: [S, T, 1] for each token, or one for all where they agree."""
     if spec.circular:
         lengths = [p["arc"][0] * p["arc"][0]]
     else:
-        columns = transposed(table)
-        lengths = [dot(entry, entry) for entry in columns]
+        lengths = [dot(entry, entry) for entry in transposed(table)]
     pos_length = dot(pos, pos)
-    return lookup([torch.rsqrt((n + pos_length) / spec.width + EPS) for n in lengths], tokens_STB)
+    return [torch.rsqrt((n + pos_length) / spec.width + EPS) for n in lengths]
 
 
 def _form(spec: SplitSubspace, p: Any, h: int, pos: Vector, first: int) -> Tensor:
     """The scores of head h before the norm's scale: a bilinear form of two positions [S, A, T]."""
     if spec.direct_forms:
         rows = p["form"][h * spec.pos_dim : (h + 1) * spec.pos_dim]
-        queries, keys = [c[:, first:] for c in pos], apply(rows, pos)
+        queries, keys = [c[:, first:] for c in pos], matrix(rows, pos)
     else:
-        keys = apply(_projection(spec, p["q_proj" if spec.tie_qk else "k_proj"], h), pos)
+        keys = matrix(_projection(spec, p["q_proj" if spec.tie_qk else "k_proj"], h), pos)
         if spec.tie_qk:
             queries = _rotate([k[:, first:] for k in keys], p["phase"][h])
         else:
-            queries = apply(_projection(spec, p["q_proj"], h), [c[:, first:] for c in pos])
+            queries = matrix(_projection(spec, p["q_proj"], h), [c[:, first:] for c in pos])
     return dot(queries, [k.transpose(1, 2) for k in keys])
 
 
@@ -176,10 +256,7 @@ def _table(spec: SplitSubspace, p: Any) -> Matrix:
         return transposed(p["tokens"])
     *radii, start, stride = p["arc"]
     angles = [start + v * stride for v in range(DIGITS)]
-    return [
-        stored([radii[0] * torch.cos(a) for a in angles]),
-        stored([radii[-1] * torch.sin(a) for a in angles]),
-    ]
+    return [[radii[0] * torch.cos(a) for a in angles], [radii[-1] * torch.sin(a) for a in angles]]
 
 
 def _positions(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import init
 
+from model import draws
 from model.families.split_subspace.folds import direct
 from model.families.split_subspace.spec import DIGITS, FFN, SplitSubspace
 
@@ -54,10 +55,10 @@ def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
         shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
         if place in shapes or place == "z_hi":
-            drawn[place] = torch.empty(shape).normal_(0, 0.02, generator=gen)
+            drawn[place] = draws.normal(shape, 0.02, gen)
     for name in made:
         if name != "out_A":
-            init.xavier_uniform_(drawn[name], generator=gen)
+            drawn[name] = draws.xavier(shapes[name], gen)
     if spec.out_rank:
         drawn["out_B"] = torch.zeros(spec.out_rank, spec.width)  # attention is silent at step 0
     return drawn
@@ -79,9 +80,8 @@ def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tens
 
 def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
     """Digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
-    digit = torch.arange(DIGITS)
-    turn = 2 * math.pi * digit / DIGITS
-    spiral = torch.stack([torch.cos(turn), torch.sin(turn), digit / 9], dim=1)
+    turns = [(2 * math.pi * digit / DIGITS, digit / 9) for digit in range(DIGITS)]
+    spiral = torch.tensor([[math.cos(turn), math.sin(turn), rise] for turn, rise in turns])
     special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])
     table = torch.zeros(14, max(tok_dim, 3))
     table[:, :3] = torch.cat([spiral, special])

@@ -22,7 +22,8 @@ from model.spec import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.spec import Fold
+    from model.ops import Tensors
+    from model.spec import Fold, Kernel
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
@@ -48,6 +49,8 @@ class SplitSubspace(Spec):
         "fc1": "FFN, first layer", "fc1_bias": "its bias", "fc2": "FFN, second layer", "fc2_bias": "its bias",
         "head": "residual to token space (values and fc2 too where tied)", "norm": "RMSNorm weights",
     }  # fmt: skip
+
+    essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
 
     # Sizes
     tok_dim: int = option(3, "width of the token subspace", unit="dimensions", low=2, high=8)
@@ -214,10 +217,18 @@ class SplitSubspace(Spec):
         defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
         return dataclasses.replace(self, **defaults)
 
+    def hard_wired(self) -> dict[str, float]:
+        found = {"out_B[0]": 1.0} if self.unit_out else {}
+        if self.frozen_spiral:
+            found |= {"spiral_amp": self.spiral_amp, "spiral_slope": self.spiral_start[2]}
+        if self.equals_on_ring:
+            found["equals_index"] = self.equals_index
+        return {name: value for name, value in found.items() if value}
+
     @property
-    def cpu_slots(self) -> int:
-        """Few where attention differs by problem: its arrays are thirty times those of a circle."""
-        return 16 if self.circular else max(8 // self.heads, 1)
+    def answers(self) -> int:
+        """Positions whose next token is asked for."""
+        return 11 if self.no_eos else 12
 
     def shapes(self) -> Shapes:
         shapes = self._embedding_shapes() | self._attention_shapes()
@@ -289,10 +300,20 @@ class SplitSubspace(Spec):
 
         return sequence(self, x, y, z)
 
-    def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        from model.families.split_subspace.forward import forward
+    def expand(self, theta_SP: Tensor) -> Tensors:
+        from model.families.split_subspace.forward import expand
 
-        return forward(self, theta_SP, tokens_STB, first)
+        return expand(self, theta_SP)
+
+    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+        from model.families.split_subspace.forward import apply
+
+        return apply(self, wide, tokens_STB, first)
+
+    def kernel(self) -> Kernel:
+        from model.families.split_subspace.forward import kernel
+
+        return kernel(self)
 
     def folds(self) -> list[Fold]:
         from model.families.split_subspace.folds import folds

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# make digests: pulls the two base images by their tags and writes to .env what they are now, by digest. From then on
+# `docker compose` builds and runs these and no others, until this is run again.
+set -euo pipefail
+file="${1:-.env}"
+
+# digest NAME: its digest where it was pulled from.
+digest() {
+    docker pull --quiet "$1" >/dev/null
+    docker image inspect --format '{{index .RepoDigests 0}}' "$1"
+}
+
+postgres="$(digest "${POSTGRES_TAG:-postgres:15-bookworm}")"
+python="$(digest "${PYTHON_TAG:-python:3.11-slim-bookworm}")"
+touch "$file"
+{
+    grep -vE '^(POSTGRES|PYTHON)_IMAGE=' "$file" || true
+    printf 'POSTGRES_IMAGE=%s\nPYTHON_IMAGE=%s\n' "$postgres" "$python"
+} >"$file.new"
+mv "$file.new" "$file"
+tail -n 2 "$file"

@@ -1,0 +1,70 @@
+"""`make lock`: write the hashes of all files of what constraints.txt pins. Needs uv, which asks the index.
+
+Each file can be given to `pip install --require-hashes --no-deps -r`:
+
+    core.txt        what the package and a cluster need (setup.cfg), but torch; setuptools, which builds it
+    test.txt        what the tests, the linter and the type checker need besides
+    audit.txt       what `make audit` needs besides
+    torch-cpu.txt   torch's CPU build, whose wheel is an argument: the default index does not have it
+    torch-cuda.txt  the build on the default index, and what that needs besides, on x86-64 Linux
+
+torch is apart because pip prefers a file whose hash the index has told it to one that lies on a disk: given a
+line with the hashes of both builds, it takes the CUDA build wherever an index has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+HEAD = "# Made by `make lock` of constraints.txt and setup.cfg.\n"
+
+
+def compiled(*extras: str) -> dict[str, str]:
+    """Requirements with their hashes, by name, for what setup.cfg asks for with these extras."""
+    words = [
+        "uv",
+        "pip",
+        "compile",
+        "setup.cfg",
+        "-",
+        "--constraints",
+        "constraints.txt",
+        "--generate-hashes",
+    ]
+    words += ["--python-version", "3.11", "--no-header", "--no-annotate", "--quiet"]
+    words += [word for extra in extras for word in ("--extra", extra)]
+    said = subprocess.run(words, input="setuptools\n", text=True, check=True, stdout=subprocess.PIPE).stdout
+    requirements = re.split(r"^(?=\S)", said, flags=re.MULTILINE)
+    return {re.split(r"[=\[]", text)[0]: text for text in requirements if text}
+
+
+def pinned() -> dict[str, str]:
+    """The versions in constraints.txt, by normalised name."""
+    pins = [line.split("==") for line in Path("constraints.txt").read_text().splitlines() if "==" in line]
+    return {name.lower().replace("_", "-").replace(".", "-"): version for name, version in pins}
+
+
+def main(wheel: str) -> None:
+    pins = pinned()
+    core, test, audit = compiled("cluster"), compiled("cluster", "test"), compiled("cluster", "audit")
+    cuda = {name: text for name, text in core.items() if name == "torch" or name not in pins}
+    files = {
+        "core": {name: text for name, text in core.items() if name not in cuda},
+        "test": {name: text for name, text in test.items() if name in pins and name not in core},
+        "audit": {name: text for name, text in audit.items() if name in pins and name not in core},
+        "torch-cuda": cuda,
+    }
+    for file, found in files.items():
+        (HERE / f"{file}.txt").write_text(HEAD + "".join(found.values()))
+    digest = hashlib.sha256(Path(wheel).read_bytes()).hexdigest()
+    cpu = f"torch=={pins['torch']}+cpu \\\n    --hash=sha256:{digest}\n"
+    (HERE / "torch-cpu.txt").write_text(HEAD + f"# {Path(wheel).name}\n{cpu}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,214 @@
+"""What a power cut may leave of a folder, at any moment of what is done in it: a file system that keeps what
+was synced, and of the rest as little or as much as it likes.
+
+Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014 (ALICE), do this to recorded system
+calls. Here the folder itself is what a process sees; beside it stands what fsync has promised: of each file
+its bytes, of each folder its names. Before each call that changes names, opens a file for writing or syncs,
+the folders are noted that could be found after a cut at that moment. A file that is opened to be written anew
+has lost its bytes.
+
+SQLite syncs by itself, in C: its files are taken to be on disk as they are.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHANGING = ("rename", "replace", "unlink", "remove", "rmdir", "mkdir", "fsync")
+SQLITE = b"SQLite format 3\0"
+OF_SQLITE = ("ledger.db", "optuna.db", "-journal", ".new-journal")
+Names = dict[int, dict[str, int]]
+"""By a folder's inode: the inodes of what is in it, by name."""
+Contents = dict[int, bytes]
+Image = dict[str, bytes | None]
+"""Files by relative path, and folders (None)."""
+
+
+@dataclass
+class Found:
+    """What could be found after a cut at these moments, counted from 1, and how it came about at first."""
+
+    image: Image
+    how: str
+    moments: list[int] = field(default_factory=list)
+
+    def restore(self, folder: Path) -> Path:
+        """The folder as it is found."""
+        folder.mkdir(parents=True)
+        for name, data in self.image.items():
+            if data is None:
+                (folder / name).mkdir()
+            else:
+                (folder / name).write_bytes(data)
+        return folder
+
+
+class Disk:
+    """A folder whose power may be cut."""
+
+    def __init__(self, root: Path):
+        self.root, self.moments, self.lock = root, 0, threading.RLock()
+        self.images: dict[int, Found] = {}
+        self.kept: dict[int, int] = {}
+        self.read: dict[tuple[int, int, int], bytes] = {}
+        self.names, self.contents = self._look()  # what is there at first is on disk
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in CHANGING:
+                patch.setattr(os, name, self._watched(getattr(os, name), name == "fsync"))
+            for module in (io, builtins):
+                patch.setattr(module, "open", self._opening(io.open))
+            yield
+        self._note("at the end")
+        for handle in self.kept.values():
+            os.close(handle)
+
+    def _watched(self, call: Any, syncs: bool) -> Any:
+        def watched(*given: Any, **more: Any) -> Any:
+            with self.lock:  # no other thread's call between the moment, the call and what it promises
+                self._note(f"before {call.__name__}({', '.join(map(str, given))})")
+                done = call(*given, **more)
+                if syncs:
+                    self._synced(given[0] if isinstance(given[0], int) else given[0].fileno())
+                return done
+
+        return watched
+
+    def _opening(self, call: Any) -> Any:
+        def opening(file: Any, mode: str = "r", *given: Any, **more: Any) -> Any:
+            with self.lock:
+                if set(mode) & set("wax+"):
+                    self._note(f"before open({file}, {mode})")
+                opened = call(file, mode, *given, **more)
+                if "w" in mode:
+                    self.contents.pop(os.fstat(opened.fileno()).st_ino, None)
+                return opened
+
+        return opening
+
+    def _synced(self, handle: int) -> None:
+        """A file's bytes are on disk, or a folder's names."""
+        names, contents = self._look()
+        inode = os.fstat(handle).st_ino
+        if inode not in self.kept:
+            self.kept[inode] = os.dup(handle)  # so that no other file gets its inode
+        for known, new in ((self.names, names), (self.contents, contents)):
+            if inode in new:
+                known[inode] = new[inode]  # type: ignore[index]
+
+    def _look(self) -> tuple[Names, Contents]:
+        """The folder as a process sees it at one moment."""
+        with ExitStack() as held:
+            for database in self.root.glob("*.db"):
+                self._hold(database, held)
+            return self._walk()
+
+    def _hold(self, database: Path, held: ExitStack) -> None:
+        """Who reads lets nobody commit: in another thread SQLite writes when it likes."""
+        reader = sqlite3.connect(f"file:{database}?mode=ro", uri=True, isolation_level=None)
+        held.callback(reader.close)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def _walk(self) -> tuple[Names, Contents]:
+        names: Names = {}
+        contents: Contents = {}
+        for folder, _, _ in os.walk(self.root):
+            inside = names[Path(folder).stat().st_ino] = {}
+            for entry in os.scandir(folder):
+                inside[entry.name] = entry.inode()
+                with suppress(FileNotFoundError):  # a journal: its transaction has come to nothing
+                    if entry.is_file():
+                        contents[entry.inode()] = self._bytes(entry)
+        return names, contents
+
+    def _bytes(self, entry: os.DirEntry[str]) -> bytes:
+        about = entry.stat()
+        mark = (about.st_ino, about.st_size, about.st_mtime_ns)
+        if mark not in self.read or entry.name.endswith((".db", "-journal")):
+            handle = os.open(entry.path, os.O_RDONLY)
+            with os.fdopen(handle, "rb") as file:
+                self.read[mark] = file.read()
+        return self.read[mark]
+
+    def _note(self, moment: str) -> None:
+        with self.lock:
+            self.moments += 1
+            names, contents = self._look()
+            self._forget(names, contents)
+            self._take_databases(names, contents)
+            for how, image in self._possible(names, contents):
+                mark = hash(tuple(image.items()))
+                found = self.images.setdefault(mark, Found(image, f"{moment}: {how}"))
+                found.moments.append(self.moments)
+
+    @property
+    def found(self) -> list[Found]:
+        """Each once, in the order in which they became possible."""
+        return list(self.images.values())
+
+    def _forget(self, names: Names, contents: Contents) -> None:
+        """What is gone and was never synced: its inode is another's now, a folder's that was a journal's."""
+        self.names = {i: inside for i, inside in self.names.items() if i in self.kept or i in names}
+        self.contents = {i: data for i, data in self.contents.items() if i in self.kept or i in contents}
+
+    def _take_databases(self, names: Names, contents: Contents) -> None:
+        for inode, data in contents.items():
+            if data.startswith(SQLITE):
+                self.contents[inode] = data
+        for folder, inside in names.items():
+            known = self.names.setdefault(folder, {})
+            for name in {*inside, *known}:
+                if name.endswith(OF_SQLITE) or name.startswith("mlflow-"):
+                    known.pop(name, None)
+                    if name in inside:
+                        known[name] = inside[name]
+                        self.contents[inside[name]] = contents[inside[name]]
+
+    def _possible(self, names: Names, contents: Contents) -> Iterator[tuple[str, Image]]:
+        torn = {
+            inode: data if data == self.contents.get(inode) else data[: len(data) // 2]
+            for inode, data in contents.items()
+        }
+        root = self.root.stat().st_ino
+        yield "nothing but what was synced", _image(root, self.names, self.contents)
+        yield "names, and no bytes", _image(root, names, self.contents)
+        yield "names, and half of the bytes", _image(root, names, torn)
+        yield "all", _image(root, names, contents)
+        for folder, inside in names.items():
+            before = self.names.get(folder, {})
+            for name in sorted({*inside, *before}):
+                if inside.get(name) != before.get(name):
+                    merged = self.names | {folder: _one(name, before, inside)}
+                    yield f"of the names only {name}", _image(root, merged, torn | self.contents)
+
+
+def _one(name: str, before: dict[str, int], now: dict[str, int]) -> dict[str, int]:
+    """A folder's names before, and now as to one of them; what was renamed in it has one of its two names."""
+    moved = {k: v for k, v in now.items() if k == name or (name not in now and v == before[name])}
+    gone = {k for k, v in before.items() if k not in now and (k == name or v in moved.values())}
+    return {k: v for k, v in before.items() if k not in gone} | moved
+
+
+def _image(folder: int, names: Names, contents: Contents, above: str = "") -> Image:
+    found: Image = {}
+    for name, inode in sorted(names.get(folder, {}).items()):
+        if inode in contents or inode not in names:
+            found[above + name] = contents.get(inode, b"")
+        else:
+            found[above + name] = None
+            found |= _image(inode, names, contents, f"{above}{name}/")
+    return found

@@ -1,0 +1,88 @@
+"""`make audit` without a network: what recorded advisories say of the versions that are installed."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TOOL = runpy.run_path(str(ROOT / "requirements/audit.py"))
+TODAY = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def advisory(name="Py_Arrow", ident="PYSEC-1", versions=(), ecosystem="PyPI", **more):
+    events = more.pop("events", [])
+    affected = {
+        "package": {"ecosystem": ecosystem, "name": name},
+        "versions": list(versions),
+        "ranges": [{"type": "ECOSYSTEM", "events": events}, {"type": "GIT", "events": [{"introduced": "0"}]}],
+    }
+    return {"id": ident, "modified": "2026-11-20T08:00:00Z", "affected": [affected], **more}
+
+
+def audit(tmp_path, *records, installed=None):
+    place = tmp_path / "all.zip"
+    with zipfile.ZipFile(place, "w") as archive:
+        for record in records:
+            archive.writestr(f"{record['id']}.json", json.dumps(record))
+    return TOOL["audit"](place, TODAY, installed or {"py-arrow": "2.5.1"})
+
+
+@pytest.mark.parametrize(
+    ("events", "code"),
+    [
+        ([{"introduced": "0"}], 1),
+        ([{"introduced": "0"}, {"fixed": "2.5.1"}], 0),
+        ([{"introduced": "0"}, {"fixed": "2.5.1.post1"}], 1),
+        ([{"introduced": "0"}, {"last_affected": "2.5.1"}], 1),
+        ([{"introduced": "0"}, {"last_affected": "2.5.0"}], 0),
+        ([{"introduced": "2.10"}], 0),
+        ([{"introduced": "1"}, {"fixed": "2"}, {"introduced": "2.4"}, {"fixed": "2.6"}], 1),
+        ([{"introduced": "1"}, {"fixed": "2"}, {"introduced": "2.6"}], 0),
+        ([{"fixed": "2.6"}, {"introduced": "2.10"}, {"introduced": "0"}], 1),
+        ([{"introduced": "no version"}], 1),
+    ],
+)
+def test_a_version_in_a_range_is_found(events, code, tmp_path, capsys):
+    assert audit(tmp_path, advisory(events=events, summary="a hole")) == code
+    assert ("py-arrow 2.5.1: PYSEC-1: a hole" in capsys.readouterr().out) == bool(code)
+
+
+def test_versions_names_and_other_ecosystems(tmp_path):
+    assert audit(tmp_path, advisory(versions=["2.5.1"])) == 1
+    assert audit(tmp_path, advisory(versions=["2.5.2"])) == 0
+    assert (
+        audit(
+            tmp_path,
+            advisory(versions=["2.5.1"], withdrawn="2026-01-01T00:00:00Z"),
+            advisory("other", "PYSEC-2"),
+        )
+        == 0
+    )
+    assert audit(tmp_path, advisory(versions=["2.5.1"], ecosystem="npm"), advisory("other", "PYSEC-2")) == 0
+
+
+def test_what_is_accepted_is_shown_and_does_not_fail(tmp_path, capsys):
+    known = advisory("ray", "GHSA-x", events=[{"introduced": "0"}], aliases=["CVE-2023-48022"])
+    assert audit(tmp_path, known, installed={"ray": "2.60.0"}) == 0
+    assert "ray 2.60.0: GHSA-x CVE-2023-48022: Ray runs what it is sent" in capsys.readouterr().out
+
+
+def test_a_record_that_cannot_tell_fails(tmp_path, capsys):
+    assert audit(tmp_path, advisory(ecosystem="npm")) == 1
+    assert audit(tmp_path, advisory("other", modified="2026-10-01T00:00:00Z")) == 1
+    said = capsys.readouterr().err
+    assert "nothing is known" in said and "52 days old" in said
+
+
+def test_every_version_that_is_installed_is_compared():
+    pins = TOOL["pins"]()
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        name, _, version = line.partition("==")
+        assert not version or pins[name.lower().replace("_", "-").replace(".", "-")] == version
+    assert pins["nvidia-cublas"] and pins["torch"] == "2.13.0"

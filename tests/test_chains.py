@@ -1,0 +1,240 @@
+"""Trials that follow one another in a worker's bank: each is recorded by itself, whatever ends the worker.
+
+Whole runs by the command, with everything but Ray (tests/in_process.py) and pictures.
+"""
+
+import pytest
+
+from search.run import worker
+from search.run.driver import Driver
+from search.store.ledger import is_final
+from search.store.part import PARTS, THETA, Orders, read_parts
+from search.store.stats import ENOUGH
+from tests.commands import call
+from tests.homes import quick  # noqa: F401
+from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
+from trainer import Outcome, Seed
+from trainer.judge import Judge
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
+
+RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
+SWEEP = QUICK | {"recipe": RECIPE, "seeds": {"first": 1, "count": 12}}
+SWEEP |= {"resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2}}
+MIXED = SWEEP | {
+    "configurations": [{"recipe": {"steps": 16}}, {"recipe": {"steps": 8}}],
+    "seeds": {"first": 1, "count": 5},
+}
+"""Seeds of different lengths: a trial begins beside the last seed of the one before."""
+UNTIL = SWEEP | {"name": "until", "seeds": {"first": 1, "count": 4}, "until": {"grokked": 1, "max_seeds": 20}}
+
+
+def run(study, here, *options):
+    return call("run", write_study(here, study), *options, "--home", "home")
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """What the driver was told: the worker's first trial, phase, its trials, and their seeds' steps."""
+    told, whole = [], Driver.reported
+
+    def reported(self, first, report):
+        seeds = report.get("seeds", [])
+        steps = {(s["configuration"], s["seed"][0]): s["step"] for s in seeds}
+        told.append((first.key, report["phase"], {s["trial"] for s in seeds}, steps))
+        whole(self, first, report)
+
+    monkeypatch.setattr(Driver, "reported", reported)
+    return told
+
+
+@pytest.fixture
+def groks(monkeypatch):
+    """Seed 7 is perfect from step 8 on."""
+    whole = Judge.take
+
+    def take(self, pair_L, step_L, measures_LM, theta_LP, finite_L):
+        lucky = [self.pairs[n].seed == Seed.of(7) for n in pair_L.tolist()]
+        for i in (i for i, is_seven in enumerate(lucky) if is_seven and int(step_L[i]) >= 8):
+            measures_LM[i, 0] = 1.0
+        return whole(self, pair_L, step_L, measures_LM, theta_LP, finite_L)
+
+    monkeypatch.setattr(Judge, "take", take)
+
+
+def workers(reports):
+    return {first for first, *_ in reports}
+
+
+# ---- following
+
+
+def test_trials_follow_in_the_slots_that_are_free(reports, here):
+    assert run(MIXED, here).exit_code == 0
+    check_whole(here / "home", MIXED, here, expected(MIXED))
+    assert len({r["trial"] for r in rows_of(here / "home", "quick")}) >= 5 and len(workers(reports)) == 2
+    assert max(len(trials) for _, _, trials, _ in reports) == 2, "both in one bank"
+    assert not list((here / "home" / "trials").rglob("*.*")), "no orders are left"
+
+
+# ---- interrupted and failing
+
+
+@pytest.mark.parametrize("at", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3, 5, 7, 11, 14))])
+def test_trials_of_one_bank_go_on_each_from_its_own_state(at, reports, here, monkeypatch):
+    whole, left = Driver.reported, [at]
+
+    def reported(self, first, report):
+        whole(self, first, report)
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Driver, "reported", reported)
+    assert run(MIXED, here).exit_code == 130
+    rows = [r for r in rows_of(here / "home", "quick") if not is_final(r)]
+    reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows if r["steps"]}
+    before = len(reports)
+    assert run(MIXED, here).exit_code == 0
+    check_whole(here / "home", MIXED, here, expected(MIXED))
+    first: dict = {}
+    for *_, steps in reports[before:]:
+        first = steps | first
+    assert len(reached) == 2 or at != 4
+    assert all(first[seed] >= steps for seed, steps in reached.items()), "from where it was"
+
+
+@pytest.fixture
+def unlucky(monkeypatch):
+    """A worker that raises after so many reports, so many times."""
+    state, whole = {"after": 5, "times": 1}, worker.run_trial
+
+    def run_trial(folder):
+        for count, report in enumerate(whole(folder), 1):
+            yield report
+            if count == state["after"] and state["times"]:
+                state["times"] -= 1
+                raise RuntimeError("no luck")
+
+    monkeypatch.setattr(worker, "run_trial", run_trial)
+    return state
+
+
+def test_a_worker_that_is_started_again_goes_on_with_all_its_trials_and_gets_no_more(unlucky, reports, here):
+    study = SWEEP | {"faults": {"max_failures": 1}}
+    assert run(study, here).exit_code == 0
+    check_whole(here / "home", study, here, expected(study))
+    first = reports[0][0]
+    own = [trials for worker_, phase, trials, _ in reports if worker_ == first and phase == "training"]
+    before, after = own[: unlucky["after"] - 1], own[unlucky["after"] - 1 :]
+    assert after and set.union(*after) <= set.union(*before) | after[0]
+    assert len(workers(reports)) >= 2
+
+
+def test_trials_of_a_worker_that_fails_for_good_are_censored_and_the_others_done(unlucky, here):
+    unlucky["after"] = 4
+    study = SWEEP | {"faults": {"max_failures": 0}}
+    said = run(study, here)
+    assert said.exit_code == 1 and "RuntimeError: no luck" in said.stdout
+    rows = rows_of(here / "home", "quick")
+    failed = [r for r in rows if not is_final(r)]
+    assert len(rows) == 12 and 0 < len(failed) <= 4
+    assert {(r["outcome"], r["reason"]) for r in failed} == {(Outcome.CENSORED, "RuntimeError: no luck")}
+    assert run(study, here).exit_code == 0
+    check_whole(here / "home", study, here, expected(study))
+
+
+def test_what_a_worker_did_not_see_in_time_is_trained_by_another(here, monkeypatch):
+    """Orders in a shared folder that shows them late: too late for every worker."""
+    whole = Orders.read
+    monkeypatch.setattr(worker.Orders, "read", lambda folder: Orders(whole(folder).trials[:1]))
+    assert run(SWEEP, here).exit_code == 0
+    check_whole(here / "home", SWEEP, here, expected(SWEEP))
+
+
+def test_damaged_results_of_one_trial_of_a_bank_cost_its_own_alone(here, monkeypatch):
+    whole, written = worker.write_parts, []
+
+    def write_parts(folder, *given):
+        whole(folder, *given)
+        written.append(folder)
+        if len(written) == 3:
+            (next((folder / PARTS).iterdir()) / THETA).write_bytes(b"")
+
+    monkeypatch.setattr(worker, "write_parts", write_parts)
+    said = run(SWEEP, here)
+    assert said.exit_code == 1 and f"results in {written[2]}" in said.stdout
+    rows = rows_of(here / "home", "quick")
+    lost = [r for r in rows if not is_final(r)]
+    assert len(rows) == 12 and {r["trial"] for r in lost} == {written[2].name}
+    assert all(r["steps"] == 0 and "cannot be read" in r["reason"] for r in lost)
+    assert run(SWEEP, here).exit_code == 0
+    check_whole(here / "home", SWEEP, here, expected(SWEEP))
+
+
+# ---- enough
+
+
+@pytest.mark.usefixtures("groks")
+def test_a_run_ends_when_enough_have_grokked(reports, here):
+    said = run(UNTIL, here)
+    assert said.exit_code == 0, said.output
+    rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
+    assert (rows[7]["outcome"], rows[7]["grok_step"], rows[7]["held"]) == (Outcome.GROKKED, 8, True)
+    cut = [r for r in rows.values() if r["outcome"] == Outcome.CENSORED]
+    assert cut and all(r["reason"] == ENOUGH and 0 < r["steps"] < 16 for r in cut)
+    assert all(r["outcome"] == Outcome.FAILED for n, r in rows.items() if n != 7 and r not in cut)
+    assert len(rows) < 20, "what had not begun is not recorded"
+    counted = len(rows) - len(cut)
+    assert f"until: 1 of {counted} grokked" in said.stdout
+    more = f"{len(cut)} more seeds were" if len(cut) > 1 else "1 more seed was"
+    assert f"  {more} in training when enough had grokked, and count for nothing: " in said.stdout
+    assert f"1 of {len(rows)} if none of them had grokked" in said.stdout
+    assert "have not ended" not in said.stdout, "nobody waits for them"
+    before = len(reports)
+    again = run(UNTIL, here)
+    assert again.exit_code == 0 and len(reports) == before, "there is nothing left to train"
+
+
+@pytest.mark.usefixtures("groks")
+def test_what_was_cut_is_trained_when_more_is_asked_for(here):
+    assert run(UNTIL, here).exit_code == 0
+    rows = rows_of(here / "home", "until")
+    study = UNTIL | {"until": {"grokked": 2, "max_seeds": 12}}
+    assert run(study, here).exit_code == 0
+    after = rows_of(here / "home", "until")
+    assert [r["init_seed"] for r in after] == list(range(1, 13)) and all(map(is_final, after))
+    assert {r["init_seed"] for r in rows} <= set(range(1, 13))
+    (configuration,) = {r["configuration"] for r in after}
+    found = recorded(here / "home", "until", here)
+    one = read_spec(here)
+    wanted = trained(*one, [Seed.of(n) for n in range(1, 13)], 2, False)
+    assert found == wanted and all(key == configuration for key, _, _ in found)
+
+
+def read_spec(here):
+    from search.study.file import load_study
+
+    (listed,) = load_study(str(here / "until.yaml")).listed()
+    return listed
+
+
+@pytest.mark.usefixtures("groks")
+@pytest.mark.parametrize("at", [6, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 5, 7, 8, 9))])
+def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
+    """Before or after a trial that was cut is recorded."""
+    left, whole = [at], Driver.reported
+
+    def reported(self, first, report):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        whole(self, first, report)
+
+    monkeypatch.setattr(Driver, "reported", reported)
+    assert run(UNTIL, here).exit_code == 130
+    assert run(UNTIL, here).exit_code == 0
+    rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
+    assert rows[7]["outcome"] == Outcome.GROKKED and rows[7]["published"]
+    assert all(is_final(r) or 0 < r["steps"] < 16 for r in rows.values())
+    assert not read_parts(here / "home" / "trials" / "until")

@@ -1,0 +1,126 @@
+"""What docker-compose.yml promises, read off the file (tests/compose.sh tries it on an engine), and that
+requirements/ has the hashes of what is installed.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES = COMPOSE["services"]
+WORKERS = ["ray-worker", "ray-worker-gpu"]
+PLACED = [*WORKERS, "ray-head"]  # where a Ray task can be placed
+
+
+def networks(service):
+    """The networks that a service is on, those of a service whose network it shares among them."""
+    mode = SERVICES[service].get("network_mode", "")
+    if mode.startswith("service:"):
+        return networks(mode.removeprefix("service:"))
+    return set() if mode == "none" else set(SERVICES[service].get("networks", ["default"]))
+
+
+def mounts(service):
+    return {str(volume).split(":")[0] for volume in SERVICES[service].get("volumes", [])}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_has_no_privilege_and_an_end_to_its_memory_and_processes(name):
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"] and "cap_add" not in service and not service.get("privileged")
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["mem_limit"] and service["pids_limit"] > 0
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+    assert re.match(r"\$\{[A-Z_]+IMAGE:-", service["image"]), "a digest can be put there"
+
+
+def test_workers_share_a_network_with_ray_and_with_nothing_else():
+    for worker in WORKERS:
+        assert networks(worker) == {"ray"}
+    assert COMPOSE["networks"]["ray"]["internal"], "nor with the world outside"
+    assert {name for name in SERVICES if "ray" in networks(name)} == {*PLACED, "search"}
+    assert not networks("postgres") and not networks("migrate"), "a database without a port"
+    assert networks("mlflow") & networks("search") == {"tracking"}
+    assert set().union(*map(networks, SERVICES)) == set(COMPOSE["networks"]), (
+        "no default network, none unused"
+    )
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_no_task_is_placed_where_a_secret_can_be_read(name):
+    service = SERVICES[name]
+    assert service["secrets"] == ["ray_token"]
+    assert "postgres-socket" not in mounts(name)
+    assert not any("PASS" in variable for variable in service["environment"])
+
+
+def test_a_driver_has_no_node_and_another_user_than_the_head_that_sees_its_processes():
+    driver, head = SERVICES["search"], SERVICES["ray-head"]
+    assert driver["pid"] == driver["network_mode"] == "service:ray-head"
+    assert head["user"] == "ray:adder" and "user" not in driver  # the image's own: adder
+    assert "ray" not in driver["entrypoint"] and "home" not in mounts("ray-head")
+    assert (
+        "user: ray" not in (ROOT / "Dockerfile").read_text()
+        and "USER adder" in (ROOT / "Dockerfile").read_text()
+    )
+
+
+def test_who_reads_which_secret():
+    found = {name: {*service.get("secrets", [])} for name, service in SERVICES.items()}
+    assert found["search"] == {"ray_token", "optuna_pgpass", "mlflow_driver_password"}
+    admins = {
+        name for name, secrets in found.items() if secrets & {"mlflow_admin_password", "postgres_password"}
+    }
+    assert admins == {"mlflow", "postgres"}
+    assert SERVICES["search"]["environment"]["MLFLOW_TRACKING_USERNAME"] == "driver"
+    made = re.findall(r"^make_secret (\w+)", (ROOT / "docker/secrets.sh").read_text(), re.MULTILINE)
+    assert set(made) == set(COMPOSE["secrets"]) == set().union(*found.values())
+
+
+# ---- hashes
+
+
+def lock(file):
+    """The requirements of requirements/FILE.txt with their hashes: {name: (version, hashes)}."""
+    text = (ROOT / f"requirements/{file}.txt").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    found = {}
+    for line in lines:
+        requirement = Requirement(line.partition(" --hash")[0])
+        hashes = re.findall(r"--hash=sha256:([0-9a-f]{64})(?=\s|$)", line)
+        assert hashes and len(hashes) == line.count("--hash"), line
+        found[canonicalize_name(requirement.name)] = (str(requirement.specifier).removeprefix("=="), hashes)
+    return found
+
+
+def test_every_pin_has_its_hashes():
+    pins = [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
+    pinned = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
+    locked = {
+        name: version for file in ("core", "test", "audit") for name, (version, _) in lock(file).items()
+    }
+    cpu, cuda = lock("torch-cpu"), lock("torch-cuda")
+    assert locked | {"torch": cuda["torch"][0]} == pinned
+    assert list(cpu) == ["torch"] and cpu["torch"][0] == pinned["torch"] + "+cpu"
+    assert not cuda.keys() & locked.keys()
+
+
+def test_what_setup_cfg_asks_for_is_in_the_file_that_installs_it():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = setup["options.extras_require"]
+    asked = {"core": [setup["options"]["install_requires"], extras["cluster"]]}
+    asked |= {extra: [extras[extra]] for extra in ("test", "audit")}
+    for file, texts in asked.items():
+        there = lock("core") | lock(file) | lock("torch-cpu")
+        for requirement in map(Requirement, filter(None, "\n".join(texts).splitlines())):
+            version = there[canonicalize_name(requirement.name)][0]
+            assert requirement.specifier.contains(version, prereleases=True), requirement

@@ -1,0 +1,174 @@
+"""`adder-search compress` and `diagnose`: what curvature proposes, what a ramp enters, what is kept."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import rung
+from model.adderboard import carry_pairs
+from model.tied import Tied, constrained, free, ties_of
+from search.descent import descend
+from search.descent.descend import Descent, Settings, words
+from search.descent.journal import Journal
+from tests.commands import call, fails_with_one
+from trainer.checkpoint import Checkpoint
+from trainer.curvature import Around, around, constraints, joint_cost, measured_loss
+from trainer.installed import missing_for_compilation
+
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+START = CERTIFICATES / "46p"
+SHORT = ("--proposals", 3, "--steps", 60, "--ramp", 30, "--cores", 1, "--patience", 1)
+engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
+
+
+def made_up(spec=None):
+    """The surroundings of a θ whose Hessian is any positive one."""
+    spec, draw = spec or rung("46p"), torch.Generator().manual_seed(0)
+    root = torch.randn(spec.params, spec.params, generator=draw, dtype=torch.float64)
+    values, vectors = torch.linalg.eigh(root @ root.T / spec.params + torch.eye(spec.params))
+    x = torch.randn(spec.params, generator=draw, dtype=torch.float64)
+    return Around(spec, ties_of(spec)[1], x, 0.5, torch.zeros_like(x), values, vectors)
+
+
+def least_rise(at, a_CR):
+    """The least ½ dᵀHd with A (x + d) = 0, by Lagrange's equations."""
+    hessian, count = at.vectors_RR * at.values_R @ at.vectors_RR.T, len(a_CR)
+    system = torch.cat(
+        [
+            torch.cat([hessian, a_CR.T], dim=1),
+            torch.cat([a_CR, torch.zeros(count, count, dtype=torch.float64)], dim=1),
+        ]
+    )
+    d = torch.linalg.solve(system, torch.cat([torch.zeros_like(at.x_R), -a_CR @ at.x_R]))[: len(at.x_R)]
+    return float(d @ hessian @ d) / 2
+
+
+def test_saliency_is_the_least_rise_of_the_quadratic_model():
+    base = rung("46p")
+    for spec in (
+        base,
+        Tied(base=base, ties=constrained(base, ["form[0,0] = -form[1,1]", "arc[0] = arc[2]"])),
+    ):
+        at = made_up(spec)
+        every = constraints(at, descend.KINDS, "values", most=5_000)
+        assert len(every) == spec.params + spec.params * (spec.params - 1)
+        assert [c.cost for c in every] == sorted(c.cost for c in every)
+        for constraint in every[::400]:
+            assert constraint.cost == pytest.approx(least_rise(at, constraint.a_R[None]), rel=1e-5)
+        several = torch.stack([c.a_R for c in every[:90:30]])
+        assert joint_cost(at, several, at.inverse()) == pytest.approx(least_rise(at, several), rel=1e-5)
+
+
+def test_what_is_proposed_is_of_the_kind_and_reach_that_was_asked_for():
+    at = made_up()
+    assert {c.kind for c in constraints(at, ("zero",), "values")} == {"zero"}
+    assert len(constraints(at, ("zero",), "values")) == 46
+    inside = [words(at.spec, at.ties, c.ties)[0] for c in constraints(at, ("equal",), "tensor", 5_000)]
+    assert all(t.split("[")[0] == t.split("= ")[1].split("[")[0] for t in inside)
+    budget = at.spec.layout.budget().values()
+    assert len(inside) == sum(n * (n - 1) // 2 for n in budget)
+
+
+def test_curvature_is_that_of_the_loss():
+    loaded = Checkpoint.load(START)
+    at = around(loaded.spec, loaded.theta_P, 64)
+    v = at.vectors_RR[:, -1]
+    up, down = (_loss(loaded, at.x_R + s * 1e-5 * v) for s in (1, -1))
+    assert (up + down - 2 * at.loss) / 1e-10 == pytest.approx(float(at.values_R[-1]), rel=1e-3)
+    assert at.loss == pytest.approx(measured_loss(loaded.spec, loaded.theta_P, free(46), 64), rel=1e-9)
+
+
+def _loss(loaded, x):
+    from trainer import step
+    from trainer.curvature import sample_of
+
+    return float(step.loss(loaded.spec, x[None], sample_of(loaded.spec, 64))[0])
+
+
+def test_our_strata_are_not_those_of_verify():
+    assert carry_pairs(3, 50) != carry_pairs(3, 50, "of descents")
+    assert carry_pairs(3, 50) == carry_pairs(3, 50)
+
+
+@engine
+def test_a_descent_is_kept_gone_on_with_and_read_by_every_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Descent, "rounds", only(Descent.rounds, 1))
+    first = call("compress", START, "-o", "small", *SHORT)
+    assert first.exit_code == 0, first.output
+    made, journal = Checkpoint.load(Path("small")), Journal.read(Path("small"))
+    assert isinstance(made.spec, Tied) and made.spec.params < 46 and journal.rounds == 1
+    assert made.provenance["compressed_from"]["params"] == 46
+    assert made.provenance["descent"][-1]["numbers"] == made.spec.params
+    said = [t for s in made.provenance["descent"] for t in s["tied"]]
+    assert constrained(made.spec.base, said) == made.spec.ties
+    written = json.loads(Path("small/verification.json").read_text())
+    assert written["correct"] == json.loads(call("verify", "small", "--json").stdout)["correct"]
+    assert "46p tied to" in call("models", "small").stdout
+    assert call("export", "small", "-o", "submission.py").exit_code == 0
+    assert "provenance does not say" in fails_with_one(2, "rerun", "small")
+    again = json.loads(call("compress", START, "-o", "small", *SHORT, "--json").stdout)
+    assert again["rounds"] == 2 and again["params"] <= made.spec.params
+    assert again["sets_tried"] > len(journal.tried) and again["verification"]["total"] == 10_010
+    assert len(again["ties"]) == 46 - again["params"]
+
+
+def only(rounds, count):
+    def some(self):
+        for n, done in enumerate(rounds(self), start=1):
+            yield done
+            if n == count:
+                return
+
+    return some
+
+
+@engine
+def test_sets_that_failed_are_not_tried_again(tmp_path):
+    loaded = Checkpoint.load(START)
+    descent = Descent(loaded.spec, loaded.theta_P, Settings(proposals=4, problems=64), tmp_path)
+    kept = descent.journal.kept[0]
+    first = descent.propose(kept)
+    assert len(set(first)) == 4 and max(max(t) for t in first) < 46
+    descent.journal.tried = {descend.digest(t): 0.5 for t in first}
+    assert not set(descent.propose(kept)) & set(first)
+
+
+def test_time_that_is_up_changes_nothing(tmp_path):
+    loaded = Checkpoint.load(START)
+    descent = Descent(loaded.spec, loaded.theta_P, Settings(), tmp_path)
+    descent.deadline = 0
+    assert list(descent.rounds()) == [] and len(descent.journal.kept) == 1
+
+
+def test_bad_input_is_one_line_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = fails_with_one(2, "compress", START, "-o", "x", "--kinds", "zero,eqal")
+    assert line == "--kinds: unknown 'eqal'; did you mean equal?"
+    assert fails_with_one(2, "compress", "nowhere", "-o", "x") == "nowhere: no such checkpoint"
+    assert "ramp must be at most steps" in fails_with_one(2, "compress", START, "-o", "x", "--ramp", 7_000)
+    loaded = Checkpoint.load(START)
+    replace(loaded, theta_P=loaded.spec.initial(1)).save(Path("raw"))
+    assert "the start has not grokked" in fails_with_one(2, "compress", "raw", "-o", "x")
+    Path("taken").mkdir()
+    Path("taken/mine").touch()
+    assert "holds no descent" in fails_with_one(2, "compress", START, "-o", "taken")
+    Path("other").mkdir()
+    Journal("of another", {}).write(Path("other"))
+    assert fails_with_one(2, "compress", START, "-o", "other").endswith("a descent from another checkpoint")
+    Path("other/descent.json").write_text("{}")
+    assert "not the record of a descent" in fails_with_one(2, "compress", START, "-o", "other")
+
+
+def test_a_diagnosis_names_what_is_free_and_what_is_cheap():
+    found = json.loads(
+        call("diagnose", CERTIFICATES / "57p", "--problems", 64, "--most", 3, "--try", "--json").stdout
+    )
+    assert found["params"] == 57 and found["live"] < 57 and len(found["freedoms"]) == 57 - found["live"]
+    assert len(found["spectrum"]) == 57 and len(found["cheapest"]) == 3
+    assert all(c["measured"] > 0 for c in found["cheapest"])
+    shown = call("diagnose", START, "--problems", 64, "--most", 2).stdout
+    assert shown.startswith("46p: 46 live directions of 46 numbers")

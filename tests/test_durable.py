@@ -1,0 +1,164 @@
+"""What is written in each of our ways outlasts a power cut from the moment on at which the call returns;
+before it there is what was there, or the new, and nothing in between.
+"""
+
+import shutil
+
+import pytest
+import torch
+
+from model import RUNGS
+from search.cli.options import save_checkpoint, write_text
+from search.store import part
+from tests import homes
+from tests.crashes import Disk
+from trainer import durable, snapshot
+from trainer.checkpoint import Checkpoint
+
+STUDY = homes.study_of()
+CHECKPOINT = Checkpoint(RUNGS["57p"], torch.zeros(RUNGS["57p"].params))
+
+
+def write_file(folder, n):
+    durable.make_folder(folder / "deeper")
+    durable.write(folder / "deeper" / "file", b"1" * 1_000 * n)
+
+
+def read_file(folder):
+    path = folder / "deeper" / "file"
+    return len(path.read_bytes()) // 1_000 if path.exists() else 0
+
+
+def write_state(folder, n):
+    snapshot.write(folder / "trials" / "bank.state", {"theta": torch.full((50,), float(n))}, {"n": n})
+
+
+def read_state(folder):
+    found = snapshot.read(folder / "trials" / "bank.state")
+    return found[1]["n"] if found else 0
+
+
+def save(folder, n):
+    save_checkpoint(Checkpoint(RUNGS["57p"], torch.full((RUNGS["57p"].params,), float(n))), folder / "best")
+
+
+def saved(folder):
+    """The one before has another name between its leaving its place and the new one's taking it."""
+    found = [f for f in (folder / "best", folder / ".best.before") if f.exists()]
+    return int(Checkpoint.load(found[0]).theta_P[0]) if found else 0
+
+
+def write_page(folder, n):
+    write_text(folder / "page", "1" * 1_000 * n)
+
+
+def read_page(folder):
+    path = folder / "page"
+    return len(path.read_text()) // 1_000 if path.exists() else 0
+
+
+def write_orders(folder, n):
+    part.Orders(("trial",) * n).write(folder / "trial")
+
+
+def read_orders(folder):
+    path = folder / "trial"
+    return len(part.Orders.read(path).trials) if part.orders_of(path).exists() else 0
+
+
+WAYS = {
+    "file": (write_file, read_file), "state": (write_state, read_state), "checkpoint": (save, saved),
+    "page": (write_page, read_page), "orders": (write_orders, read_orders),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_written_is_there_and_what_is_being_written_is_old_or_new(way, tmp_path):
+    write, read = WAYS[way]
+    (tmp_path / "seen").mkdir()
+    disk, after = Disk(tmp_path / "seen"), []
+    with disk.recording():
+        for n in (1, 2, 3):
+            write(tmp_path / "seen", n)
+            after.append(disk.moments)
+    assert len(disk.found) > 10
+    for number, left in enumerate(disk.found):
+        found = read(left.restore(tmp_path / str(number)))
+        for moment in left.moments:
+            written = sum(moment > end for end in after)
+            assert found in (written, written + 1), left.how
+    assert read(tmp_path / "seen") == 3
+
+
+def test_parts_are_there_whole_or_not_at_all_whenever_the_power_goes(tmp_path):
+    home = homes.Home(tmp_path / "home")
+    configuration = homes.Configuration(*STUDY.listed()[0])
+    trial = homes.trial_of(STUDY, (configuration, 1), (configuration, 2))
+    home.create()
+    disk = Disk(home.path)
+    with disk.recording():
+        trial.write(home.trial("sweep", trial.key))
+        described = disk.moments
+        homes.leave_parts(home, trial)
+        ended = disk.moments
+    for number, left in enumerate(disk.found):
+        folder = homes.Home(left.restore(tmp_path / str(number))).trial("sweep", trial.key)
+        if left.moments[-1] > described:
+            assert part.Trial.read(folder) == trial, left.how
+        assert len(part.read_parts(folder)) == 1 or left.moments[-1] <= ended, left.how
+    assert len(part.read_parts(folder)) == 1
+
+
+# ---- what is damaged all the same
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def halve(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def fill(path):
+    """The length is there, and the bytes are not: as file systems leave it that put names first."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
+def remove(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("how", [empty, halve, fill, remove])
+@pytest.mark.parametrize("name", [part.THETA, part.CURVES, part.RESULTS, part.TRIAL_FILE])
+def test_a_part_with_a_damaged_file_is_said_to_be_damaged(name, how, tmp_path):
+    home = homes.empty_home(tmp_path)
+    configuration = homes.Configuration(*STUDY.listed()[0])
+    trial = homes.trial_of(STUDY, (configuration, 1))
+    trial.write(home.trial("sweep", trial.key))
+    folder = homes.leave_parts(home, trial)
+    (whole,) = part.read_parts(folder)
+    how(folder / part.PARTS / configuration.key / name)
+    with pytest.raises(part.Damaged, match=f"results in {folder}.* cannot be read"):
+        part.read_parts(folder)
+    shutil.rmtree(folder / part.PARTS)
+    part.write_parts(folder, [whole])
+    assert part.read_parts(folder)[0].by_seed.keys() == whole.by_seed.keys()
+    how(folder / part.TRIAL_FILE)
+    with pytest.raises(part.Damaged):
+        part.read_parts(folder)
+
+
+@pytest.mark.parametrize("how", [empty, halve, fill])
+def test_a_damaged_list_of_what_was_cut_is_said_to_be_damaged(how, tmp_path):
+    home = homes.empty_home(tmp_path)
+    configuration = homes.Configuration(*STUDY.listed()[0])
+    trial = homes.trial_of(STUDY, (configuration, 1), (configuration, 2))
+    trial.write(folder := home.trial("sweep", trial.key))
+    cut = {(configuration.key, n, n): 10 * n for n in (1, 2)}
+    part.write_parts(folder, [], cut)
+    assert part.has_parts(folder) and part.read_parts(folder) == [] and part.read_cut(folder) == cut
+    how(folder / part.PARTS / part.CUT)
+    with pytest.raises(part.Damaged, match="cannot be read"):
+        part.read_parts(folder)

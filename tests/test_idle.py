@@ -1,0 +1,235 @@
+"""No idle slot: who has free slots gets what comes next; what turns out not to be needed is not trained."""
+
+from collections import Counter
+
+import pytest
+
+from docs.measurements import idle as simulated
+from search.run import estimate
+from search.run.planner import DONE
+from search.study.file import parse_study
+from tests.planners import ONLY, SWEEP, drain, numbers, only, planner_of, rows_of
+from trainer import Outcome
+
+UNTIL = """
+name: until
+model: 57p
+recipe: {steps: 1000}
+seeds: {first: 1, count: 4}
+until: {grokked: 1, max_seeds: 12}
+"""
+LADDER = UNTIL + "configurations: [{recipe: {lr: 0.01}}, {recipe: {lr: 0.02}}]\n"
+RECIPES = (
+    ONLY.replace("resources: {seeds_per_trial: 2}\n", "")
+    + "space: {recipe.lr: {float: [0.001, 0.1]}}\nsampler: {name: random, configurations: 8}\n"
+)
+GROKKED = {"outcome": Outcome.GROKKED, "grok_step": 500}
+CONFIRM = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
+
+
+def heard(trial, **grokked):
+    """A report of a running trial. grokked: steps by seeds' numbers, as s7=500."""
+    steps = {int(name[1:]): step for name, step in grokked.items()}
+    return [
+        {"configuration": c.key, "outcome": Outcome.RUNNING, "grok_step": steps.get(s.init_seed)}
+        for c, s in trial.work
+    ]
+
+
+def ended(trial, *left):
+    """A report of a trial of which all but some seeds have ended."""
+    return [
+        {
+            "configuration": c.key,
+            "outcome": Outcome.RUNNING if s.init_seed in left else Outcome.FAILED,
+            "grok_step": None,
+        }
+        for c, s in trial.work
+    ]
+
+
+# ---- free slots take what is next
+
+
+def test_free_slots_take_seeds_of_the_next_round(home):
+    planner = planner_of(UNTIL, home)
+    first, second = planner.next(), planner.next()
+    assert numbers([first, second]) == [[1, 2], [3, 4]]
+    planner.hear(first, ended(first, 2))
+    more = planner.next(first)
+    assert numbers([more]) == [[5, 6]] and more.slots == first.slots == 2
+    assert planner.open_in([first, more]) == 3
+    assert planner.tell(first, rows_of(first)) == [], "its next round is in training"
+
+
+def test_only_trials_of_its_program_follow_in_a_bank(home):
+    text = SWEEP.replace("model: 57p", "configurations: [{model: 57p}, {model: 67p}]")
+    planner = planner_of(text, home, ahead=1)
+    first = planner.next()
+    following = [planner.next(first), planner.next(first)]
+    assert numbers([first, *following]) == [[1, 2], [3, 4], [5]]
+    assert {only(t).spec.params for t in following} == {57}
+    assert planner.next(first) is None, "the other spec waits for a worker of its own"
+    assert only(planner.next()).spec.params == 67
+
+
+def test_what_waits_for_a_worker_comes_before_a_further_round(home):
+    text = UNTIL + "configurations: [{model: 57p}, {model: 67p}, {model: 74p}]\n"
+    planner = planner_of(text, home, ahead=1)
+    first = planner.next()
+    assert planner.next(first) is None
+    trials = [first, planner.next(), planner.next()]
+    assert [only(t).spec.params for t in trials] == [57, 67, 74]
+    assert numbers([planner.next(t) for t in trials]) == [[5, 6, 7, 8]] * 3
+
+
+def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
+    """Before a trial has ended; but only a quarter of all proposals are open at one time."""
+    planner = planner_of(RECIPES, home, ahead=1)
+    first = planner.next()
+    assert len(first.configurations) == 2
+    assert planner.next(first) is None, "a quarter of eight"
+    planner.hear(first, ended(first, 3))
+    assert planner.next(first) is None, "both are still open"
+    assert len(planner.tell(first, rows_of(first))) == 2
+    assert len(planner.next(first).configurations) == 2
+
+
+def test_a_trial_that_no_worker_began_is_planned_again(home):
+    planner = planner_of(UNTIL, home)
+    first = planner.next()
+    late = planner.next(first)
+    planner.give_back(late)
+    assert numbers(drain(planner)[0])[0] == [3, 4]
+
+
+# ---- what is not needed
+
+
+def test_once_enough_have_grokked_nothing_more_is_begun(home):
+    """A seed need not have ended: it has grokked when it was perfect once."""
+    planner = planner_of(UNTIL, home)
+    first, second = planner.next(), planner.next()
+    planner.next(first)
+    (one,) = first.configurations
+    planner.hear(second, heard(second))
+    assert not planner.has_enough(one)
+    planner.hear(first, heard(first, s2=500))
+    assert planner.has_enough(one) and planner.grokked == 1 and planner.queued_steps == 0
+    assert planner.next(second) is None
+    for trial in list(planner.running.values()):
+        assert not planner.is_done
+        outcome = Outcome.GROKKED if trial is first else Outcome.CENSORED
+        told = planner.tell(trial, rows_of(trial, outcome))
+    assert told == [one] and planner.next() == DONE and planner.is_done
+
+
+def test_a_study_that_has_enough_trains_nothing_more(home):
+    """Neither what was cut nor what is left of its first round; with a higher `until` both."""
+    planner = planner_of(UNTIL, home)
+    first, second = planner.next(), planner.next()
+    first.write(home.trial("until", first.key))
+    second.write(home.trial("until", second.key))
+    rows = rows_of(first, Outcome.GROKKED)[:1] + rows_of(second, Outcome.CENSORED)
+    again = planner_of(UNTIL, home, rows)
+    assert again.is_done and again.next() == DONE and again.ended_before == [only(first)]
+    study = parse_study(UNTIL, "until.yaml")
+    plan = estimate._left(study, [only(first)], study.first_seeds(), rows)
+    assert plan == {only(first): 0}
+    more = planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows)
+    assert sorted(n for t in numbers(drain(more)[0]) for n in t)[:3] == [2, 3, 4]
+
+
+def test_enough_is_counted_for_each_configuration(home):
+    planner = planner_of(LADDER, home, ahead=1)
+    trial = planner.next()
+    one, other = trial.configurations
+    rows = heard(trial)
+    rows[0]["grok_step"] = 500
+    planner.hear(trial, rows)
+    assert planner.has_enough(one) and not planner.has_enough(other)
+    assert planner.next(trial).configurations == (other,)
+
+
+def test_enough_is_counted_on_the_searchs_seeds(home):
+    """Not on those of the confirmation, or a study would seem to have more than it asked for."""
+    planner = planner_of(UNTIL.replace("grokked: 1", "grokked: 2") + CONFIRM, home, ahead=1)
+    for trial in (planner.next(), planner.next(), planner.next()):
+        rows = rows_of(trial)
+        rows[0] |= GROKKED if rows[0]["init_seed"] == 1 else {}
+        planner.tell(trial, rows)
+    confirming = planner.next()
+    assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
+    planner.hear(confirming, heard(confirming, s101=500, s102=500))
+    assert planner.grokked == 1
+    planner.tell(confirming, rows_of(confirming, Outcome.GROKKED))
+    assert planner.grokked == 1 and not planner.enough and planner.next() == DONE
+
+
+def test_a_confirmation_follows_though_there_is_enough(home):
+    planner = planner_of(UNTIL + CONFIRM, home, ahead=1)
+    trial = planner.next()
+    planner.hear(trial, heard(trial, s1=500))
+    rows = rows_of(trial, Outcome.CENSORED)
+    rows[0] |= GROKKED
+    planner.tell(trial, rows)
+    confirming = planner.next()
+    assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
+
+
+def test_a_search_that_has_enough_leaves_proposals_untold(home):
+    """What was cut says nothing of a proposal: the sampler is not told a part of its seeds."""
+    planner = planner_of(RECIPES + "until: {grokked: 1}\n", home, ahead=1)
+    trial = planner.next()
+    one, _ = trial.configurations
+    rows = heard(trial)
+    rows[0]["grok_step"] = 500
+    planner.hear(trial, rows)
+    assert planner.enough
+    recorded = [r for r in rows_of(trial) if r["configuration"] == one.key]  # of the other none had begun
+    recorded[0] |= GROKKED
+    planner.tell(trial, recorded)
+    states = Counter(t.state.name for t in planner.proposals.trials())
+    assert states == {"COMPLETE": 1, "RUNNING": 1} and planner.next() == DONE
+
+
+# ---- cores end together
+
+
+def test_towards_the_end_trials_become_smaller(home):
+    """Two cores ask in turn: each for a share of what is left, and never for less than two of 16 slots."""
+    text = SWEEP.replace("count: 5", "count: 64").replace("resources: {seeds_per_trial: 2}\n", "")
+    planner = planner_of(text, home)
+    workers = [planner.next(), planner.next()]
+    sizes = [len(t.work) for t in workers]
+    while trial := planner.next(workers[len(sizes) % 2]):
+        sizes.append(len(trial.work))
+    assert sizes == [16, 16, 8, 6, 5, 4, 3, 2, 2, 2] and sum(sizes) == 64
+
+
+@pytest.mark.parametrize(("seeds", "sizes"), [(16, [8, 8]), (3, [2, 1]), (1, [1])])
+def test_a_small_study_is_spread_over_the_cores(seeds, sizes, home):
+    text = SWEEP.replace("count: 5", f"count: {seeds}").replace("resources: {seeds_per_trial: 2}\n", "")
+    assert [len(t.work) for t in drain(planner_of(text, home))[0]] == sizes
+
+
+def test_the_last_spec_is_shared_by_the_cores(home):
+    text = SWEEP.replace("model: 57p", "configurations: [{model: 57p}, {model: 67p}, {model: 74p}]")
+    text = text.replace("resources: {seeds_per_trial: 2}\n", "").replace("count: 5", "count: 8")
+    planner = planner_of(text, home)
+    one, other = planner.next(), planner.next()
+    planner.hear(other, ended(other, 7, 8))
+    planner.tell(one, rows_of(one))
+    last = planner.next()
+    assert len(last.work) == 5, "half of the ten seeds that are left"
+    assert planner.next(other) is None, "another spec"
+    planner.tell(other, rows_of(other))
+    assert numbers([planner.next()]) == [[6, 7, 8]] and planner.next() is None
+
+
+def test_a_made_up_study_keeps_its_slots_busy():
+    """Before and after, by docs/measurements/idle.py: three worlds of the demo's study."""
+    found = simulated.compare("until one grokked (studies/57p.yaml)", cores=2, alive=False, repetitions=3)
+    before, after = found["before"], found["after"]
+    assert after["slots"] > before["slots"] + 0.15 and after["cores"] > before["cores"]
+    assert after["wall_s"] < 0.8 * before["wall_s"]

@@ -1,0 +1,372 @@
+"""The engine does what the eager programs do, and its bits depend on nothing: no CPU, no company."""
+
+import math
+import os
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model import RUNGS, rung
+from tests.specs import some_theta, some_tokens
+from trainer import Bank, Pair, Recipe, Seed, build, native, operator, step
+from trainer.build import BuildError, library
+from trainer.installed import missing_for_compilation
+from trainer.native import Native
+from trainer.problems import sample
+
+pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+
+CHEAP = ("57p", "54p", "100p", "242p")  # a circle, one without an end token, attention by problem, two heads
+KERNELS = [
+    pytest.param(spec, id=name, marks=[] if name in CHEAP else pytest.mark.full)
+    for name, spec in RUNGS.items()
+    if spec.kernel()
+]
+every_kernel = pytest.mark.parametrize("spec", KERNELS)
+PROBLEMS = 40  # two blocks and a half: the last has empty lanes
+
+
+def small(spec, seeds, **changes):
+    recipe = Recipe(
+        **{
+            **{"steps": 40, "batch": 24, "eval_every": 20, "warmup": 20, "curriculum": ((3, 15),), "hold": 0},
+            **changes,
+        }
+    )
+    return Bank(spec, [Pair(recipe, Seed.of(s)) for s in seeds], hopeless=None)
+
+
+def trained(bank):
+    while bank.advance():
+        pass
+    return {bank.pairs[n].seed.init_seed: bank.result(n) for n in range(len(bank.pairs))}
+
+
+# What it computes
+
+
+def any_wide(spec):
+    """Wide tensors near those of a θ, but no θ's: every entry free, where an answer may read it."""
+    draw = torch.Generator().manual_seed(4)
+    wide = {n: t.double() for n, t in spec.expand(some_theta(spec)).items()}
+    seen = {n: torch.ones_like(t) for n, t in wide.items()}
+    if "attention" in wide:
+        seen["attention"] = seen["attention"].tril(spec.prompt - 1)
+    noise = {n: 0.1 * torch.randn(t.shape, generator=draw, dtype=torch.float64) for n, t in wide.items()}
+    return {n: ((t + noise[n]) * seen[n]).requires_grad_() for n, t in wide.items()}, seen
+
+
+def eager_loss(spec, wide, tokens_1TB):
+    logits = spec.apply(wide, tokens_1TB[:, :-1], first=spec.prompt - 1)
+    return step.cross_entropy(logits, tokens_1TB[:, spec.prompt :]).mean()
+
+
+@every_kernel
+def test_loss_and_gradient_are_the_twins_in_float64_for_any_wide_tensors(spec):
+    wide, seen = any_wide(spec)
+    tokens = some_tokens(spec, 1, PROBLEMS)
+    expected = eager_loss(spec, wide, tokens)
+    gradients = torch.autograd.grad(expected, list(wide.values()))
+    gradient = torch.cat([(g * s).flatten() for g, s in zip(gradients, seen.values(), strict=True)])
+    flat = torch.cat([t.detach().flatten() for t in wide.values()]).float().requires_grad_()
+    got = operator.loss(spec, flat, tokens[0])
+    (pulled,) = torch.autograd.grad(3 * got, flat)
+    assert got.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert (pulled / 3 - gradient).abs().max() < 1e-5 * gradient.abs().max()
+
+
+@every_kernel
+def test_thetas_gradient_is_autograds_in_float64(spec):
+    theta, tokens = some_theta(spec), some_tokens(spec, 1, PROBLEMS)
+    exact = theta.double().requires_grad_()
+    (expected,) = torch.autograd.grad(eager_loss(spec, spec.expand(exact), tokens), exact)
+    tape = native.record(
+        lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, native.worked_out
+    )
+    numbers = theta[0].numpy()
+    wide = torch.from_numpy(native.run(tape, numbers)).requires_grad_()
+    made = torch.cat([t.flatten() for t in spec.expand(theta.double()).values()])
+    torch.testing.assert_close(wide.detach().double(), made, rtol=1e-5, atol=1e-5)
+    (pull,) = torch.autograd.grad(operator.loss(spec, wide, tokens[0]), wide)
+    got = native.gradient(tape, numbers, pull.numpy())
+    assert np.abs(got - expected[0].numpy()).max() < 2e-5 * float(expected.abs().max())
+
+
+@every_kernel
+def test_an_evaluation_is_the_eager_one(spec):
+    programs = Native(spec, Recipe())
+    theta = torch.cat([some_theta(spec), spec.initial(3)[None]])
+    expected = step.evaluate(spec, theta, step.tokens_of(spec, *native.selection()))
+    for name, measured in programs.evaluate(theta).items():
+        torch.testing.assert_close(measured, expected[name], rtol=1e-4, atol=3e-4)
+    assert expected["token"].min() > 0
+
+
+def test_problems_are_the_eager_ones():
+    programs = Native(rung("57p"), Recipe(batch=200))
+    lessons = [
+        (777, 0, 3, 0.8, 0.0),
+        (0, 19_999, 10, 0.5, 0.3),
+        (1 << 40, 7, 1, 1.0, 1.0),
+        (5, 60_000, 10, 0.0, 1.0),
+    ]
+    for data_seed, at, digits, mix, mixed in lessons:
+        numbers = (torch.tensor([n]) for n in (data_seed, at, digits, mix, mixed))
+        data_seed_R, step_R, digits_R, mix_R, mixed_R = numbers
+        pairs = sample(data_seed_R, step_R, digits_R, mix_R, 200, mixed_R)
+        expected = step.tokens_of(rung("57p"), *pairs)[0]
+        assert torch.equal(programs.tokens(data_seed, at, digits, mix, mixed), expected)
+
+
+@every_kernel
+def test_a_bank_learns_as_the_eager_one_does(spec):
+    """Losses of the first steps, before rounding has grown; every schedule at work."""
+    recipe = {
+        "steps": 6,
+        "eval_every": 1,
+        "warmup": 3,
+        "curriculum": ((2, 2), (6, 2)),
+        "fade_start": 1,
+        "fade_end": 5,
+        "clip": 0.5,
+    }
+    engine, eager = (small(spec, [1, 2], **recipe) for _ in range(2))
+    eager.programs = Bank(spec, eager.pairs, compiled=False).programs
+    for got, expected in zip(trained(engine).values(), trained(eager).values(), strict=True):
+        torch.testing.assert_close(got.curve_EM, expected.curve_EM, rtol=2e-3, atol=2e-3)
+        assert got.curve_EM[-1, 3] != got.curve_EM[0, 3]
+
+
+# That its bits depend on nothing
+
+
+@pytest.mark.parametrize("name", ["57p", "100p"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_theta_is_the_same_in_any_company_slot_and_number_of_threads(name, threads):
+    alone = {seed: trained(small(rung(name), [seed]))[seed] for seed in (1, 5)}
+    torch.set_num_threads(threads)
+    try:
+        for seeds in ([5, 1], [1, 2, 5], list(range(20))):
+            found = trained(small(rung(name), seeds))
+            assert all(torch.equal(found[s].theta_P, r.theta_P) for s, r in alone.items())
+            assert all(torch.equal(found[s].curve_EM, r.curve_EM) for s, r in alone.items())
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_diverged_neighbour_changes_nothing():
+    expected = trained(small(rung("57p"), [1]))[1]
+    bank = small(rung("57p"), [0, 1])
+    bank.state["theta"][0] = torch.nan
+    found = trained(bank)
+    assert found[0].outcome == "diverged" and torch.equal(found[1].theta_P, expected.theta_P)
+
+
+def test_an_interruption_changes_nothing(tmp_path):
+    expected = trained(small(rung("57p"), range(3)))
+    first, again = small(rung("57p"), range(3)), small(rung("57p"), range(3))
+    first.advance()
+    first.save(tmp_path / "bank.state")
+    assert again.load(tmp_path / "bank.state")
+    assert all(torch.equal(r.theta_P, expected[s].theta_P) for s, r in trained(again).items())
+
+
+THETA = """
+import hashlib, sys, torch
+from model import rung
+from trainer import Bank, Pair, Recipe, Seed
+name, steps, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+how = dict(warmup=20, curriculum=((3, 50),), fade_start=50, fade_end=steps)
+recipe = Recipe(steps=steps, batch=batch, eval_every=steps // 2, **how)
+bank = Bank(rung(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], hopeless=None)
+while bank.advance():
+    pass
+found = [t.numpy().tobytes() for n in (0, 1) for t in (bank.result(n).theta_P, bank.result(n).curve_EM)]
+made = b"".join(found)
+print(torch.backends.cpu.get_cpu_capability(), hashlib.sha256(made).hexdigest())
+"""
+
+
+def theta_on(capability, *args):
+    """What a CPU of this kind makes of a bank: a process of its own, since torch looks once."""
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": capability}
+    ran = subprocess.run(
+        [sys.executable, "-c", THETA, *map(str, args)], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-2_000:]
+    kind, digest = ran.stdout.split()
+    assert kind.lower() == capability, f"this CPU does as {kind}"
+    return digest
+
+
+KINDS = ["default", "avx2", "avx512"]
+KINDS = KINDS[: KINDS.index(torch.backends.cpu.get_cpu_capability().lower()) + 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "batch"),
+    [
+        ("57p", 100, 32),
+        pytest.param("57p", 2_000, 64, marks=pytest.mark.full),
+        *(pytest.param(n, 100, 32, marks=pytest.mark.full) for n in ("74p", "170p", "242p", "456p", "763p")),
+    ],
+)
+def test_every_kind_of_cpu_makes_the_same_bits(name, steps, batch):
+    """Registers of 16, 8 and 4 lanes, with and without an instruction for a fused multiply-add."""
+    if len(KINDS) == 1:
+        pytest.skip("this CPU is of one kind only")
+    found = {kind: theta_on(kind, name, steps, batch) for kind in KINDS}
+    assert len(set(found.values())) == 1, found
+
+
+# Functions and tapes
+
+
+def on_tape(function, x, *more):
+    """A function of tensors, entry by entry, by the engine."""
+    names = ["x", *(f"x{n}" for n in range(len(more)))]
+    shapes = dict.fromkeys(names, (len(x),))
+    tape = native.record(lambda g: [function(*(g[n] for n in names))], shapes, native.worked_out)
+    return torch.from_numpy(native.run(tape, np.concatenate([np.asarray(v, np.float32) for v in (x, *more)])))
+
+
+WIDE = np.linspace(-80, 80, 40_001, dtype=np.float32)
+NEAR = np.linspace(1e-3, 30, 40_001, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "error", "relative"),
+    [
+        (torch.exp, np.linspace(-1, 1, 40_001), 2.5e-7, True),
+        (torch.exp, WIDE, 1e-5, True),
+        (torch.log, NEAR, 3e-7, False),
+        (torch.log, np.geomspace(1e-30, 1e30, 40_001), 2e-7, True),
+        (torch.sin, WIDE * 20, 2e-7, False),
+        (torch.cos, WIDE * 20, 2e-7, False),
+        (torch.rsqrt, NEAR, 2e-7, True),
+    ],
+)
+def test_functions_are_as_exact_as_they_say(function, x, error, relative):
+    x = torch.from_numpy(np.asarray(x, np.float32))
+    expected = function(x.double())
+    got = on_tape(function, x).double()
+    apart = (got - expected).abs()
+    assert float((apart / expected.abs().clamp(min=1e-30) if relative else apart).max()) < error
+
+
+def test_functions_at_their_ends():
+    x = np.array([math.nan, math.inf, -math.inf, 1e30, -1e30, 0.0])
+    exp, cos = on_tape(torch.exp, x), on_tape(torch.cos, x)
+    assert exp[0].isnan() and exp[1] > 1e38 and 0 < exp[2] < 2e-38 and exp[5] == 1
+    assert cos[:5].isnan().all() and cos[5] == 1
+    for function in (torch.maximum, torch.minimum):
+        assert on_tape(function, [math.nan, 1.0], [1.0, math.nan]).isnan().all()
+
+
+ENTRYWISE = {
+    "arithmetic": lambda a, b: (a + b) * (a - b) / (b.abs() + 1) - 2 * a + (1 - b) - (-a),
+    "powers": lambda a, b: (
+        a.square() + a.abs().sqrt() + a**2 + 1 / (b.abs() + 1) + (b.abs() + 1).reciprocal()
+    ),
+    "comparisons": lambda a, b: torch.where(
+        (a > b) & ~(a < 0) | (b >= 1) & (a <= 1), a, b * (a == b) + (a != b)
+    ),
+    "limits": lambda a, b: (
+        a.clamp(-0.5, 0.5) + b.clamp(min=0) + b.clamp(max=a) + torch.maximum(a, b) + a.sign()
+    ),
+    "sums": lambda a, b: a - a.sum(1, keepdim=True) * b.mean(1, keepdim=True) + b.amax(1, keepdim=True),
+    "views": lambda a, b: torch.cat([a[:, 2:], b[:, :2]], 1).flip(1).reshape(1, 2, -1).mT.flatten(1),
+    "matrices": lambda a, b: (a.reshape(1, 2, -1).mT @ b.reshape(1, 2, -1)).flatten(1)[:, :4],
+}
+
+
+@pytest.mark.parametrize("name", ENTRYWISE)
+def test_a_tape_does_what_torch_does(name):
+    """And backwards, where torch has a gradient."""
+    function = ENTRYWISE[name]
+    a, b = (torch.randn(1, 8, generator=torch.Generator().manual_seed(n), requires_grad=True) for n in (1, 2))
+    tape = native.record(lambda g: [function(g["a"], g["b"])], {"a": (8,), "b": (8,)}, native.worked_out)
+    given = torch.cat([a, b], 1)[0].detach().numpy()
+    expected = function(a, b)
+    torch.testing.assert_close(
+        torch.from_numpy(native.run(tape, given)), expected[0].detach(), rtol=1e-5, atol=1e-6
+    )
+    pull = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3))
+    wanted = torch.cat([*torch.autograd.grad(expected, (a, b), pull, materialize_grads=True)], 1)[0]
+    got = native.gradient(tape, given, pull[0].numpy())
+    torch.testing.assert_close(torch.from_numpy(got), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tape_keeps_no_operation_twice_and_none_that_nobody_reads():
+    def function(given):
+        x = given["x"]
+        unread = x.exp()
+        assert unread.shape == (1, 3)
+        return [x * x + x * x, torch.cos(torch.ones(1)) * x]
+
+    tape = native.record(function, {"x": (3,)}, native.worked_out)
+    assert tape.reads.shape[1] == 3 * 3  # a product, a sum, a product with a constant's cosine
+    assert tape.constants == pytest.approx([math.cos(1)])
+
+
+def test_an_operation_that_no_tape_has_is_named():
+    with pytest.raises(NotImplementedError, match="cumsum is nothing that a tape has"):
+        native.record(lambda g: [g["x"].cumsum(1)], {"x": (3,)}, native.worked_out)
+
+
+# Building
+
+
+def test_a_compiler_that_fails_is_a_line(monkeypatch, tmp_path):
+    source = tmp_path / "broken.cpp"
+    source.write_text("int f( { }")
+    with pytest.raises(BuildError, match=r"failed: .*error"):
+        library(source)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BuildError, match="no-such-compiler: No such file"):
+        library(source)
+
+
+def test_a_library_is_built_once_for_a_source_and_a_shape(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    source = tmp_path / "some.cpp"
+    source.write_text('extern "C" int answer() { return ANSWER; }')
+    assert [library(source, {"ANSWER": n}).answer() for n in (1, 2, 1)] == [1, 2, 1]
+    build._library.cache_clear()
+    monkeypatch.setattr(build.subprocess, "run", None)  # nobody compiles again
+    assert library(source, {"ANSWER": 2}).answer() == 2
+    source.write_text('extern "C" int answer() { return 0; }')
+    build._library.cache_clear()
+    with pytest.raises(TypeError):
+        library(source, {"ANSWER": 2})
+
+
+def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):
+    spec = rung("57p")
+    wide, tokens = operator.flat(spec, spec.initial(1)), some_tokens(spec, 1, 4)[0]
+    with pytest.raises(ValueError, match="got 496 and 34"):
+        operator.loss(spec, wide[:-1], tokens)
+    with pytest.raises(ValueError, match="got 497 and 33"):
+        operator.loss(spec, wide, tokens[1:])
+    other = rung("100p").kernel()
+    monkeypatch.setattr(type(spec), "kernel", lambda self: other)
+    with pytest.raises(AssertionError, match="reads"):
+        Native(spec, Recipe())
+
+
+def test_every_source_goes_into_a_wheel():
+    """Without them an installed package would have no engine."""
+    root, config = Path(__file__).parents[1], ConfigParser()
+    config.read(root / "setup.cfg")
+    data = {name: text.split(", ") for name, text in config["options.package_data"].items()}
+    for source in [
+        s for top in ("model", "trainer") for s in (root / top).rglob("*") if s.suffix in (".cpp", ".h")
+    ]:
+        package = next(p for p in source.parents if (p / "__init__.py").exists())
+        patterns = data["*"] + data.get(".".join(package.relative_to(root).parts), [])
+        assert any(source.relative_to(package).match(p) for p in patterns), source

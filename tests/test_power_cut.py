@@ -1,0 +1,179 @@
+"""A power cut at any moment: what a file system may leave of a home is taken up by the next driver, and what
+was promised before the cut is there after it.
+"""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from search.evidence import publish as publishing
+from search.store import hold
+from search.store import ledger as ledger_module
+from search.store.home import Home
+from search.store.ledger import Ledger, is_final
+from search.store.part import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
+from search.store.seeds import Shelf
+from search.store.stats import seed_of
+from search.store.tracker import Tracker
+from search.store.tracking import TRIALS, connect, tracking_uri
+from search.study.trial import TRIAL_FILE, Configuration
+from tests import homes
+from tests.commands import fails_with_one
+from tests.crashes import Disk
+from tests.homes import (
+    Recorder,
+    drive,
+    empty_home,
+    forget_places,
+    leave_parts,
+    quick,
+    quickly,
+    study_of,
+    thetas,
+    trial_of,
+)  # fmt: skip
+from tests.test_cut_off import facts
+from tests.test_ledger import dead_owner
+from trainer import Outcome
+
+__all__ = ["quick"]
+GROKKED = (2,)
+STUDY = study_of(resources={"seeds_per_trial": 2}, seeds={"first": 1, "count": 3})
+
+
+def cut(folder):
+    """A study that ran to its end, and what a power cut would have left of its home at any moment."""
+    home = empty_home(folder / "whole")
+    disk = Disk(home.path)
+    with pytest.MonkeyPatch.context() as patch, disk.recording():
+        patch.setattr(hold, "RENEW_S", 60.0)
+        patch.setattr(ledger_module, "own_name", dead_owner)
+        drive(home, STUDY, GROKKED, None, lambda driver: driver.outbox.drain(60, 60))
+    return home, disk.found
+
+
+def promised(home, wanted):
+    """Every θ of a row that is published is where MLflow says it is."""
+    if home.ledger_db.exists():
+        ledger = Ledger(home)
+        with Shelf(connect(home, tracking_uri(home)), ledger, "sweep") as shelf:
+            for row in (r for r in ledger.rows("sweep") if r["published"]):
+                theta_P = shelf.seed(row).result.theta_P
+                assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("every", [31, pytest.param(1, marks=pytest.mark.faults)])
+def test_the_next_driver_takes_up_whatever_is_left(every, tmp_path):
+    whole, left = cut(tmp_path)
+    was, wanted = facts(whole), thetas(whole.path)
+    assert len(left) > 300
+    for number, found in list(enumerate(left))[every // 2 :: every]:
+        home = Home(found.restore(tmp_path / str(number)))
+        forget_places()
+        try:
+            promised(home, wanted)
+            drive(empty_home(home.path), STUDY, GROKKED)
+            forget_places()
+            assert facts(home) == was
+            assert thetas(home.path) == wanted
+            assert not (home.path / "damaged").exists(), "what is whole was half there"
+        except BaseException as error:
+            raise AssertionError(found.how) from error
+
+
+# ---- results that are damaged all the same
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory):
+    """θ of every seed of a study that nothing happened to."""
+    home = empty_home(tmp_path_factory.mktemp("whole"))
+    with quickly():
+        drive(home, STUDY, GROKKED)
+    return thetas(home.path)
+
+
+def left_by_a_driver(home, is_recorded):
+    """A trial that has ended, of a driver that died before or after it was recorded. Returns its folder."""
+    ledger = Ledger(home)
+    ledger.owner = dead_owner()
+    configuration = Configuration(*STUDY.listed()[0])
+    trial = replace(trial_of(STUDY, (configuration, 1), (configuration, 2)), slots=16)
+    ledger.claim(trial)
+    trial.write(home.trial("sweep", trial.key))
+    folder = leave_parts(home, trial, GROKKED)
+    for found in read_parts(folder) if is_recorded else ():
+        ledger.record(found)
+    return folder
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("name", [THETA, CURVES, RESULTS, TRIAL_FILE, f"../../{TRIAL_FILE}", ""])
+def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_recorded, home, wanted, caplog):
+    folder = left_by_a_driver(home, is_recorded)
+    (mine,) = (folder / PARTS).iterdir()
+    if name:
+        (mine / name).write_bytes(b"")
+    else:
+        shutil.rmtree(mine)
+    drive(home, STUDY, GROKKED)
+    assert thetas(home.path) == wanted
+    rows = Ledger(home).rows("sweep")
+    assert all(r["published"] and is_final(r) and r["reason"] is None for r in rows) and len(rows) == 3
+    (kept,) = (home.path / "damaged" / "sweep").iterdir()
+    reason = (kept / REASON).read_text().strip()
+    assert f"results in {folder}" in reason and "cannot be read" in reason
+    assert (kept / PARTS).exists() and f"{reason}; they are kept in {kept}" in caplog.text
+
+
+@pytest.mark.usefixtures("quick")
+def test_recorded_seeds_whose_results_are_gone_are_trained_again(home, wanted, caplog):
+    folder = left_by_a_driver(home, is_recorded=True)
+    shutil.rmtree(folder)
+    drive(home, STUDY, GROKKED)
+    assert thetas(home.path) == wanted and all(r["published"] for r in Ledger(home).rows("sweep"))
+    assert f"there are no results in {folder} any more; their seeds are trained again" in caplog.text
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_trial_that_leaves_damaged_results_has_failed(home, wanted, monkeypatch):
+    def leave(*given):
+        (mine,) = (leave_parts(*given) / PARTS).iterdir()
+        (mine / THETA).write_bytes(b"")
+
+    failed = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(homes, "leave_parts", leave)
+        drive(home, STUDY, GROKKED, seen=lambda driver: failed.update(driver.ended.failed_trials))
+    rows = Ledger(home).rows("sweep")
+    assert {(r["outcome"], r["reason"], r["grok_step"]) for r in rows} == {
+        (Outcome.CENSORED, reason, None) for reason in failed.values()
+    }
+    assert len(failed) == 2 and all("cannot be read" in reason for reason in failed.values())
+    drive(home, STUDY, GROKKED)
+    assert thetas(home.path) == wanted
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_published_part_that_is_damaged_is_a_line(home, here):
+    drive(home, STUDY, GROKKED)
+    for path in home.artifacts.rglob(f"{TRIALS}/*/{THETA}"):
+        path.write_bytes(b"")
+    line = fails_with_one(1, "pull", "sweep", "--home", home.path)
+    assert "cannot be read" in line and THETA in line
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_published_is_not_written_again(home, monkeypatch):
+    """A copy that is made anew is empty for a moment, and the seeds count as published."""
+    recorder = Recorder(home, study_of())
+    trial = recorder.trial((1, 2), publish=False)
+    kept, keep, folder = [], Tracker.keep, home.trial("sweep", trial.key)
+    monkeypatch.setattr(Tracker, "keep", lambda *given: (kept.append(given[-1]), keep(*given)))
+    for _ in range(2):
+        publishing.publish(recorder.ledger, recorder.tracker, trial, folder)
+        assert kept == [f"{TRIALS}/{trial.key}"]
+    recorder.done()

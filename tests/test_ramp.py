@@ -1,0 +1,133 @@
+"""Pairs with ties: θ moves into them over a ramp, whatever the sets of a bank's slots, and ends on them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import rung
+from model.tied import constrained, projector
+from trainer import Bank, Pair, Recipe, Seed, schedule, step
+from trainer.checkpoint import Checkpoint
+from trainer.installed import missing_for_compilation
+from trainer.schedule import hyper_of
+
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+SPEC = rung("46p")
+SETS = (["form[0,2] = 0"], ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]"], [])
+engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
+
+
+def recipe(**changes):
+    fields = {
+        "steps": 40,
+        "eval_every": 20,
+        "batch": 16,
+        "warmup": 5,
+        "ramp": 20,
+        "curriculum": (),
+        "hold": 0,
+    }
+    return Recipe(**(fields | changes))
+
+
+def pairs(**changes):
+    return [Pair(recipe(**changes), Seed.of(n), ties=constrained(SPEC, s)) for n, s in enumerate(SETS)]
+
+
+def trained(pairs, **how):
+    bank = Bank(SPEC, pairs, hopeless=None, **how)
+    while bank.advance():
+        pass
+    return [bank.result(n) for n in range(len(pairs))]
+
+
+def test_the_ramp_rises_linearly_and_is_full_without_a_length():
+    hyper = hyper_of([Recipe(ramp=10, steps=1000), Recipe()])
+    for at, expected in ((0, [0, 1]), (5, [0.5, 1]), (10, [1, 1]), (11, [1, 1])):
+        assert schedule.ramp(torch.tensor([at, at]), hyper).tolist() == expected
+
+
+@engine
+@pytest.mark.parametrize("compiled", [True, False])
+def test_every_slot_ends_on_its_own_ties_to_the_bit(compiled):
+    for result in trained(pairs(), compiled=compiled):
+        theta, ties = result.theta_P, torch.tensor(result.pair.ties)
+        assert result.best_step == 40 or result.best_step == 20
+        for k in range(1, int(ties.max()) + 1):
+            mine = theta[ties.abs() == k] * ties[ties.abs() == k].sign()
+            assert (mine == mine[0]).all()
+        assert (theta[ties == 0] == 0).all() and (theta[ties != 0] != 0).any()
+
+
+@engine
+def test_the_engine_trains_as_the_eager_programs_do():
+    for one, other in zip(trained(pairs(), compiled=True), trained(pairs(), compiled=False), strict=True):
+        assert torch.allclose(one.theta_P, other.theta_P, atol=3e-4)
+        assert torch.allclose(one.curve_EM, other.curve_EM, atol=3e-3)
+
+
+@engine
+def test_company_changes_nothing():
+    alone = trained(pairs()[1:2])[0]
+    assert torch.equal(alone.theta_P, trained(pairs())[1].theta_P)
+
+
+@engine
+def test_free_ties_are_no_ties_but_for_rounding():
+    free = trained([Pair(recipe(), Seed.of(5), ties=constrained(SPEC, []))])[0]
+    none = trained([Pair(recipe(ramp=0), Seed.of(5))])[0]
+    assert torch.allclose(free.theta_P, none.theta_P, atol=1e-4)
+
+
+def test_before_the_ramp_has_ended_nothing_counts():
+    start = tuple(Checkpoint.load(CERTIFICATES / "46p").theta_P.tolist())
+    still = recipe(ramp=40, lr=0.0)
+    done = trained([Pair(still, Seed.of(1), start, constrained(SPEC, []))], compiled=False)[0]
+    assert done.curve_EM[:, 0].tolist() == [1.0, 1.0]
+    assert (done.grok_step, done.best_step) == (40, 40)
+
+
+def test_a_pair_starts_where_it_is_told():
+    start = tuple(float(x) for x in SPEC.initial(9))
+    still = recipe(ramp=0, lr=0.0, weight_decay=0.0)
+    assert trained([Pair(still, Seed.of(3), start=start)], compiled=False)[0].theta_P.tolist() == list(start)
+    ties = constrained(SPEC, SETS[1])
+    held = trained([Pair(recipe(lr=0.0), Seed.of(3), start, ties)], compiled=False)[0].theta_P
+    assert torch.allclose(held, projector(ties) @ torch.tensor(start), atol=1e-6)
+
+
+def test_a_saved_bank_goes_on_to_the_same_bits(tmp_path):
+    bank = Bank(SPEC, pairs(), compiled=False, hopeless=None)
+    bank.advance()
+    bank.save(tmp_path / "state")
+    again = Bank(SPEC, pairs(), compiled=False, hopeless=None)
+    assert again.load(tmp_path / "state")
+    while again.advance():
+        pass
+    assert torch.equal(again.result(1).theta_P, trained(pairs(), compiled=False)[1].theta_P)
+
+
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [
+        (Pair(recipe(), Seed.of(1)), "ramp=20 needs ties"),
+        (Pair(recipe(), Seed.of(1), ties=(1, 2)), "ties must be 46 entries for this spec, got 2"),
+        (Pair(recipe(ramp=0), Seed.of(1), start=(0.5,)), "start must be 46 entries for this spec, got 1"),
+    ],
+)
+def test_pairs_that_cannot_be_trained(pair, says):
+    with pytest.raises(ValueError, match=says):
+        Bank(SPEC, [pair], compiled=False)
+
+
+def test_a_bank_has_ties_for_all_or_none():
+    with pytest.raises(ValueError, match="all or none with ties"):
+        Bank(SPEC, [pairs()[0], Pair(recipe(ramp=0), Seed.of(1))], compiled=False)
+    with pytest.raises(ValueError, match="ramp must be at most steps"):
+        recipe(ramp=41)
+
+
+def test_what_holds_theta_needs_no_projector_to_be_nothing():
+    theta = torch.ones(1, 46)
+    assert step.held(theta, torch.zeros(1), {}) is theta

@@ -1,0 +1,308 @@
+"""Which MLflow store is told what: passwords go where the user said, artifacts where the store has them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import sqlalchemy as sa
+import yaml
+
+from search.errors import Failure, UserError, masked
+from search.store.database import STUDIES
+from search.store.home import Home, below
+from search.store.ledger import Ledger
+from search.store.outbox import _failure
+from search.store.tracker import Tracker
+from search.store.tracking import artifact, check_place, connect, tracking_uri
+from search.study.trial import Configuration
+from tests.commands import call, fails_with_one
+from tests.homes import study_of, two_studies
+
+SMALL = {
+    "name": "small",
+    "model": "57p",
+    "recipe": {"steps": 20, "batch": 8, "eval_every": 20},
+    "seeds": [1],
+    "resources": {"gpu": 0, "compiled": False},
+}
+SECRET = "dont-tell"
+
+
+@pytest.fixture
+def server() -> Iterator[SimpleNamespace]:
+    """An MLflow server that refuses everything and remembers who asked: `uri`, `asked` (headers)."""
+    asked: list[str] = []
+
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers.get("Authorization", "nobody"))
+            self.send_response(403)
+            self.end_headers()
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield SimpleNamespace(uri=f"http://127.0.0.1:{listening.server_port}", asked=asked)
+        listening.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", SECRET)
+
+
+ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+
+
+# ---- which store is told the password
+
+
+def test_a_study_files_store_is_not_even_asked(server: SimpleNamespace) -> None:
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
+    line = fails_with_one(2, "run", "own.yaml")
+    assert line.startswith(f"own.yaml: tracking_uri: {server.uri} is not the store of your environment")
+    assert "MLFLOW_TRACKING_URI" in line and "--trust-store" in line
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("how", ["flag", "environment"])
+def test_a_store_that_the_user_named_gets_it(
+    how: str, server: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": server.uri}))
+    if how == "environment":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri + "/")
+    flags = ["--trust-store"] if how == "flag" else []
+    assert "MLflow store" in fails_with_one(1, "run", "own.yaml", *flags)
+    assert set(server.asked) == {ME}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["pull", "sweep"], ["report", "sweep", "-o", "x.html"], ["delete", "sweep", "--yes"], ["run", "sweep"],
+     ["records", "sweep", "-o", "x.csv", "--of", "curves"], ["resume", "sweep", "--detach"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_nor_is_one_that_a_home_from_elsewhere_names(words: list[str], server: SimpleNamespace) -> None:
+    name_a_store(Home(two_studies()), server.uri)
+    assert f"tracking_uri: {server.uri} is not" in fails_with_one(2, *words, "--home", "runs")
+    assert server.asked == []
+    assert "MLflow store" in fails_with_one(1, *words, "--home", "runs", "--trust-store")
+    assert set(server.asked) == {ME}
+
+
+def name_a_store(home: Home, uri: str) -> None:
+    """Have a home's study `sweep` say that it is tracked there."""
+    with closing(sa.create_engine(home.ledger_url).connect()) as db:
+        kept = db.scalar(sa.select(STUDIES.c.definition).where(STUDIES.c.study == "sweep"))
+        values = {"tracking_uri": uri, "definition": kept | {"tracking_uri": uri}}
+        db.execute(sa.update(STUDIES).where(STUDIES.c.study == "sweep").values(**values))
+        db.commit()
+
+
+def test_nor_is_it_to_note_a_verification(server: SimpleNamespace) -> None:
+    home = Home(two_studies())
+    assert call("pull", "sweep", "-o", "pulled", "--home", "runs").exit_code == 0
+    name_a_store(home, server.uri)
+    refused = f"this call could not be recorded: tracking_uri: {server.uri} is not"
+    assert call("verify", "pulled", "--home", "runs").stderr.startswith(refused) and server.asked == []
+    said = call("verify", "pulled", "--home", "runs", "--trust-store")
+    assert "could not be recorded: MLflow store" in said.stderr and set(server.asked) == {ME}
+
+
+def test_the_homes_own_store_needs_no_trust() -> None:
+    home = Home("home")
+    own = f"sqlite:///{home.mlflow_db}"
+    assert tracking_uri(home, own) == tracking_uri(home) == own
+    for other in ("sqlite:////elsewhere/mlflow.db", "file:///elsewhere", "postgresql://host/db"):
+        with pytest.raises(UserError, match="tracking_uri"):
+            tracking_uri(home, other)
+        assert tracking_uri(Home("home", trust_store=True), other) == other
+
+
+# ---- a token in an address is a password
+
+SECRETS = (
+    "http://me:dont-tell@host", "https://dont-tell@host/path", "https://:dont-tell@host", "http://host/?token=dont-tell",
+    "http://host?api_key=dont-tell", "postgresql://me:dont-tell@host/db", "http://me:p/dont-tell@host",
+    "postgresql://host/db?password=dont-tell", "http://host/#access_token=dont-tell", "http://me:p@dont-tell@host",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("uri", SECRETS)
+def test_a_study_has_no_secret_in_it(uri: str) -> None:
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": uri}))
+    line = fails_with_one(2, "run", "own.yaml", "--trust-store")
+    assert line == (
+        "own.yaml: tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or "
+        "MLFLOW_TRACKING_TOKEN"
+    )
+
+
+@pytest.mark.parametrize("uri", ["http://host:5000", "postgresql+psycopg://mlflow@host/db", "databricks"])
+def test_an_address_without_one_is_taken(uri: str) -> None:
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": uri}))
+    assert "is not the store of your environment" in fails_with_one(2, "run", "own.yaml")
+
+
+@pytest.mark.parametrize("uri", SECRETS)
+def test_a_secret_is_masked_in_any_line(uri: str) -> None:
+    line = masked(f"GET {uri} at 10:30, 2@3: refused")
+    assert SECRET not in line and line.endswith("at 10:30, 2@3: refused")
+
+
+def test_masking_takes_no_time() -> None:
+    start = time.monotonic()
+    for text in ("//" * 500_000, "?" * 1_000_000, "?a=" * 300_000, "@//" * 300_000, "a " * 500_000):
+        masked(text)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("uri", [uri for uri in SECRETS if uri.startswith("http:") and "p/" not in uri])
+def test_one_of_the_environment_is_neither_printed_nor_kept(
+    uri: str, server: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("host", server.uri.removeprefix("http://")))
+    Path("own.yaml").write_text(yaml.safe_dump(SMALL))
+    for words in (["run", "own.yaml", "--home", "home"], ["ui", "--no-browser", "--home", "home"]):
+        said = call(*words)
+        assert said.exit_code and SECRET not in said.output, said.output
+    kept = [f for f in Path().rglob("*") if f.is_file() and SECRET.encode() in f.read_bytes()]
+    assert kept == []
+
+
+def test_nor_is_one_that_an_outbox_tells_of() -> None:
+    def away() -> None:
+        raise ConnectionError("no answer of http://me:dont-tell@host/api?token=dont-tell")
+
+    assert _failure(away) == "no answer of http://host/api?token=***"
+
+
+# ---- names that become paths
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "/etc", "a/b", "a\\b", "", "\x00", "a\n", "~", "-", "x" * 200, "ä", None, 3]
+)
+def test_a_name_that_is_a_path_is_none(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no name"):
+        below(tmp_path, "trials", name)
+
+
+def test_a_name_is_a_folder(tmp_path: Path) -> None:
+    assert below(tmp_path, "trials", "c7bf37", "best.json") == tmp_path / "trials" / "c7bf37" / "best.json"
+
+
+def served(**facts: object) -> SimpleNamespace:
+    """A client of a server that says so of a run, and whatever it is asked of its files."""
+    facts = {"run_id": "0a1b", "artifact_uri": "mlflow-artifacts:/1/0a1b/artifacts"} | facts
+    written: list[Path] = []
+
+    def download(run_id: str, name: str, folder: str) -> str:
+        written.append(Path(folder))
+        return str(Path(folder) / name)
+
+    return SimpleNamespace(
+        tracking_uri="https://mlflow.example/base", written=written, download_artifacts=download,
+        get_run=lambda run_id: SimpleNamespace(info=SimpleNamespace(**facts)),
+        list_artifacts=lambda run_id, folder: [SimpleNamespace(path="trials/abc")],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("run", ["/tmp/outside", "../outside", "a/b", ""])
+def test_a_servers_run_id_leads_nowhere(run: str, tmp_path: Path) -> None:
+    client = served(run_id=run)
+    with pytest.raises(UserError, match="no name"):
+        artifact(client, run, "trials/abc", tmp_path / "scratch", Home("home"))
+    assert client.written == [] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["trials/../../x", "/etc/passwd", "trials//x"])
+def test_a_ledgers_key_leads_nowhere(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no name"):
+        artifact(served(), "0a1b", name, tmp_path, Home("home"))
+
+
+def test_an_honest_servers_file_is_fetched(tmp_path: Path) -> None:
+    client = served()
+    assert artifact(client, "0a1b", "trials/abc", tmp_path, Home("home")) == tmp_path / "0a1b/trials/abc"
+    assert client.written == [tmp_path / "0a1b"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("file:///home/me/.ssh", False), ("/home/me/.ssh", False), ("http://stranger/x", False),
+        ("mlflow-artifacts://stranger/x", False), ("ftp://stranger/x", False), ("../x", False),
+        ("mlflow-artifacts://mlflow.example/x", True), ("mlflow-artifacts:/x", True), ("s3://bucket/x", True),
+    ],
+)  # fmt: skip
+def test_a_server_names_no_place_of_this_machine_and_no_strangers(place: str, told: bool) -> None:
+    """MLflow would read and write there, and send its password to whoever is named."""
+    run = SimpleNamespace(info=SimpleNamespace(run_id="0a1b", artifact_uri=place))
+    client = SimpleNamespace(tracking_uri="https://mlflow.example/base")
+    if told:
+        check_place(client, Home("home"), run)
+    else:
+        with pytest.raises(Failure, match=r"run 0a1b .* is no place of"):
+            check_place(client, Home("home"), run)
+
+
+def test_a_home_has_its_artifacts_in_it(here: Path) -> None:
+    """Of a home from elsewhere too: what it trains goes nowhere else."""
+    home, client = Home("home"), SimpleNamespace(tracking_uri="sqlite:////somewhere/mlflow.db")
+    for place in ("file:///home/me/.ssh", f"{home.artifacts.as_uri()}/../../.ssh", "http://stranger/x", "/x"):
+        run = SimpleNamespace(info=SimpleNamespace(run_id="0a1b", artifact_uri=place))
+        with pytest.raises(Failure, match=r"run 0a1b .* is no place of"):
+            check_place(client, home, run)
+    run = SimpleNamespace(
+        info=SimpleNamespace(run_id="0a1b", artifact_uri=f"{home.artifacts.as_uri()}/x/0a1b")
+    )
+    check_place(client, home, run)
+
+
+def test_a_ledgers_trial_is_not_looked_for_elsewhere() -> None:
+    """`run` takes up what trials have left, by the ledger's keys, and removes it when it is published."""
+    home = Home(two_studies())
+    ledger = Ledger(home)
+    with ledger.database.begin() as db:
+        db.execute(sa.text("UPDATE ledger SET trial = '../../../x', published = 0"))
+    outside = Path("x")
+    outside.mkdir()
+    (outside / "mine").write_text("x")
+    Path("sweep.yaml").write_text(json.dumps(dict(ledger.study("sweep")["definition"])))
+    said = call("run", "sweep.yaml", "--home", "runs")
+    assert (said.exit_code, "trial is '../../../x'" in said.stderr) == (1, True), said.output
+    with pytest.raises(UserError, match="no name"):  # nor by a key from anywhere else
+        home.trial("sweep", "../../../x")
+    assert (outside / "mine").exists()
+
+
+def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path: Path) -> None:
+    """Its MLflow database says where artifacts go."""
+    home, study = Home(two_studies()), study_of()
+    with closing(sqlite3.connect(home.mlflow_db)) as db, db:
+        db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
+    tracker = Tracker(connect(home, tracking_uri(home)), home, study)
+    configuration = Configuration(*study.listed()[0])
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "theta").write_text("x")
+    for write in (tracker.asked, lambda: tracker.part(configuration, "a", tmp_path / "part")):
+        with pytest.raises(Failure, match="no place of"):
+            write()
+    assert not (tmp_path / "outside").exists()

@@ -1,0 +1,223 @@
+"""A tied spec: ties as data over any family, and everything that reads specs reads it."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from model import add, make_spec, name_of, rung, verify
+from model.export import export_source
+from model.fold import fold
+from model.tied import (
+    Tied,
+    canonical,
+    constrained,
+    count,
+    entries_of,
+    equated,
+    free,
+    project,
+    projector,
+    tie,
+    zeroed,
+)
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
+from tests.commands import call, fails_with_one
+from tests.specs import some_theta, some_tokens
+from tests.submissions import constant, loaded
+from trainer import Bank, Pair, Recipe, Seed, step
+from trainer.checkpoint import Checkpoint
+from trainer.installed import missing_for_compilation
+
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+WORDS = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]", "fc1[0,3] = -equals[1]"]
+BASES = {
+    "46p": WORDS,
+    "54p": ["fc1[0,0] = -fc1[1,1]", "head[0,4] = 0"],
+    "456p": ["tokens[0,0] = -tokens[3,1]"],
+}
+every_base = pytest.mark.parametrize("name", BASES)
+
+
+def tied(name="46p"):
+    base = rung(name)
+    return Tied(base=base, ties=constrained(base, BASES[name]))
+
+
+# What ties are
+
+
+def test_ties_count_as_they_first_appear_and_first_with_a_plus():
+    assert canonical((5, 0, -2, 2, -5)) == (1, 0, 2, -2, -1)
+    assert canonical((-7, 7, 3)) == (1, -1, 2)
+
+
+def test_constraints_in_words_and_back():
+    base = rung("46p")
+    spec = Tied(base=base, ties=constrained(base, WORDS))
+    assert spec.params == spec.numbers == 42
+    assert Tied(base=base, ties=constrained(base, spec.spelt())) == spec
+    assert set(spec.spelt()) >= {"form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]"}
+
+
+def test_ties_of_ties_go_on():
+    base = rung("46p")
+    once = constrained(base, ["form[0,0] = form[0,1]", "form[1,0] = -form[0,1]"])
+    names = entries_of(base)
+    a, b, c = (names.index(f"form[{n}]") for n in ("0,0", "0,1", "1,0"))
+    assert once[a] == once[b] == -once[c]
+    gone = zeroed(once, c)
+    assert gone[a] == gone[b] == gone[c] == 0
+    other = equated(once, c, 0, 1)
+    assert other[a] == other[b] == -other[0] and other[c] == other[0]
+
+
+def test_a_projector_is_one_and_keeps_the_ties_to_the_bit():
+    spec = tied()
+    pi = projector(spec.ties)
+    assert torch.allclose(pi @ pi, pi, atol=1e-6) and torch.equal(pi, pi.T)
+    assert torch.linalg.matrix_rank(pi) == spec.params
+    theta = some_theta(spec.base, 2)
+    numbers = project(spec.ties, theta)
+    assert torch.allclose(spec.spread(numbers), theta @ pi, atol=1e-6)
+    assert torch.equal(project(spec.ties, spec.spread(numbers)), numbers)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["form[0,3] = 0"], "form[0,3] is no number of this model"),
+        (["form = 0"], "write it as"),
+        ([3], "write it as"),
+        (["form[0,0] = form[0,1]", "form[0,0] = -form[0,1]"], "contradicts another tie"),
+        ([f"norm[0,{n}] = 0" for n in range(5)], "nothing but zeros in norm"),
+    ],
+)
+def test_ties_that_cannot_be(words, says):
+    with pytest.raises(ValueError, match=says.replace("[", r"\[")) as error:
+        make_spec("tied", base=rung("46p").as_dict(), ties=words)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"base": None}, "base must be a mapping with a family"),
+        ({"base": {"family": "tied", "base": {}, "ties": {}}}, "base must be a mapping"),
+        ({"ties": "x"}, "ties must be lists by tensor"),
+        ({"ties": {"arch": [1]}}, "this base has no tensor 'arch'; did you mean arc"),
+        ({"ties": {"arc": [1, 2]}}, "ties.arc must have 3 entries, got 2"),
+        ({"ties": {"arc": [1, 2, 0.5]}}, "ties.arc must be a list of integers"),
+        ({"ties": {"arc": [1, 2, 3]}}, "equals is missing"),
+        ({"more": 1}, "no 'more'"),
+    ],
+)
+def test_plain_values_that_are_no_tied_spec(change, says):
+    with pytest.raises(ValueError, match=says):
+        make_spec(**{**tied().as_dict(), **change})
+
+
+# It is a spec like any other
+
+
+@every_base
+def test_it_goes_through_plain_values_and_keys(name, tmp_path):
+    spec = tied(name)
+    for text in (json.loads(json.dumps(spec.as_dict())), yaml.safe_load(yaml.safe_dump(spec.as_dict()))):
+        assert make_spec(**text) == spec and hash(make_spec(**text)) == hash(spec)
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    recipe = Recipe()
+    keys = {Configuration(s, recipe).key for s in (spec, spec.base, tie(spec, zeroed(spec.ties, 0)))}
+    assert len(keys) == 3 and Configuration(make_spec(**spec.as_dict()), recipe).key in keys
+    work = ((Configuration(spec, recipe), Seed.of(1)),)
+    Trial("s", work, 8, Resources(), Stop()).write(tmp_path)
+    assert Trial.read(tmp_path).work == work
+
+
+@every_base
+def test_it_is_its_base_on_theta_spread(name):
+    spec = tied(name)
+    assert spec.params == spec.layout.size == spec.base.params - len(BASES[name])
+    theta, tokens = some_theta(spec, 2), some_tokens(spec, 2)
+    assert torch.equal(step.loss(spec, theta, tokens), step.loss(spec.base, spec.spread(theta), tokens))
+    assert spec.initial(3).shape == (spec.params,)
+    assert torch.equal(spec.initial(3), project(spec.ties, spec.base.initial(3)[None])[0])
+
+
+def test_what_it_is_called_and_how_it_counts():
+    spec = tied()
+    assert name_of(spec) == "46p tied to 42"
+    assert fold(spec, some_theta(spec)[0]).spec == spec
+    assert tie(spec, free(46)) == spec.base
+    assert (lambda c: (c.inside, c.across, c.constants))(count(spec)) == (43, 42, 45)
+    assert count(spec.base).inside == 46 and count(rung("57p")).constants == 59
+    assert sum(spec.layout.budget().values()) == 42
+
+
+@pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
+@pytest.mark.parametrize("name", ["46p", "456p"])
+def test_the_engine_trains_it_as_the_eager_programs_do(name):
+    recipe = Recipe(steps=10, eval_every=10, batch=16, warmup=5, curriculum=((3, 5),), hold=0)
+    made = []
+    for compiled in (True, False):
+        bank = Bank(tied(name), [Pair(recipe, Seed.of(4))], compiled=compiled, hopeless=None)
+        while bank.advance():
+            pass
+        made.append(bank.result(0).theta_P)
+    assert torch.allclose(*made, atol=2e-4)
+    assert not torch.allclose(made[0], tied(name).initial(4), atol=1e-3)
+
+
+# Commands and files
+
+
+@pytest.fixture
+def folder(tmp_path):
+    spec = tied()
+    theta = project(spec.ties, Checkpoint.load(CERTIFICATES / "46p").theta_P[None])[0]
+    Checkpoint(spec, theta, seed={"init_seed": 800, "data_seed": 800}).save(tmp_path / "tied")
+    return tmp_path / "tied"
+
+
+def test_a_checkpoint_is_read_as_it_was_written(folder):
+    assert Checkpoint.load(folder).spec == tied()
+    about = json.loads((folder / "checkpoint.json").read_text())
+    about["spec"]["ties"]["form"][0] = 99.5
+    (folder / "checkpoint.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"checkpoint.json: spec: ties.form must be a list of integers"):
+        Checkpoint.load(folder)
+
+
+def test_commands_read_it(folder):
+    right = int(call("verify", folder).stdout.split(": ")[1].split("/")[0])
+    assert right == verify(tied(), Checkpoint.load(folder).theta_P).correct
+    shown = call("models", folder).stdout
+    assert "46p tied to 42" in shown and "form[0,2] = 0" in shown
+    assert "43 numbers with ties inside tensors, 42 with ties across tensors, 45 with" in shown
+    described = json.loads(call("models", folder, "--json").stdout)[0]
+    assert described["params"] == 42 and "norm[0,1] = norm[0,0]" in described["ties"]
+    assert "smallest form known" in fails_with_one(2, "fold", folder, "-o", "x")
+
+
+@every_base
+def test_an_export_has_each_number_once_and_answers_alike(name, tmp_path):
+    spec = tied(name)
+    theta = some_theta(spec)[0]
+    source = export_source(spec, theta, name="n", author="a", provenance={})
+    numbers, ties = constant(source, "NUMBERS"), constant(source, "TIES")
+    assert len(numbers) == spec.params and "WEIGHTS" not in source
+    flat = {n: torch.tensor(t).flatten().tolist() for n, t in ties.items()}
+    assert flat == spec.by_tensor()
+    submission = loaded(source)
+    model, metadata = submission.build_model()
+    assert metadata["params"] == sum(p.numel() for p in model.parameters()) == spec.params
+    assert spec.spelt()[0] in metadata["tricks"]
+    pairs = [(3, 4), (9_999_999_999, 1), (1_234_567_890, 9_876_543_210)]
+    assert [submission.add(model, a, b) for a, b in pairs] == add(
+        spec, theta, *map(list, zip(*pairs, strict=True))
+    )
+    assert "import model" not in source and "from model" not in source

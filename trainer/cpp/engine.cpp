@@ -1,0 +1,151 @@
+// Whole steps of a bank's seeds, from evaluation to evaluation in one call (trainer/native.py).
+//
+// A step of a seed: its numbers (lesson tape), its problems, its wide tensors (expand tape), the family's kernel on
+// them, back through expand to the gradient of θ, and the optimiser's step (take tape). Tapes run for a group of seeds,
+// a seed a lane; the kernel runs a seed at a time, a problem a lane. Nothing that a seed does depends on another's.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "problems.h"
+#include "tape.h"
+
+struct Measures {
+    int64_t exact, right;
+    double loss;
+};
+
+// A seed is a row of numbers, which all three tapes take as their inputs: trainer/native.py says which is which.
+struct Program {
+    Tape lesson, expand, take;
+    Sequence sequence;
+    int32_t batch, row, theta, step, gradient, parameters;
+    const int32_t* updated;  // the places in the row of what `take` makes
+    float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient);
+    void (*evaluate)(const float* wide, const int32_t* tokens, int problems, Measures* sums);
+};
+
+template <int L> struct Group {
+    const Program& p;
+    Registers<L> lesson, expand, take;
+    std::vector<Floats<L>> row, wide, pull, made, free;
+    const int32_t* ties = nullptr;  // [seeds][parameters], or none
+
+    explicit Group(const Program& program) : p(program), row(p.row), wide(p.expand.outputs), pull(p.expand.outputs) {
+        lesson.fit(p.lesson), expand.fit(p.expand), take.fit(p.take);
+        made.resize(p.row);
+    }
+
+    static float& lane(Floats<L>& x, int l) { return ((float*)&x)[l]; }
+
+    void read(const float* rows, int seeds) {  // lanes without a seed repeat the first
+        for (int n = 0; n < p.row; n++)
+            for (int l = 0; l < L; l++) lane(row[n], l) = rows[(l < seeds ? l : 0) * p.row + n];
+    }
+
+    void write(float* rows, int seeds) {
+        for (int l = 0; l < seeds; l++)
+            for (int n = 0; n < p.row; n++) rows[l * p.row + n] = lane(row[n], l);
+    }
+
+    std::vector<float> column(std::vector<Floats<L>>& of, int l) {
+        std::vector<float> out(of.size());
+        for (size_t n = 0; n < of.size(); n++) out[n] = lane(of[n], l);
+        return out;
+    }
+
+    // A vector of θ's size held by each seed's ties, in place: (1 - r) x + r Π x, where Π makes each entry the mean of
+    // those that share its number (trainer/step.py, `held`). Π is symmetric, so this is its gradient too.
+    void hold(Floats<L>* x, Floats<L> ramp, int seeds) {
+        std::vector<float> sums(p.parameters + 1), counts(p.parameters + 1);
+        for (int l = 0; l < seeds; l++) {
+            const int32_t* its = ties + (size_t)l * p.parameters;
+            const float r = lane(ramp, l);
+            std::fill(sums.begin(), sums.end(), 0.0f), std::fill(counts.begin(), counts.end(), 0.0f);
+            for (int n = 0; n < p.parameters; n++) {
+                const float entry = lane(x[n], l);
+                sums[std::abs(its[n])] += its[n] < 0 ? -entry : entry;
+                counts[std::abs(its[n])] += 1;
+            }
+            for (int n = 0; n < p.parameters; n++) {
+                const int k = std::abs(its[n]);
+                const float mean = k ? sums[k] / counts[k] : 0.0f;
+                lane(x[n], l) = (1 - r) * lane(x[n], l) + r * (its[n] < 0 ? -mean : mean);
+            }
+        }
+    }
+
+    void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
+        Floats<L> asked[4];  // digits, carry mix, mixed lengths, ramp
+        lesson.run(p.lesson, row.data(), asked);
+        if (ties) {
+            free.assign(&row[p.theta], &row[p.theta] + p.parameters);
+            hold(&row[p.theta], asked[3], seeds);
+        }
+        expand.run(p.expand, row.data(), wide.data());
+        if (ties) std::copy(free.begin(), free.end(), &row[p.theta]);
+        std::vector<float> gradient(wide.size());
+        for (int l = 0; l < seeds; l++) {
+            const Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), (int)lane(asked[0], l),
+                                lane(asked[1], l), lane(asked[2], l)};
+            problems(its, p.sequence, p.batch, tokens);
+            losses[l] += p.train(column(wide, l).data(), tokens, p.batch, gradient.data());
+            for (size_t n = 0; n < wide.size(); n++) lane(pull[n], l) = gradient[n];
+        }
+        for (int l = seeds; l < L; l++)
+            for (auto& x : pull) lane(x, l) = 0;
+        expand.back(p.expand, pull.data(), made.data());
+        if (ties) hold(&made[p.theta], asked[3], seeds);
+        std::memcpy(&row[p.gradient], &made[p.theta], sizeof(Floats<L>) * p.parameters);
+        take.run(p.take, row.data(), made.data());
+        for (int n = 0; n < p.take.outputs; n++) row[p.updated[n]] = made[n];
+        row[p.step] += all<L>(1.0f);
+    }
+
+    void train(float* rows, const int64_t* data_seeds, const int32_t* held, int seeds, int steps, float* losses) {
+        ties = held;
+        const int blocks = (p.batch + PER_BLOCK - 1) / PER_BLOCK;
+        std::vector<int32_t> tokens((size_t)blocks * PER_BLOCK * p.sequence.length);
+        read(rows, seeds);
+        for (int n = 0; n < steps; n++) step(data_seeds, seeds, tokens.data(), losses);
+        write(rows, seeds);
+    }
+
+    void evaluate(const float* rows, int seeds, const int32_t* tokens, int problems, Measures* sums) {
+        read(rows, seeds);
+        expand.run(p.expand, row.data(), wide.data());
+        for (int l = 0; l < seeds; l++) p.evaluate(column(wide, l).data(), tokens, problems, sums + l);
+    }
+};
+
+extern "C" {
+// `rows` [seeds][row], at most 16 seeds; `ties` [seeds][parameters] or none (model/tied.py); `losses` [seeds]: the sum
+// over steps is added.
+void engine_train(const Program* p, float* rows, const int64_t* data_seeds, const int32_t* ties, int seeds, int steps,
+                  float* losses) {
+    if (seeds == 1) std::make_unique<Group<1>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
+    else if (seeds <= 4) std::make_unique<Group<4>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
+    else std::make_unique<Group<16>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
+}
+
+void engine_evaluate(const Program* p, const float* rows, int seeds, const int32_t* tokens, int problems,
+                     Measures* sums) {
+    if (seeds == 1) std::make_unique<Group<1>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
+    else if (seeds <= 4) std::make_unique<Group<4>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
+    else std::make_unique<Group<16>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
+}
+
+// A step's problems as the engine makes them, for tests.
+void engine_problems(const Program* p, int64_t data_seed, int64_t step, int digits, double carry_mix,
+                     double mixed_lengths, int32_t* tokens) {
+    problems({data_seed, step, digits, carry_mix, mixed_lengths}, p->sequence, p->batch, tokens);
+}
+
+// A tape on its own, one lane: outputs from inputs, and, where `pull` is given, the inputs' gradient.
+void engine_tape(const Tape* t, const float* input, float* output, const float* pull, float* gradient) {
+    Registers<1> registers;
+    registers.fit(*t);
+    registers.run(*t, (const Floats<1>*)input, (Floats<1>*)output);
+    if (pull) registers.back(*t, (const Floats<1>*)pull, (Floats<1>*)gradient);
+}
+}

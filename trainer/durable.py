@@ -1,0 +1,81 @@
+"""Writing that outlasts a power cut: when a call returns, what it wrote is on disk, whole and by its name.
+
+A file system may keep a name and lose the bytes, or keep the bytes and lose the name, until file and folder
+have been synced (Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014). All calls raise
+OSError where the disk is full or nothing can be written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace a file in one instant."""
+    rename(stage(path, data), path)
+
+
+def stage(path: Path, data: bytes) -> Path:
+    """Write what is to be at `path` beside it, and return where; `rename` puts it there."""
+    fresh = path.with_name(path.name + ".new")
+    try:
+        with fresh.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        fresh.unlink(missing_ok=True)  # half a file helps nobody and takes room
+        raise
+    return fresh
+
+
+def rename(fresh: Path, target: Path) -> None:
+    """Give what is synced its name, in one instant."""
+    fresh.replace(target)
+    _sync(target.parent)
+
+
+def move_in(fresh: Path, target: Path) -> None:
+    """Give a file or folder its name that others wrote, once all of it is on disk."""
+    sync(fresh)
+    rename(fresh, target)
+
+
+def sync(path: Path) -> None:
+    """Have a file or a folder with all that is in it on disk. Its own name is its parent's to keep."""
+    for folder, _, files in os.walk(path):
+        for name in files:
+            _sync(Path(folder, name))
+        _sync(Path(folder))
+    if path.is_file():
+        _sync(path)
+
+
+def sync_below(root: Path, path: Path) -> None:
+    """The same, and with it the names of all folders from `root`, which is there, down to `path`."""
+    sync(path)
+    for folder in path.parents:
+        _sync(folder)
+        if folder == root:
+            return
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are not there."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot sync a folder keeps names by itself
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,253 @@
+"""The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/cpp), no torch in
+between.
+
+A family's kernel (model/families/<family>/kernel.cpp) does what depends on the problem; everything else that
+a step is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that
+the eager programs run (trainer/tape.py). The bits of θ are the same on every CPU, for any number of threads
+and in any company.
+
+Axes: S slot, P parameters, T position, B problem, R numbers of a seed's row, N numbers of its wide tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from trainer import schedule, step
+from trainer.build import ENGINE, library
+from trainer.optimisers import OPTIMISERS
+from trainer.problems import DIGITS, selection
+from trainer.recipe import Recipe
+from trainer.schedule import Hyper, hyper_of
+from trainer.step import State
+from trainer.tape import CTape, record
+from trainer.tape_graph import Array, Tape
+
+LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
+COLUMN = 1_000  # marks what a sequence takes from a column of digits
+Shapes = dict[str, tuple[int, ...]]
+
+
+class Measures(ctypes.Structure):
+    """Sums over evaluated problems, as model/cpp/kernel.h has them."""
+
+    _fields_ = [("exact", ctypes.c_int64), ("right", ctypes.c_int64), ("loss", ctypes.c_double)]
+
+
+class Program(ctypes.Structure):
+    """`Program` of trainer/cpp/engine.cpp."""
+
+    _fields_ = [
+        *((name, CTape) for name in ("lesson", "expand", "take")),
+        *(("length", ctypes.c_int), ("source", ctypes.c_void_p)),
+        *((name, ctypes.c_int32) for name in ("batch", "row", "theta", "step", "gradient", "parameters")),
+        *((name, ctypes.c_void_p) for name in ("updated", "train", "evaluate")),
+    ]  # fmt: skip
+
+
+class Native:
+    """What `Programs` offers a bank (trainer/programs.py), by the engine, for a spec that has a kernel.
+
+    Raises BuildError where the C++ cannot be compiled.
+    """
+
+    elastic = True
+    """Whether any number of slots may be trained: here what runs costs, and nothing else."""
+    cache_misses = 0
+
+    def __init__(self, spec: Spec, recipe: Recipe):
+        start = time.perf_counter()
+        kernel = spec.kernel()
+        if kernel is None:
+            raise ValueError(f"{spec.family} has no kernel")
+        self.engine, self.kernel = engine(), library(kernel.source, kernel.shape)
+        self.spec, self.optimiser = spec, OPTIMISERS[recipe.optimiser]
+        self.shapes = self._shapes(recipe)
+        starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
+        self.places = {
+            name: slice(at, at + math.prod(shape))
+            for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
+        }
+        self.tapes = [record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._take)]
+        self.program, self._kept = self._program(recipe.batch)
+        self.problems = step.tokens_of(spec, *selection())
+        self._blocks = blocks(self.problems)
+        self.compile_s = time.perf_counter() - start
+
+    def warm_up(self, state: State, hyper: Hyper) -> None:
+        """Nothing is left to compile."""
+
+    def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
+        """`steps` steps of every slot. Returns the new state and the summed losses [S]."""
+        given: dict[str, Tensor] = {**hyper, **state}
+        parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
+        rows = torch.cat([p.float() for p in (*parts, torch.zeros_like(state["theta"]))], dim=1).numpy()
+        losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
+        ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
+        in_groups(
+            len(rows),
+            lambda s, n: self.engine.engine_train(
+                *(ctypes.byref(self.program), at(rows[s]), at(seeds[s])),
+                *(ties if ties is None else at(ties[s]), n, steps, at(losses[s])),
+            ),
+        )
+        made = torch.from_numpy(rows)
+        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in self._kept_names()}
+        return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
+
+    def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
+        """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
+        count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
+        problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
+        rows = np.zeros((len(theta_SP), self.program.row), np.float32)
+        rows[:, self.places["theta"]] = theta_SP.numpy()
+        sums = (Measures * len(rows))()
+        in_groups(
+            len(rows),
+            lambda s, n: self.engine.engine_evaluate(
+                *(ctypes.byref(self.program), at(rows[s]), n, at(problems), count),
+                ctypes.byref(sums, s.start * ctypes.sizeof(Measures)),
+            ),
+        )
+        digits = count * (DIGITS + 1)
+        measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
+        return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
+
+    def tokens(
+        self, data_seed: int, step: int, digits: int, carry_mix: float, mixed_lengths: float
+    ) -> Tensor:
+        """A step's problems as the engine makes them: tokens [T + 1, B]."""
+        made = np.zeros((-(-self.program.batch // LANES), self.program.length, LANES), np.int32)
+        asked = ctypes.c_int64(data_seed), ctypes.c_int64(step), digits
+        shares = ctypes.c_double(carry_mix), ctypes.c_double(mixed_lengths)
+        self.engine.engine_problems(ctypes.byref(self.program), *asked, *shares, at(made))
+        return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
+
+    def _kept_names(self) -> list[str]:
+        """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
+        return list(self.shapes)[: list(self.shapes).index("step")]
+
+    def _shapes(self, recipe: Recipe) -> Shapes:
+        """What a row has, without the slots' axis."""
+        fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
+        scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
+        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe]).items()}
+        kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
+        return {"theta": (self.spec.params,), **kept, **scalars, **hyper, "gradient": (self.spec.params,)}
+
+    def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
+        mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]
+        ramp = schedule.ramp(row["step"], row)
+        return [schedule.digits(row["step"], row), mix, row["mixed_lengths"], ramp]
+
+    def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
+        return list(self.spec.expand(row["theta"]).values())
+
+    def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
+        state = {**row, "active": torch.ones(1, dtype=torch.bool)}
+        new = step.take(self.optimiser, state, row, row["gradient"])
+        return [new[name] for name in self._kept_names()]
+
+    def _program(self, batch: int) -> tuple[Program, Any]:
+        """The program, and the arrays to which it points."""
+        source = sources(self.spec)
+        updated = np.arange(self.places["step"].start, dtype=np.int32)
+        starts = [self.places[name].start for name in ("theta", "step", "gradient")]
+        functions = [
+            ctypes.cast(getattr(self.kernel, f"kernel_{f}"), ctypes.c_void_p) for f in ("train", "evaluate")
+        ]
+        program = Program(
+            *map(CTape.of, self.tapes),
+            *(
+                len(source),
+                source.ctypes.data,
+                batch,
+                self.places["gradient"].stop,
+                *starts,
+                self.spec.params,
+            ),
+            *(updated.ctypes.data, *functions),
+        )
+        sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
+        if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
+            raise AssertionError(
+                f"{self.spec.family}: kernel.cpp reads {sizes} numbers and tokens, not {expected}"
+            )
+        return program, (source, updated)
+
+
+@cache
+def engine() -> ctypes.CDLL:
+    """The library of trainer/cpp. Raises BuildError."""
+    return library(ENGINE)
+
+
+def worked_out(operation: int, *numbers: float) -> float:
+    """What the engine makes of an operation of tapes on three numbers."""
+    one = np.array([[operation, 0, 1]], np.int32)
+    tape = Tape(
+        3, np.zeros(0, np.float32), one, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32)
+    )
+    return float(run(tape, np.array(numbers, np.float32))[0])
+
+
+def run(tape: Tape, inputs: Array) -> Array:
+    """A tape's outputs for one seed."""
+    made = np.zeros(len(tape.outputs), np.float32)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), at(inputs), at(made), None, None)
+    return made
+
+
+def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
+    """The gradient towards a tape's inputs, from that of its outputs."""
+    made, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), at(inputs), at(made), at(pull), at(back))
+    return back
+
+
+def sources(spec: Spec) -> Array:
+    """Where each token of a sequence comes from: a column of digits, or -1 less the token itself."""
+    marks = [torch.tensor(COLUMN + n) for n in range(3 * DIGITS + 1)]
+    x, y, z = marks[:DIGITS], marks[DIGITS : 2 * DIGITS], marks[2 * DIGITS :]
+    tokens = [int(t) for t in spec.sequence(x, y, z)]
+    return np.array([t - COLUMN if t >= COLUMN else -1 - t for t in tokens], np.int32)
+
+
+def blocks(tokens_1TB: Tensor) -> Array:
+    """Tokens as kernels read them, [blocks, T, 16] int32; lanes that are left over hold the token 0."""
+    tokens_TB = tokens_1TB[0]
+    padded = torch.nn.functional.pad(tokens_TB, (0, -tokens_TB.shape[1] % LANES))
+    return np.ascontiguousarray(padded.unflatten(1, (-1, LANES)).transpose(0, 1).int().numpy())
+
+
+def at(array: Array) -> ctypes.c_void_p:
+    """Where an array's numbers are; keeps the array alive."""
+    assert array.flags.c_contiguous
+    pointer: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
+    return pointer
+
+
+def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
+    """Have torch's threads share the slots, each in groups of up to 16."""
+    threads = min(torch.get_num_threads(), slots)
+    count = max(threads, -(-slots // LANES))
+    ends = [slots * n // count for n in range(count + 1)]
+    parts = [slice(a, b) for a, b in pairwise(ends)]
+    if threads == 1:
+        for s in parts:
+            work(s, s.stop - s.start)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda s: work(s, s.stop - s.start), parts))
