@@ -27,14 +27,15 @@ import torch
 from benchmarks.recorded import Run
 from benchmarks.screening import report
 from model import Spec, rung
-from trainer import Seed
+from trainer import Seed, step
 from trainer.hopeless import taught
+from trainer.problems import selection
 from trainer.recipe import Recipe
 from trainer.screen import Rung
 
 ODD, EVEN, LEFT = 0.9, 0.5, 0.35
 """An odd code reads at least so much, an even one at most; this token accuracy is off the plateau."""
-STEPS = (1_000, 2_000, 3_000, 5_000, 8_000, 12_000, 20_000, 30_000, 40_000, 60_000)
+STEPS = (1_000, 3_000, 5_000, 12_000, 20_000, 40_000, 60_000)
 STATES = ("even", "between", "odd", "left", "basin", "grokked")
 """even: an even code; between: neither; odd: an odd code on the plateau; left: an odd code, off the plateau
 and outside the basin; basin; grokked: perfect once, whatever followed. A seed is in the last that holds.
@@ -91,19 +92,57 @@ def states(paths: Paths, every: int = 1_000) -> np.ndarray:
     return found
 
 
+class Column:
+    """What a θ of 57p does with one column of the selection problems, the one after answer digit 5."""
+
+    def __init__(self, spec: Spec, at: int = 5):
+        tokens = step.tokens_of(spec, *selection())[0][: spec.prompt - 1 + spec.answers].long()
+        self.spec, self.at, self.tokens = spec, at, tokens
+        x, y, z = (tokens[first : first + 11].numpy() for first in (0, 11, 22))
+        self.total = x[at] + y[at] + (z[at] - x[at] - y[at]) % 10
+        """x + y and the carry, 0 to 19."""
+        ones = np.ones_like(self.total)
+        self.parts = np.stack([x[at] + y[at], x[at - 1] + y[at - 1], z[at - 1], ones], 1).astype(float)
+
+    def read(self, theta_P: torch.Tensor) -> tuple[float, float, np.ndarray]:
+        """How well what attention reads is x + y plus a part of the column before (R²), that part, and each
+        hidden unit's mean input for a total of 0 to 19 [2, 20].
+        """
+        wide = self.spec.expand(theta_P[None].double())
+        weights, values = wide["attention"][0, 0, self.at], wide["values"][0, 0]
+        channel = (weights[:, None] * values[self.tokens]).sum(0)
+        fit, *_ = np.linalg.lstsq(self.parts, channel.numpy(), rcond=None)
+        rest = channel.numpy() - self.parts @ fit
+        place = wide["positions"][0, :, self.at]
+        own = wide["table"][0][:, self.tokens[22 + self.at - 1]]
+        stream = torch.cat([own, place[:, None].expand(-1, own.shape[1])])
+        stream = stream + wide["write"][0, :, 0][:, None] * channel
+        inputs = (wide["fc1"][0] @ (stream / torch.sqrt((stream**2).mean(0) + 1e-5))).numpy()
+        means = np.array([[unit[self.total == n].mean() for n in range(20)] for unit in inputs])
+        return 1 - rest.var() / channel.numpy().var(), fit[1] / fit[0], means
+
+    def facts(self, theta_P: torch.Tensor) -> dict[str, str]:
+        """The same as columns of a row: a unit is `up` that is off at a total of 8, on at 11, or `down`."""
+        fits, part, means = self.read(theta_P)
+        words = ["up" if m[8] < 0 < m[11] else "down" if m[8] > 0 > m[11] else "-" for m in means]
+        return {"sum_r2": f"{fits:.4f}", "before": f"{part:.4f}", "unit_0": words[0], "unit_1": words[1]}
+
+
 def rows_of(paths: Paths, names: Sequence[str], every: int = 1_000) -> list[dict[str, Any]]:
-    """A row a seed."""
-    rows = []
+    """A row a seed. sum_r2, before, unit_0 and unit_1: of θ at the grok step or the end, see Column."""
+    rows, column = [], Column(rung("57p"))
     for n, seed in enumerate(paths.seeds):
         grok = int(paths.grok_step[n])
         row: dict[str, Any] = {
             "seed": int(seed), "outcome": "grokked" if grok >= 0 else "failed", "steps": int(paths.steps[n]),
             "grok_step": grok if grok >= 0 else "",
         }  # fmt: skip
-        for step in (s for s in STEPS if s // every <= paths.evaluations):
-            e = step // every - 1
-            row[f"token_{step}"] = f"{paths.token_NE[n, e]:.4f}"
-            row |= {f"{name}_{step}": f"{paths.probes_NER[n, e, r]:.4f}" for r, name in enumerate(names)}
+        last = (grok if grok >= 0 else int(paths.steps[n])) // every - 1
+        row |= column.facts(torch.from_numpy(paths.theta_NEP[n, last]))
+        for at in (s for s in STEPS if s // every <= paths.evaluations):
+            e = at // every - 1
+            row[f"token_{at}"] = f"{paths.token_NE[n, e]:.4f}"
+            row |= {f"{name}_{at}": f"{paths.probes_NER[n, e, r]:.4f}" for r, name in enumerate(names)}
         rows.append(row)
     return rows
 
@@ -138,6 +177,20 @@ def transitions(state_NE: np.ndarray, ends: Sequence[int], every: int = 1_000) -
                 cells = " | ".join(str(counts[t]) for t in range(len(STATES)))
                 lines.append(f"| {name} | {cells} | {sum(counts.values())} |")
     return "\n".join(lines)
+
+
+def switches(rows: Sequence[dict[str, Any]]) -> str:
+    """What the hidden units of seeds with an odd code had become, of winners and of the others."""
+    kinds = {("down", "up"): "one each way", ("-", "down"): "one", ("-", "up"): "one", ("-", "-"): "none"}
+    last = max(s for s in STEPS if f"odd_{s}" in rows[0])
+    odd = [r for r in rows if r["outcome"] == "grokked" or float(r[f"odd_{last}"]) > ODD]
+    counts = Counter(
+        (r["outcome"], kinds.get(tuple(sorted((r["unit_0"], r["unit_1"]))), "both the same way")) for r in odd
+    )
+    fits = [float(r["sum_r2"]) for r in odd]
+    even = [float(r["sum_r2"]) for r in rows if r not in odd]
+    said = f"odd: R² {min(fits):.4f} or more; the others: at most {max(even, default=0):.4f}"
+    return "\n".join([said, *(f"{outcome}, {kind}: {n}" for (outcome, kind), n in sorted(counts.items()))])
 
 
 def mcnemar(more: int, fewer: int) -> float:
@@ -192,6 +245,7 @@ def main() -> None:
         writer.writeheader()
         writer.writerows(rows)
     state_NE = states(paths)
+    print(switches(rows))
     print(f"{len(paths.seeds)} seeds, {(paths.grok_step >= 0).sum()} grokked\n")
     looks = [Rung(5_000, (("token", 0.35, float("inf")),)), Rung(3_000, (("odd", 0.9, float("inf")),))]
     report(looks, runs_of(paths, recipe, names), tune=True)

@@ -40,7 +40,7 @@ from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
 from trainer.screen import PROBE
 
-STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
+STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
 
 class Tracker:
