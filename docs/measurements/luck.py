@@ -93,7 +93,9 @@ def states(paths: Paths, every: int = 1_000) -> np.ndarray:
 
 
 class Column:
-    """What a θ of 57p does with one column of the selection problems, the one after answer digit 5."""
+    """What a θ, of 57p or another spec whose attention reads one number, does with the column after answer
+    digit 5 in the selection problems.
+    """
 
     def __init__(self, spec: Spec, at: int = 5):
         tokens = step.tokens_of(spec, *selection())[0][: spec.prompt - 1 + spec.answers].long()
@@ -109,8 +111,7 @@ class Column:
         hidden unit's mean input for a total of 0 to 19 [2, 20].
         """
         wide = self.spec.expand(theta_P[None].double())
-        weights, values = wide["attention"][0, 0, self.at], wide["values"][0, 0]
-        channel = (weights[:, None] * values[self.tokens]).sum(0)
+        channel = self._attended(wide)
         fit, *_ = np.linalg.lstsq(self.parts, channel.numpy(), rcond=None)
         rest = channel.numpy() - self.parts @ fit
         place = wide["positions"][0, :, self.at]
@@ -120,6 +121,16 @@ class Column:
         inputs = (wide["fc1"][0] @ (stream / torch.sqrt((stream**2).mean(0) + 1e-5))).numpy()
         means = np.array([[unit[self.total == n].mean() for n in range(20)] for unit in inputs])
         return 1 - rest.var() / channel.numpy().var(), fit[1] / fit[0], means
+
+    def _attended(self, wide: dict[str, torch.Tensor]) -> torch.Tensor:
+        """What attention reads at the place of answer digit 5 [B]."""
+        form, read = wide["attention"][0, 0, self.at][:, None], wide["values"][0, 0][self.tokens]
+        if "scale" not in wide:  # on a circle these are the weights
+            return (form * read).sum(0)
+        here = self.spec.prompt - 1 + self.at
+        scale = wide["scale"][0][: len(self.tokens)].gather(1, self.tokens)
+        scores = (form * scale * scale[here])[: here + 1]
+        return (scores.softmax(0) * (scale * read)[: here + 1]).sum(0)
 
     def facts(self, theta_P: torch.Tensor) -> dict[str, str]:
         """The same as columns of a row: a unit is `up` that is off at a total of 8, on at 11, or `down`."""
