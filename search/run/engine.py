@@ -137,6 +137,9 @@ class Watch(tune.Callback):
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         self.heard.pop(trial.trial_id, None)  # until it starts again
         self.stalled.discard(trial.trial_id)
+        if self.driver:
+            with self.kept():
+                self.driver.lost(Path(trial.config["folder"]).name)
 
     def why(self, trial_id: str) -> str:
         """What killed a trial's process, as far as is known here."""

@@ -2,8 +2,8 @@
 
 A worker leaves a trial's parts in its folder, on disk, all of them or none; the driver reads each once,
 records it in the ledger and has it written to MLflow, where the same files are artifacts. One that cannot be
-read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials its bank
-trains, and what of them is not needed any more.
+read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials it is to
+have, and what of them is not needed any more.
 """
 
 from __future__ import annotations
@@ -64,21 +64,23 @@ class Part:
         return {r.pair.seed: r for r in self.results}
 
     def write(self, folder: Path) -> None:
-        """Leave θ's [N, P], curves and facts in a folder."""
+        """Leave θ's [N, P], curves and facts in a folder. It is synced by whoever moves it to its place."""
         import torch
         from safetensors.torch import save
 
         self.trial.write(folder)
-        seeds = [{name: getattr(r, name) for name in FACTS} for r in self.results]
-        for seed, r in zip(seeds, self.results, strict=True):
-            seed |= {"configuration": self.configuration.key, **dataclasses.asdict(r.pair.seed)}
+        names = {"configuration": self.configuration.key}
+        seeds = [
+            {name: getattr(r, name) for name in FACTS} | names | dataclasses.asdict(r.pair.seed)
+            for r in self.results
+        ]
         files = {
             THETA: save({"theta": torch.stack([r.theta_P for r in self.results])}),
             CURVES: curve_table(self.configuration, self.results).to_parquet(index=False),
         }
         facts = self.about | {"seeds": seeds, "sha256": {name: _digest(files[name]) for name in files}}
-        for name, data in (files | {RESULTS: json.dumps(facts, indent=2).encode()}).items():
-            durable.write(folder / name, data)
+        for name, data in (files | {RESULTS: json.dumps(facts).encode()}).items():
+            (folder / name).write_bytes(data)
 
     @classmethod
     def read(cls, folder: Path) -> Part:
@@ -198,25 +200,31 @@ def set_aside(folder: Path, place: Path, reason: str) -> Path:
 
 @dataclass(frozen=True)
 class Orders:
-    """What a driver wants of a worker: `trials` in its bank, and no more of the configurations in `enough`.
+    """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, and how long it
+    is to wait without work until it says so again (0: it ends).
 
     The worker reads them when it starts and between evaluations, so a trial can follow another one in its
-    slots, and a process that was started again knows what its bank has.
+    slots, and a process that was started again knows what it has. A power cut ends whom they are for.
     """
 
     trials: tuple[str, ...]
     enough: tuple[str, ...] = ()
+    wait_s: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Leave them for the worker whose first trial has this folder."""
-        durable.write(orders_of(folder), json.dumps(dataclasses.asdict(self)).encode())
+        place = orders_of(folder)
+        fresh = place.with_name(place.name + ".new")
+        fresh.write_text(json.dumps(dataclasses.asdict(self)))
+        fresh.replace(place)
 
     @classmethod
     def read(cls, folder: Path) -> Orders:
         """Without any a worker trains its first trial alone."""
         if not orders_of(folder).exists():
             return cls((folder.name,))
-        return cls(**{name: tuple(keys) for name, keys in json.loads(orders_of(folder).read_text()).items()})
+        found = json.loads(orders_of(folder).read_text())
+        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"])
 
 
 def orders_of(folder: Path) -> Path:
