@@ -18,7 +18,8 @@ from search.errors import UserError
 from search.evidence.publish import log_evidence
 from search.evidence.views import write_views
 from search.record.recorder import Recorder
-from search.run.planner import DONE, Planner, interrupted
+from search.run.packing import interrupted
+from search.run.planner import DONE, Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.store.hold import Hold
@@ -217,9 +218,13 @@ class Driver:
         now = time.monotonic()
         return any(now > chain.due for chain in self.chains.values())
 
-    def lost(self, first: str) -> None:
-        """The process of a worker has died, by the key of its first trial; it is started again."""
+    def lost(self, first: str, preempted: bool = False) -> None:
+        """The process of a worker has died, by the key of its first trial; it is started again.
+
+        preempted: its node was taken away, after notice; that says nothing of what it did.
+        """
         self.chains[first].due = 0.0
+        self.chains[first].starts -= preempted
         for chain in self.chains.values():
             if chain.waits:
                 self._feed(chain)

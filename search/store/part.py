@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from trainer import MEASURES, Outcome, Result, Seed, durable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 """What else may be in a trial's folder: its bank's state, its parts, why it failed, who has it."""
@@ -68,7 +69,6 @@ class Part:
         import torch
         from safetensors.torch import save
 
-        self.trial.write(folder)
         names = {"configuration": self.configuration.key}
         seeds = [
             {name: getattr(r, name) for name in FACTS} | names | dataclasses.asdict(r.pair.seed)
@@ -79,7 +79,9 @@ class Part:
             CURVES: curve_table(self.configuration, self.results).to_parquet(index=False),
         }
         facts = self.about | {"seeds": seeds, "sha256": {name: _digest(files[name]) for name in files}}
-        for name, data in (files | {RESULTS: json.dumps(facts).encode()}).items():
+        folder.mkdir(parents=True)
+        files |= {RESULTS: json.dumps(facts).encode(), TRIAL_FILE: self.trial.as_json()}
+        for name, data in files.items():
             (folder / name).write_bytes(data)
 
     @classmethod
@@ -100,10 +102,8 @@ class Part:
             if _digest(files[name]) != digest:
                 raise ValueError(f"{name} is not what was written")
         theta = load(files[THETA])["theta"]
-        curves = {
-            who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
-            for who, table in _table(files[CURVES]).groupby(WHO)
-        }
+        table = _table(files[CURVES])
+        curves = dict(_curves(table, torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)))
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
             who = tuple(seed[name] for name in WHO)
@@ -124,6 +124,18 @@ def _table(data: bytes) -> pd.DataFrame:
     return pd.read_parquet(io.BytesIO(data))
 
 
+def _curves(table: pd.DataFrame, curves_RM: Tensor) -> Iterator[tuple[SeedKey, Tensor]]:
+    """Whose curve is which, of rows that lie together."""
+    import numpy as np
+
+    who = [table[name].to_numpy() for name in WHO]
+    changes = np.any([column[1:] != column[:-1] for column in who], axis=0)
+    ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(table)]
+    for first, end in pairwise(ends):
+        if end > first:
+            yield (str(who[0][first]), int(who[1][first]), int(who[2][first])), curves_RM[first:end].clone()
+
+
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -140,17 +152,19 @@ def _readable(folder: Path) -> Iterator[None]:
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
     """One row an evaluation of a seed: configuration, init_seed, data_seed, step and MEASURES."""
+    import numpy as np
     import pandas as pd
 
-    tables = []
-    for r in results:
-        table = pd.DataFrame(r.curve_EM.numpy(), columns=list(MEASURES))
-        table.insert(0, "step", (table.index + 1) * configuration.recipe.eval_every)
-        table.insert(0, "data_seed", r.pair.seed.data_seed)
-        table.insert(0, "init_seed", r.pair.seed.init_seed)
-        table.insert(0, "configuration", configuration.key)
-        tables.append(table)
-    return pd.concat(tables, ignore_index=True)
+    counts = [len(r.curve_EM) for r in results]
+    curves = np.concatenate([r.curve_EM.numpy() for r in results])
+    evaluation = np.concatenate([np.arange(1, count + 1) for count in counts])
+    who = {
+        "configuration": np.repeat(configuration.key, len(curves)),
+        "init_seed": np.repeat([r.pair.seed.init_seed for r in results], counts),
+        "data_seed": np.repeat([r.pair.seed.data_seed for r in results], counts),
+        "step": evaluation * configuration.recipe.eval_every,
+    }
+    return pd.DataFrame(who | dict(zip(MEASURES, curves.T, strict=True)))
 
 
 def write_parts(folder: Path, parts: Iterable[Part], cut: Mapping[SeedKey, int] | None = None) -> None:

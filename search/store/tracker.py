@@ -49,6 +49,11 @@ class Tracker:
         self.client, self.home, self.study = client, home, study
         self.runs: dict[str, str] = {}
         self.steps: dict[str, set[int]] = {}
+        self.places: dict[str, Path | None] = {}
+        self.rooted: set[str] = set()
+        """Runs whose folder of artifacts has its name on disk."""
+        self.counted: dict[str, tuple[int, int]] = {}
+        """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
             found = client.get_experiment_by_name(study.name)
             if found and found.lifecycle_stage != "active":
@@ -108,19 +113,40 @@ class Tracker:
 
     def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
         """A part's files, as its worker left them, as artifacts of its configuration's run."""
-        self.keep(self.run_of(configuration), folder, f"{TRIALS}/{trial}")
+        run, name = self.run_of(configuration), f"{TRIALS}/{trial}"
+        if (mine := self._place(run)) is None:
+            self.client.log_artifacts(run, str(folder), name)
+        else:
+            durable.link(folder, mine / name)
+            if run not in self.rooted:  # MLflow may have made its folder, and leaves it unsynced
+                durable.sync_names(mine.parents[2], mine / name)
+                self.rooted.add(run)
+
+    def _place(self, run: str) -> Path | None:
+        """The folder of a run's artifacts, unless a server has them."""
+        if run not in self.places:
+            self.places[run] = local_artifacts(self.client, self.home, run)
+        return self.places[run]
 
     def keep(self, run: str, source: Path, name: str = "") -> None:
         """What is in a folder, as artifacts of a run below `name`. Where no server has them: on disk."""
-        mine = local_artifacts(self.client, self.home, run)
         self.client.log_artifacts(run, str(source), name or None)
-        if mine is not None:
+        if (mine := self._place(run)) is not None:
             durable.sync_below(mine.parents[2], mine / name)  # artifacts/STUDY/RUN/artifacts
+
+    def is_count_due(self, configuration: Configuration, new: int) -> bool:
+        """Whether a configuration has an eighth more rows than when it was counted, with these new ones: to
+        count all of them for each trial would take a time that grows as their square.
+        """
+        known, more = self.counted.get(configuration.key, (0, 0))
+        self.counted[configuration.key] = known, more + new
+        return 8 * (more + new) >= known
 
     def counts(
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
         """What a configuration's rows come to so far, as `final.*` metrics."""
+        self.counted[configuration.key] = len(rows), 0
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
         values = counted(rows) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
