@@ -50,10 +50,12 @@ def conclude(
     rows = ledger.rows(study, configuration.key)
     if final := sorted(filter(is_final, rows), key=rank):
         _best(tracker, shelf, configuration, final)
-    decoded = tracker.decoded(configuration)
+    has_grokked = any(r["outcome"] == Outcome.GROKKED for r in rows)  # others have no child runs
+    decoded = tracker.decoded(configuration) if has_grokked else {}
     right = sum(correct == ADDITIONS for correct in decoded.values())
     tracker.counts(configuration, rows, {"verified": right, "verify_tried": len(decoded)})
-    ledger.record_decoded(study, configuration.key, decoded)
+    if decoded:
+        ledger.record_decoded(study, configuration.key, decoded)
     tracker.end(configuration, status)
 
 

@@ -44,6 +44,8 @@ STOPPING_S = 10.0
 LATE = "its worker ended before it began"
 WAIT_S = 20.0
 """How often a worker that waits for work says so."""
+FEW, REPORTS_PER_S = 8, 20.0
+"""Workers that report each evaluation; of more, reports that are wanted in a second of all together."""
 BEGIN_S = 60.0
 """A worker that has not begun after so long waits for room that others have."""
 
@@ -183,9 +185,7 @@ class Driver:
             self._ended(chain.open.pop(key))
         if report["phase"] != "compiling":
             self._feed(chain)
-        self._wake()
-        for each in self.chains.values():
-            self._order(each)
+        self._order_again(chain)
         self.tick()
 
     def _feed(self, chain: Chain) -> None:
@@ -205,13 +205,19 @@ class Driver:
                 return
             self._start(trial, chain)
 
-    def _wake(self) -> None:
-        """Have those get work that wait for it, as far as there is some."""
-        for chain in self.chains.values():
+    def _order_again(self, *chains: Chain) -> None:
+        """Leave word for some workers, and for those for whom something may have changed.
+
+        Who waits gets work, as far as there is some; and all are to know what has enough.
+        """
+        waiting = [chain for chain in self.chains.values() if chain.waits]
+        for chain in waiting:
+            self._feed(chain)
             if chain.waits:
-                self._feed(chain)
-                if chain.waits:
-                    return
+                break
+        is_shared = self.study.until.grokked is not None
+        for chain in self.chains.values() if is_shared else (*chains, *waiting):
+            self._order(chain)
 
     def _is_room_wanted(self) -> bool:
         """Whether a worker that was to begin finds no room: then others end that have nothing left to do."""
@@ -234,7 +240,10 @@ class Driver:
         """Leave word for a worker, if there is something new."""
         searched = (t for t in chain.open.values() if self.study.until.grokked and not t.confirmation)
         enough = {c.key for t in searched for c in t.configurations if self.planner.has_enough(c)}
-        orders = Orders(tuple(chain.open), tuple(sorted(enough)), self.wait_s if chain.waits else 0.0)
+        many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
+        apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
+        times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
+        orders = Orders(tuple(chain.open), tuple(sorted(enough)), *times)
         if orders != chain.orders:
             orders.write(self.home.trial(self.study.name, chain.first.key))
             chain.orders = orders
@@ -254,9 +263,7 @@ class Driver:
             else:
                 self._failed(trial, failure)
         orders_of(self.home.trial(self.study.name, first.key)).unlink(missing_ok=True)
-        self._wake()
-        for each in self.chains.values():
-            self._order(each)
+        self._order_again()
 
     def _ended(self, trial: Trial) -> None:
         try:

@@ -200,8 +200,8 @@ class Watch(tune.Callback):
         self.stalled.discard(trial.trial_id)
         if self.driver:
             with self.kept():
-                error = trial.get_pickled_error()
-                self.driver.lost(Path(trial.config["folder"]).name, getattr(error, "preempted", False))
+                first, error = Path(trial.config["folder"]).name, trial.get_pickled_error()
+                self.driver.lost(first, bool(getattr(error, "preempted", False)))
 
     def why(self, trial_id: str) -> str:
         """What killed a trial's process, as far as is known here."""

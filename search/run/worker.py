@@ -50,7 +50,7 @@ def train(config: dict[str, Any]) -> None:
 
 
 def run_trial(folder: Path) -> Iterator[dict[str, Any]]:
-    """Train a trial, and what is ordered after it, yielding a report after each evaluation.
+    """Train a trial, and what is ordered after it, yielding a report after each evaluation, or less often.
 
     The last one is `done`; it is no more the last if trials were ordered meanwhile. Who is to wait for more
     says it again now and then.
@@ -67,8 +67,10 @@ def run_trial(folder: Path) -> Iterator[dict[str, Any]]:
             ended = chain.finish(rows)
             if alive:
                 chain.save_at_times()
-            report = {"phase": "training" if alive else "done", "seeds": list(rows.values()), "ended": ended}
-            yield {"payload": json.dumps(report | chain.speed())}
+            if ended or not alive or chain.has_news(rows):
+                phase = "training" if alive else "done"
+                report = {"phase": phase, "seeds": list(rows.values()), "ended": ended}
+                yield {"payload": json.dumps(report | chain.speed())}
             if not (chain.follow() or alive or chain.wait()):
                 return
     finally:
@@ -93,6 +95,8 @@ class _Chain:
     trial: Trial = field(init=False)
     """Of which the bank was made."""
     evaluations: int = 0
+    said: tuple[float, int, int] = (0.0, 0, 0)
+    """When it reported, and what: seeds that had grokked, slots that were free."""
     before: dict[str, float] = field(default_factory=dict)
     """What the banks came to that were trained before this one."""
 
@@ -169,6 +173,16 @@ class _Chain:
             if f in self.numbers
             for n, (c, s) in zip(self.numbers[f], t.work, strict=True)
         }
+
+    def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
+        """Whether to report: one of many workers does so seldom, but for grokked seeds and free slots."""
+        grokked = sum(row["grok_step"] is not None for row in rows.values())
+        free = self.trial.slots - sum(row["outcome"] in OPEN for row in rows.values())
+        due = time.monotonic() - self.said[0] >= Orders.read(self.folder).apart_s
+        if due or grokked != self.said[1] or free - self.said[2] > self.trial.slots // 8:
+            self.said = time.monotonic(), grokked, free
+            return True
+        return False
 
     def finish(self, rows: dict[int, dict[str, Any]]) -> list[str]:
         """Leave the parts of trials of which every seed has ended. Returns their keys."""
