@@ -5,7 +5,8 @@
 
 Driver, plan, ledger, orders, parts and MLflow are those of a study; workers run the code of real ones, with
 banks that train nothing (benchmarks/fake.py). What a worker does takes the time that training takes, of a
-clock of the simulation; what the driver and its thread for MLflow do takes what it takes here.
+clock of the simulation; what the driver and its thread for MLflow do takes the processor time that it takes
+here, so that other programs beside it matter little; waiting for the disk is left out.
 `--speed`: seed-steps/s of a worker, as measured: a core's, or a GPU's. `--tune-ms`: what Ray Tune itself
 takes for a report, which is not run here.
 
@@ -58,9 +59,9 @@ class Inline:
         self.busy_s, self.jobs = 0.0, ()
 
     def put(self, call: Callable[..., Any], *args: Any, optional: bool = False) -> None:
-        start = time.perf_counter()
+        start = time.thread_time()
         call(*args)
-        self.busy_s += time.perf_counter() - start
+        self.busy_s += time.thread_time() - start
 
     def drain(self, *given: Any) -> int:
         return 0
@@ -127,9 +128,9 @@ class Simulation:
 
     def _serve(self, now: float, call: Callable[..., Any], *args: Any) -> Any:
         """The driver does something for the one who comes now; its outbox has its own time."""
-        outbox, start = self.driver.outbox.busy_s, time.perf_counter()
+        outbox, start = self.driver.outbox.busy_s, time.thread_time()
         done = call(*args)
-        took = time.perf_counter() - start - (self.driver.outbox.busy_s - outbox)
+        took = time.thread_time() - start - (self.driver.outbox.busy_s - outbox)
         self.free_s, self.busy_s = max(now, self.free_s) + took, self.busy_s + took
         return done
 

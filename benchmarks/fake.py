@@ -121,7 +121,8 @@ class FakeBank:
         return Result(
             pair=pair, outcome=Outcome(self._outcome(n)), steps=steps, grok_step=grokked,
             held=grokked is not None, hopeless_step=None, best_step=steps,
-            best_exact=float(grokked is not None), best_token=0.5, theta_P=torch.full((self.spec.params,), float(pair.seed.init_seed)),
+            best_exact=float(grokked is not None), best_token=0.5,
+            theta_P=torch.full((self.spec.params,), float(pair.seed.init_seed)),
             curve_EM=torch.full((rows, len(MEASURES)), 0.5),
         )  # fmt: skip
 

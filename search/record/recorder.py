@@ -20,6 +20,7 @@ from search.store.seeds import Shelf
 from search.store.stats import ENOUGH
 from search.store.tracker import Tracker
 from search.store.tracking import FINISHED
+from search.study.sampler import Share
 from search.study.trial import Configuration, Trial
 
 SHARED_S = 5.0
@@ -38,6 +39,8 @@ class Recorder:
     tracker: Tracker
     outbox: Outbox
     shelf: Shelf
+    share: Share | None = None
+    """What a search's objective wants to know of each seed."""
 
     def recover(self) -> set[str]:
         """Record what trials of an earlier run left behind, and have published what MLflow has not got.
@@ -71,7 +74,7 @@ class Recorder:
 
     def record(self, trial: Trial, parts: list[Part]) -> None:
         """Write a trial's parts, which are read once, to the ledger, and have them published."""
-        self.ledger.record(*parts)
+        self.ledger.record(*parts, share=self.share)
         for part in parts:
             self.shelf.put(trial.key, part)
         if cut := read_cut(self.home.trial(self.study, trial.key)):

@@ -107,7 +107,8 @@ class Driver:
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
         self.shelf = Shelf(client, ledger, study.name)
-        self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf)
+        share = study.sampler.share if study.space else None
+        self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf, share)
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.is_done = False

@@ -34,6 +34,7 @@ from trainer import Outcome, Recipe, Seed
 
 if TYPE_CHECKING:
     from search.store.part import Part
+    from search.study.sampler import Share
 
 DIED = "its driver died"
 FREE = {"owner": None, "lease_until": None}
@@ -170,13 +171,13 @@ class Ledger(Studies):
             raise _taken(trial.study, f"seed {seed}")
 
     @patient
-    def record(self, *parts: Part) -> None:
+    def record(self, *parts: Part, share: Share | None = None) -> None:
         """Write what became of the pairs of a trial's parts, in one statement; a final row is never
-        overwritten.
+        overwritten. share: what a search's objective wants to know of each.
         """
         key: Row = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
         open_row = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        values = [facts for part in parts for facts in _facts(part)]
+        values = [facts for part in parts for facts in _facts(part, share)]
         if values:
             with self._begin() as db:
                 db.execute(sa.update(ROWS).where(_is(key), open_row), values)
@@ -215,7 +216,7 @@ class Ledger(Studies):
     @patient
     def reopen(self, study: str, trial: str, reason: str) -> None:
         """Have a trial's seeds trained again that MLflow has not got: their results are lost."""
-        measured = ("grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+        measured = ("grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token")
         values: Row = dict.fromkeys(measured)
         values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
         lost = (ROWS.c.study == study, ROWS.c.trial == trial, sa.not_(ROWS.c.published))
@@ -284,6 +285,13 @@ def _named(study: str, key: Key) -> Row:
     return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
 
 
+def _core_s(part: Part, steps: int) -> float | None:
+    """What a seed cost; unit: core-seconds. None on a GPU, and where it is not known."""
+    rate, where = part.about["seed_steps_per_s"], part.about["environment"]
+    known = rate and where.get("engine") == "native"
+    return steps / rate * where.get("threads", 1) if known else None
+
+
 def _key_of(row: Mapping[Any, Any]) -> Key:
     return row["configuration"], row["init_seed"], row["data_seed"]
 
@@ -292,21 +300,26 @@ def _taken(study: str, what: str) -> UserError:
     return UserError(f"study {study}: {what} was just taken by another driver")
 
 
-def _facts(part: Part) -> list[Row]:
+MEASURED = (
+    "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
+)  # fmt: skip
+
+
+def _facts(part: Part, share: Share | None) -> list[Row]:
     """Of each pair: what names its row, and what became of it."""
-    names = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
     shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, **FREE}
     shared |= {"environment": part.about["environment"]}
-    mine = {"its_study": part.trial.study, "its_configuration": part.configuration.key}
+    shared |= {"its_study": part.trial.study, "its_configuration": part.configuration.key}
     return [
-        {name: getattr(r, name) for name in names}
-        | {
+        {
+            **{name: getattr(r, name) for name in MEASURED},
             "outcome": r.outcome.value,
+            "core_s": _core_s(part, r.steps),
+            "reached": share and {str(share): part.reaches(r, share)},
             "its_init_seed": r.pair.seed.init_seed,
             "its_data_seed": r.pair.seed.data_seed,
+            **shared,
         }
-        | mine
-        | shared
         for r in part.results
     ]
 

@@ -24,10 +24,13 @@ from typing import TYPE_CHECKING, Any
 from search.errors import Failure
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed, durable
+from trainer.screen import BEST, reached
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
+
+    from search.study.sampler import Share
 
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 """What else may be in a trial's folder: its bank's state, its parts, why it failed, who has it."""
@@ -40,7 +43,8 @@ WHO = ["configuration", "init_seed", "data_seed"]
 SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
 FACTS = (
-    "outcome", "steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token",
+    "outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
+    "best_token",
 )  # fmt: skip
 
 
@@ -63,6 +67,16 @@ class Part:
     @cached_property
     def by_seed(self) -> dict[Seed, Result]:
         return {r.pair.seed: r for r in self.results}
+
+    def reaches(self, result: Result, share: Share) -> bool:
+        """Whether a seed had what a search's objective asks for, at its step or where it ended before."""
+        seen = min(-(-share.when // result.pair.recipe.eval_every), len(result.curve_EM))
+        if not seen:
+            return False
+        best = result.curve_EM[:seen, : len(BEST)].nan_to_num(-1.0).amax(0).tolist()
+        read = result.probes_ER[seen - 1].tolist()
+        values = [*zip(BEST, best, strict=True), *zip(self.trial.spec.probes(), read, strict=True)]
+        return reached(share.keep, dict(values))
 
     def write(self, folder: Path) -> None:
         """Leave θ's [N, P], curves and facts in a folder. It is synced by whoever moves it to its place."""
@@ -92,7 +106,6 @@ class Part:
 
     @classmethod
     def _read(cls, folder: Path) -> Part:
-        import torch
         from safetensors.torch import load
 
         trial = Trial.read(folder)
@@ -103,12 +116,20 @@ class Part:
                 raise ValueError(f"{name} is not what was written")
         theta = load(files[THETA])["theta"]
         table = _table(files[CURVES])
-        curves = dict(_curves(table, torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)))
+        probes = [name for name in trial.spec.probes() if name in table]
+        curves = dict(_curves(table, [*MEASURES, *probes]))
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
             who = tuple(seed[name] for name in WHO)
-            facts = {name: seed[name] for name in FACTS} | {"outcome": Outcome(seed["outcome"])}
-            results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curves[who], **facts))
+            facts = {
+                "screen": None,
+                **{name: seed[name] for name in FACTS if name != "screen" or name in seed},
+            }
+            facts["outcome"] = Outcome(seed["outcome"])
+            curve_EM, probes_ER = curves[who].split([len(MEASURES), len(probes)], dim=1)
+            results.append(
+                Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
+            )
         return cls(trial, results, about)
 
 
@@ -124,16 +145,18 @@ def _table(data: bytes) -> pd.DataFrame:
     return pd.read_parquet(io.BytesIO(data))
 
 
-def _curves(table: pd.DataFrame, curves_RM: Tensor) -> Iterator[tuple[SeedKey, Tensor]]:
-    """Whose curve is which, of rows that lie together."""
+def _curves(table: pd.DataFrame, names: list[str]) -> Iterator[tuple[SeedKey, Tensor]]:
+    """Each seed's rows of some columns, of a table in which they lie together."""
     import numpy as np
+    import torch
 
+    rows = torch.tensor(table[names].to_numpy(), dtype=torch.float32)
     who = [table[name].to_numpy() for name in WHO]
     changes = np.any([column[1:] != column[:-1] for column in who], axis=0)
     ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(table)]
     for first, end in pairwise(ends):
         if end > first:
-            yield (str(who[0][first]), int(who[1][first]), int(who[2][first])), curves_RM[first:end].clone()
+            yield (str(who[0][first]), int(who[1][first]), int(who[2][first])), rows[first:end]
 
 
 def _digest(data: bytes) -> str:
@@ -151,7 +174,9 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
-    """One row an evaluation of a seed: configuration, init_seed, data_seed, step and MEASURES."""
+    """One row an evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, and what the
+    spec's probes read, each by its name.
+    """
     import numpy as np
     import pandas as pd
 
@@ -164,7 +189,13 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
         "data_seed": np.repeat([r.pair.seed.data_seed for r in results], counts),
         "step": evaluation * configuration.recipe.eval_every,
     }
-    return pd.DataFrame(who | dict(zip(MEASURES, curves.T, strict=True)))
+    width = max(r.probes_ER.shape[1] for r in results)
+    read = np.full((len(curves), width), np.nan, dtype=np.float32)
+    ends = np.cumsum(counts)
+    for r, end in zip(results, ends, strict=True) if width else ():
+        read[end - len(r.curve_EM) : end, : r.probes_ER.shape[1]] = r.probes_ER.numpy()
+    names = (*MEASURES, *list(configuration.spec.probes())[:width])
+    return pd.DataFrame(who | dict(zip(names, (*curves.T, *read.T), strict=True)))
 
 
 def write_parts(folder: Path, parts: Iterable[Part], cut: Mapping[SeedKey, int] | None = None) -> None:
