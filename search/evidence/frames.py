@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -234,11 +234,15 @@ def recorded_curves(ledger: Ledger, study: str) -> pd.DataFrame:
         return curves_frame(shelf)
 
 
-def curves_frame(shelf: Shelf) -> pd.DataFrame:
-    """A row a point of a curve, of the seeds that MLflow has."""
+def curves_frame(shelf: Shelf, some: Callable[[Sequence[Row]], Sequence[Row]] | None = None) -> pd.DataFrame:
+    """A row a point of a curve, of the seeds that MLflow has. some: which of a configuration's are wanted,
+    with whoever lies beside them.
+    """
     import pandas as pd
 
     rows = [r for r in shelf.ledger.rows(shelf.study) if is_final(r) and r["published"]]
+    if some:
+        rows = [r for mine in grouped(rows, "configuration").values() for r in some(mine)]
     tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]
     if not tables:
         return pd.DataFrame()
