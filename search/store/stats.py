@@ -9,9 +9,9 @@ from math import isfinite, sqrt
 from statistics import median
 from typing import Any
 
+from search.intervals import wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
-Z_95 = 1.959963984540054
 Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
 ENOUGH = "enough had grokked"
@@ -29,21 +29,6 @@ def grouped(rows: Iterable[Row], by: str) -> dict[str, list[Row]]:
     for row in rows:
         found.setdefault(row[by], []).append(row)
     return found
-
-
-def wilson(k: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of k successes in n (Wilson, JASA 22, 1927). (0, 1) for n = 0.
-
-    An expected number of successes may be a fraction.
-    """
-    if n == 0:
-        return 0.0, 1.0
-    p, z2 = k / n, Z_95**2
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    low = 0.0 if k == 0 else max(0.0, centre - half)
-    high = 1.0 if k == n else min(1.0, centre + half)
-    return low, high
 
 
 @dataclass(frozen=True)
