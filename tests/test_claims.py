@@ -18,7 +18,7 @@ def claim_of(kind, **more):
     return Claim.model_validate(about | arms_ | more)
 
 
-def seeds(configuration, outcomes, study="57p-paired", first=1, **facts):
+def seeds(configuration, outcomes, study="57p-paired", first=310_001, **facts):
     """Rows of seeds `first`, ...: g grokked, f failed, u given up, c censored."""
     names = {"g": "grokked", "f": "failed", "u": "given_up", "c": "censored"}
     return [
@@ -54,11 +54,11 @@ def test_a_claims_study_trains_its_arms(claim):
         ("possible", "f" * 20, "g" * 5 + "f" * 15, OPEN),  # 5 seeds one way: p = 0.06
         ("impossible", "f" * 20, "g" * 6 + "f" * 14, HOLDS),
         ("impossible", "gff", "", FAILS),
-        ("impossible", "f" * 200, "f" * 200, OPEN),  # nothing groks there: no wonder
+        ("impossible", "f" * 128, "f" * 128, OPEN),  # nothing groks there: no wonder
         ("better", "g" * 7 + "f" * 14, "f" * 21, HOLDS),
         ("better", "f" * 21, "g" * 7 + "f" * 14, FAILS),
         ("better", "g" * 7 + "f" * 14, "f" * 7 + "g" * 7 + "f" * 7, OPEN),
-        ("better", "f" * 300, "f" * 300, FAILS),  # a gain of 5 points is excluded
+        ("better", "f" * 128, "f" * 128, FAILS),  # a gain of 5 points is excluded
         ("no-better", "g" * 7 + "f" * 14, "f" * 21, FAILS),
         ("no-better", "f" * 21, "g" * 7 + "f" * 14, HOLDS),
         ("harmless", "g" * 40 + "f" * 20, "g" * 40 + "f" * 20, HOLDS),
@@ -73,6 +73,12 @@ def test_every_kind_has_its_rule(kind, one, other, expected):
     assert verdict(claim_of(kind), one, other) == expected
 
 
+def test_only_the_seeds_of_the_studys_file_count():
+    """Others may have been chosen for what they did."""
+    found = judge(claim_of("better"), arms(seeds(ONE, "gg", first=777) + seeds(ONE, "fg")))
+    assert str(found.with_it) == "1 of 2"
+
+
 @pytest.mark.parametrize(
     ("one", "expected"), [("g" * 60, HOLDS), ("f" * 20, FAILS), ("gf", OPEN), ("", OPEN)]
 )
@@ -81,7 +87,7 @@ def test_a_rate_is_held_against_its_bounds(one, expected):
 
 
 def test_only_seeds_of_both_arms_are_compared_and_none_twice():
-    rows = seeds(ONE, "gfgg") + seeds(ONE, "gfgg", study="again") + seeds(OTHER, "ffcff", first=2)
+    rows = seeds(ONE, "gfgg") + seeds(ONE, "gfgg", study="again") + seeds(OTHER, "ffcff", first=310_002)
     found = judge(claim_of("better"), arms(rows))
     assert (str(found.with_it), str(found.without)) == ("3 of 4", "0 of 4")
     assert (found.paired.n, found.paired.one, found.paired.other) == (2, 1, 0)  # 2 and 4; 3 was censored
@@ -90,8 +96,10 @@ def test_only_seeds_of_both_arms_are_compared_and_none_twice():
 def test_another_measure_than_grokking_can_count():
     assert judge(claim_of("rate", at_least=0.5, reaches=0.4), arms(seeds(ONE, "ff"))).with_it.k == 2
     late = seeds(ONE, "g", grok_step=55_000.0, held=False)
-    lost = seeds(ONE, "g", first=2, held=False)
-    found = judge(claim_of("rate", at_least=0.5, held=True), arms(late + lost + seeds(ONE, "gf", first=3)))
+    lost = seeds(ONE, "g", first=310_002, held=False)
+    found = judge(
+        claim_of("rate", at_least=0.5, held=True), arms(late + lost + seeds(ONE, "gf", first=310_003))
+    )
     assert str(found.with_it) == "1 of 2", "who grokked in the last 10,000 steps could not show that it holds"
 
 

@@ -112,6 +112,12 @@ def read(text: str) -> tuple[Claim, ...]:
 
 
 @cache
+def seeds_of(study: str) -> frozenset[tuple[int, int]]:
+    """The seeds that a study's file lists, its further rounds too: those that were fixed before the run."""
+    return frozenset((s.init_seed, s.data_seed) for round_ in load_study(study).rounds() for s in round_)
+
+
+@cache
 def arm(study: str, name: str) -> Configuration:
     """A named configuration of a study. Raises UserError where it has none of that name.
 

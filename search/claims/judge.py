@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from search.claims.claim import OF_SEEDS, Claim, arm, claims
+from search.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from search.claims.trained import Trained
 from search.intervals import LEVEL, Interval, Paired, discoveries, exact_low, wilson
 from search.store.stats import COUNTED
@@ -189,8 +189,10 @@ def believed(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def _eligible(claim: Claim, seeds: Arm) -> Arm:
-    """All counted seeds; where the claim is about holding, those that grokked early enough to show it."""
-    return {s: row for s, row in seeds.items() if not claim.held or _could_hold(row)}
+    """The counted seeds that the claim's study lists; where it is about holding, those that could show it."""
+    assert claim.study
+    listed = seeds_of(claim.study)
+    return {s: row for s, row in seeds.items() if s in listed and (not claim.held or _could_hold(row))}
 
 
 def _could_hold(row: Row) -> bool:
