@@ -23,13 +23,13 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **others):
     """A row of a configuration, as search.evidence.frames has it."""
     spec = rung(spec) if isinstance(spec, str) else spec
-    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up)
+    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up, 0.1 * given_up)
     key = configuration.key
     return {
         "study": study, "configuration": key, "title": configuration.title, "experiment_id": "7",
         "run_id": f"{study}-{key}", "rung": name_of(spec), "params": spec.params, "seeds": seeds,
         "grokked": grokked, "failed": seeds - grokked - given_up, "diverged": 0, "given_up": given_up,
-        "censored": 0, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
+        "censored": 0, "wrongly": rate.wrongly, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
         "grok_rate_high": rate.interval[1], "best_exact": 1.0 if grokked else 0.25,
         "median_grok_step": 46_000.0 if grokked else float("nan"), "held": 0, "verified": 0,
         "verify_tried": min(grokked, 3), "best_seed": "777" if seeds else "",
@@ -117,12 +117,12 @@ def test_a_cell_says_what_its_arms_found():
     ]
     cell = cell_of(table_of(rows), "tie_vo", "57p")
     assert (cell.verdict, cell.says, cell.saves, cell.also) == (Verdict.CANNOT_TELL, "cannot tell", 10, "")
-    assert cell.with_it.rate == GrokRate(4, 64) and cell.without.rate == GrokRate(0, 36, 10)
+    assert cell.with_it.rate == GrokRate(4, 64) and cell.without.rate == GrokRate(0, 36, 10, 1.0)
     assert cell.paired == Paired(0, 4, 0, 32)
     assert (cell.with_it.verified, cell.with_it.decoded, cell.with_it.median_grok_step) == (1, 3, 46_000)
     assert (cell.without.best_exact, cell.without.median_grok_step) == (0.5, None)
     assert cell.with_it.page == f"#/experiments/7/runs/{rows[0]['run_id']}"
-    assert cell.difference == (4 / 64, *difference(GrokRate(4, 64), GrokRate(0, 36, 10)))
+    assert cell.difference == (4 / 64, *difference(GrokRate(4, 64), GrokRate(0, 36, 10, 1.0)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from model import name_of
 from search.errors import printable
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.store.stats import ENOUGH, GrokRate, Stopping, grouped, seed_of, unended
+from search.store.stats import ENOUGH, STOPPED, GrokRate, Stopping, grouped, seed_of, unended
+from search.study.file import stops_at
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -24,7 +25,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
     rows = Ledger(home).rows(study.name)
     models = _names([Configuration(*listed) for listed in study.listed()])
-    lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
+    lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
     lines += _stopping(Stopping.of(rows))
     lines += [f"  ({said})" for said in [unended(rows)] if said]
     if study.until.grokked:
@@ -60,10 +61,10 @@ Next:
     )
 
 
-def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
+def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    by_key = grouped(rows, "configuration")
-    rates = {key: GrokRate.of(r["outcome"] for r in mine) for key, mine in by_key.items()}
+    name, by_key, until = study.name, grouped(rows, "configuration"), stops_at(study)
+    rates = {key: GrokRate.of(mine, until) for key, mine in by_key.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
@@ -80,9 +81,7 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
     """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
     lines = []
     for key, rows in sorted(by_key.items()):
-        first, fresh = (
-            GrokRate.of(r["outcome"] for r in rows if r["confirmation"] == kind) for kind in (False, True)
-        )
+        first, fresh = (GrokRate.of(r for r in rows if r["confirmation"] == kind) for kind in (False, True))
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
             lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
@@ -100,7 +99,7 @@ def _cut(rows: list[Row]) -> list[str]:
     cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
     if not cut:
         return []
-    rate = GrokRate.of(r["outcome"] for r in rows)
+    rate = GrokRate.of(rows)
     counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
     seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
     return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
@@ -119,7 +118,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         rate = f"grok rate {s['grokked']}/{s['counted']}"
         if s["interval"]:
             low, high = s["interval"]
-            rate += f" ({low:.1%} to {high:.1%})"
+            rate += f" ({STOPPED if s['stopped'] else ''} {low:.1%} to {high:.1%})".replace("( ", "(")
         else:
             rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"

@@ -14,8 +14,8 @@ from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final, opened
-from search.store.stats import counted, grouped, rank, seed_of
-from search.study.file import recorded_study
+from search.store.stats import Until, counted, grouped, rank, seed_of
+from search.study.file import recorded_study, stops_at
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 Of = Literal["seeds", "configurations", "curves"]
 COUNTS = ("grokked", "failed", "diverged", "given_up", "censored")
-CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_given_up")
+CONFIRMATION = (
+    "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
+)  # fmt: skip
 NAN = float("nan")
 MOST_ROWS, MOST_CELLS, MOST_BYTES = 200_000, 10_000_000, 300_000_000
 """Of a file of records that was given: rows, numbers and texts in it, and bytes of memory to read it."""
@@ -85,11 +87,17 @@ def study_of(ledger: Ledger, study: str) -> Study | None:
     return recorded_study(json.dumps(kept["definition"]), f"study {study} as it was recorded")
 
 
+def until_of(ledger: Ledger, study: str) -> Until | None:
+    """How many grokked seeds a recorded study stops at, and its seeds in order."""
+    asked = study_of(ledger, study)
+    return stops_at(asked) if asked else None
+
+
 def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
     """The rows of the configurations' frame, as plain values, in the order in which they were begun."""
-    rows = grouped(ledger.rows(study), "configuration")
+    rows, until = grouped(ledger.rows(study), "configuration"), until_of(ledger, study)
     known, pages = ledger.configurations(study), ledger.pages(study)
-    return [_configuration(study, c, pages[key], rows[key]) for key, c in known.items() if key in rows]
+    return [_configuration(study, c, pages[key], rows[key], until) for key, c in known.items() if key in rows]
 
 
 def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
@@ -165,8 +173,10 @@ def small_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
-def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
-    n, best = counted(rows), min(filter(is_final, rows), key=rank, default=None)
+def _configuration(
+    study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row], until: Until | None
+) -> Row:
+    n, best = counted(rows, until), min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
     return {

@@ -125,7 +125,8 @@ def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, floa
         parts = [part for _, part in known.groupby(bins, observed=True)]
     found = []
     for part in parts:
-        rate = GrokRate(*(int(part[column].sum()) for column in ("grokked", "seeds", "given_up")))
+        counts = [int(part[column].sum()) for column in ("grokked", "seeds", "given_up")]
+        rate = GrokRate(counts[0], counts[1], counts[2], wrongly=float(part["wrongly"].sum()))
         found.append((float(part["x"].median()), rate.rate, *rate.interval))
     return found
 

@@ -24,7 +24,8 @@ from search.errors import UserError
 from search.evidence.verdicts import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
 from search.intervals import Paired
 from search.store.stats import COUNTED, GrokRate, difference
-from trainer import Outcome, Recipe
+from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
+from trainer.hopeless import MEASURED
 
 
 @dataclass(frozen=True)
@@ -343,13 +344,20 @@ def _arm(record: Mapping[str, Any], seeds: Grokked) -> Arm:
         spec=_spec(_fields(record, "model.")),
         recipe=_recipe(_fields(record, "recipe.")),
         **{n: str(record[n]) for n in ("configuration", "study", "experiment_id", "run_id")},
-        rate=GrokRate(*(int(record[n]) for n in ("grokked", "seeds", "given_up"))),
+        rate=_rate(record),
         best_exact=float(record["best_exact"]),
         median_grok_step=None if isnan(step) else step,
         verified=int(record["verified"]),
         decoded=int(record["verify_tried"]),
         seeds=seeds.get((str(record["study"]), str(record["configuration"])), {}),
     )
+
+
+def _rate(record: Mapping[str, Any]) -> GrokRate:
+    """Where a frame does not say how many seeds may have been given up wrongly, and nobody measured it, all."""
+    grokked, n, given_up = (int(record[name]) for name in ("grokked", "seeds", "given_up"))
+    most = given_up * (FALSE_KILLS_UPPER if record["configuration"] in MEASURED else 1.0)
+    return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)))
 
 
 def _fields(record: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -188,7 +188,7 @@ class Planner:
         found = {}
         for key, configuration in self.known.items():
             rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
-            rate = GrokRate.of(r["outcome"] for r in rows)
+            rate = replace(GrokRate.of(rows), wrongly=0.0)  # seeds that were given up count as failures here
             ranked = objective(rows, configuration.recipe)
             found[key] = Standing(rate, configuration.spec.params, ranked)
         return found

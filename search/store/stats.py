@@ -9,11 +9,14 @@ from math import isfinite, sqrt
 from statistics import median
 from typing import Any
 
-from search.intervals import wilson
+from search.intervals import LEVEL, Interval, exact_high, stopped, wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
+from trainer.hopeless import MEASURED
 
 Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
+Until = tuple[int, Sequence[Seed]]
+"""How many grokked seeds a configuration stops at, and its seeds in order (study/file.py, stops_at)."""
 ENOUGH = "enough had grokked"
 """Why a seed is censored that `until` needed no more: nobody waits for its end."""
 
@@ -38,34 +41,90 @@ class GrokRate:
     grokked: int
     n: int
     given_up: int = 0
+    wrongly: float = 0.0
+    """At most so many of the seeds that a rule ended would have grokked, see `wrongly_given_up`."""
+    tries: tuple[int, int, int] | None = None
+    """Where it stopped once enough had grokked: how many, and at which try, see `tries_until`."""
 
     @classmethod
-    def of(cls, outcomes: Iterable[str]) -> GrokRate:
-        counts = Counter(outcomes)
-        return cls(counts[Outcome.GROKKED], sum(counts[o] for o in COUNTED), counts[Outcome.GIVEN_UP])
+    def of(cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None) -> GrokRate:
+        """Of ledger rows. until: of one configuration, when it was to stop."""
+        rows = list(rows)
+        counts = Counter(r["outcome"] for r in rows)
+        return cls(
+            grokked=counts[Outcome.GROKKED],
+            n=sum(counts[o] for o in COUNTED),
+            given_up=counts[Outcome.GIVEN_UP],
+            wrongly=wrongly_given_up(rows),
+            tries=tries_until(rows, *until) if until else None,
+        )
 
     @property
     def rate(self) -> float:
         return self.grokked / self.n if self.n else 0.0
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> Interval:
         """95 %: Wilson's, with what the given-up seeds might have done.
 
-        At the lower end they are failures. At the upper end FALSE_KILLS_UPPER of them, the share that the
-        rule may at most stop wrongly, grokked: Wilson's end is taken for these and the grokked together, as
-        which seeds a study meets is chance for the one as for the other. Where few grok that is wider than
-        adding their share to the end for the grokked alone.
+        At the lower end they are failures. At the upper end as many of them grokked as the rule may at most
+        have stopped wrongly: Wilson's end is taken for these and the grokked together, as which seeds a study
+        meets is chance for the one as for the other. Where few grok that is wider than adding their share to
+        the end for the grokked alone. Where it went on until enough had grokked it is the exact one for that.
         """
-        might = min(self.grokked + self.given_up * FALSE_KILLS_UPPER, self.n)
+        if self.tries:
+            return stopped(*self.tries, more=self.wrongly)
+        might = min(self.grokked + self.wrongly, self.n)
         return wilson(self.grokked, self.n)[0], wilson(might, self.n)[1]
 
     def __str__(self) -> str:
         low, high = self.interval
+        if self.tries:
+            return f"{self.grokked} of {self.n} grokked, where it stopped ({STOPPED} {low:.1%} to {high:.1%})"
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
 
-def difference(one: GrokRate, other: GrokRate) -> tuple[float, float]:
+STOPPED = "95 % interval for stopping there, negative binomial:"
+
+
+def wrongly_given_up(rows: Iterable[Mapping[str, Any]]) -> float:
+    """How many of the given-up seeds may at most have grokked, had they run on.
+
+    Of a configuration by which the rule was measured the share is FALSE_KILLS_UPPER; of another one it is the
+    one-sided 95 % upper bound (Clopper-Pearson) of the share of its own spared seeds that grokked, and where
+    none was spared all may have.
+    """
+    total = 0.0
+    for key, mine in grouped((dict(r) for r in rows), "configuration").items():
+        found = Stopping.of(mine)
+        own = exact_high(found.spared_grokked, found.spared, LEVEL)
+        total += found.given_up * (FALSE_KILLS_UPPER if key in MEASURED else own)
+    return total
+
+
+def tries_until(
+    rows: Iterable[Mapping[str, Any]], k: int, seeds: Iterable[Seed]
+) -> tuple[int, int, int] | None:
+    """k, and at which of the seeds the k-th had grokked: at the latest and at the earliest, as the outcome of
+    those that were ended or not begun is not known. None where fewer grokked.
+
+    Seeds are trained side by side, and which end first depends on what becomes of them. In the order in which
+    the study's file has them, which was fixed before, they are tries until the k-th success.
+    """
+    became = {seed_of(r): r["outcome"] for r in rows}
+    outcomes = [became.get(seed) for seed in seeds]
+    latest = _place([o == Outcome.GROKKED for o in outcomes], k)
+    earliest = _place([o == Outcome.GROKKED or o not in COUNTED for o in outcomes], k)
+    return (k, latest, earliest) if latest and earliest else None
+
+
+def _place(successes: Sequence[bool], count: int) -> int | None:
+    """How many it takes for so many successes."""
+    places = [place for place, success in enumerate(successes, 1) if success]
+    return places[count - 1] if len(places) >= count else None
+
+
+def difference(one: GrokRate, other: GrokRate) -> Interval:
     """The 95 % interval of one grok rate less another, of independent seeds.
 
     The hybrid score interval, method 10 of Newcombe, Statistics in Medicine 17, 873-890 (1998), from the two
@@ -94,7 +153,7 @@ class Stopping:
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> Stopping:
         """Of ledger rows."""
         counted = [r for r in rows if r["outcome"] in COUNTED]
-        called = [r["outcome"] for r in counted if r["hopeless_step"] is not None]
+        called = [r["outcome"] for r in counted if r.get("hopeless_step") is not None]
         spared = [o for o in called if o != Outcome.GIVEN_UP]
         return cls(len(counted), len(called) - len(spared), len(spared), spared.count(Outcome.GROKKED))
 
@@ -124,10 +183,10 @@ def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
 
 
-def counted(rows: Sequence[Row]) -> dict[str, float]:
+def counted(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
     """What a configuration's rows come to, by the names that follow `final.` in MLflow."""
-    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
-    confirmation = GrokRate.of(r["outcome"] for r in rows if r["confirmation"])
+    rate, stopping = GrokRate.of(rows, until), Stopping.of(rows)
+    confirmation = GrokRate.of(r for r in rows if r["confirmation"])
     counts = Counter(r["outcome"] for r in rows)
     low, high = rate.interval
     grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
@@ -138,21 +197,25 @@ def counted(rows: Sequence[Row]) -> dict[str, float]:
         "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up,
+        "wrongly": rate.wrongly, "confirmation_wrongly": confirmation.wrongly,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
     }  # fmt: skip
     return values | ({"median_grok_step": float(median(grok_steps))} if grok_steps else {})
 
 
-def overview(rows: Iterable[Row]) -> list[Row]:
-    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
-    return [{"study": name, **summarise(mine)} for name, mine in grouped(rows, "study").items()]
+def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = None) -> list[Row]:
+    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval. until: when
+    studies stop.
+    """
+    stops = until or {}
+    return [{"study": n, **summarise(mine, stops.get(n))} for n, mine in grouped(rows, "study").items()]
 
 
-def summarise(rows: Sequence[Row]) -> Row:
+def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
     """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
     several, chosen by what came before, means nothing.
     """
-    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    rate, stopping = GrokRate.of(rows, until), Stopping.of(rows)
     counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})
     return {
@@ -164,6 +227,7 @@ def summarise(rows: Sequence[Row]) -> Row:
         "counted": rate.n,
         "grok_rate": rate.rate if configurations == 1 else None,
         "interval": list(rate.interval) if configurations == 1 else None,
+        "stopped": bool(rate.tries),
         "held": sum(bool(r["held"]) for r in rows),
         "given_up": stopping.given_up,
         "spared": stopping.spared,
