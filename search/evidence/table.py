@@ -354,7 +354,7 @@ def _arm(record: Mapping[str, Any], seeds: Grokked) -> Arm:
 
 
 def _rate(record: Mapping[str, Any]) -> GrokRate:
-    """Where a frame does not say how many seeds may have been given up wrongly, and nobody measured it, all."""
+    """Where a frame does not say how many seeds may have been given up wrongly and nobody measured, all."""
     grokked, n, given_up = (int(record[name]) for name in ("grokked", "seeds", "given_up"))
     most = given_up * (FALSE_KILLS_UPPER if record["configuration"] in MEASURED else 1.0)
     return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)))
