@@ -9,7 +9,17 @@ from model import name_of
 from search.errors import printable
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.store.stats import ENOUGH, STOPPED, GrokRate, Stopping, grouped, seed_of, unended
+from search.store.stats import (
+    CALLED,
+    ENOUGH,
+    STOPPED,
+    Cost,
+    GrokRate,
+    Stopping,
+    grouped,
+    seed_of,
+    unended,
+)
 from search.study.file import stops_at
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -26,7 +36,8 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     rows = Ledger(home).rows(study.name)
     models = _names([Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
-    lines += _stopping(Stopping.of(rows))
+    lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps]
+    lines += _stopping({outcome: Stopping.of(rows, outcome) for outcome in CALLED})
     lines += [f"  ({said})" for said in [unended(rows)] if said]
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
@@ -105,9 +116,9 @@ def _cut(rows: list[Row]) -> list[str]:
     return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
 
 
-def _stopping(stopping: Stopping) -> list[str]:
-    """A line on the seeds that were called hopeless, if there are any."""
-    return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
+def _stopping(found: dict[Outcome, Stopping]) -> list[str]:
+    """A line on the seeds that each rule would end, if there are any."""
+    return [f"  {said}" for outcome, stopping in found.items() if (said := stopping.says(outcome))]
 
 
 def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
@@ -123,7 +134,12 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
             rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
-        lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
+        each = s["core_s_per_grokked"]
+        cost = f"{s['grokked_per_million']:.3g} grokked per million seed-steps"
+        lines += [f"  {cost}" + (f", {each:,.0f} core-seconds each" if each else "")] if s["grokked"] else []
+        screened = Stopping(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
+        given_up = Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
+        lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
         lines += [f"  {s['unended']}"] if s["unended"] else []
     several = len({r["configuration"] for r in rows}) > 1
 
