@@ -372,10 +372,16 @@ def _spec(given: dict[str, Any]) -> Spec:
 
 
 def _recipe(given: dict[str, Any]) -> Recipe:
-    if "curriculum" in given:
-        stages = json.loads(kept) if isinstance(kept := given["curriculum"], str) else kept
-        given["curriculum"] = [[int(n) for n in stage] for stage in stages]
+    for name, field in Recipe.__dataclass_fields__.items():
+        if isinstance(field.default, tuple) and name in given:
+            entries = json.loads(kept) if isinstance(kept := given[name], str) else kept
+            given[name] = [[_plain(number) for number in entry] for entry in entries]
     return Recipe(**_typed(Recipe, given))
+
+
+def _plain(entry: Any) -> Any:
+    """A list's entry as a study file has it: a table makes floats of its whole numbers."""
+    return entry if isinstance(entry, str) else int(entry) if float(entry).is_integer() else float(entry)
 
 
 def _typed(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
