@@ -35,6 +35,7 @@ from search.store.tracking import (
     is_local,
     local_artifacts,
 )
+from search.study.file import stops_at
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
@@ -165,7 +166,7 @@ class Tracker:
         """What a configuration's rows come to so far, as `final.*` metrics."""
         self.counted[configuration.key] = len(rows), 0
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = counted(rows) | dict(more or {})
+        values = counted(rows, stops_at(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
 
