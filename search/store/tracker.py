@@ -42,7 +42,7 @@ from trainer import MEASURES, Seed, durable
 from trainer.screen import PROBE
 
 RUNNING = "RUNNING"
-STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
+STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
 
 class Tracker:
