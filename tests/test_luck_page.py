@@ -1,4 +1,4 @@
-"""docs/luck.md and the screens of docs/results.md say what their table of seeds says."""
+"""docs/luck.md says what its table of seeds says."""
 
 import csv
 from math import inf
@@ -15,13 +15,13 @@ from trainer.recipe import Seed
 from trainer.screen import MEASURED, Rung
 
 DOCS = Path(__file__).parents[1] / "docs"
-LUCK, RESULTS = ((DOCS / f"{name}.md").read_text() for name in ("luck", "results"))
+LUCK = (DOCS / "luck.md").read_text()
 KINDS = {("down", "up"): 0, ("-", "down"): 1, ("-", "up"): 1, ("-", "-"): 2}
 
 
 @pytest.fixture(scope="module")
 def rows():
-    with (DOCS / "measurements" / "screen-256.csv").open() as file:
+    with (DOCS / "measurements" / "seeds" / "screen-256.csv").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -36,10 +36,10 @@ def odd(row, step):
 def test_the_seeds_are_the_first_of_those_that_were_fixed(rows):
     assert [int(r["seed"]) for r in rows] == list(range(320_001, 320_001 + len(rows)))
     assert f"{len(rows)} seeds (320001 to {320_000 + len(rows)})" in LUCK
-    rate = GrokRate.of(rows)
+    rate = GrokRate(len(won(rows)), len(rows))
     low, high = (f"{100 * end:.1f}" for end in rate.interval)
-    said = f"**{rate.grokked} of {rate.n}** grok ({100 * rate.rate:.1f} %, {low}–{high} %)"
-    assert said in RESULTS
+    said = f"Of the {rate.n}, **{rate.grokked}** grok ({100 * rate.rate:.1f} %, {low}–{high} %)"
+    assert said in LUCK
 
 
 def test_the_screens_are_those_of_the_table(rows):
@@ -53,13 +53,13 @@ def test_the_screens_are_those_of_the_table(rows):
         killed, winners = len(won(called)), len(won(rows))
         assert MEASURED[key, str(rung)] == (killed, len(called))
         low, high = exact_interval(winners - killed, winners)
-        assert f"{winners - killed} of {winners} ({100 * low:.0f}–{100 * high:.0f} %)" in RESULTS
-        assert f"{killed} of {len(called)}, at most {100 * upper(killed, len(called)):.1f} %" in RESULTS
+        assert f"{winners - killed} of {winners} ({100 * low:.0f}–{100 * high:.0f} %)" in LUCK
+        assert f"{killed} of {len(called)}, at most {100 * upper(killed, len(called)):.1f} %" in LUCK
 
 
 def test_what_the_screen_costs_without_the_hopeless_rule_bounds_what_is_said(rows):
     """The page counts the hopeless rule behind it too, for which whole curves are needed: so this is more."""
-    assert f"| none | {len(won(rows))} of {len(won(rows))} | | {_cost(rows, rows, False)} | |" in RESULTS
+    assert f"| none | {len(won(rows))} of {len(won(rows))} | | {_cost(rows, rows, False)} | |" in LUCK
     kept = [r for r in rows if float(r["token_5000"]) >= 0.35]
     assert 166 <= _cost(rows, kept, False) <= 1.2 * 166 and 252 <= _cost(rows, kept, True) <= 1.3 * 252
 

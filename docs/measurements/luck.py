@@ -211,18 +211,16 @@ def mcnemar(more: int, fewer: int) -> float:
 
 
 def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
-    """Each arm beside the first, on the same seeds, as Markdown. arms: names by configuration's key."""
-    lines = [
-        "| changed | odd at 3,000 | odd at 12,000 | left at 12,000 | in the basin at 12,000 |",
-        "|---|---|---|---|---|",
-    ]
+    """Each arm beside the first, on the same seeds, at the last evaluation that is kept, as Markdown: odd codes,
+    seeds off the plateau, seeds in the basin. arms: names by configuration's key.
+    """
 
     def facts(key: str) -> list[np.ndarray]:
         p = load(sorted(folder.glob(f"{key}-*.npz")), spec)
-        odd = p.probes_NER[..., 0] > ODD
-        return [odd[:, 2], odd[:, 11], p.token_NE[:, 11] >= LEFT, p.probes_NER[:, 11, 1] > 0]
+        return [p.probes_NER[:, -1, 0] > ODD, p.token_NE[:, -1] >= LEFT, p.probes_NER[:, -1, 1] > 0]
 
     first = facts(base)
+    lines = ["| changed | odd | off the plateau | in the basin |", "|---|---|---|---|"]
     for key, name in arms.items():
         if not list(folder.glob(f"{key}-*.npz")):
             continue
@@ -230,9 +228,8 @@ def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
         for mine, its in zip(facts(key), first, strict=True):
             more, fewer = int((mine & ~its).sum()), int((its & ~mine).sum())
             said = f"{int(mine.sum())} of {len(mine)}"
-            cells.append(
-                said if key == base else f"{said} (+{more} −{fewer}, p = {mcnemar(more, fewer):.2g})"
-            )
+            beside = f" (+{more} −{fewer}, p = {mcnemar(more, fewer):.2g})"
+            cells.append(said + beside * (key != base))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
