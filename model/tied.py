@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model.ops import Tensors
+    from model.structures import Words
 
 Ties = tuple[int, ...]
 """For each entry of θ: 0 for zero, k or -k for plus or minus the k-th number, from 1 on."""
@@ -117,6 +118,9 @@ class Tied(Spec, listed=False):
 
     def hard_wired(self) -> dict[str, float]:
         return self.base.hard_wired()
+
+    def structures(self) -> dict[str, list[Words]]:
+        return self.base.structures()
 
     def as_dict(self) -> dict[str, Any]:
         return {"family": self.family, "base": self.base.as_dict(), "ties": self.by_tensor()}
@@ -224,6 +228,11 @@ def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
         raise ValueError("contradicts another tie, by which it is the opposite")
     sign = sign if (a > 0) == (b > 0) else -sign
     return canonical((sign if k > 0 else -sign) * abs(b) if abs(k) == abs(a) else k for k in ties)
+
+
+def retied(ties: Ties, p: int, k: int) -> Ties:
+    """With entry p alone reading k instead of what it read: 0, or plus or minus a number."""
+    return canonical((*ties[:p], k, *ties[p + 1 :]))
 
 
 def entries_of(spec: Spec) -> list[str]:

@@ -1,4 +1,4 @@
-"""`adder-search compress` and `diagnose`: the constraints that a trained θ can bear, found by the machine."""
+"""`adder-search compress`, `diagnose` and `thresholds`: which constraints a trained θ can bear, and how few."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from search.descent.descend import Descent, Round
     from trainer.checkpoint import Checkpoint
 
-KINDS, REACHES = ("zero", "equal", "opposite"), ("tensor", "values")
+KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
+REACHES = ("tensor", "values")
 kinds_option = click.option(
-    "--kinds", default=",".join(KINDS), show_default=True, help="Which constraints, with commas between them."
+    "--kinds",
+    default=",".join(KINDS),
+    show_default=True,
+    help="Which constraints, with commas between them; other: a tie loosened for another.",
 )
 reach_option = click.option(
     "--reach",
@@ -54,6 +58,13 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 @click.option("--first-seed", type=click.IntRange(0), default=1, show_default=True, help="The first of them.")
 @click.option("--steps", type=click.IntRange(6), default=6_000, show_default=True, help="Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
+@click.option(
+    "--accept",
+    type=click.FloatRange(0.5, 1),
+    default=1.0,
+    show_default=True,
+    help="The share that a set must get right, of problems of our own.",
+)
 @click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
 @cores_option
 @json_option
@@ -288,3 +299,17 @@ def diagnose(
     with told(checkpoint):
         found = diagnosed(loaded.spec, loaded.theta_P, wanted, reach, most, problems, measure)
     click.echo(json.dumps(asdict(found)) if as_json else found.text())
+
+
+@click.command()
+@click.argument("folder", default="docs/certificates", type=click.Path(path_type=Path))
+@json_option
+def thresholds(folder: Path, as_json: bool) -> None:
+    """Show the smallest of a FOLDER's certificates beside the Reflection's three thresholds.
+
+    A certificate is a checkpoint whose folder has what `verify --json` says of it as verification.json.
+    """
+    from search.descent import thresholds as known
+
+    rows = known.thresholds(folder)
+    click.echo(json.dumps(rows) if as_json else known.text(rows))
