@@ -1,4 +1,4 @@
-"""`adder-search compress`, `diagnose` and `thresholds`: which constraints a trained θ can bear, and how few."""
+"""`adder-search compress`, `diagnose` and `thresholds`: what a trained θ can bear, and how few numbers do."""
 
 from __future__ import annotations
 
