@@ -90,7 +90,10 @@ def test_a_tie_is_loosened_and_its_entry_tied_elsewhere():
     others = proposer._retied()
     assert others and all(max(t) == 42 for t in others) and TIES not in others
     made = proposer.sets(16, 2, {})
-    assert len(set(made)) == 16 and all(max(t) < 42 for t in made)
+    assert len(set(made)) == 16 and all(max(t) <= 42 for t in made)
+    before = float(model.costs([TIES])[0])
+    for beside in (t for t in made if max(t) == 42):
+        assert beside in others and float(model.costs([beside])[0]) < before
     looser = [t for t in made if any(abs(t[p]) != abs(t[q]) for p, q in shared(TIES))]
     assert looser and len(looser) < 16
 

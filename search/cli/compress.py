@@ -56,7 +56,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     "--seeds", type=click.IntRange(1, 64), default=1, show_default=True, help="Data seeds of a set."
 )
 @click.option("--first-seed", type=click.IntRange(0), default=1, show_default=True, help="The first of them.")
-@click.option("--steps", type=click.IntRange(6), default=6_000, show_default=True, help="Training of a set.")
+@click.option("--steps", type=click.IntRange(6), default=3_000, show_default=True, help="Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
 @click.option(
     "--accept",

@@ -49,8 +49,8 @@ class Settings:
     patience: int = 40
     seeds: int = 1
     first_seed: int = 1
-    steps: int = 6_000
-    ramp: int = 3_000
+    steps: int = 3_000
+    ramp: int = 1_500
     lr: float = 0.003
     problems: int = 1_024
     accept: float = 1.0

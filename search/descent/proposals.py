@@ -1,7 +1,8 @@
 """What a round tries: the sets of ties that the loss's curvature says would cost least.
 
 Three ways lead from a set to a smaller one: one constraint more; several at once, also such as belong
-together; and one tie loosened, its entry tied to another number, and then one constraint more.
+together; and one tie loosened, its entry tied to another number, and then one constraint more. Without the
+last constraint such a set is as large as its parent, but may lie better.
 """
 
 from __future__ import annotations
@@ -72,10 +73,13 @@ class Proposer:
             size = min(size - 1, max(size * 2 // 3, 2))
 
     def _one_by_one(self) -> Iterator[Ties]:
-        """A constraint more, and by turns a tie loosened and a constraint more; each cheapest first."""
+        """By turns a constraint more, a tie loosened and a constraint more, and a tie loosened for one that
+        lowers the loss; each cheapest first.
+        """
         singles = (c.ties for c in constraints(self.at, self.kinds, self.reach))
-        both = zip_longest(singles, self._loosened() if "other" in self.kinds else ())
-        return (ties for ties in chain.from_iterable(both) if ties is not None)
+        others = self._others() if "other" in self.kinds else []
+        turns = zip_longest(singles, self._loosened(others), (t for cost, t in others if cost < 0))
+        return (ties for ties in chain.from_iterable(turns) if ties is not None)
 
     def _several(self, size: int, skip: int) -> Ties | None:
         """The ties of so many constraints that cost least together, chosen one after another.
@@ -116,13 +120,19 @@ class Proposer:
                     found.add(ties)
         return self._cheapest(found)
 
-    def _loosened(self) -> list[Ties]:
-        """One entry tied to another number than its own, and then one constraint more, cheapest first."""
-        if self.model is None or len(set(map(abs, self.at.ties))) < 3:
+    def _others(self) -> list[tuple[float, Ties]]:
+        """One entry tied to another number than its own, cheapest first, with what it costs."""
+        if self.model is None:
             return []
-        others = self._cheapest(self._retied())[:RETIED]
+        found = self._cheapest(self._retied())[:RETIED]
+        costs = self.model.costs([*found, self.at.ties]).tolist()
+        return [(cost - costs[-1], ties) for cost, ties in zip(costs, found, strict=False)]
+
+    def _loosened(self, others: list[tuple[float, Ties]]) -> list[Ties]:
+        """And then one constraint more, cheapest first."""
         found: list[tuple[float, Ties]] = []
-        for ties in others:
+        for _, ties in others:
+            assert self.model is not None
             at = self.model.inside(ties)
             found += [(at.loss + c.cost, c.ties) for c in constraints(at, SINGLE, self.reach, EACH)]
         return [ties for _, ties in sorted(found)]
