@@ -274,6 +274,28 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
     return ties
 
 
+def words(base: Spec, before: Ties, after: Ties) -> list[str]:
+    """The ties that one set has beyond another."""
+    known, said = before, []
+    for text in Tied(base=base, ties=after).spelt():
+        grown = constrained(base, [text], known)
+        if grown != known:
+            said.append(text)
+            known = grown
+    return said
+
+
+def change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]:
+    """What leads from one set to another: the ties that are loosened, and those that are new.
+
+    `before`, as `Tied.spelt` has it, without the first and with the second, is `after`.
+    """
+    said = Tied(base=base, ties=before).spelt()
+    loosened = [text for text in said if constrained(base, [text], after) != after]
+    still = constrained(base, [text for text in said if text not in loosened])
+    return loosened, words(base, still, after)
+
+
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     """The numbers [S, R] nearest to a base's θ: each the mean of what reads it, with signs."""
     import torch

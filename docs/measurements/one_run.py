@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from model import rung, verify
 from model.fold import fold
 from model.spec import Spec
-from model.tied import Ties, constrained, free, project, tie
+from model.tied import Tied, Ties, constrained, free, project, tie
 from search.study.file import load_study
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoint import Checkpoint
@@ -43,7 +43,9 @@ def line(numbers: int) -> list[Ties]:
     for folder in sorted((DOCS / "certificates").glob("*")):
         checkpoint, ties, found = Checkpoint.load(folder), free(BASE.params), []
         for stage in checkpoint.provenance.get("descent", ()):
-            ties = constrained(BASE, stage["tied"], ties)
+            before = Tied(base=BASE, ties=ties).spelt()
+            still = [text for text in before if text not in stage.get("loosened", ())]
+            ties = constrained(BASE, [*still, *stage["tied"]])
             found.append(ties)
             if stage["numbers"] == numbers:
                 return found

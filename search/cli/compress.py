@@ -155,7 +155,7 @@ def _descend(descent: Descent, start: Checkpoint, folds: tuple[str, ...], quiet:
 
 
 def _round_text(descent: Descent, done: Round) -> str:
-    from search.descent.descend import words
+    from model.tied import change
 
     journal = descent.journal
     best = journal.kept[journal.smallest()]
@@ -165,8 +165,9 @@ def _round_text(descent: Descent, done: Round) -> str:
         tried = f"none of {len(done.reached)} sets held (best exact match {most:.4f})"
         return f"{head}; from {done.parent.numbers}, {tried}"
     new = min((journal.kept[n] for n in done.kept), key=lambda k: (k.numbers, k.loss))
-    tied = ", ".join(words(descent.base, done.parent.ties, new.ties))
-    return f"{head}; {len(done.kept)} of {len(done.reached)} sets held, {new.numbers} by {tied}"
+    loosened, tied = change(descent.base, done.parent.ties, new.ties)
+    by = ", ".join([*tied, *(f"not {text}" for text in loosened)])
+    return f"{head}; {len(done.kept)} of {len(done.reached)} sets held, {new.numbers} by {by}"
 
 
 def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> Checkpoint:
@@ -174,21 +175,17 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     import hashlib
 
     from model import name_of
-    from search.descent.descend import words
+    from model.tied import change
     from trainer.installed import code_version
 
     journal = descent.journal
     n = journal.smallest()
     kept, line = journal.kept[n], journal.lineage(n)
-    steps = [
-        {
-            "numbers": journal.kept[b].numbers,
-            "tied": words(descent.base, journal.kept[a].ties, journal.kept[b].ties),
-            "loss": journal.kept[b].loss,
-            "data_seed": journal.kept[b].seed,
-        }
-        for a, b in pairwise(line)
-    ]
+    steps = []
+    for a, b in pairwise(journal.kept[n] for n in line):
+        loosened, tied = change(descent.base, a.ties, b.ties)
+        made = {"numbers": b.numbers, "tied": tied, "loss": b.loss, "data_seed": b.seed}
+        steps.append(made | ({"loosened": loosened} if loosened else {}))
     origin = {
         "model": name_of(start.spec),
         "params": start.spec.params,

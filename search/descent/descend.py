@@ -20,7 +20,7 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from model.decode import DIGITS
 from model.spec import Spec
-from model.tied import Tied, Ties, constrained, project, tie, ties_of
+from model.tied import Tied, Ties, project, tie, ties_of
 from search.descent.journal import Journal, Kept, digest
 from search.descent.proposals import KINDS, Proposer
 from trainer import Bank, Pair, Recipe, Result, Seed, step
@@ -255,14 +255,3 @@ class Descent:
 def _of_base(spec: Spec, theta_P: Tensor) -> Tensor:
     """θ of the base, of any spec's."""
     return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-
-
-def words(base: Spec, before: Ties, after: Ties) -> list[str]:
-    """The ties that one set has beyond another."""
-    known, said = before, []
-    for text in Tied(base=base, ties=after).spelt():
-        grown = constrained(base, [text], known)
-        if grown != known:
-            said.append(text)
-            known = grown
-    return said
