@@ -291,9 +291,16 @@ def change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]
     `before`, as `Tied.spelt` has it, without the first and with the second, is `after`.
     """
     said = Tied(base=base, ties=before).spelt()
-    loosened = [text for text in said if constrained(base, [text], after) != after]
+    loosened = [text for text in said if not _holds(base, text, after)]
     still = constrained(base, [text for text in said if text not in loosened])
     return loosened, words(base, still, after)
+
+
+def _holds(base: Spec, text: str, ties: Ties) -> bool:
+    try:
+        return constrained(base, [text], ties) == ties
+    except ValueError:  # it contradicts them
+        return False
 
 
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:

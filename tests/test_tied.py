@@ -89,6 +89,8 @@ def test_what_leads_from_one_set_to_another_leads_there():
     assert loosened == ["form[1,0] = -form[0,1]"] and len(tied) == 2
     kept = [t for t in Tied(base=base, ties=before).spelt() if t not in loosened]
     assert constrained(base, kept + tied) == after
+    opposite = retied(before, p, -before[p])
+    assert change(base, before, opposite) == (["form[1,0] = -form[0,1]"], ["form[1,0] = form[0,1]"])
 
 
 def test_a_projector_is_one_and_keeps_the_ties_to_the_bit():

@@ -42,6 +42,8 @@ def line(numbers: int) -> list[Ties]:
     """The sets of a certificate's descent down to so many numbers."""
     for folder in sorted((DOCS / "certificates").glob("*")):
         checkpoint, ties, found = Checkpoint.load(folder), free(BASE.params), []
+        if checkpoint.provenance.get("compressed_from", {}).get("model") != "46p":
+            continue
         for stage in checkpoint.provenance.get("descent", ()):
             before = Tied(base=BASE, ties=ties).spelt()
             still = [text for text in before if text not in stage.get("loosened", ())]
@@ -53,7 +55,7 @@ def line(numbers: int) -> list[Ties]:
 
 
 def robust() -> Recipe:
-    recipe: Recipe = load_study("57p-robust").listed()[0][1]
+    recipe: Recipe = load_study(str(DOCS.parent / "studies" / "57p-robust.yaml")).listed()[0][1]
     return recipe
 
 
@@ -119,7 +121,7 @@ def with_ramp(sets: list[Ties], seeds: list[int], kept: Path) -> Iterator[dict[s
 
 
 def main(out: str, arm: str, numbers: str) -> None:
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     path, count = Path(out), int(numbers)
     done = set()
     if path.exists():
