@@ -15,8 +15,10 @@ from pydantic import Field, field_validator, model_validator
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
+from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
-from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
+from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
+from search.study.stopping import Stop
 from trainer import Recipe, Seed
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
@@ -60,14 +62,6 @@ class Confirm(Strict):
 
     configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
     seeds: Seeds = Field(description="as the study's seeds; none of those")
-
-
-class Stop(Strict):
-    """What ends a seed before its budget, beside success and divergence."""
-
-    hopeless: bool = Field(
-        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
-    )
 
 
 class Faults(Strict):
@@ -191,8 +185,32 @@ class Study(Strict):
         if self.space:
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
+        for configuration in self.written:
+            self._check_looks(*configuration)
         self._check_seeds()
+        self._check_groups()
         return self
+
+    def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
+        """Refuse a screen, or an objective, that looks where a configuration has nothing to see."""
+        self.stop.check(spec, recipe)
+        if (share := self.sampler.share) and self.space:
+            share.check(spec, recipe)
+
+    def _check_groups(self) -> None:
+        """Whoever is ranked with whom must be in the file, and nothing else may decide it."""
+        if not self.stop.ranks:
+            return
+        if self.until.grokked is not None:
+            raise at(
+                "until.grokked", "does not go with keep.top: groups would be cut when enough have grokked"
+            )
+        for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", self._most())):
+            if count % self.stop.group:
+                raise at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
+
+    def _most(self) -> int:
+        return self.allocation.most if self.allocation else self.stop.group
 
     def _check_seeds(self) -> None:
         seeds = self.first_seeds()
@@ -276,7 +294,9 @@ class Study(Strict):
         for path, value in values.items():
             part, _, name = path.partition(".")
             split[part][name] = value
-        return self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        found = self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        self._check_looks(*found)
+        return found
 
     @property
     def planned(self) -> int:
