@@ -22,7 +22,7 @@ def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
     return {
         "study": study, "configuration": key or f"{params:04}{grokked:04}abcd", "rung": f"{params}p",
         "params": params, "seeds": seeds, "grokked": grokked, "grok_rate": rate,
-        "grok_rate_low": rate / 2, "grok_rate_high": min(1.0, 2 * rate),
+        "grokked_per_million": 20 * rate, "grok_rate_low": rate / 2, "grok_rate_high": min(1.0, 2 * rate),
         "median_grok_step": 41_500.0 if grokked else math.nan, "held": grokked // 2, "verified": 0,
         "verify_tried": 0, "best_seed": "777" if grokked else "",
         "given_up": 0, "wrongly": 0.0, "confirmation_given_up": 0, "confirmation_wrongly": 0.0,
@@ -64,9 +64,9 @@ def test_a_certificate_is_given_refused_or_not_tried(verified, tried, said):
 
 
 TABLE = """
-params rung study configuration grok rate best seed median grok step held verified
-46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 777 41,500 0 of 1 not decoded yet
-57 57p s 00570008abcd 8 of 20 (20.0% to 80.0%) 777 41,500 8 of 8 yes (2 of 3)
+params rung study configuration grok rate per million best seed median grok step held verified
+46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 1 777 41,500 0 of 1 not decoded yet
+57 57p s 00570008abcd 8 of 20 (20.0% to 80.0%) 8 777 41,500 8 of 8 yes (2 of 3)
 """
 
 

@@ -51,7 +51,7 @@ def test_tuning_finds_the_cheapest_for_each_recall(tmp_path):
     found = {count.winners - count.killed: (rung, count) for rung, count in tuned(runs)}
     assert sorted(found) == [0, 1, 2, 3]
     assert [found[kept][0].at for kept in (1, 2)] == [3_000, 8_000], "the first steps at which they show"
-    assert found[1][1].killed == 2 and found[1][1].cost_unspared < found[2][1].cost_unspared
+    assert found[1][1].killed == 2 and found[1][1].steps_unspared < found[2][1].steps_unspared
 
 
 def test_exact_intervals_are_clopper_and_pearsons():

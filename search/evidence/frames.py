@@ -293,11 +293,15 @@ def recorded_curves(ledger: Ledger, study: str) -> pd.DataFrame:
         return curves_frame(shelf)
 
 
-def curves_frame(shelf: Shelf) -> pd.DataFrame:
-    """A row a point of a curve, of the seeds that MLflow has."""
+def curves_frame(shelf: Shelf, some: Callable[[Sequence[Row]], Sequence[Row]] | None = None) -> pd.DataFrame:
+    """A row a point of a curve, of the seeds that MLflow has. some: which of a configuration's are wanted,
+    with whoever lies beside them.
+    """
     import pandas as pd
 
     rows = [r for r in shelf.ledger.rows(shelf.study) if is_final(r) and r["published"]]
+    if some:
+        rows = [r for mine in grouped(rows, "configuration").values() for r in some(mine)]
     tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]
     if not tables:
         return pd.DataFrame()

@@ -9,10 +9,10 @@ from typing import Any
 from search.store.stats import GrokRate, pareto
 
 HEADINGS = (
-    "params", "rung", "study", "configuration", "grok rate", "confirmed", "best seed", "median grok step",
-    "held", "verified",
+    "params", "rung", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
+    "median grok step", "held", "verified",
 )  # fmt: skip
-NUMBERS = {"params", "best seed", "median grok step"}  # right-aligned
+NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-aligned
 
 
 def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
@@ -47,7 +47,7 @@ def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = 
 SHOWN = (
     "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
-    "grok_rate_high", "median_grok_step",
+    "grok_rate_high", "grokked_per_million", "median_grok_step",
 )  # fmt: skip
 
 
@@ -70,7 +70,8 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows of `front` in aligned columns, and the commands below them.
 
-    The column of confirmations is left out where there is none.
+    The column of confirmations is left out where there is none. `per million`: grokked seeds for each million
+    seed-steps of all counted ones.
     """
     cells = [dict(zip(HEADINGS, _cells(r), strict=True)) for r in rows]
     shown = [h for h in HEADINGS if h != "confirmed" or any(c[h] for c in cells)]
@@ -97,6 +98,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["study"],
         row["configuration"],
         f"{counted} ({low:.1%} to {high:.1%})",
+        f"{row['grokked_per_million']:.3g}",
         confirmed,
         row["best_seed"],
         f"{row['median_grok_step']:,.0f}",

@@ -372,8 +372,8 @@ def _spec(given: dict[str, Any]) -> Spec:
 
 
 def _recipe(given: dict[str, Any]) -> Recipe:
-    for name, known in Recipe.__dataclass_fields__.items():
-        if isinstance(known.default, tuple) and name in given:
+    for name, its in Recipe.__dataclass_fields__.items():
+        if isinstance(its.default, tuple) and name in given:
             entries = json.loads(kept) if isinstance(kept := given[name], str) else kept
             given[name] = [[_plain(number) for number in entry] for entry in entries]
     return Recipe(**_typed(Recipe, given))

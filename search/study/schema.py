@@ -23,6 +23,7 @@ from trainer import Recipe, Seed
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
+ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -79,6 +80,9 @@ class Resources(Strict):
     cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
     gpu: float | Literal["auto"] = Field(
         "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
+    )
+    accelerator_type: str | None = Field(
+        None, pattern=ACCELERATOR, description="only nodes that Ray knows to have it: H200, A100-80G, TPU-V4"
     )
     slots: int | None = Field(
         None,
