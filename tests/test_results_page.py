@@ -36,3 +36,24 @@ def test_the_rate_on_fresh_seeds_is_that_of_its_table():
     assert said + f"{100 * low:.1f}–{100 * high:.1f} %;" in RESULTS
     for row in grokked:
         assert row["init_seed"] in RESULTS and f"{float(row['grok_step']):,.0f}" in RESULTS
+
+
+def test_what_one_run_came_to_is_what_its_table_says():
+    with (DOCS / "measurements" / "one-run.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    part = RESULTS[RESULTS.index("## One run from random values") : RESULTS.index("## The ladder")]
+    arms = {(row["arm"], row["numbers"]) for row in rows}
+    by = {key: [r for r in rows if (r["arm"], r["numbers"]) == key] for key in arms}
+    grokked = {key: [r for r in mine if r["outcome"] == "grokked"] for key, mine in by.items()}
+    wide = {key: [r for r in mine if r["grok_step"] == "wide"] for key, mine in by.items()}
+    assert all(len(wide[key]) == 4 and len(by[key]) == 16 for key in arms if key[0] != "without")
+    verified = [r["correct"] for r in grokked["with", "28@17p"]]
+    assert f"{verified.count('10010')} of {len(wide['with', '28@17p'])} at 100 %" in part
+    assert f"**{len(verified)} of {len(by['with', '28@17p'])}**" in part
+    assert {key: len(found) for key, found in grokked.items() if found} == {("with", "28@17p"): 4}
+    for numbers in ("22", "17"):
+        assert f"0 of {len(by['without', numbers])} (" in part
+    for key in (("with", "18@17p"), ("with", "17"), ("staged", "17")):
+        shares = ", ".join(f"{100 * float(r['best_exact']):.2f}" for r in wide[key])
+        assert f"{shares} %" in part
+    assert ", ".join(f"{100 * float(r['best_exact']):.0f}" for r in wide["with", "12"]) + " %" in part
