@@ -151,12 +151,13 @@ def _pictures(ledger: Ledger, tracker: Tracker, shelf: Shelf, run: str) -> None:
 
 
 def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
-    from search.evidence.frames import configuration_rows
+    from search.evidence.frames import configuration_rows, seed_rows
     from search.evidence.table import constraint_table
     from search.evidence.table_text import written
 
     try:
-        table = constraint_table(configuration_rows(ledger, tracker.study.name))
+        name = tracker.study.name
+        table = constraint_table(configuration_rows(ledger, name), seeds=seed_rows(ledger, name))
     except UserError:
         return
     with tempfile.TemporaryDirectory() as folder:

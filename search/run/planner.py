@@ -198,8 +198,8 @@ class Planner:
         for key, configuration in self.known.items():
             rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
             ranked = objective(rows, configuration.recipe, wanted)
-            count = successes(rows, wanted)
-            found[key] = Standing(GrokRate.of(rows), configuration.spec.params, ranked, count)
+            rate = replace(GrokRate.of(rows), wrongly=0.0)  # seeds that a rule ended count as failures here
+            found[key] = Standing(rate, configuration.spec.params, ranked, successes(rows, wanted))
         return found
 
     def _given(self) -> list[Configuration]:

@@ -35,13 +35,14 @@ from search.store.tracking import (
     is_local,
     local_artifacts,
 )
+from search.study.file import stops_at
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
 from trainer.screen import PROBE
 
 RUNNING = "RUNNING"
-STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
+STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
 
 class Tracker:
@@ -165,7 +166,7 @@ class Tracker:
         """What a configuration's rows come to so far, as `final.*` metrics."""
         self.counted[configuration.key] = len(rows), 0
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = counted(rows) | dict(more or {})
+        values = counted(rows, stops_at(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
 

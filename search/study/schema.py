@@ -115,6 +115,7 @@ class Resources(Strict):
 class Entry(Strict):
     """One configuration of a list: what it changes of the study's model and recipe."""
 
+    name: str = Field("", description="what claims call it (adder-search claims)")
     model: str | dict[str, Any] | None = Field(
         None, description="the spec; a mapping without rung and family changes fields of the study's model"
     )
