@@ -265,6 +265,17 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
     return ties
 
 
+def words(base: Spec, before: Ties, after: Ties) -> list[str]:
+    """The ties that one set has beyond another."""
+    known, said = before, []
+    for text in Tied(base=base, ties=after).spelt():
+        grown = constrained(base, [text], known)
+        if grown != known:
+            said.append(text)
+            known = grown
+    return said
+
+
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     """The numbers [S, R] nearest to a base's θ: each the mean of what reads it, with signs."""
     import torch

@@ -9,9 +9,9 @@ import torch
 
 from model import rung
 from model.adderboard import carry_pairs
-from model.tied import Tied, constrained, free, ties_of
+from model.tied import Tied, constrained, free, ties_of, words
 from search.descent import descend
-from search.descent.descend import Descent, Settings, words
+from search.descent.descend import Descent, Settings
 from search.descent.journal import Journal
 from tests.commands import call, fails_with_one
 from trainer.checkpoint import Checkpoint

@@ -213,7 +213,7 @@ class Bank:
         theta_1P = theta_P.to(self.device)[None]
         for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
             state[name][slot] = t[0]
-        state["step"][slot], state["data_seed"][slot] = 0, seed.data_seed
+        state["step"][slot], state["data_seed"][slot] = self.pairs[n].first_step, seed.data_seed
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
 
     def _set_hyper(self) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 from model.fields import LARGEST, check, nearest, option
 from trainer.optimisers import OPTIMISERS
+from trainer.ramp import Ramp
 
 MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 PAPER = "57p paper, sections 3.2 to 3.5"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Ramp):
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 
     What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything
@@ -68,9 +69,6 @@ class Recipe:
         source="57p paper, section 3.2",
     )  # fmt: skip
     fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", low=0, high=1)
-    ramp: int = option(
-        0, "how long ties take to full hold on θ, linearly; for pairs that have ties", unit="steps", low=0
-    )  # fmt: skip
 
     def __post_init__(self) -> None:
         stages = self.curriculum
@@ -87,8 +85,7 @@ class Recipe:
         if self.steps > MOST_EVALUATIONS * self.eval_every:
             least = f"at most {MOST_EVALUATIONS} evaluations, got {self.steps // self.eval_every}"
             raise ValueError(f"eval_every must be such that there are {least}")
-        if self.ramp > self.steps:
-            raise ValueError(f"ramp must be at most steps, got {self.ramp} > {self.steps}")
+        self.check_ramp(self.steps, self.eval_every)
         if self.fade_end < self.fade_start:
             raise ValueError(f"fade_end must be fade_start or more, got {self.fade_end} < {self.fade_start}")
         if self.fade_token_end < self.fade_token:
@@ -145,14 +142,28 @@ class Seed:
 class Pair:
     """A seed and the recipe it is trained with.
 
-    start: θ [P] at step 0, instead of the spec's initial values. ties: for each entry of θ 0, or plus or
-    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
+    start: θ [P] at the first step, instead of the spec's initial values. ties: for each entry of θ 0, or
+    plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
+    first_step: the age at which it begins. wide: whether it ends at the recipe's fold, where another spec's
+    bank goes on with it (trainer/folding.py).
     """
 
     recipe: Recipe
     seed: Seed
     start: tuple[float, ...] | None = None
     ties: tuple[int, ...] | None = None
+    first_step: int = 0
+    wide: bool = False
+
+    @property
+    def ends(self) -> int:
+        """The step at which its budget is spent."""
+        return self.recipe.fold_step if self.wide else self.recipe.steps
+
+    @property
+    def counts_from(self) -> int:
+        """The first step at which θ is what was asked for: no evaluation before counts."""
+        return self.recipe.fold_step if self.wide else self.recipe.counts_from
 
     def program(self) -> tuple[Any, ...]:
         """What pairs of one bank must agree in."""
@@ -163,5 +174,5 @@ class Pair:
         for name, given in (("start", self.start), ("ties", self.ties)):
             if given is not None and len(given) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
-        if self.recipe.ramp and self.ties is None:
+        if self.recipe.ramp and self.ties is None and not self.wide:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")

@@ -41,12 +41,17 @@ def _stages(recipe: Recipe) -> tuple[list[int], list[int]]:
 
 
 def learning_rate(step_S: Tensor, hyper: Hyper) -> Tensor:
-    """Linear warm-up, then a cosine from `lr` to `lr` · `lr_floor` at the last step."""
+    """Linear warm-up, then a cosine from `lr` to `lr` · `lr_floor` at the last step; after a fold, with which
+    the optimiser begins anew, warmed up again.
+    """
     warmup, last = hyper["warmup"], hyper["steps"] - 1
     rising = (step_S + 1) / warmup.clamp(min=1)
     progress = ((step_S - warmup) / (last - warmup).clamp(min=1)).clamp(0, 1)
     falling = hyper["lr_floor"] + (1 - hyper["lr_floor"]) * 0.5 * (1 + torch.cos(math.pi * progress))
-    return hyper["lr"] * torch.where(step_S < warmup, rising, falling)
+    since_S = step_S - hyper["fold_step"]
+    again = torch.where(since_S < 0, 1.0, ((since_S + 1) / warmup.clamp(min=1)).clamp(max=1))
+    again = torch.where(hyper["fold_step"] > 0, again, 1.0)
+    return hyper["lr"] * torch.where(step_S < warmup, rising, falling) * again
 
 
 def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
@@ -65,9 +70,11 @@ def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
 
 
 def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
-    """How much hold ties have on θ: from 0 at step 0 linearly to 1 at `ramp`; without a ramp, 1."""
-    length_S = hyper["ramp"]
-    return torch.where(step_S < length_S, step_S / length_S.clamp(min=1), 1.0)
+    """How much hold ties have on θ: from 0 at `ramp_start` linearly to 1, `ramp` steps later; without a
+    ramp, 1.
+    """
+    since_S, length_S = step_S - hyper["ramp_start"], hyper["ramp"]
+    return torch.where(since_S < length_S, (since_S / length_S.clamp(min=1)).clamp(min=0), 1.0)
 
 
 def digits(step_R: Tensor, hyper: Hyper) -> Tensor:

@@ -144,7 +144,7 @@ def _descend(descent: Descent, start: Checkpoint, folds: tuple[str, ...], quiet:
 
 
 def _round_text(descent: Descent, done: Round) -> str:
-    from search.descent.descend import words
+    from model.tied import words
 
     journal = descent.journal
     best = journal.kept[journal.smallest()]
@@ -163,7 +163,7 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     import hashlib
 
     from model import name_of
-    from search.descent.descend import words
+    from model.tied import words
     from trainer.installed import code_version
 
     journal = descent.journal

@@ -19,7 +19,7 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from model.decode import DIGITS
 from model.spec import Spec
-from model.tied import Tied, Ties, constrained, equated, project, tie, ties_of, zeroed
+from model.tied import Tied, Ties, equated, project, tie, ties_of, zeroed
 from search.descent.journal import Journal, Kept, digest
 from trainer import Bank, Pair, Recipe, Result, Seed, step
 from trainer.bank import programs_of
@@ -264,14 +264,3 @@ def _imposed(known: Ties, ties: Ties, a_R: Tensor) -> Ties:
 def _of_base(spec: Spec, theta_P: Tensor) -> Tensor:
     """θ of the base, of any spec's."""
     return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-
-
-def words(base: Spec, before: Ties, after: Ties) -> list[str]:
-    """The ties that one set has beyond another."""
-    known, said = before, []
-    for text in Tied(base=base, ties=after).spelt():
-        grown = constrained(base, [text], known)
-        if grown != known:
-            said.append(text)
-            known = grown
-    return said

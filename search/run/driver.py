@@ -18,7 +18,9 @@ from mlflow import MlflowClient
 from search.errors import Failure, UserError
 from search.evidence.publish import conclude, log_evidence, publish
 from search.evidence.views import write_views
-from search.run.planner import DONE, Planner, interrupted
+from search.lineage.starts import configurations, maker
+from search.run.extension import interrupted
+from search.run.planner import DONE, Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.store.hold import Hold
@@ -117,9 +119,11 @@ class Driver:
         ledger.close_orphans(study.name)
         self.recover()
         rows = ledger.rows(study.name)
-        self.proposals = Proposals(study, ledger) if study.space else None
+        listed = [] if study.space else configurations(study, ledger)
+        self.proposals = Proposals(study, ledger, maker(study, ledger)) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
-        self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
+        unfinished = interrupted(study, rows, home, listed)
+        self.planner = Planner(study, rows, self.proposals, unfinished, listed)
         with answered(study.name):
             open_runs = self.tracker.unconcluded()
         self.unconcluded = open_runs.keys() | self.recovered

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from search.run.packing import Fits, Program, check_resources, here, placement, program_of, trial_size
+from search.run.packing import Fits, check_resources, here, placement, programs_of, trial_size
 from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
-from search.study.trial import Configuration
+from search.study.trial import Configuration, Program
 from trainer import Outcome, Seed
 
 GUESSED_RATE = {True: 8_000, False: 100}
@@ -53,8 +53,9 @@ def estimate(study: Study, home: Home) -> str:
 def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
     """How many trials there will be, and pairs and slots of the largest."""
     pairs: Counter[Program] = Counter()
+    programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))
     for c, count in left.items():
-        pairs[program_of(c.spec, c.recipe)] += count
+        pairs[programs[c]] += count
     sizes = {program: trial_size(study, program, fits) for program in pairs}
     trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
     return trials, *max(sizes.values())
@@ -82,7 +83,7 @@ def _left(
 ) -> dict[Configuration, int]:
     """How many seeds each configuration still has to train. What a search will propose nobody knows."""
     final = [r for r in rows if is_final(r)]
-    if study.space:
+    if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}

@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from model import Spec
 from search.errors import UserError, told
 from search.study.schema import Resources, Study
-from search.study.trial import Configuration, Trial
-from trainer import Recipe, Seed
+from search.study.start import Start
+from search.study.trial import Configuration, Program, Trial
+from trainer import Seed
 from trainer.installed import cache_folder, missing_for_compilation
 
 DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
@@ -33,13 +32,6 @@ fewer bring the first seeds to their end sooner, and less is in training for not
 is a fifth slower a step.
 """
 
-Program = tuple[Spec, tuple[Any, ...]]
-"""What a compiled program depends on, and with it who shares a bank: spec, and what of a recipe shapes it."""
-
-
-def program_of(spec: Spec, recipe: Recipe) -> Program:
-    return spec, recipe.program()
-
 
 def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     """Pairs of a trial and slots of its bank: a round spread over its share of the trials that fit at once.
@@ -51,17 +43,25 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     slots, most = study.resources.room(fits.on_gpu)
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
-    programs = [program] * study.planned if study.space else [program_of(*c) for c in study.listed()]
+    programs = [program] * study.planned if study.space else programs_of(study)
     most = min(most, 2 * slots) if study.space else most
     share = max(1, fits.concurrent // len(set(programs)))
     size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
     return size, min(slots, size)
 
 
+def programs_of(study: Study) -> list[Program]:
+    """The program of each configuration that a study lists; whichever θ they start from, it is the same."""
+    start = study.start
+    begin = Start(start.unfolded, {}) if start and start.unfolded else None
+    starts = start.count if start else 1
+    return [Configuration(*c, start=begin).program for c in study.listed()] * starts
+
+
 def can_follow(trial: Trial, other: Trial) -> bool:
     """Whether a trial can take the slots that another one leaves in its bank."""
     (mine, _), (its, _) = trial.work[0], other.work[0]
-    return trial.slots == other.slots and program_of(*mine.parts) == program_of(*its.parts)
+    return trial.slots == other.slots and mine.program == its.program
 
 
 def pack(
@@ -70,7 +70,7 @@ def pack(
     """Pairs that can share a bank together, with equal slots: trials before they are cut to their size."""
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
     for configuration, seed in work:
-        groups.setdefault(program_of(*configuration.parts), []).append((configuration, seed))
+        groups.setdefault(configuration.program, []).append((configuration, seed))
     return [
         Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
         for program, pairs in groups.items()

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.run.allocation import Standing, deserving, leaders, objective
-from search.run.packing import Fits, can_follow, pack, program_of, trial_size
-from search.store.home import Home
+from search.run.packing import Fits, can_follow, pack, trial_size
 from search.store.ledger import Row, is_final
-from search.store.part import has_parts
 from search.store.stats import GrokRate, seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
@@ -46,6 +43,7 @@ class Planner:
     """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
 
     `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
+    `listed`: what the file lists, where seeds start from a θ (search/lineage/starts.py).
     """
 
     def __init__(
@@ -54,9 +52,11 @@ class Planner:
         rows: Sequence[Row],
         proposals: Proposals | None = None,
         unfinished: Sequence[Trial] = (),
+        listed: Sequence[Configuration] | None = None,
     ):
         assert bool(study.space) == (proposals is not None)
         self.study, self.proposals = study, proposals
+        self.listed = [Configuration(*c) for c in study.listed()] if listed is None else list(listed)
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
         self._take(rows)
@@ -103,7 +103,7 @@ class Planner:
         del self.queue[place]
         if waiting.key in self.unfinished:
             return waiting
-        size, slots = trial_size(self.study, program_of(*work[0][0].parts), self.fits)
+        size, slots = trial_size(self.study, work[0][0].program, self.fits)
         if cores > 1 and (waiting.confirmation or self._is_last):
             left = len(work) + sum(len(t.work) for t in self.queue)
             least, open_ = slots // 8, len(work) + self._open_pairs()
@@ -196,7 +196,7 @@ class Planner:
     def _given(self) -> list[Configuration]:
         """What there is to begin with: the file's list, or what was proposed; told, if there is enough."""
         if self.proposals is None:
-            return [Configuration(*c) for c in self.study.listed()]
+            return self.listed
         return self.proposals.told() if self.enough else self.proposals.known()
 
     def _take(self, rows: Sequence[Row]) -> None:
@@ -367,32 +367,3 @@ class Planner:
     def _is_last(self) -> bool:
         """Whether nothing follows the search's trials that are planned."""
         return not (self._is_asking or self.study.until.grokked or self.study.allocation)
-
-
-def _described(folder: Path) -> Trial | None:
-    """The trial of a folder; None if its description is not there or is none that can be read."""
-    try:
-        return Trial.read(folder)
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
-    """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
-    open_ = sorted({r["trial"] for r in rows if not is_final(r)})
-    folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
-    trials = [t for t in map(_described, folders) if t is not None]
-    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
-               if not is_final(r)}  # fmt: skip
-    wanted = {Configuration(*c) for c in study.listed()}
-    seeds = {s for seeds in study.rounds() for s in seeds}
-    seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
-    going_on = [
-        t
-        for t in trials
-        if (t.resources, t.stop) == (study.resources, study.stop)
-        and all(holders.get((c.key, s)) == t.key for c, s in t.work)
-        and (study.space or wanted.issuperset(t.configurations))
-        and seeds.issuperset(s for _, s in t.work)
-    ]
-    return sorted(going_on, key=lambda t: [s for _, s in t.work])

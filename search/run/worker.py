@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from model.tied import Tied, project
 from search.store.part import ERROR, LOCK, STATE, Orders, Part, has_parts, write_parts
-from search.study.trial import TRIAL_FILE, Trial
+from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 
@@ -221,4 +222,13 @@ def parts_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[Part]:
     }
     pairs = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
     own = replace(trial, work=tuple(work for work, _ in pairs))
-    return [Part(own.part(c), [r for (mine, _), r in pairs if mine == c], about) for c in own.configurations]
+    of = {c: [_of(c, r) for (mine, _), r in pairs if mine == c] for c in own.configurations}
+    return [Part(own.part(c), results, about) for c, results in of.items()]
+
+
+def _of(configuration: Configuration, result: Result) -> Result:
+    """A bank's result as the configuration's: of a tied spec whose base was trained, θ's numbers."""
+    spec = configuration.spec
+    if configuration.trained == spec or not isinstance(spec, Tied):
+        return result
+    return replace(result, theta_P=project(spec.ties, result.theta_P[None])[0])

@@ -66,9 +66,21 @@ class RecordedSeed:
                 "study": self.study,
                 "configuration": self.configuration.key,
                 "environment": self.environment,
+                **self._origin(),
             },
             code=self.environment["code"],
         )
+
+    def _origin(self) -> dict[str, Any]:
+        """Where its θ began, if not at its own initial values, and what led there."""
+        start = self.configuration.start
+        if start is None:
+            return {}
+        theta = start.theta_of(self.result.pair.seed)
+        began = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
+        if theta is None:
+            return {"start": began}
+        return {"trained": "from a parent", "start": began, "lineage": list(start.lineage)}
 
 
 class Shelf:
@@ -139,7 +151,7 @@ def pull(
     """
     ledger.require(study)
     known = ledger.configurations(study)
-    mine = _chosen(study, known, model, configuration)
+    mine = chosen(study, known, model, configuration)
     rows = [r for r in ledger.rows(study) if r["configuration"] in mine and r["published"] and is_final(r)]
     wanted = [r for r in rows if seed is None or seed_of(r) == seed]
     if not wanted:
@@ -167,7 +179,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
             ledger.record_verification(study, key, correct)
 
 
-def _chosen(
+def chosen(
     study: str, known: dict[str, Configuration], model: str | None, configuration: str | None
 ) -> Sequence[str]:
     """Keys of the configurations that are meant."""

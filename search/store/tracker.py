@@ -22,6 +22,7 @@ from search.store.seeds import RecordedSeed
 from search.store.stats import Row, counted
 from search.store.tracking import (
     ADDERBOARD,
+    ANCESTOR_TAGS,
     CHECKPOINT,
     FINISHED,
     KEY_TAG,
@@ -29,6 +30,7 @@ from search.store.tracking import (
     SEED_TAG,
     STUDY_JSON,
     STUDY_TAG,
+    TIED_TAG,
     TRIALS,
     answered,
     check_place,
@@ -36,9 +38,11 @@ from search.store.tracking import (
     local_artifacts,
 )
 from search.study.schema import Study
+from search.study.start import said_of, tied_beyond
 from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
 
+LONGEST_TAG = 4_000  # characters
 STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
 
 
@@ -64,8 +68,7 @@ class Tracker:
     def run_of(self, configuration: Configuration) -> str:
         """The configuration's run, found by its key or made with all its parameters."""
         if configuration.key not in self.runs:
-            found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
-            run = found or self._new_run(configuration)
+            run = self._known(configuration.key) or self._new_run(configuration)
             kept = self.client.get_run(run)
             check_place(self.client, self.home, kept)
             written = kept.data.params  # MLflow lets nothing be changed
@@ -82,10 +85,26 @@ class Tracker:
         mine = [r for r in runs if r.data.tags.get(PARENT_TAG) == parent]
         return mine[0].info.run_id if mine else None
 
+    def _known(self, key: str) -> str | None:
+        """The run of a configuration; one that started from a parent's θ is a child of the parent's run."""
+        runs = self.client.search_runs([self.experiment], f"tags.`{KEY_TAG}` = '{key}'")
+        return runs[0].info.run_id if runs else None
+
     def _new_run(self, configuration: Configuration) -> str:
-        tags = {KEY_TAG: configuration.key}
+        tags = {KEY_TAG: configuration.key, **self._ancestors(configuration)}
         run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
         return str(run.info.run_id)
+
+    def _ancestors(self, configuration: Configuration) -> dict[str, str]:
+        """Tags of what led to the θ that a configuration starts from, and the link to its parent's run."""
+        steps = configuration.start.lineage if configuration.start else ()
+        named = dict(zip(ANCESTOR_TAGS, map(said_of, reversed(steps)), strict=False))
+        if not steps:
+            return {}
+        its, own = steps[-1].get("configuration"), steps[-1].get("study") == self.study.name
+        run = self._known(its) if own and its else steps[-1].get("run")
+        tied = ", ".join(tied_beyond(steps[-1].get("spec"), configuration.spec))
+        return named | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: tied[:LONGEST_TAG]} if tied else {})
 
     def progress(self, configuration: Configuration, steps: dict[int, dict[str, float]]) -> None:
         """Metrics of a configuration by training step."""

@@ -26,6 +26,7 @@ from search.study.schema import (
 )
 from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Sampler, Strict
+from search.study.start import From
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
@@ -196,7 +197,7 @@ def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
-        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults,
+        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": From,
     }  # fmt: skip
     sections["configurations"] = Entry
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)

@@ -1,0 +1,44 @@
+"""When a seed's θ is folded, and when it moves into its ties: fields of a recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from model.fields import option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ramp:
+    """Of a tied model: it trains its base, each entry free, and moves into the ties. All of it is off at
+    0.
+    """
+
+    ramp: int = option(
+        0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", low=0
+    )  # fmt: skip
+    ramp_start: int = option(0, "where the ramp begins; before, no tie holds", unit="steps", low=0)
+    fold_step: int = option(
+        0, "where θ of a wider model (start.model) is folded into this one; 0 is off", unit="steps", low=0
+    )
+
+    @property
+    def counts_from(self) -> int:
+        """The first step at which θ is what was asked for: no evaluation before counts."""
+        return max(self.fold_step, self.ramp_start + self.ramp if self.ramp else 0)
+
+    def check_ramp(self, steps: int, eval_every: int) -> None:
+        """Raise ValueError for a fold or ramp that a budget has no room for."""
+        if self.ramp > steps:
+            raise ValueError(f"ramp must be at most steps, got {self.ramp} > {steps}")
+        if self.ramp_start and not self.ramp:
+            raise ValueError(f"ramp_start={self.ramp_start} needs a ramp")
+        if self.ramp_start + self.ramp > steps:
+            ends = f"{self.ramp_start} + {self.ramp} > {steps}"
+            raise ValueError(f"ramp_start must leave the ramp its steps, got {ends}")
+        if self.fold_step % eval_every or self.fold_step >= steps:
+            what = f"an evaluation (every {eval_every} steps) before the last step"
+            raise ValueError(f"fold_step must be {what}, got {self.fold_step}")
+        if self.fold_step and self.ramp and self.ramp_start < self.fold_step:
+            raise ValueError(
+                f"ramp_start must be fold_step or more, got {self.ramp_start} < {self.fold_step}"
+            )
