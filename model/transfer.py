@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 100  # of least squares
 CLOSE, SMALL = 1e-24, 1e-6
-"""It has arrived where so small a share of the squares' sum is left, or a round takes off no more of what is."""
+"""It has arrived where this share of the squares' sum is left, or a round takes no more off what is left."""
 
 
 @dataclass(frozen=True)

@@ -222,11 +222,11 @@ def parts_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[Part]:
     }
     pairs = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
     own = replace(trial, work=tuple(work for work, _ in pairs))
-    of = {c: [_of(c, r) for (mine, _), r in pairs if mine == c] for c in own.configurations}
-    return [Part(own.part(c), results, about) for c, results in of.items()]
+    found = {c: [of(c, r) for (mine, _), r in pairs if mine == c] for c in own.configurations}
+    return [Part(own.part(c), results, about) for c, results in found.items()]
 
 
-def _of(configuration: Configuration, result: Result) -> Result:
+def of(configuration: Configuration, result: Result) -> Result:
     """A bank's result as the configuration's: of a tied spec whose base was trained, θ's numbers."""
     spec = configuration.spec
     if configuration.trained == spec or not isinstance(spec, Tied):

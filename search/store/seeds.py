@@ -21,6 +21,7 @@ from search.store.ledger import Ledger, Row, is_final
 from search.store.part import Part, curve_table, read_curves
 from search.store.stats import rank, seed_of
 from search.store.tracking import TRIALS, answered, artifact, reach
+from search.study.start import ANY
 from search.study.trial import Configuration
 from trainer import Result, Seed
 
@@ -80,7 +81,9 @@ class RecordedSeed:
         began = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
         if theta is None:
             return {"start": began}
-        return {"trained": "from a parent", "start": began, "lineage": list(start.lineage)}
+        *before, parent = start.lineage
+        own = {} if ANY in start.thetas else {"seed": str(self.result.pair.seed)}
+        return {"trained": "from a parent", "start": began, "lineage": [*before, {**parent, **own}]}
 
 
 class Shelf:

@@ -290,7 +290,7 @@ class Study(Strict):
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
         model = {} if entry.model is None else entry.model
-        if isinstance(model, dict) and not {"rung", "family"} & model.keys():
+        if isinstance(model, dict) and not {"rung", "family", "base"} & model.keys():
             if self.model is None:
                 raise at(f"{path}.model", "missing, and the study has none")
             options = options_of(self.model, "model") | model

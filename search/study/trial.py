@@ -83,7 +83,7 @@ class Configuration:
             "params": self.spec.params,
             **{f"model.{k}": v for k, v in _fields(self.spec).items()},
             **{f"recipe.{k}": v for k, v in self.recipe.as_dict().items()},
-            **({"start": self.start.title} if self.start else {}),
+            **({"recipe.start": self.start.title} if self.start else {}),
         }
 
 
