@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from model.fields import option
 
@@ -42,3 +43,12 @@ class Ramp:
             raise ValueError(
                 f"ramp_start must be fold_step or more, got {self.ramp_start} < {self.fold_step}"
             )
+
+
+def entering(steps: int = 6_000) -> dict[str, Any]:
+    """The fields of a recipe that takes a trained θ into ties: a short one, calm and without a curriculum."""
+    return {
+        "steps": steps, "ramp": steps // 2, "lr": 0.003, "warmup": min(200, steps), "weight_decay": 0.0,
+        "curriculum": (), "carry_mix": 0.3, "fade_start": steps, "fade_end": steps, "hold": steps,
+        "eval_every": next(k for k in range(max(1, steps // 6), 0, -1) if steps % k == 0),
+    }  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 from mlflow import MlflowClient
 
+from search.descent.beam import Beam
 from search.errors import Failure, UserError
 from search.evidence.publish import conclude, log_evidence, publish
 from search.evidence.views import write_views
@@ -39,7 +40,7 @@ from search.store.part import (
     read_parts,
     set_aside,
 )
-from search.store.seeds import Shelf
+from search.store.seeds import KEPT, Shelf
 from search.store.stats import ENOUGH, grouped
 from search.store.tracker import Tracker
 from search.store.tracking import FINISHED, answered
@@ -109,7 +110,8 @@ class Driver:
         self._check_store(client)
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
-        self.shelf = Shelf(client, ledger, study.name)
+        round_ = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
+        self.shelf = Shelf(client, ledger, study.name, max(KEPT, 2 * round_))
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.is_done = False
@@ -119,11 +121,12 @@ class Driver:
         ledger.close_orphans(study.name)
         self.recover()
         rows = ledger.rows(study.name)
-        listed = [] if study.space else configurations(study, ledger)
+        listed = [] if study.proposes else configurations(study, ledger)
         self.proposals = Proposals(study, ledger, maker(study, ledger)) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
+        source = self.proposals or (Beam(study, ledger, self.shelf) if study.compress else None)
         unfinished = interrupted(study, rows, home, listed)
-        self.planner = Planner(study, rows, self.proposals, unfinished, listed)
+        self.planner = Planner(study, rows, source, unfinished, listed)
         with answered(study.name):
             open_runs = self.tracker.unconcluded()
         self.unconcluded = open_runs.keys() | self.recovered

@@ -22,6 +22,8 @@ GUESSED_RATE = {True: 8_000, False: 100}
 def estimate(study: Study, home: Home) -> str:
     """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
     remark = check_resources(study.resources)
+    if study.compress:
+        return "\n".join([_rounds(study, home), *([remark] if remark else [])])
     rounds = list(study.rounds())
     rows = Ledger(home).rows(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
@@ -48,6 +50,22 @@ def estimate(study: Study, home: Home) -> str:
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
+
+
+def _rounds(study: Study, home: Home) -> str:
+    """The plan of a study that looks for constraints; how many rounds it takes nobody knows."""
+    asked, rows = study.compress, Ledger(home).rows(study.name) if home.exists() else []
+    assert asked is not None
+    recipe, seeds = study.base_recipe(), len(study.first_seeds())
+    rate, how = _expected_rate(study, [], rows)
+    share, fits = placement(study.resources, here())
+    seconds = asked.proposals * seeds * recipe.steps / (rate * fits.concurrent)
+    return f"""{study.name}: {study.about}
+  rounds          up to {asked.rounds}, of {asked.proposals} sets each by {asked.proposer}, beam {asked.beam}
+  seeds           {seeds} of each set, {recipe.steps:,} steps each; {len(rows):,} recorded
+  resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
+  home            {home.path}
+  estimated time  {duration(seconds)} a round at {rate:,.0f} seed-steps/s a trial ({how})"""
 
 
 def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
@@ -100,6 +118,6 @@ def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -
     """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
-    batch = max(c.recipe.batch for c in listed)
+    batch = max((c.recipe.batch for c in listed), default=study.base_recipe().batch)
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until something has run here; compilation not included"

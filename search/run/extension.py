@@ -32,6 +32,9 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
     if before is not None and bool(before.get("space")) != bool(study.space):
         kinds = ("a search, the file now has no space", "a list, the file now has a space")
         raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
+    if before is not None and bool(before.get("compress")) != bool(study.compress):
+        how = "with" if before.get("compress") else "without"
+        raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
     begun = (before or {}).get("start"), study.start and study.start.model_dump(mode="json")
     if before is not None and begun[0] != begun[1]:
         raise UserError(f"study {study.name}: start: not what it was begun with; {WAY_OUT}")
@@ -73,7 +76,7 @@ def interrupted(
         for t in trials
         if (t.resources, t.stop) == (study.resources, study.stop)
         and all(holders.get((c.key, s)) == t.key for c, s in t.work)
-        and (study.space or wanted.issuperset(t.configurations))
+        and (study.proposes or wanted.issuperset(t.configurations))
         and seeds.issuperset(s for _, s in t.work)
     ]
     return sorted(going_on, key=lambda t: [s for _, s in t.work])

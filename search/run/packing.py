@@ -43,8 +43,8 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     slots, most = study.resources.room(fits.on_gpu)
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
-    programs = [program] * study.planned if study.space else programs_of(study)
-    most = min(most, 2 * slots) if study.space else most
+    programs = [program] * study.planned if study.proposes else programs_of(study)
+    most = min(most, 2 * slots) if study.proposes else most
     share = max(1, fits.concurrent // len(set(programs)))
     size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
     return size, min(slots, size)

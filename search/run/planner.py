@@ -23,6 +23,7 @@ from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
+    from search.descent.beam import Beam
     from search.run.proposals import Proposals
 
 DONE = "DONE"
@@ -50,11 +51,11 @@ class Planner:
         self,
         study: Study,
         rows: Sequence[Row],
-        proposals: Proposals | None = None,
+        proposals: Proposals | Beam | None = None,
         unfinished: Sequence[Trial] = (),
         listed: Sequence[Configuration] | None = None,
     ):
-        assert bool(study.space) == (proposals is not None)
+        assert study.proposes == (proposals is not None)
         self.study, self.proposals = study, proposals
         self.listed = [Configuration(*c) for c in study.listed()] if listed is None else list(listed)
         self.fits = Fits()  # the driver sets it before it asks for the first trial

@@ -115,7 +115,11 @@ class Ledger(Studies):
     def describe(self, study: str, configurations: Iterable[Configuration]) -> None:
         """Keep configurations before anything of them is trained."""
         with self._begin() as db:
-            _describe(db, study, configurations)
+            self.describe_in(db, study, configurations)
+
+    def describe_in(self, db: sa.Connection, study: str, configurations: Iterable[Configuration]) -> None:
+        """`describe` as a part of a transaction."""
+        _describe(db, study, configurations)
 
     @patient
     def pages(self, study: str) -> dict[str, tuple[str, str]]:

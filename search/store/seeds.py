@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint import Checkpoint
 
 KEPT = 64
-"""Parts that a shelf has in memory; unit: parts."""
+"""Parts that a shelf has in memory, unless it is told to keep more; unit: parts."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class RecordedSeed:
 class Shelf:
     """The parts of a study, read when they are asked for; use as a context manager."""
 
-    def __init__(self, client: MlflowClient, ledger: Ledger, study: str):
-        self.client, self.ledger, self.study = client, ledger, study
+    def __init__(self, client: MlflowClient, ledger: Ledger, study: str, kept: int = KEPT):
+        self.client, self.ledger, self.study, self.kept = client, ledger, study, kept
         self.parts: OrderedDict[tuple[str, str], Part] = OrderedDict()
         self.pages: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
@@ -110,7 +110,7 @@ class Shelf:
         """Have a trial's part at hand; the one that was not asked for the longest leaves."""
         with self.lock:
             self.parts[part.configuration.key, trial] = part
-            while len(self.parts) > KEPT:
+            while len(self.parts) > self.kept:
                 self.parts.popitem(last=False)
 
     def part(self, configuration: str, trial: str) -> Part:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from model.fields import nearest
 from search.errors import UserError, printable
+from search.study.compress import Accept, Compress
 from search.study.schema import (
     Allocation,
     Confirm,
@@ -198,8 +199,10 @@ def _siblings(keys: list[str]) -> list[str]:
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
         "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": From,
+        "compress": Compress, "accept": Accept,
     }  # fmt: skip
     sections["configurations"] = Entry
-    model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
+    inner = bool({"seeds", "accept"} & set(keys[:-1]))
+    model = Study if len(keys) == 1 else sections.get(keys[-2] if inner else keys[0], Study)
     models: list[type[Strict]] = [SeedRange, SeedCross] if model is SeedRange else [model]
     return [f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1]]

@@ -15,11 +15,13 @@ from pydantic import Field, field_validator, model_validator
 from model import Spec, name_of
 from model.tied import Tied
 from model.transfer import way
+from search.study.compress import Compress
 from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
 from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
 from search.study.spelling import options_of, recipe_of, spec_of, toggled
 from search.study.start import From, trained
 from trainer import Recipe, Seed
+from trainer.ramp import entering
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -140,6 +142,7 @@ class Study(Strict):
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: From | None = Field(None, description="θ of other seeds to start from; without, at random")
+    compress: Compress | None = Field(None, description="constraints to be found for the θ of start")
     configurations: list[Entry] = Field(
         default_factory=list,
         max_length=MOST_CONFIGURATIONS,
@@ -195,6 +198,7 @@ class Study(Strict):
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
         self._check_start()
+        self._check_compress()
         self._check_seeds()
         return self
 
@@ -210,6 +214,19 @@ class Study(Strict):
             if recipe.ramp and not isinstance(spec, Tied):
                 raise at(f"{path}.ramp", "needs a model with ties")
             self._check_fold(spec, recipe, f"{path}.fold_step")
+
+    def _check_compress(self) -> None:
+        if self.compress is None:
+            return
+        if self.start is None or self.start.model or self.start.each:
+            raise at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
+        for name in ("model", "configurations", "toggle", "space", "allocation", "confirm"):
+            if getattr(self, name):
+                raise at(name, "does not go with compress, which makes the models")
+        if self.until.grokked is not None:
+            raise at("until", "does not go with compress, which ends by rounds and patience")
+        if not self.base_recipe().ramp:
+            raise at("recipe.ramp", "compress needs one: at 1 or more")
 
     def _check_fold(self, spec: Spec, recipe: Recipe, path: str) -> None:
         unfolded = self.start.unfolded if self.start else None
@@ -261,7 +278,9 @@ class Study(Strict):
 
     def base_recipe(self, **changes: Any) -> Recipe:
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
-        return recipe_of(self.recipe, changes, "recipe")
+        steps = self.recipe.get("steps", entering()["steps"])
+        usual = entering(steps) if self.compress and type(steps) is int and steps > 0 else {}
+        return recipe_of(self.recipe, changes, "recipe", base=usual)
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
         """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
@@ -284,6 +303,8 @@ class Study(Strict):
     @cached_property
     def written(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
+        if self.compress:
+            return []
         if not self.configurations:
             return [(self.spec(), self.base_recipe())]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
@@ -308,8 +329,15 @@ class Study(Strict):
         return self.spec(**split["model"]), self.base_recipe(**split["recipe"])
 
     @property
+    def proposes(self) -> bool:
+        """Whether configurations are proposed while it runs, and not listed in its file."""
+        return bool(self.space or self.compress)
+
+    @property
     def planned(self) -> int:
         """How many configurations the file asks for."""
+        if self.compress:
+            return self.compress.rounds * self.compress.proposals
         starts = self.start.count if self.start else 1
         return self.sampler.planned(self.space) if self.space else starts * len(self.every)
 

@@ -1,0 +1,51 @@
+"""The `compress` of a study file: constraints that the machine is to find for the θ that it starts from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from model.fields import nearest
+from search.study.space import LARGEST_SEED, Strict
+
+KINDS = ("zero", "equal", "opposite")
+PROPOSERS = ("saliency", "nsga2", "random")
+
+
+class Accept(Strict):
+    """What a set must reach to be gone on from."""
+
+    exact: float = Field(
+        1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own"
+    )
+
+
+class Compress(Strict):
+    """Constraints found by the machine: rounds of sets of ties, trained from the θ of one that was kept."""
+
+    proposals: int = Field(64, ge=1, le=4_096, description="sets of a round; unit: sets")
+    beam: int = Field(8, ge=1, le=256, description="kept sets that a round goes on from; unit: sets")
+    rounds: int = Field(40, ge=1, le=1_000, description="how many at most; unit: rounds")
+    patience: int = Field(
+        10, ge=1, le=1_000, description="rounds without a smaller set after which it ends; unit: rounds"
+    )
+    accept: Accept = Field(default=Accept())
+    kinds: list[str] = Field(list(KINDS), min_length=1, description=f"of constraints: {', '.join(KINDS)}")
+    reach: Literal["tensor", "values"] = Field(
+        "tensor", description="tie numbers of one tensor only, or any two (values)"
+    )
+    proposer: Literal["saliency", "nsga2", "random"] = Field(
+        "saliency", description="by predicted cost; by Optuna over the hundred cheapest; at random of those"
+    )
+    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known(cls, value: list[str]) -> list[str]:
+        for kind in value:
+            if kind not in KINDS:
+                raise ValueError(f"unknown {kind!r:.80}; {nearest(kind, KINDS)}")
+        if len(set(value)) < len(value):
+            raise ValueError("a kind is listed twice")
+        return value
