@@ -167,10 +167,10 @@ def test_a_secret_is_masked_in_any_line(uri: str) -> None:
 
 
 def test_masking_takes_no_time() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     for text in ("//" * 500_000, "?" * 1_000_000, "?a=" * 300_000, "@//" * 300_000, "a " * 500_000):
         masked(text)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("uri", [uri for uri in SECRETS if uri.startswith("http:") and "p/" not in uri])

@@ -313,11 +313,12 @@ def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
 
 def _arm(record: Mapping[str, Any]) -> Arm:
     step = float(record["median_grok_step"])
+    grokked, seeds, given_up = (int(record[n]) for n in ("grokked", "seeds", "given_up"))
     return Arm(
         spec=_spec(_fields(record, "model.")),
         recipe=_recipe(_fields(record, "recipe.")),
         **{n: str(record[n]) for n in ("configuration", "study", "experiment_id", "run_id")},
-        rate=GrokRate(*(int(record[n]) for n in ("grokked", "seeds", "given_up"))),
+        rate=GrokRate(grokked, seeds, given_up, float(record.get("screened_wrongly", 0.0))),
         best_exact=float(record["best_exact"]),
         median_grok_step=None if isnan(step) else step,
         verified=int(record["verified"]),
@@ -337,10 +338,16 @@ def _spec(given: dict[str, Any]) -> Spec:
 
 
 def _recipe(given: dict[str, Any]) -> Recipe:
-    if "curriculum" in given:
-        stages = json.loads(kept) if isinstance(kept := given["curriculum"], str) else kept
-        given["curriculum"] = [[int(n) for n in stage] for stage in stages]
+    for name, field in Recipe.__dataclass_fields__.items():
+        if isinstance(field.default, tuple) and name in given:
+            entries = json.loads(kept) if isinstance(kept := given[name], str) else kept
+            given[name] = [[_plain(number) for number in entry] for entry in entries]
     return Recipe(**_typed(Recipe, given))
+
+
+def _plain(entry: Any) -> Any:
+    """A list's entry as a study file has it: a table makes floats of its whole numbers."""
+    return entry if isinstance(entry, str) else int(entry) if float(entry).is_integer() else float(entry)
 
 
 def _typed(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:

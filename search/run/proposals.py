@@ -21,12 +21,12 @@ from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import grouped, seed_of
+from search.study.sampler import PARAMS
 from search.study.schema import Study
 from search.study.space import Numbers, draw, fixed, resolve
 from search.study.trial import Configuration
 from trainer import Recipe
 
-DIRECTIONS = {"grok_rate": "maximize", "params": "minimize"}
 KEY = "configuration"
 """The attribute of Optuna's trials that has the key of their configuration."""
 
@@ -48,7 +48,8 @@ class Proposals:
         self.study, self.ledger, self.make = study, ledger, make
         self.base = fixed(study.spec(), study.base_recipe())
         self.planned = study.sampler.planned(study.space)
-        self.objectives = {name: DIRECTIONS[name] for name in study.sampler.objectives_of(study.space)}
+        names = study.sampler.objectives_of(study.space)
+        self.objectives = {name: "minimize" if name == PARAMS else "maximize" for name in names}
         self._known: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
         """The numbers of the proposals that are still to be told, by their configurations' keys."""
@@ -114,9 +115,10 @@ class Proposals:
 
     def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
         """The objectives, in order."""
+        sampler = self.study.sampler
         known = {
-            "grok_rate": objective(rows, configuration.recipe),
-            "params": float(configuration.spec.params),
+            sampler.sought: objective(rows, configuration.recipe, sampler.sought),
+            PARAMS: float(configuration.spec.params),
         }
         return [known[name] for name in self.objectives]
 

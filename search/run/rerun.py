@@ -9,17 +9,20 @@ import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from search.run.worker import environment_of, of
-from search.study.schema import Resources, Stop
+from search.study.schema import Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, Start
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
+from trainer.folding import FoldingBank
 from trainer.installed import cache_folder, missing_for_compilation
 from trainer.native import Native
 from trainer.problems import selection
@@ -83,7 +86,7 @@ def read_request(loaded: Checkpoint) -> Request:
     if not all(0 <= n <= LARGEST_SEED for n in (seed.init_seed, seed.data_seed)):
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
     configuration = Configuration(loaded.spec, recipe, start)
-    if start:
+    if start and not recipe.fold_step:
         configuration.pair(seed).check(configuration.begun.params)
     work, like = ((configuration, seed),), _resources(loaded)
     return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step)
@@ -142,7 +145,9 @@ def train_again(
     """
     trial = asked.trial
     torch.set_num_threads(trial.resources.cpu)
-    bank = Bank(
+    begun = trial.work[0][0].begun
+    make = Bank if begun == trial.spec else partial(FoldingBank, begun)
+    bank = make(
         trial.spec,
         trial.pairs,
         slots=trial.slots,
@@ -163,7 +168,7 @@ def _device(recorded: dict[str, Any]) -> str:
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
-def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
+def _compare(loaded: Checkpoint, asked: Request, bank: Bank | FoldingBank) -> Rerun:
     result, spec, recorded = of(asked.trial.work[0][0], bank.result(0)), loaded.spec, _recorded(loaded)
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
     bits_SP = theta_SP.view(torch.int32)

@@ -13,6 +13,7 @@ import platform
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from search.store.part import ERROR, LOCK, STATE, Orders, Part, has_parts, write
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
+from trainer.folding import FoldingBank
 
 LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
 OPEN = (Outcome.QUEUED, Outcome.RUNNING)
@@ -87,7 +89,7 @@ class _Chain:
     numbers: dict[Path, range] = field(default_factory=dict)
     """Which of the bank's pairs are theirs; of trials that have ended, too."""
     locks: dict[Path, FileLock] = field(default_factory=dict)
-    bank: Bank = field(init=False)
+    bank: Bank | FoldingBank = field(init=False)
 
     def take(self) -> list[Path]:
         """Have what is ordered and was not known; the results of some may be there already."""
@@ -105,7 +107,9 @@ class _Chain:
         folder, trial = first
         torch.set_num_threads(trial.resources.cpu)
         self.save_every = trial.resources.save_every
-        self.bank = Bank(
+        begun = trial.work[0][0].begun
+        make = Bank if begun == trial.spec else partial(FoldingBank, begun)
+        self.bank = make(
             trial.spec,
             trial.pairs,
             slots=trial.slots,
@@ -141,7 +145,7 @@ class _Chain:
 
     def rows(self) -> dict[int, dict[str, Any]]:
         """How far the seeds are of trials that have not ended: trial, seed, outcome, step, measures."""
-        newest = self.bank.judge.newest()
+        newest = self.bank.newest()
         return {
             n: newest[n] | {"trial": t.key, "configuration": c.key, "seed": [s.init_seed, s.data_seed]}
             for f, t in self.trials.items()
@@ -185,7 +189,7 @@ def _folders(first: Path) -> list[Path]:
     return [f for f in folders if f.exists()]
 
 
-def _speed(bank: Bank) -> dict[str, float]:
+def _speed(bank: Bank | FoldingBank) -> dict[str, float]:
     return {
         "seed_steps_per_s": bank.seed_steps_per_s,
         "seed_steps": bank.seed_steps,
@@ -194,7 +198,7 @@ def _speed(bank: Bank) -> dict[str, float]:
     }
 
 
-def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
+def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:
     """What a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),
@@ -209,7 +213,7 @@ def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
     }
 
 
-def parts_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[Part]:
+def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) -> list[Part]:
     """A part for each configuration: every seed's best θ, its curve, and what became of it.
 
     Seeds that were ended from outside are in none: they have not become anything.

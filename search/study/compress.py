@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from model.fields import nearest
-from search.study.space import LARGEST_SEED, Strict
+from search.study.space import LARGEST_SEED, Strict, at
 
 KINDS = ("zero", "equal", "opposite")
 PROPOSERS = ("saliency", "nsga2", "random")
@@ -39,6 +39,18 @@ class Compress(Strict):
         "saliency", description="by predicted cost; by Optuna over the hundred cheapest; at random of those"
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
+
+    def check(self, study: Any) -> None:
+        """Raise ValueError at the key path of what does not go with it in a study."""
+        if study.start is None or study.start.model or study.start.each:
+            raise at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
+        for name in ("model", "configurations", "toggle", "space", "allocation", "confirm"):
+            if getattr(study, name):
+                raise at(name, "does not go with compress, which makes the models")
+        if study.until.grokked is not None:
+            raise at("until", "does not go with compress, which ends by rounds and patience")
+        if not study.base_recipe().ramp:
+            raise at("recipe.ramp", "compress needs one: at 1 or more")
 
     @field_validator("kinds")
     @classmethod

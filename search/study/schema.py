@@ -16,12 +16,14 @@ from model import Spec, name_of
 from model.tied import Tied
 from model.transfer import way
 from search.study.compress import Compress
+from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
-from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
+from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
 from search.study.spelling import options_of, recipe_of, spec_of, toggled
 from search.study.start import From, trained
+from search.study.stopping import Stop
 from trainer import Recipe, Seed
-from trainer.ramp import entering
+from trainer.recipe.ramp import entering
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -64,14 +66,6 @@ class Confirm(Strict):
 
     configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
     seeds: Seeds = Field(description="as the study's seeds; none of those")
-
-
-class Stop(Strict):
-    """What ends a seed before its budget, beside success and divergence."""
-
-    hopeless: bool = Field(
-        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
-    )
 
 
 class Faults(Strict):
@@ -198,8 +192,12 @@ class Study(Strict):
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
         self._check_start()
-        self._check_compress()
+        if self.compress:
+            self.compress.check(self)
+        for configuration in self.written:
+            self._check_looks(*configuration)
         self._check_seeds()
+        self._check_groups()
         return self
 
     def _check_start(self) -> None:
@@ -215,19 +213,6 @@ class Study(Strict):
                 raise at(f"{path}.ramp", "needs a model with ties")
             self._check_fold(spec, recipe, f"{path}.fold_step")
 
-    def _check_compress(self) -> None:
-        if self.compress is None:
-            return
-        if self.start is None or self.start.model or self.start.each:
-            raise at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
-        for name in ("model", "configurations", "toggle", "space", "allocation", "confirm"):
-            if getattr(self, name):
-                raise at(name, "does not go with compress, which makes the models")
-        if self.until.grokked is not None:
-            raise at("until", "does not go with compress, which ends by rounds and patience")
-        if not self.base_recipe().ramp:
-            raise at("recipe.ramp", "compress needs one: at 1 or more")
-
     def _check_fold(self, spec: Spec, recipe: Recipe, path: str) -> None:
         unfolded = self.start.unfolded if self.start else None
         if recipe.fold_step and unfolded is None:
@@ -239,6 +224,27 @@ class Study(Strict):
         narrow = trained(spec, recipe)
         if not way(unfolded, narrow):
             raise at("start.model", f"no fold is known from {name_of(unfolded)} to {name_of(narrow)}")
+
+    def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
+        """Refuse a screen, or an objective, that looks where a configuration has nothing to see."""
+        self.stop.check(spec, recipe)
+        if (share := self.sampler.share) and self.space:
+            share.check(spec, recipe)
+
+    def _check_groups(self) -> None:
+        """Whoever is ranked with whom must be in the file, and nothing else may decide it."""
+        if not self.stop.ranks:
+            return
+        if self.until.grokked is not None:
+            raise at(
+                "until.grokked", "does not go with keep.top: groups would be cut when enough have grokked"
+            )
+        for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", self._most())):
+            if count % self.stop.group:
+                raise at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
+
+    def _most(self) -> int:
+        return self.allocation.most if self.allocation else self.stop.group
 
     def _check_seeds(self) -> None:
         seeds = self.first_seeds()
@@ -326,7 +332,9 @@ class Study(Strict):
         for path, value in values.items():
             part, _, name = path.partition(".")
             split[part][name] = value
-        return self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        found = self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        self._check_looks(*found)
+        return found
 
     @property
     def proposes(self) -> bool:

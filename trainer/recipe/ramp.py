@@ -6,10 +6,11 @@ import dataclasses
 from typing import Any
 
 from model.fields import option
+from trainer.fields import Group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ramp:
+class Ramp(Group):
     """Of a tied model: it trains its base, each entry free, and moves into the ties. All of it is off at
     0.
     """
@@ -27,21 +28,21 @@ class Ramp:
         """The first step at which θ is what was asked for: no evaluation before counts."""
         return max(self.fold_step, self.ramp_start + self.ramp if self.ramp else 0)
 
-    def check_ramp(self, steps: int, eval_every: int) -> None:
-        """Raise ValueError for a fold or ramp that a budget has no room for."""
-        if self.ramp > steps:
-            raise ValueError(f"ramp must be at most steps, got {self.ramp} > {steps}")
-        if self.ramp_start and not self.ramp:
-            raise ValueError(f"ramp_start={self.ramp_start} needs a ramp")
-        if self.ramp_start + self.ramp > steps:
-            ends = f"{self.ramp_start} + {self.ramp} > {steps}"
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.ramp > recipe.steps:
+            raise ValueError(f"ramp must be at most steps, got {recipe.ramp} > {recipe.steps}")
+        if recipe.ramp_start and not recipe.ramp:
+            raise ValueError(f"ramp_start={recipe.ramp_start} needs a ramp")
+        if recipe.ramp_start + recipe.ramp > recipe.steps:
+            ends = f"{recipe.ramp_start} + {recipe.ramp} > {recipe.steps}"
             raise ValueError(f"ramp_start must leave the ramp its steps, got {ends}")
-        if self.fold_step % eval_every or self.fold_step >= steps:
-            what = f"an evaluation (every {eval_every} steps) before the last step"
-            raise ValueError(f"fold_step must be {what}, got {self.fold_step}")
-        if self.fold_step and self.ramp and self.ramp_start < self.fold_step:
+        if recipe.fold_step % recipe.eval_every or recipe.fold_step >= recipe.steps:
+            what = f"an evaluation (every {recipe.eval_every} steps) before the last step"
+            raise ValueError(f"fold_step must be {what}, got {recipe.fold_step}")
+        if recipe.fold_step and recipe.ramp and recipe.ramp_start < recipe.fold_step:
             raise ValueError(
-                f"ramp_start must be fold_step or more, got {self.ramp_start} < {self.fold_step}"
+                f"ramp_start must be fold_step or more, got {recipe.ramp_start} < {recipe.fold_step}"
             )
 
 
