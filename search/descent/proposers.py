@@ -22,11 +22,11 @@ from optuna.trial import TrialState, create_trial
 
 from model.spec import Spec
 from model.tied import Tied, Ties, canonical, equated, project, tie, zeroed
-from search.descent.descend import Descent, Settings
 from search.descent.generations import Generations
-from search.descent.journal import Journal, Kept, digest
+from search.descent.journal import digest
+from search.descent.proposals import SINGLE, Proposer
 from search.study.compress import Compress
-from trainer.curvature import around, constraints
+from trainer.curvature import SAMPLE, around, constraints
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among
 TRIES = 50  # for each set that was tried before, how often another one is drawn
@@ -59,25 +59,16 @@ def propose(
         return []
     theta_P = torch.tensor(parent.theta)
     if asked.proposer == "saliency":
-        return _cheapest(asked, parent, count, several, known)
+        around_it = parent.base, parent.ties, theta_P, asked.kinds, asked.reach, SAMPLE
+        return Proposer.around(*around_it).sets(count, several, {digest(t): 0.0 for t in known})
+    single = [kind for kind in asked.kinds if kind in SINGLE]
     spec = tie(parent.base, parent.ties)
     own_P = project(parent.ties, theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-    pool = [c.ties for c in constraints(around(spec, own_P), asked.kinds, asked.reach, POOL)]
+    pool = [c.ties for c in constraints(around(spec, own_P), single, asked.reach, POOL)]
     chance = random.Random(f"{asked.seed} {draw}")
     if asked.proposer == "nsga2" and parent.children:
         return _bred(parent, pool, count, known, chance)
     return _drawn(parent, pool, count, several, known, chance)
-
-
-def _cheapest(
-    asked: Compress, parent: Parent, count: int, several: int, known: Collection[Ties]
-) -> list[Ties]:
-    """Those that curvature says cost least (search/descent/descend.py)."""
-    descent = Descent.__new__(Descent)
-    descent.base = parent.base
-    descent.settings = Settings(kinds=tuple(asked.kinds), reach=asked.reach, proposals=count)
-    descent.journal = Journal("", {}, tried={digest(t): 0.0 for t in known}, several=several)
-    return descent.propose(Kept(parent.ties, list(parent.theta), parent.numbers, 0.0))
 
 
 def _drawn(

@@ -7,9 +7,11 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from model.fields import nearest
+from model.structures import STRUCTURES
 from search.study.space import LARGEST_SEED, Strict, at
 
-KINDS = ("zero", "equal", "opposite")
+KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
+"""One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
 PROPOSERS = ("saliency", "nsga2", "random")
 
 
