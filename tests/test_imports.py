@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("model", "trainer", "search")
 TOOLS = {"ray", "optuna", "mlflow", "click", "pandas"}
 FORBIDDEN = {"model": {"trainer", "search"} | TOOLS, "trainer": {"search"} | TOOLS}
-ROOMS = ("errors", "study", "store", "lineage", "descent", "evidence", "run", "cli")
+ROOMS = ("errors", "study", "store", "lineage", "evidence", "descent", "run", "cli")
 """Of search/: each imports only from itself and those before it."""
 MOST_FILES, MOST_LINES = 12, 400
 

@@ -16,6 +16,7 @@ from typing import Any
 from mlflow import MlflowClient
 
 from search.descent.beam import Beam
+from search.descent.published import log_descents
 from search.errors import Failure, UserError
 from search.evidence.publish import conclude, log_evidence, publish
 from search.evidence.views import write_views
@@ -339,7 +340,8 @@ class Driver:
         for configuration in open_:
             self.conclude(configuration, "KILLED")
         if self.is_done:
-            self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
+            as_a_whole = log_descents if self.study.compress else log_evidence
+            self.outbox.put(as_a_whole, self.ledger, self.tracker, self.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
         left = self.outbox.drain(*longest, self._waiting)
         self.outbox.close()
