@@ -245,3 +245,29 @@ def test_a_study_cannot_go_on_from_another_start(here, parent):
     run(child_of({"study": "parent", "seed": 2}), here)
     other = write_study(here, child_of({"study": "parent", "seed": 3}))
     assert "start: not what it was begun with" in call("run", other, "--home", "home").stderr
+
+
+def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
+    Path("ties.yaml").write_text("- form[0,2] = 0\n- norm[0,1] = norm[0,0]\n")
+    spec = Tied(base=rung("46p"), ties=constrained(rung("46p"), TIES))
+    Checkpoint(spec=spec, theta_P=spec.initial(1)).save(Path("tied"))
+    recipe = {"recipe": RECIPE | {"ramp": 4}}
+    for model in (
+        {"base": "46p", "ties": "ties.yaml"},
+        {"checkpoint": "tied"},
+        {"base": "46p", "ties": TIES},
+    ):
+        study = parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
+        assert study.listed()[0][0] == spec
+        again = type(study).model_validate_json(study.model_dump_json(by_alias=True))
+        assert again.listed() == study.listed(), "what is recorded needs no file"
+    entry = {"configurations": [{"model": {"checkpoint": "tied"}}]}
+    assert parse_study(json.dumps(CHILD | recipe | entry), "x").listed()[0][0] == spec
+    for model, says in (
+        ({"checkpoint": "nowhere"}, "model.checkpoint: nowhere: no such file"),
+        ({"checkpoint": "ties.yaml"}, "model.checkpoint: ties.yaml: not a checkpoint, which has a spec"),
+        ({"base": "46p", "ties": "nothing.yaml"}, "model.ties: nothing.yaml: no such file"),
+    ):
+        with pytest.raises(UserError) as error:
+            parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
+        assert str(error.value) == f"x: {says}"

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from model.fields import nearest
-from search.errors import UserError, printable
+from search.errors import UserError, printable, told
 from search.study.compress import Accept, Compress
 from search.study.sampler import Sampler, Share
 from search.study.schema import (
@@ -27,6 +27,7 @@ from search.study.schema import (
 )
 from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Strict
+from search.study.spelling import with_files_read
 from search.study.start import From
 from search.study.stopping import Screen, Stop
 
@@ -129,6 +130,8 @@ def parse_study(text: str, source: str) -> Study:
     data = _read_yaml(text, source)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
+    with told(source):
+        data = with_files_read(data)
     try:
         return Study.model_validate(data)
     except ValidationError as error:

@@ -5,13 +5,19 @@ another.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
 from model.tied import Tied
 from search.study.space import at
 from trainer import Recipe
+
+CHECKPOINT = "checkpoint.json"
+LARGEST_FILE = 1 << 20  # bytes
 
 
 def toggled(spec: Spec, name: str, path: str) -> Spec:
@@ -66,3 +72,47 @@ def recipe_of(
         return Recipe(**{**(base or {}), **given, **changes})
     except (TypeError, ValueError) as error:
         raise at(path, error) from None
+
+
+def with_files_read(data: dict[str, Any]) -> dict[str, Any]:
+    """A study's plain values with what its models name in files put in their place: `checkpoint: DIR`,
+    whose spec is meant, and `ties: FILE`, a list of constraints or a mapping by tensor. Raises
+    ValueError at the key path.
+
+    So what is recorded of a study needs no file.
+    """
+    entries = data.get("configurations")
+    listed = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    if isinstance(data.get("model"), dict):
+        data = {**data, "model": _read(data["model"], "model")}
+    if any(isinstance(e.get("model"), dict) for e in listed):
+        made = [
+            {**e, "model": _read(e["model"], f"configurations.{n}.model")}
+            if isinstance(e, dict) and isinstance(e.get("model"), dict)
+            else e
+            for n, e in enumerate(entries or ())
+        ]
+        data = {**data, "configurations": made}
+    return data
+
+
+def _read(model: dict[str, Any], path: str) -> dict[str, Any]:
+    if isinstance(name := model.get("checkpoint"), str):
+        about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
+        spec = about.get("spec") if isinstance(about, dict) else None
+        if not isinstance(spec, dict):
+            raise at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
+        return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
+    if isinstance(name := model.get("ties"), str):
+        return {**model, "ties": _parsed(Path(name), f"{path}.ties")}
+    return model
+
+
+def _parsed(file: Path, path: str) -> Any:
+    """What a file of JSON or YAML says."""
+    try:
+        if not file.is_file() or file.stat().st_size > LARGEST_FILE:
+            raise at(path, f"{file}: {'larger than any of ties' if file.is_file() else 'no such file'}")
+        return yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError):
+        raise at(path, f"{file}: cannot be read as JSON or YAML") from None
