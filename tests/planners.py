@@ -1,7 +1,6 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
-from search.run.extension import interrupted
-from search.run.packing import Fits
+from search.run.packing import Fits, interrupted
 from search.run.planner import DONE, Planner
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger

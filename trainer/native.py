@@ -33,6 +33,7 @@ from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
 from trainer.step import State
 from trainer.tape import CTape, record
+from trainer.tape_cache import tapes
 from trainer.tape_graph import Array, Tape
 
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
@@ -80,7 +81,8 @@ class Native:
             name: slice(at, at + math.prod(shape))
             for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
         }
-        self.tapes = [record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._take)]
+        owners = (type(spec), self.optimiser.fresh, self.optimiser.update)
+        self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
         self.program, self._kept = self._program(recipe.batch)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
@@ -146,6 +148,9 @@ class Native:
         hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe]).items()}
         kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
         return {"theta": (self.spec.params,), **kept, **scalars, **hyper, "gradient": (self.spec.params,)}
+
+    def _record(self) -> list[Tape]:
+        return [record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._take)]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]

@@ -19,6 +19,7 @@ COMMANDS = {
     "status": ("home", "Show the recorded studies, or one seed by seed."),
     "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
     "table": ("evidence", "Show which constraint works at which scale."),
+    "claims": ("evidence", "Show what the papers claim, and what the records say of it."),
     "report": ("evidence", "Write a page about a study."),
     "records": ("evidence", "Write a study's records to a file."),
     "ui": ("ui", "Open the MLflow UI on what was recorded."),

@@ -8,20 +8,17 @@ belongs to the search or to the confirmation, not to both.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from search.errors import UserError
-from search.store.home import Home
-from search.store.ledger import Row, is_final
-from search.store.part import has_parts
+from search.store.ledger import Row
 from search.store.stats import seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from trainer import Seed
 
 WAY_OUT = "give the study a new name, or run it with --fresh"
@@ -49,37 +46,6 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         )
     if used[True] and (both := used[True].intersection(s for seeds in study.rounds() for s in seeds)):
         raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
-
-
-def _described(folder: Path) -> Trial | None:
-    """The trial of a folder; None if its description is not there or is none that can be read."""
-    try:
-        return Trial.read(folder)
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def interrupted(
-    study: Study, rows: Sequence[Row], home: Home, listed: Sequence[Configuration] | None = None
-) -> list[Trial]:
-    """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
-    open_ = sorted({r["trial"] for r in rows if not is_final(r)})
-    folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
-    trials = [t for t in map(_described, folders) if t is not None]
-    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
-               if not is_final(r)}  # fmt: skip
-    wanted = {Configuration(*c) for c in study.listed()} if listed is None else set(listed)
-    seeds = {s for seeds in study.rounds() for s in seeds}
-    seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
-    going_on = [
-        t
-        for t in trials
-        if (t.resources, t.stop) == (study.resources, study.stop)
-        and all(holders.get((c.key, s)) == t.key for c, s in t.work)
-        and (study.proposes or wanted.issuperset(t.configurations))
-        and seeds.issuperset(s for _, s in t.work)
-    ]
-    return sorted(going_on, key=lambda t: [s for _, s in t.work])
 
 
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:

@@ -20,7 +20,7 @@ from search.store.stats import GrokRate, seed_of
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
 from search.study.seeds import numbered
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration, Program, Trial
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # a list of configurations needs no Optuna
 
 DONE = "DONE"
 Done = str
+KEPT = ("outcome", "confirmation", "grok_step", "best_token", "steps", "reached")
 Round = tuple[Configuration, list[Seed], bool]
 """A configuration, seeds of it that are to be trained, and whether to confirm it."""
 
@@ -61,9 +62,12 @@ class Planner:
         self.listed = [Configuration(*c) for c in study.listed()] if listed is None else list(listed)
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
+        self.won: dict[str, set[Seed]] = {}
+        """Seeds of the search that have grokked, by configuration."""
         self._take(rows)
         self.unpacked: list[Round] = []  # of which `fits` says how many slots they have
-        self.unfinished = {t.key for t in unfinished}
+        self.unfinished = {id(t): t for t in unfinished}  # by its key: a digest of all that waits, each time
+        self.sizes: dict[tuple[Program, Fits], tuple[int, int]] = {}
         self.dropped: dict[Configuration, None] = {}
         """Of which trials were dropped that had waited."""
         self.running: dict[str, Trial] = {}
@@ -103,9 +107,9 @@ class Planner:
         """
         place, work, cores = self.queue.index(waiting), waiting.work, self.fits.concurrent
         del self.queue[place]
-        if waiting.key in self.unfinished:
+        if id(waiting) in self.unfinished:
             return waiting
-        size, slots = trial_size(self.study, work[0][0].program, self.fits)
+        size, slots = self._size(work[0][0].program)
         if cores > 1 and (waiting.confirmation or self._is_last):
             left = len(work) + sum(len(t.work) for t in self.queue)
             least, open_ = slots // 8, len(work) + self._open_pairs()
@@ -117,6 +121,11 @@ class Planner:
         if size < len(work):
             self.queue.insert(place, replace(waiting, work=work[size:]))
         return replace(waiting, work=work[:size])
+
+    def _size(self, program: Program) -> tuple[int, int]:
+        if (program, self.fits) not in self.sizes:
+            self.sizes[program, self.fits] = trial_size(self.study, program, self.fits)
+        return self.sizes[program, self.fits]
 
     def _waiting(self, after: Trial | None) -> Trial | None:
         return next((t for t in self.queue if after is None or can_follow(t, after)), None)
@@ -193,8 +202,8 @@ class Planner:
         for key, configuration in self.known.items():
             rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
             ranked = objective(rows, configuration.recipe, wanted)
-            count = successes(rows, wanted)
-            found[key] = Standing(GrokRate.of(rows), configuration.spec.params, ranked, count)
+            rate = replace(GrokRate.of(rows), wrongly=0.0)  # seeds that a rule ended count as failures here
+            found[key] = Standing(rate, configuration.spec.params, ranked, successes(rows, wanted))
         return found
 
     def _given(self) -> list[Configuration]:
@@ -204,13 +213,16 @@ class Planner:
         return self.proposals.told() if self.enough else self.proposals.known()
 
     def _take(self, rows: Sequence[Row]) -> None:
+        """Keep of the ledger's rows what a plan needs: whole ones would fill memory."""
         for r in rows:
-            self.rows.setdefault(r["configuration"], {})[seed_of(r)] = r
+            kept = {name: r[name] for name in KEPT if name in r}
+            self.rows.setdefault(r["configuration"], {})[seed := seed_of(r)] = kept
+            if r["outcome"] == Outcome.GROKKED and not r["confirmation"]:
+                self.won.setdefault(r["configuration"], set()).add(seed)
 
     def _grokked(self, key: str) -> int:
         """What `until` counts: seeds of the search, of running trials too, and not the confirmation's."""
-        ended = sum(r["outcome"] == Outcome.GROKKED and not r["confirmation"] for r in self.rows_of(key))
-        return ended + sum(heard.grokked[key] for heard in self.heard.values())
+        return len(self.won.get(key, ())) + sum(heard.grokked[key] for heard in self.heard.values())
 
     def _drop_needless(self) -> None:
         """Forget what waits and is of configurations that have enough."""
@@ -221,7 +233,7 @@ class Planner:
         for trial in waiting:
             left = tuple(pair for pair in trial.work if trial.confirmation or pair[0] not in over)
             if left:
-                self.queue.append(trial if trial.key in self.unfinished else replace(trial, work=left))
+                self.queue.append(trial if id(trial) in self.unfinished else replace(trial, work=left))
             self.dropped |= {c: None for c in trial.configurations if c in over and not trial.confirmation}
         self.unpacked = [r for r in self.unpacked if r[2] or r[0] not in over]
 
@@ -237,8 +249,8 @@ class Planner:
         """Whether nothing more is planned for a configuration. Its proposal, if it was one, is then told."""
         if self._is_in_flight(configuration) or self._goes_on(configuration):
             return False
-        trained = set(self.study.first_seeds()) <= self.rows.get(configuration.key, {}).keys()
-        if self.proposals and trained:  # or it was cut, since the search has enough
+        rows = self.rows.get(configuration.key, {})
+        if self.proposals and set(self.study.first_seeds()) <= rows.keys():  # or it was cut, having enough
             searched = [r for r in self.rows_of(configuration.key) if not r["confirmation"]]
             self.proposals.tell(configuration, searched)
         return True

@@ -30,6 +30,7 @@ from search.study.space import Distribution, Strict
 from search.study.spelling import with_files_read
 from search.study.start import From
 from search.study.stopping import Screen, Stop
+from trainer import Seed
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
@@ -149,6 +150,15 @@ def recorded_study(definition: str, source: str) -> Study:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
+def stops_at(study: Study) -> tuple[int, list[Seed]] | None:
+    """How many grokked seeds of each configuration a study stops at, and its seeds in order; None where it
+    trains them all, or is a search, which stops as a whole.
+    """
+    if study.until.grokked is None or study.space:
+        return None
+    return study.until.grokked, [seed for round_ in study.rounds() for seed in round_]
+
+
 KINDS = {
     "dict": "a mapping", "model": "a mapping", "list": "a list", "tuple": "a list", "string": "a string",
     "int": "an integer", "float": "a number", "bool": "true or false",
@@ -198,7 +208,7 @@ def _keys(problem: Any, given: Any) -> list[str]:
     return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
 
 
-INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share}
+INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share, "accept": Accept}
 """Sections of sections."""
 
 
@@ -207,7 +217,7 @@ def _siblings(keys: list[str]) -> list[str]:
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
         "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": From,
-        "compress": Compress, "accept": Accept,
+        "compress": Compress,
     }  # fmt: skip
     sections["configurations"] = Entry
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)

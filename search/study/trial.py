@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ class Configuration:
     def key(self) -> str:
         origin = [self.start.digest] if self.start else []
         return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe), *origin])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     def trained(self) -> Spec:
@@ -121,7 +125,8 @@ class Trial:
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Each once, in order."""
-        return tuple(dict.fromkeys(configuration for configuration, _ in self.work))
+        runs = groupby((configuration for configuration, _ in self.work), id)
+        return tuple(dict.fromkeys(next(same) for _, same in runs))
 
     @property
     def pairs(self) -> list[Pair]:
@@ -148,6 +153,10 @@ class Trial:
     def write(self, folder: Path) -> None:
         """Leave the trial where its worker finds it."""
         durable.make_folder(folder)
+        durable.write(folder / TRIAL_FILE, self.as_json())
+
+    def as_json(self) -> bytes:
+        """What `read` reads."""
         about = {
             "study": self.study,
             "spec": self.spec.as_dict(),
@@ -159,7 +168,7 @@ class Trial:
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
         }
-        durable.write(folder / TRIAL_FILE, json.dumps(about, indent=2).encode())
+        return json.dumps(about, indent=2).encode()
 
     def _special(self) -> dict[str, Any]:
         """The specs that are not the bank's, and where configurations start, by their keys."""
