@@ -80,6 +80,7 @@ class Beam:
         number = next((t.number for t in self.tried if t.configuration == configuration.key), None)
         if number is None or self.tried[number].reached is not None or not all(map(is_final, rows)):
             return
+        rows = self.ledger.rows(self.study.name, configuration.key)  # a planner knows of outcomes alone
         self.waiting = [n for n in self.waiting if n != number]
         tried = replace(self.tried[number], reached=max(r["best_exact"] or 0.0 for r in rows))
         for row in rows:

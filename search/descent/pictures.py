@@ -19,6 +19,7 @@ from search.study.start import ANY
 
 ALL_RIGHT = 1e-4
 """Where on the logarithmic axis nothing is wrong: one problem of 5,000 is at 2e-4."""
+DARK = 0.65  # of its tensor's largest: on such an entry one writes in white
 MOST_WRITTEN = 80  # entries whose numbers are written into the strip
 
 
@@ -55,8 +56,9 @@ def sets_figure(judged: Sequence[Tried]) -> Figure:
         axis.scatter(x, [_off(t) for t in some], s=20, color=colour, marker=marker, lw=0, alpha=0.6,
                      label=f"{name} ({len(some):,})", zorder=z)  # fmt: skip
     best = front(judged)
-    axis.step([t.numbers for t in best], [_off(t) for t in best], where="post", color=INK, lw=1.3, zorder=5,
-              label="Pareto front")  # fmt: skip
+    at = [t.numbers for t in best], [_off(t) for t in best]
+    axis.step(*at, where="post", color=INK, lw=1.3, zorder=5)
+    axis.plot(*at, "o", mfc="none", color=INK, ms=8, zorder=5, label="Pareto front")
     for t in best:
         axis.annotate(str(t.numbers), (t.numbers, _off(t)), xytext=(0, 7), textcoords="offset points",
                       ha="center", fontsize=8, color=INK, zorder=6)  # fmt: skip
@@ -69,7 +71,7 @@ def sets_figure(judged: Sequence[Tried]) -> Figure:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.set(xlabel="numbers left", ylabel="exact match (5,000 selection problems)")
     quiet(axis)
-    axis.legend(loc="lower right", frameon=False, fontsize=9)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=4, frameon=False, fontsize=9)
     return figure
 
 
@@ -91,7 +93,7 @@ def strip_figure(line: Sequence[Tried]) -> Figure:
     axis.imshow(theta / scale[:, None], cmap="RdBu", vmin=-1.15, vmax=1.15, aspect="auto")
     for column, tried in enumerate(line):
         before = line[column - 1].ties if column else tried.ties
-        _write(axis, column, tried.ties, before)
+        _write(axis, column, tried.ties, before, np.abs(theta[:, column] / scale) > DARK)
     for _, end in _spans(sizes)[:-1]:
         axis.axhline(end - 0.5, color=INK, lw=0.8)
     axis.set_xticks(range(len(line)), [str(t.numbers) for t in line])
@@ -113,13 +115,16 @@ def _largest(theta: np.ndarray) -> float:
     return float(np.abs(theta).max()) or 1.0
 
 
-def _write(axis: Axes, column: int, ties: Sequence[int], before: Sequence[int]) -> None:
+def _write(
+    axis: Axes, column: int, ties: Sequence[int], before: Sequence[int], is_dark: Sequence[bool]
+) -> None:
     """The numbers that entries read, where they share one or it is zero; what changed is framed."""
     shared = {abs(k) for k in ties if sum(abs(k) == abs(other) for other in ties) > 1}
     for row, k in enumerate(ties):
         if len(ties) <= MOST_WRITTEN and (k == 0 or abs(k) in shared):
             text = "0" if k == 0 else str(k).replace("-", "−")
-            axis.text(column, row, text, ha="center", va="center", fontsize=6.5, color=INK)
+            axis.text(column, row, text, ha="center", va="center", fontsize=6.5,
+                      color="white" if is_dark[row] else INK)  # fmt: skip
         if _group(ties, row) != _group(before, row):
             axis.add_patch(_frame(column, row))
 
