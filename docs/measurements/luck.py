@@ -211,8 +211,8 @@ def mcnemar(more: int, fewer: int) -> float:
 
 
 def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
-    """Each arm beside the first, on the same seeds, at the last evaluation that is kept, as Markdown: odd codes,
-    seeds off the plateau, seeds in the basin. arms: names by configuration's key.
+    """Each arm beside the first, on the same seeds, at the last evaluation that is kept, as Markdown: odd
+    codes, seeds off the plateau, seeds in the basin. arms: names by configuration's key.
     """
 
     def facts(key: str) -> list[np.ndarray]:
