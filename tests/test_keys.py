@@ -10,7 +10,11 @@ from search.study.keys import every_key
 from tests.commands import call, fails
 
 LISTED = {k.path: k for k in every_key()}
-OFF = {p for p in LISTED if p.partition(".")[0] in ("allocation", "confirm", "space")}
+OFF = {
+    p
+    for p in LISTED
+    if p.partition(".")[0] in ("allocation", "confirm", "space", "start", "compress", "seeds")
+}
 """Keys of sections that are on once one of them is given."""
 SMALL = {"name": "x", "model": "57p", "seeds": [1]}
 
