@@ -108,3 +108,19 @@ def test_winners_and_the_basin(rows):
         assert f"{r['seed']} stood at a token accuracy of {float(r['token_5000']):.2f} at step 5,000" in LUCK
         assert f"grokked at {int(r['grok_step']):,}" in LUCK
     assert len(low) == 2
+
+
+def test_what_moves_the_choice_of_code():
+    with (DOCS / "measurements" / "seeds" / "moved.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    arms = {
+        name: [r for r in rows if r["changed"] == name] for name in dict.fromkeys(r["changed"] for r in rows)
+    }
+    first = {r["seed"]: odd(r, 3_000) for r in arms["nothing"]}
+    assert f"in {len(arms)} of the arms" in LUCK
+    for name, mine in arms.items():
+        assert {r["seed"] for r in mine} == first.keys() and len(first) == 32
+        more = sum(odd(r, 3_000) and not first[r["seed"]] for r in mine)
+        fewer = sum(first[r["seed"]] and not odd(r, 3_000) for r in mine)
+        said = f"| {name} | {sum(odd(r, 3_000) for r in mine)} of 32"
+        assert (said if name == "nothing" else f"{said} (+{more} −{fewer}, p = ") in LUCK

@@ -211,8 +211,8 @@ def mcnemar(more: int, fewer: int) -> float:
 
 
 def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
-    """Each arm beside the first, on the same seeds, at the last evaluation that is kept, as Markdown: odd
-    codes, seeds off the plateau, seeds in the basin. arms: names by configuration's key.
+    """Each arm beside the first, on the same seeds, at the last evaluation kept, as Markdown: odd codes,
+    seeds off the plateau, seeds in the basin. arms: names by configuration's key.
     """
 
     def facts(key: str) -> list[np.ndarray]:
@@ -265,10 +265,8 @@ def main() -> None:
             ", ".join(f"{k} {v}" for k, v in e.recipe.items()) or "nothing" for e in study.configurations
         ]
         changes[-1] = "all to the published recipe"
-        print(
-            "\n"
-            + moved(args.moved, spec, listed[0].key, dict(zip((c.key for c in listed), changes, strict=True)))
-        )
+        arms = dict(zip((c.key for c in listed), changes, strict=True))
+        print("\n" + moved(args.moved, spec, listed[0].key, arms))
     if args.pictures:
         from luck_pictures import draw
 

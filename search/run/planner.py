@@ -202,7 +202,8 @@ class Planner:
         for key, configuration in self.known.items():
             rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
             ranked = objective(rows, configuration.recipe, wanted)
-            rate = replace(GrokRate.of(rows), wrongly=0.0)  # seeds that a rule ended count as failures here
+            outcomes = Counter(r["outcome"] for r in rows)  # seeds that a rule ended count as failures here
+            rate = GrokRate(outcomes[Outcome.GROKKED], len(rows), outcomes[Outcome.GIVEN_UP])
             found[key] = Standing(rate, configuration.spec.params, ranked, successes(rows, wanted))
         return found
 
