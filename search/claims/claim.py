@@ -122,16 +122,17 @@ def arm(study: str, name: str) -> Configuration:
     """A named configuration of a study. Raises UserError where it has none of that name.
 
     `base` is what the file's model and recipe say, another name an entry's; `NAME toggled CONSTRAINT` is one
-    of those with the constraint taken off or applied.
+    of those with the constraint taken off or applied. `NAME of STUDY` is another study's.
     """
-    asked, (name, _, constraint) = load_study(study), name.partition(" toggled ")
+    name, _, other = name.partition(" of ")
+    asked, (name, _, constraint) = load_study(other or study), name.partition(" toggled ")
     names = {entry.name: i for i, entry in enumerate(asked.configurations)}
     if name == "base":
         spec, recipe = asked.spec(), asked.base_recipe()
     elif name in names:
         spec, recipe = asked.written[names[name]]
     else:
-        raise UserError(f"study {study} has no configuration {name!r}")
+        raise UserError(f"study {asked.name} has no configuration {name!r}")
     if constraint:
         field, _, value = constraint.partition("=")
         spec = spec.toggled(field, int(value) if value else True)
