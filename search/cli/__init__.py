@@ -30,6 +30,7 @@ COMMANDS = {
     "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
     "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
     "diagnose": ("compress", "Show which directions of a checkpoint matter."),
+    "thresholds": ("compress", "Show the smallest certificates beside the published thresholds."),
     "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
     "forge": ("forge", "Show a transformer forged by hand add two numbers."),
     "delete": ("home", "Delete a study and all that is recorded of it."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from model.spec import Spec
 from trainer.recipe.recipe import Recipe
 from trainer.screen import Rung
 
@@ -54,10 +55,12 @@ class Pair:
         """What pairs of one bank must agree in."""
         return (*self.recipe.program(), self.ties is not None)
 
-    def check(self, params: int) -> None:
-        """Raise ValueError unless it can be trained with a spec of so many parameters."""
+    def check(self, spec: Spec) -> None:
+        """Raise ValueError unless it can be trained with this spec."""
+        params = spec.params
         for name, given in (("start", self.start), ("ties", self.ties)):
             if given is not None and len(given) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
         if self.recipe.ramp and self.ties is None:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
+        self.recipe.check_names(spec.layout)
