@@ -3,16 +3,16 @@
 import pytest
 
 from search.errors import UserError
-from search.run.packing import Fits, placement, program_of, trial_size
+from search.run.packing import Fits, placement, trial_size
 from search.study.file import parse_study
 from search.study.schema import Resources
-from search.study.trial import Trial
+from search.study.trial import Configuration, Trial
 from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome
 
 
 def program(study):
-    return program_of(*study.listed()[0])
+    return Configuration(*study.listed()[0]).program
 
 
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
