@@ -8,7 +8,7 @@ MLflow, and in the place of training a bank that sleeps for `--busy` seconds (be
 Scheduling overhead a trial, memory and processor time of the driver, and how long it takes to list, table and
 report afterwards. With `--workers 0` there is no Ray and each trial has ended when it begins: what the driver
 itself can take at the most, its writing to MLflow included (`written_s`, a trial). Seeds: so many recorded in
-one study of five configurations, `--each` a trial, without Ray, with the rate of the first and the last tenth
+one study of `--configurations`, `--each` a trial, without Ray, with the rate of the first and the last tenth
 of the trials of a configuration, and the memory that each further seed takes: the size of the store, and
 `table`. `stolen`: the share of the processors' time that
 the machine gave to others meanwhile; with much of it, times mean little, and counts of processor time more.
@@ -182,11 +182,13 @@ def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_
     }  # fmt: skip
 
 
-def record_seeds(home: Home, seeds: int, bank: int = 100) -> dict[str, Any]:
-    """A study of toggled constraints with so many seeds, recorded as by a driver. bank: seeds of a trial."""
+def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dict[str, Any]:
+    """A study of toggled constraints with so many seeds, recorded as by a driver. bank: seeds of a trial;
+    count: configurations, at most five. Rates are by processor time, but for `record_s`.
+    """
     recipe = Recipe(steps=STEPS, eval_every=EVERY)
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
-    specs = [spec for spec, _ in study.listed()]
+    specs = [spec for spec, _ in study.listed()][:count]
     home.create()
     ledger, client = Ledger(home), connect(home, tracking_uri(home))
     ledger.hold(study.name, {}, None)
@@ -201,13 +203,13 @@ def record_seeds(home: Home, seeds: int, bank: int = 100) -> dict[str, Any]:
             work = tuple((configuration, Seed.of(n)) for n in range(first, min(first + bank, each)))
             trial = Trial(study.name, work, bank, Resources(), Stop())
             part = Part(trial, [result_of(p, spec) for p in trial.pairs], about())
-            folder, began = home.trial(study.name, trial.key), time.perf_counter()
+            folder, began = home.trial(study.name, trial.key), time.process_time()
             ledger.claim(trial)
             write_parts(folder, [part])
             ledger.record(part)
             publish(ledger, tracker, trial, folder)
             shutil.rmtree(folder)
-            took_s[-1].append(time.perf_counter() - began)
+            took_s[-1].append(time.process_time() - began)
             memories.append(memory())
         tracker.end(configuration)
     took = time.perf_counter() - start
@@ -267,6 +269,7 @@ def main() -> None:
     parser.add_argument("--max-hours", type=float, help="no new trials after so long")
     parser.add_argument("--seeds", type=int, default=10_000, help="0: none")
     parser.add_argument("--each", type=int, default=100, help="seeds of a trial of those")
+    parser.add_argument("--configurations", type=int, default=5, help="of those, at most five")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     row: dict[str, Any] = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
@@ -279,7 +282,9 @@ def main() -> None:
             print(json.dumps(row["trials"], indent=2), flush=True)
         if args.seeds:
             home = Home(scratch / "seeds")
-            row["seeds"] = record_seeds(home, args.seeds, args.each) | commands(home, "many", scratch)
+            row["seeds"] = record_seeds(home, args.seeds, args.each, args.configurations) | commands(
+                home, "many", scratch
+            )
             print(json.dumps(row["seeds"], indent=2), flush=True)
     if args.json:
         args.json.write_text(json.dumps(row, indent=2) + "\n")

@@ -5,10 +5,14 @@ import subprocess
 import sys
 
 import pytest
+import sqlalchemy as sa
 
-from benchmarks import load
+from benchmarks import cluster, load
+from search.run import driver, worker
 from search.store.home import Home
 from search.store.ledger import Ledger
+from search.store.tracker import Tracker
+from tests.homes import quick  # noqa: F401
 from tests.reference import environment
 
 
@@ -42,3 +46,36 @@ def test_a_few_trials_and_seeds(tmp_path):
     recorded = load.record_seeds(Home(tmp_path / "seeds"), 40)
     rows = Ledger(Home(tmp_path / "seeds")).rows("many")
     assert recorded["seeds"] == len(rows) == 40 and all(r["published"] for r in rows)
+
+
+def test_what_a_trial_costs_does_not_grow_with_what_is_there(tmp_path, monkeypatch):
+    """Its rows are found by an index, and all of a configuration are counted again when an eighth is new."""
+    counted, whole = [], Tracker.counts
+    monkeypatch.setattr(Tracker, "counts", lambda *given: counted.append(len(given[2])) or whole(*given))
+    load.record_seeds(Home(tmp_path), 60, bank=1, count=1)
+    assert 10 < len(counted) < 30 and sum(counted) < 10 * 60 and counted[-1] > 50
+    ledger = Ledger(Home(tmp_path))
+    (trial, *_) = {r["trial"] for r in ledger.rows("many")}
+    said = []
+    sa.event.listen(ledger.database.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+    assert len(ledger.rows("many", trial=trial)) == 1 and "ORDER BY" not in said[0]
+    asked = f"study = 'many' AND trial = '{trial}'"
+    for words in (
+        f"SELECT * FROM ledger WHERE {asked}",
+        f"UPDATE ledger SET published = 1 WHERE {asked} AND configuration = 'x'",
+    ):
+        with ledger.database.begin() as db:
+            plan = " ".join(row[3] for row in db.exec_driver_sql(f"EXPLAIN QUERY PLAN {words}"))
+        assert "ix_ledger_trial" in plan, plan
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_simulated_cluster_records_all(monkeypatch):
+    """Driver, plan, ledger and workers are real: what is simulated is time."""
+    for module, name in ((worker, "Bank"), (worker, "time"), (driver, "Outbox"), (cluster.FakeBank, "spend")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # and as it was, afterwards
+    few = cluster.measure(2, 4, 4, 100_000, 0.01)
+    many = cluster.measure(10, 4, 4, 100_000, 0.01)
+    assert (few["seeds"], many["seeds"]) == (8, 40)
+    assert few["reports"] / few["seeds"] > many["reports"] / many["seeds"], "of many each reports seldom"
+    assert all(0 < found[name] < 1 for found in (few, many) for name in ("workers_busy", "driver_busy"))

@@ -78,9 +78,12 @@ class Ledger(Studies):
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
         order = (ROWS.c.study, ROWS.c.configuration, ROWS.c.init_seed, ROWS.c.data_seed)
         wanted = {"study": study, "configuration": configuration, "trial": trial}
-        query = sa.select(*columns).order_by(*order)
+        query = sa.select(*columns)
         query = query.where(*(ROWS.c[name] == value for name, value in wanted.items() if value is not None))
-        return self.database.read(query)
+        if trial is None:
+            return self.database.read(query.order_by(*order))
+        found = self.database.read(query)  # asked for an order SQLite would go through all of a study's rows
+        return sorted(found, key=lambda row: [row[column.name] for column in order])
 
     @patient
     def configurations(self, study: str) -> dict[str, Configuration]:
