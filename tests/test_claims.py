@@ -73,6 +73,15 @@ def test_every_kind_has_its_rule(kind, one, other, expected):
     assert verdict(claim_of(kind), one, other) == expected
 
 
+def test_given_up_seeds_keep_a_rate_open_where_the_rule_was_not_measured():
+    """None of 60 grokked: of the published recipe that is below 20 %, of another one nobody knows."""
+    rows = seeds(ONE, 60 * "u", hopeless_step=20_000.0) + seeds(OTHER, 60 * "u", hopeless_step=20_000.0)
+    known = {**claim_of("rate", at_least=0.2).model_dump(by_alias=True)}
+    published = Claim.model_validate(known | {"with": "published"})
+    assert judge(published, arms(rows)).verdict == FAILS
+    assert judge(claim_of("rate", at_least=0.2), arms(rows)).verdict == OPEN
+
+
 def test_only_the_seeds_of_the_studys_file_count():
     """Others may have been chosen for what they did."""
     found = judge(claim_of("better"), arms(seeds(ONE, "gg", first=777) + seeds(ONE, "fg")))

@@ -353,7 +353,7 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     monkeypatch.setattr(native, "record", lambda *given: recorded.append(1) or whole(*given))
     first, again = (Native(rung("57p"), Recipe()) for _ in range(2))
     (kept,) = (tmp_path / "tapes").iterdir()
-    assert len(recorded) == 3
+    assert len(recorded) == 4
     for mine, its in zip(first.tapes, again.tapes, strict=True):
         assert mine.inputs == its.inputs
         for name in tape_cache.FIELDS:
@@ -366,10 +366,10 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     ):
         kept.write_bytes(damaged)
         Native(rung("57p"), Recipe())
-    assert len(recorded) == 12 and len(list((tmp_path / "tapes").iterdir())) == 1
+    assert len(recorded) == 16 and len(list((tmp_path / "tapes").iterdir())) == 1
     Native(rung("57p"), Recipe(batch=64))
     Native(rung("67p"), Recipe())
-    assert len(recorded) == 18 and len(list((tmp_path / "tapes").iterdir())) == 3
+    assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
 
 
 def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):

@@ -53,7 +53,8 @@ def seeds_of(rows):
     """Rows of the seeds behind `arm`s: 1, 2, ... of each, of which the first grokked."""
     return [
         {"study": row["study"], "configuration": row["configuration"], "init_seed": n, "data_seed": n,
-         "outcome": "grokked" if n <= row["grokked"] else "failed"}
+         "outcome": "grokked" if n <= row["grokked"] else "failed", "held": False, "steps": 1, "budget": 1,
+         "grok_step": None, "hopeless_step": None, "best_token": 0.0}
         for row in rows
         for n in range(1, row["seeds"] + 1)
     ]  # fmt: skip

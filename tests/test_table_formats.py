@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pandas as pd
@@ -12,10 +13,12 @@ from click.testing import CliRunner
 from model import rung
 from search.cli.evidence import table
 from search.errors import UserError
+from search.evidence import frames
 from search.evidence.table import constraint_table
 from search.evidence.table_text import html, latex, markdown, section, written
 from search.evidence.verdicts import CLAIMS, SCALES
 from search.store.ledger import Ledger
+from tests.commands import fails_with_one
 from tests.pages import Page
 from tests.test_table import OTHER, RECIPE, arm, seeds_of, table_of, without
 
@@ -260,6 +263,30 @@ def test_files_that_cannot_be_read(content, says, here):
     with pytest.raises(UserError) as error:
         call("table.parquet")
     assert str(error.value) == says
+
+
+SEEDS = "study,configuration,init_seed,data_seed,outcome,held,steps,budget,grok_step,hopeless_step,best_token"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "seeds.csv: cannot be read as CSV"),
+        (b"\xff\xfe\x00", "seeds.csv: cannot be read as CSV"),
+        (
+            b"init_seed,study\n1,a\n",
+            "seeds.csv: no table of seeds: it has no column configuration, outcome, *",
+        ),
+        (f"{SEEDS}\na,b,x,1,failed,False,1,1,,,0\n".encode(), "*: what is to be a number is none"),
+        (f"{SEEDS}\na,b,1e400,1,failed,False,1,1,,,0\n".encode(), "*: what is to be a number is none"),
+        (b"init_seed" + b",x" * 1_000, "seeds.csv: larger than any table of records (2,009 bytes)"),
+    ],
+)
+@pytest.mark.parametrize("command", ["table", "claims"])
+def test_tables_of_seeds_that_cannot_be_read(command, text, says, here, monkeypatch):
+    monkeypatch.setattr(frames, "MOST_TEXT", 2_000)
+    (here / "seeds.csv").write_bytes(text)
+    assert fnmatch(fails_with_one(2, command, "seeds.csv"), says)
 
 
 def test_another_frame_is_refused(here):

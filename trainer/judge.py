@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.spec import Spec
+from trainer import weight_decay
 from trainer.hopeless import Rule, progress_of, spared, taught
 from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair, Recipe, Seed
@@ -55,21 +57,25 @@ class Result:
 class Judge:
     """Keeps the records of a bank's pairs, one row a pair in each of `records`. probes: their names."""
 
-    def __init__(self, pairs: Sequence[Pair], params: int, rule: Rule | None, probes: Sequence[str] = ()):
+    def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: Rule | None, probes: Sequence[str] = ()):
         self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
-        self.limits = hyper_of([p.recipe for p in pairs])
+        self.limits = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
             self.limits["ties"] = torch.tensor([p.ties for p in pairs])
         self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
         self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
+        self.counts_from_N = torch.tensor([p.counts_from for p in pairs])
+        self.ends_N = torch.tensor([p.ends for p in pairs])
+        # the rule was measured on seeds that begin at random and are what was asked for from the start
+        self.ruled_N = torch.tensor([p.start is None and p.counts_from == 0 for p in pairs])
         count = len(pairs)
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
         self.records = {
             "outcome": torch.full((count,), QUEUED, dtype=torch.int8),
             "held": torch.zeros(count, dtype=torch.bool),
             "best": torch.tensor([[-1.0, 0.0, torch.inf]]).repeat(count, 1),  # exact, token, loss
-            "best_theta": torch.zeros(count, params),
+            "best_theta": torch.zeros(count, spec.params),
             "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
             "probes": torch.full((count, evaluations, len(self.probes)), torch.nan),
             "waiting": torch.zeros(count, dtype=torch.bool),  # at a rung, for the rest of its group
@@ -91,6 +97,9 @@ class Judge:
         self.limits = {k: torch.cat([t, other.limits[k]]) for k, t in self.limits.items()}
         self.spared_N = torch.cat([self.spared_N, other.spared_N])
         self.taught_N = torch.cat([self.taught_N, other.taught_N])
+        self.counts_from_N = torch.cat([self.counts_from_N, other.counts_from_N])
+        self.ends_N = torch.cat([self.ends_N, other.ends_N])
+        self.ruled_N = torch.cat([self.ruled_N, other.ruled_N])
         longest = max(j.records["curve"].shape[1] for j in (self, other))
         for judge in (self, other):
             judge.records |= {k: _evaluations(judge.records[k], longest) for k in BY_EVALUATION}
@@ -131,10 +140,10 @@ class Judge:
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
         if probes_LR is not None:
             r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
-        fit_L = finite_L & (step_L >= self.limits["ramp"][pair_L])  # before, θ is not yet what was asked for
+        fit_L = finite_L & (step_L >= self.counts_from_N[pair_L])  # before, θ is not yet what was asked for
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
-        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
+        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.ends_N[pair_L]
         given_up_L = self._hopeless(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
@@ -173,6 +182,7 @@ class Judge:
         r = self.records
         progress_L = progress_of(step_L, self.taught_N[pair_L], self.limits["steps"][pair_L])
         called_L = open_L & self.rule.calls_hopeless(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
+        called_L &= self.ruled_N[pair_L]
         earlier_L = r["hopeless_step"][pair_L]
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
         return called_L & ~self.spared_N[pair_L]
@@ -236,18 +246,14 @@ class Judge:
     ) -> tuple[Tensor, Tensor]:
         """What follows the measures: the factors of weight decay and of the carry problems' share [L].
 
-        Weight decay drops for good when exact match passes each of two thresholds (57p paper, Reflection 5);
-        the share falls while token accuracy is high (section 3.2).
+        trainer/weight_decay.py has that of decay; the share falls while token accuracy is high (57p paper,
+        section 3.2).
         """
         h = {name: t[pair_L] for name, t in self.limits.items()}
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
         left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
         mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
-        drops_L = [
-            torch.where(exact_L > h[f"wd_drop_{at}"], h["wd_drop"], 1.0) for at in ("exact", "exact_final")
-        ]
-        lower_L = torch.minimum(wd_L, drops_L[0] * drops_L[1])  # a power would round as the CPU does
-        return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
+        return weight_decay.scale(wd_L, exact_L, token_L, h, self.eval_every), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
         """A row a pair: outcome, step, grok step, best exact match; MEASURES and probes as they were last."""

@@ -27,7 +27,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import schedule, step
 from trainer.build import ENGINE, library
-from trainer.optimisers import OPTIMISERS
+from trainer.optimisers import optimiser_of
 from trainer.problems import DIGITS, selection
 from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
@@ -51,10 +51,12 @@ class Program(ctypes.Structure):
     """`Program` of trainer/cpp/engine.cpp."""
 
     _fields_ = [
-        *((name, CTape) for name in ("lesson", "expand", "take")),
+        *((name, CTape) for name in ("lesson", "expand", "probe", "take")),
         *(("length", ctypes.c_int), ("source", ctypes.c_void_p)),
         *((name, ctypes.c_int32) for name in ("batch", "row", "theta", "step", "gradient", "parameters")),
         *((name, ctypes.c_void_p) for name in ("updated", "train", "evaluate")),
+        *((name, ctypes.c_int32) for name in ("drawn", "draws", "root_every")),
+        *((name, ctypes.c_int32) for name in ("matrix", "root", "damping", "epsilon")),
     ]  # fmt: skip
 
 
@@ -74,7 +76,7 @@ class Native:
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         self.engine, self.kernel = engine(), library(kernel.source, kernel.shape)
-        self.spec, self.optimiser = spec, OPTIMISERS[recipe.optimiser]
+        self.spec, self.optimiser = spec, optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
         self.places = {
@@ -83,7 +85,7 @@ class Native:
         }
         owners = (type(spec), self.optimiser.fresh, self.optimiser.update)
         self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
-        self.program, self._kept = self._program(recipe.batch)
+        self.program, self._kept = self._program(recipe.batch, recipe.root_every)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
         self.compile_s = time.perf_counter() - start
@@ -95,7 +97,8 @@ class Native:
         """`steps` steps of every slot. Returns the new state and the summed losses [S]."""
         given: dict[str, Tensor] = {**hyper, **state}
         parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
-        rows = torch.cat([p.float() for p in (*parts, torch.zeros_like(state["theta"]))], dim=1).numpy()
+        left = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
+        rows = torch.cat([*(p.float() for p in parts), left], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
         ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
         in_groups(
@@ -106,7 +109,8 @@ class Native:
             ),
         )
         made = torch.from_numpy(rows)
-        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in self._kept_names()}
+        kept = [*self._kept_names(), *(self.optimiser.root or ())[1:]]
+        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in kept}
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
@@ -145,12 +149,17 @@ class Native:
         """What a row has, without the slots' axis."""
         fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
         scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
-        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe]).items()}
+        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe], self.spec.layout).items()}
         kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
-        return {"theta": (self.spec.params,), **kept, **scalars, **hyper, "gradient": (self.spec.params,)}
+        read = {name: kept.pop(name) for name in (self.optimiser.root or ())[1:]}  # made by the engine
+        draws: Shapes = {"draws": (count,)} if (count := self.optimiser.draws * self.spec.params) else {}
+        theta = (self.spec.params,)
+        return {"theta": theta, **kept, **scalars, **read, **hyper, "gradient": theta, **draws}
 
     def _record(self) -> list[Tape]:
-        return [record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._take)]
+        return [
+            record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._probe, self._take)
+        ]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]
@@ -160,12 +169,24 @@ class Native:
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
         return list(self.spec.expand(row["theta"]).values())
 
+    def _probe(self, row: dict[str, Tensor]) -> list[Tensor]:
+        probe = self.optimiser.probe
+        return [probe(row, schedule.now(row, row), row["gradient"])] if probe else []
+
     def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
         new = step.take(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._kept_names()]
 
-    def _program(self, batch: int) -> tuple[Program, Any]:
+    def _extras(self, root_every: int) -> list[int]:
+        """Where random numbers and matrices are in a row, and how often an inverse root is made."""
+        drawn = self.places.get("draws", slice(0, 0))
+        names = (*(self.optimiser.root or ()), "root_damping", "epsilon")
+        places = [self.places[name].start for name in names if self.optimiser.root]
+        every = root_every if places else 0
+        return [drawn.start, drawn.stop - drawn.start, every, *(places or [0] * 4)]
+
+    def _program(self, batch: int, root_every: int) -> tuple[Program, Any]:
         """The program, and the arrays to which it points."""
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
@@ -179,11 +200,12 @@ class Native:
                 len(source),
                 source.ctypes.data,
                 batch,
-                self.places["gradient"].stop,
+                max(place.stop for place in self.places.values()),
                 *starts,
                 self.spec.params,
             ),
             *(updated.ctypes.data, *functions),
+            *self._extras(root_every),
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isnan
 from typing import Any
 
 from search.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from search.claims.trained import Trained
 from search.intervals import LEVEL, Interval, Paired, discoveries, exact_low, wilson
-from search.store.stats import COUNTED
+from search.store.stats import COUNTED, wrongly_given_up
 from trainer import Outcome
 
 Row = Mapping[str, Any]
@@ -33,14 +34,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Count:
-    """k of n seeds."""
+    """k of n seeds, and of how many others a rule may at most have kept it."""
 
     k: int
     n: int
+    wrongly: float = 0.0
 
     @property
     def interval(self) -> Interval:
-        return wilson(self.k, self.n)
+        return wilson(self.k, self.n)[0], wilson(min(self.k + self.wrongly, self.n), self.n)[1]
 
     def __str__(self) -> str:
         return f"{self.k} of {self.n}"
@@ -54,7 +56,6 @@ class Judged:
     with_it: Count
     without: Count | None = None
     paired: Paired | None = None
-    given_up: int = 0
 
     @property
     def p(self) -> float | None:
@@ -150,7 +151,9 @@ def arms(rows: Iterable[Row]) -> dict[str, Arm]:
     for row in sorted(rows, key=lambda r: str(r["study"]), reverse=True):
         if row["outcome"] in COUNTED:
             seeds = found.setdefault(row["configuration"], {})
-            seeds[int(row["init_seed"]), int(row["data_seed"])] = row
+            called = row.get("hopeless_step")
+            none = {"hopeless_step": None if called is None or isnan(called) else called}
+            seeds[int(row["init_seed"]), int(row["data_seed"])] = {**row, **none}
     return found
 
 
@@ -160,12 +163,11 @@ def judge(claim: Claim, known: Mapping[str, Arm], trained: Sequence[Trained] = (
         return Judged(claim, _of_checkpoints(claim, trained))
     assert claim.study and claim.with_
     one = _eligible(claim, known.get(arm(claim.study, claim.with_).key, {}))
-    given_up = sum(row["outcome"] == Outcome.GIVEN_UP for row in one.values())
     if claim.without is None:
-        return Judged(claim, _count(claim, one), given_up=given_up)
+        return Judged(claim, _count(claim, one))
     other = _eligible(claim, known.get(arm(claim.study, claim.without).key, {}))
     pairs = [(_succeeds(claim, one[s]), _succeeds(claim, other[s])) for s in one.keys() & other.keys()]
-    return Judged(claim, _count(claim, one), _count(claim, other), Paired.of(pairs), given_up)
+    return Judged(claim, _count(claim, one), _count(claim, other), Paired.of(pairs))
 
 
 def _of_checkpoints(claim: Claim, trained: Sequence[Trained]) -> Count:
@@ -210,4 +212,5 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 
 def _count(claim: Claim, seeds: Arm) -> Count:
-    return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds))
+    wrongly = 0.0 if claim.held else wrongly_given_up(seeds.values())
+    return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly)

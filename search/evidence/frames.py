@@ -42,6 +42,12 @@ FILES: dict[str, dict[str, Any]] = {
 }
 """Files of records that are read, by suffix, and how pandas is to read them."""
 KINDS = {".parquet": "Parquet", ".csv": "CSV"}
+SEED_TEXTS = ("study", "configuration", "outcome", "held")
+SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "init_seed": int, "data_seed": int, "steps": int, "budget": int, "grok_step": float,
+    "hopeless_step": float, "best_token": float,
+}  # fmt: skip
+"""Columns that a table of seeds must have."""
 
 
 def records(
@@ -143,7 +149,19 @@ def _read(path: Path) -> list[Row]:
         raise UserError(f"{path}: unfolds to more than any table of records") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as {KINDS[path.suffix]}") from None
-    return [{str(k): v for k, v in row.items()} for row in rows]
+    named = [{str(k): v for k, v in row.items()} for row in rows]
+    return _checked(path, named) if named and "init_seed" in named[0] else named
+
+
+def _checked(path: Path, rows: list[Row]) -> list[Row]:
+    """Rows of seeds, whose numbers are numbers. Raises UserError."""
+    if lacking := [name for name in (*SEED_TEXTS, *SEED_NUMBERS) if name not in rows[0]]:
+        raise UserError(f"{path}: no table of seeds: it has no column {', '.join(lacking)}")
+    try:
+        numbers = [{name: kind(row[name]) for name, kind in SEED_NUMBERS.items()} for row in rows]
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{path}: no table of seeds: what is to be a number is none") from None
+    return [{**row, **mine} for row, mine in zip(rows, numbers, strict=True)]
 
 
 def _check_size(path: Path) -> None:
