@@ -111,7 +111,7 @@ def test_a_study_that_the_page_names_comes_with_the_package(study):
 
 
 def test_what_one_run_came_to_is_what_its_table_says():
-    with (DOCS / "measurements" / "one-run.csv").open() as file:
+    with (MEASUREMENTS / "sets" / "one-run.csv").open() as file:
         rows = list(csv.DictReader(file))
     part = RESULTS[RESULTS.index("## One run from random values") : RESULTS.index("## The ladder")]
     arms = {(row["arm"], row["numbers"]) for row in rows}

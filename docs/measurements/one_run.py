@@ -37,7 +37,10 @@ from trainer.checkpoint import Checkpoint
 DOCS = Path(__file__).parents[1]
 SEEDS, CHUNK = range(90001, 90065), 16
 QUALIFIED = 0.99  # from here on a seed's θ is kept as a checkpoint beside the table
-FIELDS = ("arm", "numbers", "seed", "outcome", "grok_step", "best_exact", "correct")
+FIELDS = (
+    *("arm", "numbers", "configuration", "init_seed", "data_seed"),
+    *("outcome", "grok_step", "best_exact", "correct"),
+)  # fmt: skip
 WIDE, BASE = rung("54p"), rung("46p")
 
 
@@ -83,8 +86,8 @@ def without(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         right = verify(spec, its.theta_P).correct if its.grok_step is not None else ""
-        yield {"seed": seed, "outcome": its.outcome.value, "grok_step": its.grok_step or "",
-               "best_exact": its.best_exact, "correct": right}  # fmt: skip
+        yield {"init_seed": seed, "data_seed": seed, "outcome": its.outcome.value,
+               "grok_step": its.grok_step or "", "best_exact": its.best_exact, "correct": right}  # fmt: skip
 
 
 def wide(seeds: list[int], kept: Path) -> dict[int, torch.Tensor]:
@@ -123,7 +126,8 @@ def with_ramp(sets: list[Ties], seeds: list[int], kept: Path) -> Iterator[dict[s
             its = project(sets[-1], theta_P[seed][None])[0]
             papers(spec, its, seed, reached, sets).save(kept.with_name(f"{spec.params}p-{seed}-{len(sets)}"))
         outcome = "grokked" if reached == 1.0 else "failed"
-        yield {"seed": seed, "outcome": outcome, "grok_step": "wide" if seed in grokked else "",
+        yield {"init_seed": seed, "data_seed": seed, "outcome": outcome,
+               "grok_step": "wide" if seed in grokked else "",
                "best_exact": reached, "correct": right}  # fmt: skip
 
 
@@ -144,7 +148,7 @@ def main(out: str, arm: str, numbers: str, first_seeds: str = "64") -> None:
     done = set()
     if path.exists():
         rows = list(csv.DictReader(path.open()))
-        done = {int(r["seed"]) for r in rows if (r["arm"], r["numbers"]) == (arm, numbers)}
+        done = {int(r["init_seed"]) for r in rows if (r["arm"], r["numbers"]) == (arm, numbers)}
     for first in range(0, min(int(first_seeds), len(SEEDS)), CHUNK):
         seeds = [s for s in SEEDS[first : first + CHUNK] if s not in done]
         if not seeds:
@@ -154,7 +158,8 @@ def main(out: str, arm: str, numbers: str, first_seeds: str = "64") -> None:
         else:
             sets = line(numbers) if arm == "staged" else line(numbers)[-1:]
             made = with_ramp(sets, seeds, path.with_name(f"wide-{seeds[0]}.safetensors"))
-        rows_now = [{"arm": arm, "numbers": numbers, **row} for row in made]
+        named = {"arm": arm, "numbers": numbers, "configuration": f"{arm} {numbers}"}
+        rows_now = [{**named, **row} for row in made]
         new = not path.exists()
         with path.open("a", newline="") as file:
             writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
