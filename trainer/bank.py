@@ -28,6 +28,7 @@ from trainer.outcomes import MEASURES
 from trainer.programs import Programs
 from trainer.recipe import SHAPING, Pair, Recipe
 from trainer.schedule import Hyper
+from trainer.starts import start
 from trainer.step import State
 
 IDLE = -1
@@ -54,7 +55,7 @@ class Bank:
         if len({p.program() for p in pairs}) != 1:
             raise ValueError(DISAGREE)
         for pair in pairs:
-            pair.check(spec.params)
+            pair.check(spec)
         self.spec, self.pairs, self.device = spec, list(pairs), device
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
         self.eval_every, self.optimiser = recipe.eval_every, OPTIMISERS[recipe.optimiser]
@@ -99,7 +100,7 @@ class Bank:
         if {p.program() for p in pairs} - {self.pairs[0].program()}:
             raise ValueError(DISAGREE)
         for pair in pairs:
-            pair.check(self.spec.params)
+            pair.check(self.spec)
         first = len(self.pairs)
         self.pairs += pairs
         self.judge.add(Judge(pairs, self.spec.params, self.judge.rule))
@@ -208,8 +209,9 @@ class Bank:
             for name, t in self.parked.pop(n).items():
                 state[name][slot] = t[0].to(self.device)
             return
-        start = self.pairs[n].start
-        theta_P = self.spec.initial(seed.init_seed) if start is None else torch.tensor(start)
+        pair = self.pairs[n]
+        given = None if pair.start is None else torch.tensor(pair.start)
+        theta_P = start(self.spec, pair.recipe, seed.init_seed) if given is None else given
         theta_1P = theta_P.to(self.device)[None]
         for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
             state[name][slot] = t[0]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.fields import LARGEST, check, nearest, option
+from trainer.carry import CarrySchedule
 from trainer.optimisers import OPTIMISERS
+from trainer.starts import Starts, check_start
+
+if TYPE_CHECKING:
+    from model.spec import Spec
 
 MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 PAPER = "57p paper, sections 3.2 to 3.5"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(CarrySchedule, Starts):
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 
     What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything
@@ -73,12 +78,15 @@ class Recipe:
     )  # fmt: skip
 
     def __post_init__(self) -> None:
-        stages = self.curriculum
-        if isinstance(stages, list | tuple) and len(stages) > 4:
-            raise ValueError(f"curriculum must have at most 4 stages, got {len(stages)}")
-        if isinstance(stages, list | tuple) and all(isinstance(s, list | tuple) for s in stages):
-            object.__setattr__(self, "curriculum", tuple(map(tuple, stages)))
+        if isinstance(self.curriculum, list | tuple) and len(self.curriculum) > 4:
+            raise ValueError(f"curriculum must have at most 4 stages, got {len(self.curriculum)}")
+        for name in LISTS:
+            rows = getattr(self, name)
+            if isinstance(rows, list | tuple) and all(isinstance(row, list | tuple) for row in rows):
+                object.__setattr__(self, name, tuple(map(tuple, rows)))
         check(self)
+        self.check_carry()
+        self.check_starts()
         if self.optimiser not in OPTIMISERS:
             hint = nearest(self.optimiser, OPTIMISERS)
             raise ValueError(f"optimiser: unknown {self.optimiser!r:.80}; {hint}")
@@ -108,11 +116,13 @@ class Recipe:
     def as_dict(self) -> dict[str, Any]:
         """Every field, as plain values."""
         return {
-            name: [list(stage) for stage in value] if name == "curriculum" else value
+            name: [list(row) for row in value] if name in LISTS else value
             for name, value in dataclasses.asdict(self).items()
         }
 
 
+LISTS = tuple(field.name for field in dataclasses.fields(Recipe) if type(field.default) is tuple)
+"""Fields that are lists of lists."""
 SHAPING = tuple(field.name for field in dataclasses.fields(Recipe) if field.metadata["shapes"])
 
 
@@ -158,8 +168,10 @@ class Pair:
         """What pairs of one bank must agree in."""
         return (*self.recipe.program(), self.ties is not None)
 
-    def check(self, params: int) -> None:
-        """Raise ValueError unless it can be trained with a spec of so many parameters."""
+    def check(self, spec: Spec) -> None:
+        """Raise ValueError unless it can be trained with a spec."""
+        check_start(spec, self.recipe)
+        params = spec.params
         for name, given in (("start", self.start), ("ties", self.ties)):
             if given is not None and len(given) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")

@@ -24,6 +24,7 @@ from search.errors import UserError
 from search.evidence.claims import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
 from search.store.stats import GrokRate, difference
 from trainer import Recipe
+from trainer.recipe import LISTS
 
 
 @dataclass(frozen=True)
@@ -337,10 +338,17 @@ def _spec(given: dict[str, Any]) -> Spec:
 
 
 def _recipe(given: dict[str, Any]) -> Recipe:
-    if "curriculum" in given:
-        stages = json.loads(kept) if isinstance(kept := given["curriculum"], str) else kept
-        given["curriculum"] = [[int(n) for n in stage] for stage in stages]
+    for name in given.keys() & set(LISTS):
+        rows = json.loads(kept) if isinstance(kept := given[name], str) else kept
+        given[name] = [[_whole(n) for n in row] for row in rows]
     return Recipe(**_typed(Recipe, given))
+
+
+def _whole(value: Any) -> Any:
+    """What a table's list holds: a name, or a number, which may have become a float or numpy's."""
+    if isinstance(value, str):
+        return value
+    return int(value) if float(value).is_integer() else float(value)
 
 
 def _typed(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,11 @@ from pydantic import Field, field_validator, model_validator
 
 from model import Spec, make_spec, rung
 from model.fields import nearest
+from search.study.places import replaced
 from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
 from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
 from trainer import Recipe, Seed
+from trainer.starts import check_start
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -249,14 +251,14 @@ class Study(Strict):
             for i, name in enumerate(self.toggle):
                 other = _toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append((other, recipe))
+                    found.append(_startable(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
 
     @cached_property
     def written(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
         if not self.configurations:
-            return [(self.spec(), self.base_recipe())]
+            return [_startable(self.spec(), self.base_recipe(), "recipe")]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
@@ -268,15 +270,18 @@ class Study(Strict):
         else:
             options = _options(model, f"{path}.model")
         recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        return _spec(options, f"{path}.model"), recipe
+        return _startable(_spec(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
         split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
         for path, value in values.items():
-            part, _, name = path.partition(".")
+            part, name, *places = path.split(".")
+            if places:
+                before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
+                value = replaced(before, places, value)
             split[part][name] = value
-        return self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        return _startable(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
 
     @property
     def planned(self) -> int:
@@ -356,6 +361,15 @@ def _spec(options: dict[str, Any], path: str) -> Spec:
         return make_spec(**options)
     except (TypeError, ValueError) as error:
         raise at(path, error) from None
+
+
+def _startable(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
+    """Both, if seeds of the spec can start as the recipe says."""
+    try:
+        check_start(spec, recipe)
+    except ValueError as error:
+        raise at(path, error) from None
+    return spec, recipe
 
 
 def _recipe(
