@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from model.ops import Tensors
 
+Probe = Callable[[Any, "Tensor"], "Tensor"]
+"""A named read-out of θ: of a spec and θ [S, P] (float64) one number a seed [S]. Its docstring says what it is."""
 FAMILIES: dict[str, type[Spec]] = {}
 MAKERS: dict[str, Callable[..., Spec]] = {}
 """What makes specs over other specs from plain values, by the name that stands for a family's."""
@@ -116,6 +118,20 @@ class Spec(ABC):
     def folds(self) -> list[Fold]:
         """The exact rewritings to smaller specs that the family knows for this one."""
         return []
+
+    def probes(self) -> dict[str, Probe]:
+        """Named read-outs of θ that say early where a seed is going, of those that the family knows for this
+        spec; none where nothing is known. See `Probe` and `read`.
+        """
+        return {}
+
+    def read(self, theta_SP: Tensor) -> Tensor:
+        """What all probes read of θ [S, P], in their order: [S, R], float64. Of no probes [S, 0]."""
+        import torch
+
+        wide_SP = theta_SP.double()
+        read = [probe(self, wide_SP) for probe in self.probes().values()]
+        return torch.stack(read, dim=1) if read else wide_SP[:, :0]
 
     def hard_wired(self) -> dict[str, float]:
         """The constants of this architecture that are no parameter and neither 0 nor a sign, by name."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import nearest
 from model.layout import Shapes
-from model.spec import MAKERS, Kernel, Spec, make_spec
+from model.spec import MAKERS, Kernel, Probe, Spec, make_spec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,6 +112,10 @@ class Tied(Spec, listed=False):
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
         return self.base.sequence(x, y, z)
 
+    def probes(self) -> dict[str, Probe]:
+        """The base's, of the θ that it reads."""
+        return {name: _of_base(probe) for name, probe in self.base.probes().items()}
+
     def trained(self) -> Tied:
         return dataclasses.replace(self, base=self.base.trained())
 
@@ -132,6 +136,14 @@ class Tied(Spec, listed=False):
             else:
                 said.append(f"{name} = 0")
         return said
+
+
+def _of_base(probe: Probe) -> Probe:
+    @wraps(probe)
+    def read(spec: Tied, theta_SR: Tensor) -> Tensor:
+        return probe(spec.base, spec.spread(theta_SR))
+
+    return read
 
 
 @dataclasses.dataclass(frozen=True)

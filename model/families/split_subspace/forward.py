@@ -141,8 +141,7 @@ def _attention(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vecto
     for h in range(spec.heads):
         form = _form(spec, p, h, weighted, spec.prompt - 1)
         heads.append(form if spec.direct_forms else form / math.sqrt(spec.query_dim))
-        read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
-        values += [[dot(row, entry) for entry in transposed(table)] for row in read]
+        values += _values_read(spec, p, h, norm, table)
     attention = torch.stack(heads, dim=1)
     wide = {"values": _grid(values), "attention": attention}
     if not spec.circular:
@@ -153,6 +152,41 @@ def _attention(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vecto
     weights = torch.exp(scores - _seen(scores, future).detach().amax(3, keepdim=True))
     weights = torch.where(future, 0.0, weights)
     return wide | {"attention": weights / weights.sum(3, keepdim=True) * scale_S1T[:, None]}
+
+
+def _values_read(spec: SplitSubspace, p: Any, h: int, norm: Any, table: Matrix) -> Matrix:
+    """What head h reads of each token before the norm's scale, [channel][V]."""
+    read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
+    return [[dot(row, entry) for entry in transposed(table)] for row in read]
+
+
+def read_values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """What the first head reads of each token before the norm's scale [S, channels, V]."""
+    p = _some(spec, theta_SP, "tokens", "arc", "norm", "head", "v_proj", "out_A")
+    return _grid(_values_read(spec, p, 0, _norms(spec, p)[0], _table(spec, p)))
+
+
+def read_units(spec: SplitSubspace, theta_SP: Tensor) -> tuple[Tensor, Tensor]:
+    """What the hidden units read of the token axes, the norm's weights in it [S, FFN, tok_dim], and what the
+    output's channels write to them [S, tok_dim, channels].
+    """
+    p = _some(spec, theta_SP, "norm", "fc1", "out_B", "head")
+    weights = _norms(spec, p)[1][: spec.tok_dim]
+    reads = [[f * w for f, w in zip(row, weights, strict=False)] for row in p["fc1"]]
+    return _grid(reads), _grid(_write(spec, p)[: spec.tok_dim], like=p["head"][0][0])
+
+
+def read_form(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """The first head's scores as a form of two positions, the norm's weights in it [S, pos_dim, pos_dim]."""
+    p = _some(spec, theta_SP, "norm", "form", "phase", "q_proj", "k_proj")
+    weights = _norms(spec, p)[0][spec.tok_dim :]
+    axes = torch.eye(spec.pos_dim, dtype=theta_SP.dtype, device=theta_SP.device)[:, None, :, None]
+    return _form(spec, p, 0, [axis * w for axis, w in zip(axes, weights, strict=True)], 0)
+
+
+def _some(spec: SplitSubspace, theta_SP: Tensor, *names: str) -> Any:
+    """Those of some tensors that a spec has, as scalars."""
+    return {name: scalars(t) for name, t in spec.layout.split(theta_SP).items() if name in names}
 
 
 def _grid(rows: Any, like: Tensor | None = None) -> Tensor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model.ops import Tensors
-    from model.spec import Fold, Kernel
+    from model.spec import Fold, Kernel, Probe
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
@@ -319,3 +319,8 @@ class SplitSubspace(Spec):
         from model.families.split_subspace.folds import folds
 
         return folds(self)
+
+    def probes(self) -> dict[str, Probe]:
+        from model.families.split_subspace.probes import probes
+
+        return probes(self)

@@ -1,0 +1,114 @@
+"""Probes: what they read of θ, against the definition by hand, on certificates and on fresh seeds."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import RUNGS, rung
+from model.tied import Tied
+from trainer.checkpoint import Checkpoint
+
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+ONE_CHANNEL = ["100p", "90p", "75p", "74p", "67p", "57p", "54p", "46p"]
+
+
+def certificate(name):
+    found = Checkpoint.load(CERTIFICATES / name)
+    return found.spec, found.theta_P
+
+
+def read(spec, theta_P):
+    return dict(zip(spec.probes(), spec.read(theta_P[None])[0].tolist(), strict=True))
+
+
+def by_hand(theta_P, spec):
+    """The 57p read-outs, written out on its own tensors."""
+    t = {name: x[0] for name, x in spec.layout.split(theta_P[None].double()).items()}
+    radius, start, stride = t["arc"].tolist()
+    norm, head, fc1 = t["norm"][0], t["head"], t["fc1"]
+    row = (head @ t["out_A"][:, 0]) * norm[:2]
+    angles = [start + stride * d for d in range(10)]
+    v = [radius * float(row[0] * math.cos(a) + row[1] * math.sin(a)) for a in angles]
+    odd = abs(v[9] - v[0]) / (max(v) - min(v))
+    f, b = fc1[:, :2] * norm[:2], t["out_B"][0] * (1 if v[9] > v[0] else -1)
+    basin = odd > 0.9 and f[0, 0] > 0 > f[0, 1] and f[1, 1] > 0 > f[1, 0] and b[0] > 0 > b[1]
+    return {"odd": odd, "basin": float(basin), "stride": stride}
+
+
+@pytest.mark.parametrize("name", ONE_CHANNEL)
+def test_every_certificate_whose_attention_reads_one_number_has_an_odd_code_and_looks_ahead(name):
+    found = read(*certificate(name))
+    assert found["odd"] > 0.98
+    assert 0.55 < found["lead"] < 0.7
+    assert found.get("stride", 0.13) < 0.16
+    assert found.get("basin", 1.0) == 1.0
+
+
+def test_who_has_which_probes():
+    probes = {name: set(spec.probes()) for name, spec in RUNGS.items()}
+    assert probes["57p"] == probes["46p"] == {"odd", "basin", "stride", "lead"}
+    assert probes["100p"] == probes["67p"] == {"odd", "stride", "lead"}
+    assert probes["133p"] == {"lead"} and probes["170p"] == probes["456p"] == set()
+    assert all(probe.__doc__ for spec in RUNGS.values() for probe in spec.probes().values())
+
+
+def test_probes_of_57p_are_those_of_the_definition():
+    spec, theta_P = certificate("57p")
+    gen = torch.Generator().manual_seed(3)
+    near = [theta_P * (1 + 0.7 * torch.randn(57, generator=gen)) for _ in range(300)]
+    found = [read(spec, theta_P) for theta_P in near]
+    for mine, theta_P in zip(found, near, strict=True):
+        assert {k: mine[k] for k in ("odd", "basin", "stride")} == pytest.approx(by_hand(theta_P, spec))
+    assert 5 < sum(f["basin"] for f in found) < 295
+    assert 30 < sum(f["odd"] > 0.9 for f in found) < 270
+
+
+def test_lead_is_where_the_ring_part_of_the_scores_is_highest():
+    spec, theta_P = certificate("57p")
+    t = {name: x[0] for name, x in spec.layout.split(theta_P[None].double()).items()}
+    q_proj, weights = t["q_proj"] * t["norm"][0, 2:], t["phase"].item()
+    cos, sin = math.cos(weights), math.sin(weights)
+    turn = torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
+    queries = torch.block_diag(turn, turn) @ q_proj
+    form = (queries.T @ q_proj)[:2, :2]
+
+    def score(ahead):
+        """Averaged over where on the ring one stands."""
+        places = [2 * math.pi * i / 40 for i in range(40)]
+        ring = [torch.tensor([math.cos(a), math.sin(a)], dtype=torch.float64) for a in places]
+        ahead = 2 * math.pi * ahead / 10
+        other = [
+            torch.tensor([math.cos(a + ahead), math.sin(a + ahead)], dtype=torch.float64) for a in places
+        ]
+        return sum(float(p @ form @ q) for p, q in zip(ring, other, strict=True))
+
+    best = max((n / 100 for n in range(-500, 500)), key=score)
+    assert read(spec, theta_P)["lead"] == pytest.approx(best, abs=0.006)
+
+
+@pytest.mark.parametrize("name", [*ONE_CHANNEL, "133p", "456p"])
+def test_a_seed_is_read_alone_as_in_company_and_in_float64(name):
+    spec = rung(name)
+    theta_SP = torch.stack([spec.initial(n) for n in range(5)]) * 1.7
+    found = spec.read(theta_SP)
+    assert found.shape == (5, len(spec.probes())) and found.dtype == torch.float64
+    alone = torch.cat([spec.read(theta_P[None]) for theta_P in theta_SP])
+    torch.testing.assert_close(found, alone, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_folded_model_and_a_tied_one_read_as_their_parents():
+    spec, theta_P = certificate("54p")
+    folded, small_P = certificate("46p")
+    assert read(folded, small_P) == pytest.approx(read(spec, theta_P), abs=1e-5)
+    tied = Tied(base=spec, ties=tuple(range(1, spec.params + 1)))
+    assert read(tied, theta_P) == read(spec, theta_P)
+    assert all(probe.__doc__ for probe in tied.probes().values())
+
+
+def test_what_is_not_finite_is_no_error():
+    spec = rung("57p")
+    assert spec.read(torch.full((1, spec.params), torch.nan)).isnan().any()
+    assert replace(spec, toeplitz_q=True).probes().keys() == {"odd", "basin", "stride"}
