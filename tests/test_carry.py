@@ -173,7 +173,7 @@ def test_seeds_of_different_schedules_share_a_bank():
         ({"carry_shares": ((0, 0.1),) * 6}, "at most 5 points"),
         ({"carry_shares": ((0, 0.1, 0.2),)}, "must be points .step, share. or"),
         ({"carry_shares": ((0, 0.1), (5, 0.1, 0.1, 0.1, 0.1))}, "points of one form"),
-        ({"carry_shares": ((5, 0.1), (5, 0.2))}, "steps in rising order"),
+        ({"carry_shares": ((5, 0.1), (5, 0.2))}, "in rising order of steps"),
         ({"carry_shares": ((0.5, 0.1),)}, "whole steps"),
         ({"carry_shares": ((-1, 0.1),)}, "whole steps of 0 or more"),
         ({"carry_shares": ((0, 1.1),)}, "sum to at most 1"),

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from model import rung
+from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.banks import SPEC, assert_same, finish, make, pair
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.starts import start
@@ -86,6 +88,41 @@ def test_seeds_of_different_starts_share_a_bank():
         assert_same(together.result(n), finish(make([pair(3, **changes)])).result(0))
 
 
+def test_the_most_promising_of_several_vectors_starts():
+    """By the probe, of vectors of which the first is the seed's own; more of them only add."""
+    found = [
+        start(SPEC, Recipe(best_of=n, best_by="odd"), 5) if n > 1 else SPEC.initial(5) for n in (1, 4, 64)
+    ]
+    promise = [float(SPEC.probes()["odd"](SPEC, t[None].double())) for t in found]
+    assert promise[0] <= promise[1] <= promise[2] and promise[0] < promise[2] > 0.9
+    again = start(SPEC, Recipe(best_of=64, best_by="odd"), 5)
+    assert torch.equal(again, found[2]) and not torch.equal(
+        again, start(SPEC, Recipe(best_of=64, best_by="odd"), 6)
+    )
+
+
+def test_where_all_vectors_promise_the_same_a_seed_starts_from_its_own():
+    """The stride of the arc is a constant at step 0."""
+    assert torch.equal(start(SPEC, Recipe(best_of=9, best_by="stride"), 3), SPEC.initial(3))
+
+
+def test_vectors_are_drawn_as_init_says():
+    rows = [["head", "normal", 0.01]]
+    theta_P = start(SPEC, Recipe(best_of=9, best_by="odd", init=rows), 3)
+    head = SPEC.layout.split(theta_P[None])["head"]
+    assert float(head.abs().max()) < 0.1
+
+
+def test_a_study_says_it_beside_its_seeds(tmp_path):
+    text = "name: x\nmodel: 57p\nrecipe: {steps: 2000}\nseeds: {first: 1, count: 2, best_of: 8, by: odd}"
+    (spec, recipe) = parse_study(text, "").listed()[0]
+    assert (spec, recipe) == (SPEC, Recipe(steps=2000, best_of=8, best_by="odd"))
+    listed = text + "\nconfigurations: [{recipe: {lr: 0.1}}]"
+    assert parse_study(listed, "").listed() == [(SPEC, Recipe(steps=2000, lr=0.1, best_of=8, best_by="odd"))]
+    plain = parse_study(text.replace(", best_of: 8, by: odd", ""), "").listed()[0][1]
+    assert Configuration(SPEC, recipe).key != Configuration(SPEC, plain).key
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -111,16 +148,17 @@ def test_an_impossible_start_is_one_clear_line(options, says):
 
 
 @pytest.mark.parametrize(
-    ("init", "says"),
+    ("how", "says"),
     [
-        ([["fc3", "normal", 1]], "unknown 'fc3'; did you mean fc1"),
-        ([["arc", "at", 1, 2]], "arc 1 or 3 numbers to start at, got 2"),
-        ([["arc", "xavier", 1]], "a matrix by xavier, and arc is none"),
+        ({"init": [["fc3", "normal", 1]]}, "unknown 'fc3'; did you mean fc1"),
+        ({"init": [["arc", "at", 1, 2]]}, "1 or 3 numbers where arc starts at some, got 2"),
+        ({"init": [["arc", "xavier", 1]]}, "of a matrix to draw by xavier, and arc is none"),
+        ({"best_of": 8, "best_by": "ood"}, "unknown 'ood'; did you mean odd"),
     ],
 )
-def test_a_start_that_the_model_cannot_have_is_one_clear_line(init, says):
+def test_a_start_that_the_model_cannot_have_is_one_clear_line(how, says):
     with pytest.raises(ValueError, match=says):
-        Bank(SPEC, [Pair(Recipe(init=init), Seed.of(1))])
+        Bank(SPEC, [Pair(Recipe(**how), Seed.of(1))])
 
 
 def test_a_start_survives_plain_values():

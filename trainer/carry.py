@@ -57,15 +57,15 @@ class CarrySchedule:
 
 def _check_points(points: tuple[tuple[float, ...], ...], name: str, form: str, widths: Sequence[int]) -> None:
     if len(points) > POINTS:
-        raise ValueError(f"{name} must have at most {POINTS} points, got {len(points)}")
+        raise ValueError(f"{name} must be at most {POINTS} points, got {len(points)}")
     for point in points:
         numbers = isinstance(point, tuple) and all(type(n) in (int, float) for n in point)
         if not numbers or len(point) not in widths or not all(abs(n) <= LARGEST for n in point):
             raise ValueError(f"{name} must be points {form}, got {point!r:.80}")
         if point[0] < 0 or point[0] % 1:
-            raise ValueError(f"{name} must have whole steps of 0 or more, got {point[0]!r:.80}")
+            raise ValueError(f"{name} must be at whole steps of 0 or more, got {point[0]!r:.80}")
     if len({len(point) for point in points}) > 1:
         raise ValueError(f"{name} must be points of one form, {form}, got {list(map(list, points))!r:.80}")
     steps = [point[0] for point in points]
     if any(a >= b for a, b in pairwise(steps)):
-        raise ValueError(f"{name} must have its steps in rising order, got {[int(s) for s in steps]}")
+        raise ValueError(f"{name} must be in rising order of steps, got {[int(s) for s in steps]}")

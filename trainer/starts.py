@@ -49,7 +49,7 @@ class Starts:
     def check_starts(self) -> None:
         """Raise ValueError naming what is impossible whatever the spec."""
         if len(self.init) > MOST_ROWS:
-            raise ValueError(f"init must have at most {MOST_ROWS} rows, got {len(self.init)}")
+            raise ValueError(f"init must be at most {MOST_ROWS} rows, got {len(self.init)}")
         for row in self.init:
             names = isinstance(row, tuple) and len(row) > 2 and all(isinstance(n, str) for n in row[:2])
             if not names or not all(type(n) in (int, float) and abs(n) <= LARGEST for n in row[2:]):
@@ -58,7 +58,7 @@ class Starts:
                 raise ValueError(f"init must be {FORM}; unknown {row[1]!r:.80}; {nearest(row[1], HOW)}")
             if row[1] != "at" and (len(row) > 3 or row[2] < 0):
                 raise ValueError(
-                    f"init must give {row[1]} one number of 0 or more, got {list(row[2:])!r:.80}"
+                    f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}"
                 )
         rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in self.init)
         object.__setattr__(self, "init", rows)  # one spelling of each
@@ -68,22 +68,34 @@ class Starts:
 
 def check_start(spec: Spec, recipe: Starts) -> None:
     """Raise ValueError unless seeds of a spec can start as a recipe says."""
+    if recipe.best_by and recipe.best_by not in (probes := spec.probes()):
+        hint = nearest(recipe.best_by, probes) if probes else "the model has no probe"
+        raise ValueError(f"best_by must be a probe of the model; unknown {recipe.best_by!r:.80}; {hint}")
     shapes = spec.shapes()
     for name, how, *numbers in recipe.init:
         if name not in shapes:
             raise ValueError(
-                f"init must name tensors of the model; unknown {name!r:.80}; {nearest(name, shapes)}"
+                f"init must be about tensors of the model; unknown {name!r:.80}; {nearest(name, shapes)}"
             )
         size = math.prod(shapes[name])
         if how == "at" and len(numbers) not in (1, size):
-            raise ValueError(f"init must give {name} 1 or {size} numbers to start at, got {len(numbers)}")
+            raise ValueError(
+                f"init must be 1 or {size} numbers where {name} starts at some, got {len(numbers)}"
+            )
         if how in ("xavier", "kaiming") and len(shapes[name]) != 2:
-            raise ValueError(f"init must draw a matrix by {how}, and {name} is none")
+            raise ValueError(f"init must be of a matrix to draw by {how}, and {name} is none")
 
 
 def start(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
-    """θ [P] at step 0, float32 on CPU."""
-    return drawn(spec, recipe, init_seed)
+    """θ [P] at step 0, float32 on CPU. The first of `best_of` vectors is the seed's own, and wins a tie."""
+    if recipe.best_of == 1:
+        return drawn(spec, recipe, init_seed)
+    import torch
+
+    others = (_number(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
+    theta_NP = torch.stack([drawn(spec, recipe, s) for s in (init_seed, *others)])
+    read_N = spec.probes()[recipe.best_by](spec, theta_NP.double()).tolist()
+    return theta_NP[max(range(recipe.best_of), key=lambda n: (read_N[n] == read_N[n], read_N[n]))]
 
 
 def drawn(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from model import Spec, make_spec, rung
 from model.fields import nearest
 from search.study.places import replaced
-from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
+from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, numbered
 from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
 from trainer import Recipe, Seed
 from trainer.starts import check_start
@@ -222,6 +222,8 @@ class Study(Strict):
         if self.confirm:
             fresh = numbered(self.confirm.seeds)
             _check_numbers(fresh, "confirm.seeds")
+            if isinstance(self.confirm.seeds, Chosen) and self.confirm.seeds.of_recipe:
+                raise at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
             used = {s for r in self.rounds() for s in r}
             if both := used.intersection(fresh):
                 raise at("confirm.seeds", f"seed {min(both)} is one of the study's own")
@@ -232,9 +234,19 @@ class Study(Strict):
             raise at("model", "missing")
         return _spec(_options(self.model, "model") | changes, "model")
 
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """The recipe's fields that the file gives all configurations, the choice of initial vectors among
+        them.
+        """
+        chosen = self.seeds.of_recipe if isinstance(self.seeds, Chosen) else {}
+        if both := chosen.keys() & self.recipe.keys():
+            raise at("seeds.best_of", f"the recipe has {min(both)} too")
+        return self.recipe | chosen
+
     def base_recipe(self, **changes: Any) -> Recipe:
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
-        return _recipe(self.recipe, changes, "recipe")
+        return _recipe(self.given, changes, "recipe")
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
         """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
@@ -269,7 +281,7 @@ class Study(Strict):
             options = _options(self.model, "model") | model
         else:
             options = _options(model, f"{path}.model")
-        recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
+        recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.given)
         return _startable(_spec(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
