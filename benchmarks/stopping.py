@@ -18,9 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import ceil, comb
+from math import ceil
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,7 +29,7 @@ import torch
 from benchmarks.recorded import Run, read
 from benchmarks.tuning import CLOSER, ENOUGH, LATER, tune
 from trainer.checkpoint import code_version
-from trainer.hopeless import FALSE_KILLS_UPPER, RULE, Rule, progress_of, spared
+from trainer.hopeless import FALSE_KILLS_UPPER, RULE, Rule, progress_of, spared, upper
 
 MARGINS = tuple(n / 100 for n in range(0, 55, 5))
 HEAD = ("study", "seeds", "winners", "killed", "at most", "given up", "spared", "saved", "margin")
@@ -93,29 +93,6 @@ def margin(rule: Rule, runs: Sequence[Run]) -> float | None:
             break
         safe = later
     return safe
-
-
-def upper(k: int, n: int) -> float:
-    """The one-sided 95 % upper bound of k successes in n (Clopper and Pearson, Biometrika 26, 1934).
-
-    It is the probability at which k or fewer have a chance of 5 %; 1 for n = 0.
-    """
-    if k >= n:
-        return 1.0
-
-    def tail(p: float) -> float:
-        return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))
-
-    return bisect(lambda p: tail(p) > 0.05)
-
-
-def bisect(below: Callable[[float], bool]) -> float:
-    """Where in 0..1 `below` turns false, to 2^-50 and rounded up."""
-    low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) else (low, middle)
-    return high
 
 
 def study_groups(runs: Sequence[Run]) -> dict[str, list[Run]]:

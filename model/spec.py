@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from model.ops import Tensors
 
 Probe = Callable[[Any, "Tensor"], "Tensor"]
-"""A named read-out of θ: of a spec and θ [S, P] (float64) one number a seed [S]. Its docstring says what it is."""
+"""A named read-out of θ: of a spec and θ [S, P] (float64) one number a seed [S]. Its docstring says what."""
 FAMILIES: dict[str, type[Spec]] = {}
 MAKERS: dict[str, Callable[..., Spec]] = {}
 """What makes specs over other specs from plain values, by the name that stands for a family's."""

@@ -148,6 +148,43 @@ BAD = {
     GOOD + "until: 3": ["until: must be a mapping, got 3"],
     GOOD + "stop: {hopeles: true}": ["stop.hopeles: unknown key; did you mean hopeless?"],
     GOOD + "stop: {hopeless: never}": ["stop.hopeless: must be true or false, got 'never'"],
+    GOOD + "stop: {screen: {at: 5000}}": ["stop.screen.keep: missing"],
+    GOOD + "stop: {screen: {att: 5000, keep: {}}}": [
+        "stop.screen.at: missing", "stop.screen.att: unknown key; did you mean at?"
+    ],
+    GOOD + "stop: {screen: 5000}": ["stop.screen: must be a list, got 5000"],
+    GOOD + "stop: {screen: {at: 60000, keep: {token: 0.3}}}": [
+        "stop.screen.at: must be at most the evaluation before the last (59000), got 60000"
+    ],
+    GOOD + "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}": [
+        "stop.screen.keep.tokn: unknown probe; did you mean token?"
+    ],
+    GOOD + "stop: {screen: {at: 5000, keep: {token: 35}}}": [
+        "stop.screen: keep.token must be from 0 to 1, got 35"
+    ],
+    GOOD + "stop: {screen: {at: 5000, keep: {stride: [0.3, 0.1]}}}": [
+        "stop.screen: keep.stride must rise, got 0.3 to 0.1"
+    ],
+    GOOD + "stop: {screen: {at: 5000, keep: {top: 0.1, token: 0.3}}}": [
+        "stop.screen: keep.top must be above 0, below 1 and alone, got {'top': 0.1, 'token': 0.3}"
+    ],
+    GOOD + "stop: {screen: {at: 5000, keep: {top: 1.5}}}": [
+        "stop.screen: keep.top must be above 0, below 1 and alone, got {'top': 1.5}"
+    ],
+    GOOD + "stop: {screen: {at: 5000, keep: {token: 0.3}, by: odd}}": ["stop.screen: by goes with keep.top"],
+    GOOD + "stop: {screen: [{at: 5000, keep: {odd: 0.9}}, {at: 3000, keep: {}}]}": [
+        "stop: screen.1.at must be later than the rung before, got 3000 after 5000"
+    ],
+    "name: x\nmodel: 57p\nseeds: {first: 1, count: 20}\nstop: {screen: {at: 5000, keep: {top: 0.1}}}": [
+        "seeds: must be a multiple of stop.group (16), got 20"
+    ],
+    "name: x\nmodel: 57p\nseeds: {first: 1, count: 16}\nuntil: {grokked: 1, max_seeds: 32}\n"
+    "stop: {screen: {at: 5000, keep: {top: 0.1}}}": [
+        "until.grokked: does not go with keep.top: groups would be cut when enough have grokked"
+    ],
+    "name: x\nmodel: 456p\nseeds: [1]\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}": [
+        "stop.screen.keep.odd: unknown probe (456p has no probes); valid: exact, token"
+    ],
     GOOD + "stop: {hopeless: 0}": ["stop.hopeless: must be true or false, got 0"],
     GOOD + "stop: off": ["stop: must be a mapping, got False"],
     # Resources and sampler
@@ -237,7 +274,9 @@ BAD = {
         "allocation.most: crossed seeds have no next ones"
     ],
     BEGIN + "seeds: {init: [1]}": ["seeds.data: missing"],
-    BEGIN + "seeds: {init: [1], data: [2], first: 3}": ["seeds.first: unknown key; valid: best_of, by, count, data, init"],
+    BEGIN + "seeds: {init: [1], data: [2], first: 3}": [
+        "seeds.first: unknown key; valid: best_of, by, count, data, init"
+    ],
     BEGIN + "seeds: [1, 101]\nconfirm: {seeds: {first: 100, count: 8}}": [
         "confirm.seeds: seed 101 is one of the study's own"
     ],

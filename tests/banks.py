@@ -34,11 +34,12 @@ def results(bank):
 
 def assert_same(a, b):
     """Bit for bit: θ, curve and every fact."""
-    facts = ("pair", "outcome", "steps", "grok_step", "held", "hopeless_step")
+    facts = ("pair", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen")
     for fact in (*facts, "best_step", "best_exact", "best_token"):
         assert getattr(a, fact) == getattr(b, fact), fact
     assert torch.equal(a.theta_P, b.theta_P), "θ differs"
     assert torch.equal(a.curve_EM, b.curve_EM), "curve differs"
+    assert torch.equal(a.probes_ER.nan_to_num(9e9), b.probes_ER.nan_to_num(9e9)), "probes differ"
 
 
 def assert_all_same(found, expected):

@@ -90,6 +90,7 @@ def result_of(configuration, number, grokked=False):
         best_token=0.5,
         theta_P=torch.randn(spec.params, generator=gen),
         curve_EM=torch.rand(recipe.steps // recipe.eval_every, 4, generator=gen),
+        probes_ER=torch.rand(recipe.steps // recipe.eval_every, len(spec.probes()), generator=gen),
     )
 
 

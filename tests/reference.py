@@ -32,7 +32,9 @@ from search.store.tracking import (
     tracking_uri,
 )
 from search.study.file import parse_study
-from search.study.trial import Configuration
+from search.study.schema import Resources
+from search.study.stopping import Stop
+from search.study.trial import Configuration, Trial
 from tests.commands import Running
 from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
 
@@ -71,9 +73,14 @@ def wait_for_progress(command: Running, home: Path) -> None:
     command.wait_for(lambda: not states(home) <= before, "no bank saved its state")
 
 
-def trained(spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool) -> dict[Key, Facts]:
-    """Seeds trained here, in one eager bank, with the hopeless rule or without."""
+def trained(
+    spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool, stop: Stop | None = None
+) -> dict[Key, Facts]:
+    """Seeds trained here, in one eager bank, with the hopeless rule or without; stop: for its screens."""
     pairs = [Pair(recipe, s) for s in seeds]
+    if stop is not None:
+        work = tuple((Configuration(spec, recipe), s) for s in seeds)
+        pairs = Trial("reference", work, slots, Resources(), stop).pairs
     bank = Bank(spec, pairs, slots=slots, compiled=False, hopeless=RULE if rule else None)
     while bank.advance():
         pass
@@ -87,7 +94,8 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     asked = parse_study(yaml.safe_dump(dict(study)), "expected")
     found: dict[Key, Facts] = {}
     for spec, recipe in asked.listed():
-        found |= trained(spec, recipe, asked.first_seeds(), asked.resources.slots or 1, asked.stop.hopeless)
+        slots, stop = asked.resources.slots or 1, asked.stop
+        found |= trained(spec, recipe, asked.first_seeds(), slots, stop.hopeless, stop)
     return found
 
 

@@ -20,11 +20,11 @@ from search.evidence.plots import (
     time_to_grok,
 )
 from search.evidence.plots_search import importances, parallel_figure, pooled, rate_against_fields
-from search.store.stats import Z_95, GrokRate
+from search.store.stats import Z_95, Cost, GrokRate
 from search.study.schema import Study
 from search.study.trial import Configuration
 
-OUTCOMES = ("grokked", "failed", "diverged", "given_up", "censored")
+OUTCOMES = ("grokked", "failed", "diverged", "given_up", "screened", "censored")
 SPACE = {
     "recipe.lr": {"float": [0.001, 0.1], "log": True},
     "recipe.fade_start": {"int": [0, 20_000]},
@@ -50,6 +50,7 @@ def seed_row(configuration, number, outcome, step=0, confirmation=False):
         "confirmation": confirmation, "outcome": outcome, "reason": None, "steps": steps, "budget": budget,
         "grok_step": float(step) if grokked else np.nan, "held": grokked,
         "hopeless_step": float(step) if outcome == "given_up" else np.nan, "best_step": steps,
+        "screen": "token 0.35 at 5000" if outcome == "screened" else None, "core_s": steps / 10_000,
         "best_exact": best, "best_token": best, "trial": "t", "environment": {},
     }  # fmt: skip
 
@@ -57,14 +58,16 @@ def seed_row(configuration, number, outcome, step=0, confirmation=False):
 def configuration_row(configuration, rows):
     """What the configurations' frame says of a configuration's seeds."""
     outcomes, fresh = [r["outcome"] for r in rows], [r for r in rows if r["confirmation"]]
-    rate, name = GrokRate.of(outcomes), configuration.title.rpartition(" ")[0]
+    rate, cost, name = GrokRate.of(rows), Cost.of(rows), configuration.title.rpartition(" ")[0]
     low, high = rate.interval
     won = [r for r in rows if r["outcome"] == "grokked"]
-    confirmed = GrokRate.of(r["outcome"] for r in fresh)
+    confirmed = GrokRate.of(fresh)
     return {
         "study": "s", "configuration": configuration.key, "title": configuration.title, "experiment_id": "1",
         "run_id": "r", "rung": name, "params": configuration.spec.params, "seeds": rate.n,
         **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
+        "screened_wrongly": rate.wrongly, "seed_steps": cost.seed_steps,
+        "grokked_per_million": cost.per_million, "core_s_per_grokked": cost.each or np.nan,
         "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high,
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,

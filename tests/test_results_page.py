@@ -30,7 +30,7 @@ def test_the_rate_on_fresh_seeds_is_that_of_its_table():
     grokked = [row for row in rows if row["outcome"] == "grokked"]
     assert [int(row["init_seed"]) for row in rows] == [int(row["data_seed"]) for row in rows]
     assert sorted(int(row["init_seed"]) for row in rows) == list(range(310_001, 310_129))
-    rate = GrokRate.of(row["outcome"] for row in rows)
+    rate = GrokRate.of(rows)
     low, high = rate.interval
     said = f"**{len(grokked)} of {len(rows)}** fresh seeds, 310001 to 310128 ({100 * rate.rate:.1f} %, "
     assert said + f"{100 * low:.1f}–{100 * high:.1f} %;" in RESULTS

@@ -11,8 +11,9 @@ from model import rung
 from search.errors import UserError
 from search.run.extension import numbers_of
 from search.study.file import parse_study
+from search.study.sampler import Sampler
 from search.study.schema import Study
-from search.study.space import Sampler, exists, fixed, order, points, resolve
+from search.study.space import exists, fixed, order, points, resolve
 from search.study.trial import Configuration
 from tests.bad_studies import GOOD
 from tests.commands import says
@@ -315,10 +316,43 @@ def test_what_makes_no_space_is_refused_at_its_key_path(fields: tuple[str, ...])
             "{name: grid}",
             "space: a grid *",
         ),
-        ((HOLD,), "{objectives: []}", "sampler.objectives: must have grok_rate, and nothing twice, got []"),
-        ((HOLD,), "{objectives: [params]}", "sampler.objectives: must have grok_rate, *"),
-        ((HOLD,), "{objectives: [grok_rate, grok_rate]}", "sampler.objectives: must have grok_rate, and *"),
-        ((HOLD,), "{objectives: [speed]}", "sampler.objectives.0: must be 'grok_rate' or 'params', *"),
+        (
+            (HOLD,),
+            "{objectives: []}",
+            "sampler.objectives: must have one of grok_rate, per_million and *, got []",
+        ),
+        ((HOLD,), "{objectives: [params]}", "sampler.objectives: must have one of grok_rate, *"),
+        (
+            (HOLD,),
+            "{objectives: [grok_rate, grok_rate]}",
+            "sampler.objectives: must have one of grok_rate, *",
+        ),
+        (
+            (HOLD,),
+            "{objectives: [grok_rate, per_million]}",
+            "sampler.objectives: must have one of grok_rate, *",
+        ),
+        ((HOLD,), "{objectives: [speed]}", "sampler.objectives.0: must be 'grok_rate', 'per_million' or *"),
+        (
+            (HOLD,),
+            "{objectives: [{share: {basinn: 1}, when: 12000}]}",
+            "sampler.objectives.share.basinn: unknown probe; did you mean basin?",
+        ),
+        (
+            (HOLD,),
+            "{objectives: [{share: {basin: 1}, when: 90000}]}",
+            "sampler.objectives.when: must be at most the budget (60000), got 90000",
+        ),
+        (
+            (HOLD,),
+            "{objectives: [{share: {token: 2}, when: 5}]}",
+            "sampler.objectives.0: share.token must be from 0 to 1, got 2",
+        ),
+        (
+            (HOLD,),
+            "{objectives: [{share: {token: 0.3}, when: 5, wen: 5}]}",
+            "*.wen: unknown key; did you mean when?",
+        ),
     ],
 )
 def test_what_makes_no_sampler_is_refused(fields: tuple[str, ...], sampler: str, expected: str) -> None:

@@ -36,29 +36,33 @@ def test_nothing_counted_says_nothing():
     assert str(GrokRate.of([])) == "0 of 0 grokked: 0.0% (95 % interval 0.0% to 100.0%)"
 
 
+def rate_of(outcomes):
+    return GrokRate.of({"outcome": outcome} for outcome in outcomes)
+
+
 def test_only_censored_seeds_and_those_under_way_leave_n():
-    rate = GrokRate.of([*Outcome, Outcome.CENSORED, Outcome.FAILED])
-    counted = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.FAILED)
-    assert rate == GrokRate.of(counted) == GrokRate(1, 5, given_up=1)
+    rate = rate_of([*Outcome, Outcome.CENSORED])
+    counted = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
+    assert rate == rate_of(counted) == GrokRate(1, 5, given_up=1)
     assert rate.rate == 0.2
-    assert GrokRate.of(o.value for o in Outcome) == GrokRate(1, 4, given_up=1)
+    assert rate_of(o.value for o in Outcome) == GrokRate(1, 5, given_up=1)
 
 
 def test_given_up_seeds_are_failures_at_the_lower_end_of_the_interval(monkeypatch):
     """2 of 48 grokked and the rest were given up: had the rule lost 5 % of those, 4.3 had grokked."""
     monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", 0.05)
-    rate = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
+    rate = rate_of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
     assert rate.rate == 2 / 48
     assert rate.interval == (wilson(2, 48)[0], wilson(2 + 46 * 0.05, 48)[1])
     assert rate.interval == pytest.approx((0.011502, 0.203472), abs=1e-6)
-    none = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.FAILED] * 46)
+    none = rate_of([Outcome.GROKKED] * 2 + [Outcome.FAILED] * 46)
     assert none.interval == wilson(2, 48)
 
 
 @pytest.mark.parametrize(("share", "high"), [(0.0, wilson(2, 48)[1]), (1.0, 1.0)])
 def test_the_upper_end_follows_what_the_rule_may_lose(share, high, monkeypatch):
     monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", share)
-    rate = GrokRate.of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
+    rate = rate_of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
     assert rate.interval == (wilson(2, 48)[0], high)
 
 
@@ -106,11 +110,73 @@ def test_what_became_of_the_spared_seeds_is_counted():
         (Outcome.RUNNING, None),
     )
     stopping = Stopping.of(found)
-    assert stopping == Stopping(seeds=5, given_up=2, spared=1, spared_grokked=0)
-    assert str(stopping) == "given up: 2 of 5; 1 more ran on: none grokked"
+    assert stopping == Stopping(seeds=5, ended=2, spared=1, spared_grokked=0)
+    assert stopping.says() == "given up: 2 of 5; 1 more ran on: none grokked"
     more = Stopping.of(found + rows((Outcome.GROKKED, 24_000), (Outcome.DIVERGED, 24_000)))
-    assert str(more) == "given up: 2 of 7; 3 more ran on: 1 grokked"
-    assert str(Stopping.of(rows((Outcome.GIVEN_UP, 24_000)))) == "given up: 1 of 1"
+    assert more.says() == "given up: 2 of 7; 3 more ran on: 1 grokked"
+    assert Stopping.of(rows((Outcome.GIVEN_UP, 24_000))).says() == "given up: 1 of 1"
+
+
+# Screened seeds
+
+RUNG = "token 0.35 at 5000"
+
+
+def screened(*outcomes, configuration="a", screen=RUNG):
+    row = {"hopeless_step": None, "configuration": configuration, "screen": screen}
+    return [{"outcome": outcome} | row for outcome in outcomes]
+
+
+def test_what_a_screen_may_have_killed_is_bounded_by_its_own_spared_seeds():
+    """30 ended, of 10 spared one grokked: at most 39.4 % of the 30 would have (Clopper-Pearson)."""
+    rows = screened(*[Outcome.SCREENED] * 30, *[Outcome.FAILED] * 9, Outcome.GROKKED)
+    rows += screened(*[Outcome.GROKKED] * 4, *[Outcome.FAILED] * 6, screen=None)
+    assert stats.wrongly_screened(rows) == pytest.approx(30 * 0.3942, abs=0.01)
+    rate = GrokRate.of(rows)
+    assert (rate.grokked, rate.n) == (5, 50)
+    assert rate.interval == (wilson(5, 50)[0], wilson(5 + rate.wrongly, 50)[1])
+    assert Stopping.of(rows, Outcome.SCREENED) == Stopping(50, 30, 10, 1)
+    assert Stopping.of(rows, Outcome.SCREENED).says(Outcome.SCREENED) == (
+        "screened: 30 of 50; 10 more ran on: 1 grokked"
+    )
+
+
+def test_where_nobody_was_spared_all_screened_seeds_may_have_grokked():
+    rate = GrokRate.of(screened(*[Outcome.SCREENED] * 7, Outcome.CENSORED))
+    assert rate.wrongly == 7 and rate.interval == (0.0, 1.0)
+
+
+def test_what_was_measured_of_a_rung_before_counts_with_its_configuration_alone(monkeypatch):
+    monkeypatch.setattr(stats, "MEASURED", {("a", RUNG): (0, 190)})
+    rows = screened(*[Outcome.SCREENED] * 100, *[Outcome.FAILED] * 10)
+    assert stats.wrongly_screened(rows) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
+    for other in ({"configuration": "b"}, {"screen": "token 0.5 at 5000"}):
+        others = screened(*[Outcome.SCREENED] * 100, *[Outcome.FAILED] * 10, **other)
+        assert stats.wrongly_screened(others) == pytest.approx(100 * (1 - 0.05 ** (1 / 10)))
+        both = stats.wrongly_screened(rows + others)
+        assert both == pytest.approx(stats.wrongly_screened(rows) + stats.wrongly_screened(others))
+    assert "of 190 seeds that it called and that ran on 0 grokked" in stats.screen_words([RUNG], ["a"])
+    assert "was not measured for this spec and recipe" in stats.screen_words([RUNG], ["b"])
+    assert "not all was measured" in stats.screen_words([RUNG], ["a", "b"])
+
+
+# What a grokked seed costs
+
+
+def spent(outcome, steps, core_s=2.0):
+    return {"outcome": outcome, "steps": steps, "core_s": core_s}
+
+
+def test_what_a_grokked_seed_costs_is_paid_for_by_all_counted_seeds():
+    rows = [spent(Outcome.GROKKED, 50_000), spent(Outcome.SCREENED, 5_000), spent(Outcome.GROKKED, 45_000)]
+    cost = stats.Cost.of([*rows, spent(Outcome.CENSORED, 9_000_000)])
+    assert (cost.seed_steps, cost.per_million, cost.each) == (100_000, 20.0, 3.0)
+    assert str(cost) == "20 grokked per million seed-steps; each cost 3 core-seconds here"
+    unknown = stats.Cost.of([*rows, spent(Outcome.FAILED, 60_000, None)])
+    assert unknown.each is None and str(unknown) == "12.5 grokked per million seed-steps"
+    none = stats.Cost.of(rows[1:2])
+    assert none.each is None and str(none) == "none grokked in 0.005 million seed-steps"
+    assert stats.Cost.of([]).per_million == 0.0
 
 
 # ---- the Pareto front

@@ -12,9 +12,10 @@ from model import RUNGS, Spec
 from search.errors import UserError
 from search.study import file as study_file
 from search.study.file import LARGEST_FILE, load_study, parse_study, shipped
+from search.study.sampler import Sampler
 from search.study.schema import Entry, Resources, Stop, Study, Until
 from search.study.seeds import SeedRange
-from search.study.space import LARGEST_SEED, Distribution, Sampler
+from search.study.space import LARGEST_SEED, Distribution
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
 from trainer import Recipe, Seed

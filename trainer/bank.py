@@ -21,7 +21,7 @@ from model.spec import Spec
 from trainer import snapshot, step
 from trainer.hopeless import RULE, Rule
 from trainer.installed import missing_for_compilation
-from trainer.judge import RUNNING, Judge, Result
+from trainer.judge import QUEUED, RUNNING, Judge, Result
 from trainer.native import Native
 from trainer.optimisers import OPTIMISERS, Optimiser
 from trainer.outcomes import MEASURES
@@ -64,7 +64,7 @@ class Bank:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.slots = wanted
         self.programs = programs_of(spec, recipe, device, compiled)
-        self.judge = Judge(pairs, spec.params, hopeless)
+        self.judge = Judge(pairs, spec.params, hopeless, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
@@ -103,7 +103,7 @@ class Bank:
             pair.check(self.spec)
         first = len(self.pairs)
         self.pairs += pairs
-        self.judge.add(Judge(pairs, self.spec.params, self.judge.rule))
+        self.judge.add(Judge(pairs, self.spec.params, self.judge.rule, self.judge.probes))
         self._fill()
         return range(first, len(self.pairs))
 
@@ -182,12 +182,17 @@ class Bank:
         hyper = {name: t[slots_L] for name, t in self.hyper.items()}
         theta_LP, step_L = step.held(theta_LP, step_L, hyper).cpu(), step_L.cpu()
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
-        ended_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L)
+        left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
         after = self.judge.scales(pair_L, measures_LM, *before)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
-        self.pair_S[live_L[ended_L]] = IDLE
+        outcomes = self.judge.records["outcome"]
+        for slot, n in zip(live_L[left_L].tolist(), pair_L[left_L].tolist(), strict=True):
+            if outcomes[n] == QUEUED:  # a rung has it wait
+                self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
+        self.pair_S[live_L[left_L]] = IDLE
+        self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
 
     def _fill(self) -> None:
         """Give every free slot the next queued pair; with none left, move the live slots to the front."""

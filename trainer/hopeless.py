@@ -11,8 +11,9 @@ Axes: R row (a seed at one of its evaluations).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import TYPE_CHECKING
 
 from trainer.recipe import Seed
@@ -77,3 +78,26 @@ def spared(seed: Seed) -> bool:
     """
     text = f"spared {seed.init_seed} {seed.data_seed}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10 == 0
+
+
+def upper(k: int, n: int) -> float:
+    """The one-sided 95 % upper bound of k successes in n (Clopper and Pearson, Biometrika 26, 1934).
+
+    It is the probability at which k or fewer have a chance of 5 %; 1 for n = 0.
+    """
+    if k >= n:
+        return 1.0
+
+    def tail(p: float) -> float:
+        return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))
+
+    return bisect(lambda p: tail(p) > 0.05)
+
+
+def bisect(below: Callable[[float], bool]) -> float:
+    """Where in 0..1 `below` turns false, to 2^-50 and rounded up."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return high

@@ -1,12 +1,13 @@
 """Judging: what is known of every pair of a bank, and what becomes of its seeds at an evaluation.
 
-Axes: N pair, L pair that was just evaluated, E evaluation, M measure, P parameters. Tensors are on the CPU.
+Axes: N pair, L pair that was just evaluated, E evaluation, M measure, R probe, P parameters. Tensors are on
+the CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,14 +15,17 @@ from torch import Tensor
 
 from trainer.hopeless import Rule, progress_of, spared, taught
 from trainer.outcomes import MEASURES, Outcome
-from trainer.recipe import Pair
+from trainer.recipe import Pair, Recipe, Seed
 from trainer.schedule import hyper_of
+from trainer.screen import BEST, PROBE, Rung
 
 OUTCOMES = list(Outcome)
 QUEUED, RUNNING = OUTCOMES.index(Outcome.QUEUED), OUTCOMES.index(Outcome.RUNNING)
 GROKKED, FAILED = OUTCOMES.index(Outcome.GROKKED), OUTCOMES.index(Outcome.FAILED)
 DIVERGED, GIVEN_UP = OUTCOMES.index(Outcome.DIVERGED), OUTCOMES.index(Outcome.GIVEN_UP)
-CENSORED = OUTCOMES.index(Outcome.CENSORED)
+CENSORED, SCREENED = OUTCOMES.index(Outcome.CENSORED), OUTCOMES.index(Outcome.SCREENED)
+BY_EVALUATION = ("curve", "probes")
+"""The records that have a row an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,17 @@ class Result:
     """θ at `best_step`: the evaluation with the highest exact match and, among those, the lowest loss."""
     curve_EM: Tensor
     """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
+    screen: str | None = None
+    """The first rung that would end the seed, as it is spelt. A spared one ran on."""
+    probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    """What the spec's probes read at each evaluation, a column a probe."""
 
 
 class Judge:
-    """Keeps the records of a bank's pairs, one row a pair in each of `records`."""
+    """Keeps the records of a bank's pairs, one row a pair in each of `records`. probes: their names."""
 
-    def __init__(self, pairs: Sequence[Pair], params: int, rule: Rule | None):
-        self.pairs, self.rule = list(pairs), rule
+    def __init__(self, pairs: Sequence[Pair], params: int, rule: Rule | None, probes: Sequence[str] = ()):
+        self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
         self.limits = hyper_of([p.recipe for p in pairs])
         if pairs[0].ties is not None:
@@ -63,15 +71,19 @@ class Judge:
             "best": torch.tensor([[-1.0, 0.0, torch.inf]]).repeat(count, 1),  # exact, token, loss
             "best_theta": torch.zeros(count, params),
             "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
+            "probes": torch.full((count, evaluations, len(self.probes)), torch.nan),
+            "waiting": torch.zeros(count, dtype=torch.bool),  # at a rung, for the rest of its group
+            "ranked_by": torch.full((count,), torch.nan),
         }
-        for name in ("steps", "best_step"):
+        for name in ("steps", "best_step", "rungs_passed"):
             self.records[name] = torch.zeros(count, dtype=torch.int64)
-        for name in ("grok_step", "perfect_since", "hopeless_step"):
+        for name in ("grok_step", "perfect_since", "hopeless_step", "screened_by"):
             self.records[name] = torch.full((count,), -1)
 
     def queued(self) -> list[int]:
-        """The pairs that no slot has taken yet."""
-        return (self.records["outcome"] == QUEUED).nonzero().flatten().tolist()
+        """The pairs that a slot may take: not begun yet, or between slots."""
+        r = self.records
+        return ((r["outcome"] == QUEUED) & ~r["waiting"]).nonzero().flatten().tolist()
 
     def add(self, other: Judge) -> None:
         """Keep the records of another judge's pairs too, behind those that are here."""
@@ -81,13 +93,14 @@ class Judge:
         self.taught_N = torch.cat([self.taught_N, other.taught_N])
         longest = max(j.records["curve"].shape[1] for j in (self, other))
         for judge in (self, other):
-            judge.records["curve"] = _evaluations(judge.records["curve"], longest)
+            judge.records |= {k: _evaluations(judge.records[k], longest) for k in BY_EVALUATION}
         self.records = {k: torch.cat([t, other.records[k]]) for k, t in self.records.items()}
 
     def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
         """Take pairs' records as they were saved. Whoever was running waits for a slot."""
         mine_L = torch.tensor(list(numbers))
-        saved = records | {"curve": _evaluations(records["curve"], self.records["curve"].shape[1])}
+        longest = self.records["curve"].shape[1]
+        saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
         for name, t in saved.items():
             self.records[name][mine_L] = t
         outcome_L = self.records["outcome"][mine_L]
@@ -98,15 +111,26 @@ class Judge:
         outcomes = self.records["outcome"]
         open_ = [n for n in numbers if int(outcomes[n]) in (QUEUED, RUNNING)]
         outcomes[open_] = CENSORED
+        self.records["waiting"][open_] = False
         return open_
 
     def take(
-        self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor, finite_L: Tensor
+        self,
+        pair_L: Tensor,
+        step_L: Tensor,
+        measures_LM: Tensor,
+        theta_LP: Tensor,
+        finite_L: Tensor,
+        probes_LR: Tensor | None = None,
     ) -> Tensor:
-        """Record an evaluation of running pairs. Returns which of them have ended [L] (bool)."""
+        """Record an evaluation of running pairs. Returns which of them leave their slots [L] (bool): they
+        have ended, or are queued, since a rung has them wait for their group.
+        """
         r = self.records
         r["steps"][pair_L] = step_L
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
+        if probes_LR is not None:
+            r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
         fit_L = finite_L & (step_L >= self.limits["ramp"][pair_L])  # before, θ is not yet what was asked for
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
@@ -117,7 +141,9 @@ class Judge:
         outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # whoever was perfect once, whatever followed
         ended_L = ~finite_L | r["held"][pair_L] | spent_L | given_up_L
         r["outcome"][pair_L] = torch.where(ended_L, outcome_L, RUNNING).to(torch.int8)
-        return ended_L
+        if any(self.pairs[n].rungs for n in pair_L.tolist()):
+            self._screen(pair_L[~ended_L & ~grokked_L].tolist())
+        return r["outcome"][pair_L] != RUNNING
 
     def _record_best(self, pair_L: Tensor, step_L: Tensor, measures_LM: Tensor, theta_LP: Tensor) -> None:
         best_L3 = self.records["best"][pair_L]
@@ -151,6 +177,60 @@ class Judge:
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
         return called_L & ~self.spared_N[pair_L]
 
+    def _screen(self, numbers: Sequence[int]) -> None:
+        """Have running pairs, which have not grokked, pass the rungs that they have come to."""
+        r = self.records
+        groups: dict[tuple[Recipe, Seed | None], None] = {}
+        for n in numbers:
+            while (rung := self._rung(n)) and r["outcome"][n] == RUNNING and not r["waiting"][n]:
+                values = self._values(n)
+                if rung.top:
+                    r["waiting"][n], r["outcome"][n], r["ranked_by"][n] = True, QUEUED, values[rung.by]
+                else:
+                    self._pass(n, rung.keeps(values))
+        for n in range(len(self.pairs)):
+            if r["waiting"][n]:
+                groups[self.pairs[n].recipe, self.pairs[n].group] = None
+        for recipe, group in groups:
+            self._rank([n for n, p in enumerate(self.pairs) if (p.recipe, p.group) == (recipe, group)])
+
+    def _rung(self, n: int) -> Rung | None:
+        """The rung at which a pair is, if it is at one."""
+        rungs, passed = self.pairs[n].rungs, int(self.records["rungs_passed"][n])
+        here = passed < len(rungs) and rungs[passed].at <= int(self.records["steps"][n])
+        return rungs[passed] if here else None
+
+    def _values(self, n: int) -> dict[str, float]:
+        """What rungs may ask of a pair: its best measures so far, and its probes at its last evaluation."""
+        read = self.records["probes"][n, int(self.records["steps"][n]) // self.eval_every - 1]
+        best = self.records["best"][n, : len(BEST)].tolist()
+        return dict(zip(BEST, best, strict=True)) | dict(zip(self.probes, read.tolist(), strict=True))
+
+    def _pass(self, n: int, kept: bool) -> None:
+        """A pair passes the rung that it is at, or is ended there; the first that would end it is kept."""
+        r = self.records
+        if not kept and r["screened_by"][n] < 0:
+            r["screened_by"][n] = r["rungs_passed"][n]
+        r["rungs_passed"][n] += 1
+        if not kept and not self.spared_N[n]:
+            r["outcome"][n] = SCREENED
+
+    def _rank(self, members: Sequence[int]) -> None:
+        """Decide about a group once each member waits, has ended or has grokked: nothing else is looked at,
+        so slots, company and interruptions change nothing. Whoever goes on takes a slot as any other pair.
+        """
+        r = self.records
+        waiting = [n for n in members if r["waiting"][n]]
+        on_its_way = (r["outcome"][members] == QUEUED) | (r["outcome"][members] == RUNNING)
+        if bool((on_its_way & ~r["waiting"][members] & (r["grok_step"][members] < 0)).any()):
+            return
+        rung = self._rung(waiting[0])
+        assert rung is not None
+        best = rung.best_of({n: float(r["ranked_by"][n]) for n in waiting})
+        for n in waiting:
+            r["waiting"][n] = False
+            self._pass(n, n in best)
+
     def scales(
         self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -170,15 +250,17 @@ class Judge:
         return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
-        """A row a pair: outcome, step, grok step, best exact match, and MEASURES of its last evaluation."""
+        """A row a pair: outcome, step, grok step, best exact match; MEASURES and probes as they were last."""
         r = self.records
         last_N = (r["steps"] // self.eval_every - 1).clamp(min=0)
         measures_NM = r["curve"][torch.arange(len(self.pairs)), last_N]
         measures_NM = torch.where((r["steps"] > 0)[:, None], measures_NM, 0.0)
-        names = ("outcome", "step", "grok_step", "best_exact", *MEASURES)
+        probes_NR = r["probes"][torch.arange(len(self.pairs)), last_N]
+        read = (f"{PROBE}{name}" for name in self.probes)
+        names = ("outcome", "step", "grok_step", "best_exact", *MEASURES, *read)
         exact = r["best"][:, 0].clamp(min=0).tolist()
         columns = (r["outcome"].tolist(), r["steps"].tolist(), r["grok_step"].tolist(), exact)
-        rows = zip(*columns, *measures_NM.T.tolist(), strict=True)
+        rows = zip(*columns, *measures_NM.T.tolist(), *probes_NR.T.tolist(), strict=True)
         return [
             dict(zip(names, (OUTCOMES[outcome].value, step, grok if grok >= 0 else None, *rest), strict=True))
             for outcome, step, grok, *rest in rows
@@ -203,10 +285,12 @@ class Judge:
             best_token=float(r["best"][1]),
             theta_P=r["best_theta"],
             curve_EM=r["curve"][: int(r["steps"]) // self.eval_every],
+            screen=str(self.pairs[n].rungs[by]) if (by := int(r["screened_by"])) >= 0 else None,
+            probes_ER=r["probes"][: int(r["steps"]) // self.eval_every],
         )
 
 
 def _evaluations(curve_NEM: Tensor, count: int) -> Tensor:
     """Curves with room for so many evaluations."""
-    more = torch.full((len(curve_NEM), max(0, count - curve_NEM.shape[1]), len(MEASURES)), torch.nan)
+    more = torch.full((len(curve_NEM), max(0, count - curve_NEM.shape[1]), curve_NEM.shape[2]), torch.nan)
     return torch.cat([curve_NEM, more], dim=1)[:, :count]

@@ -18,4 +18,5 @@ class Outcome(StrEnum):
     FAILED = "failed"
     DIVERGED = "diverged"
     GIVEN_UP = "given_up"
+    SCREENED = "screened"
     CENSORED = "censored"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from model.fields import LARGEST, check, nearest, option
 from trainer.carry import CarrySchedule
 from trainer.optimisers import OPTIMISERS
+from trainer.screen import Rung
 from trainer.starts import Starts, check_start
 
 if TYPE_CHECKING:
@@ -156,13 +157,16 @@ class Pair:
     """A seed and the recipe it is trained with.
 
     start: θ [P] at step 0, instead of the spec's initial values. ties: for each entry of θ 0, or plus or
-    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
+    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`. rungs:
+    where it is screened, in order; group: the first of those that it is ranked with there.
     """
 
     recipe: Recipe
     seed: Seed
     start: tuple[float, ...] | None = None
     ties: tuple[int, ...] | None = None
+    rungs: tuple[Rung, ...] = ()
+    group: Seed | None = None
 
     def program(self) -> tuple[Any, ...]:
         """What pairs of one bank must agree in."""

@@ -1,17 +1,17 @@
 """Seeds of a study with θ kept at every evaluation: what a probe would have read, whenever it is thought of.
 
-    python docs/measurements/paths.py STUDY FOLDER [--until STEP] [--first SEED] [--count N] [--chunk 32] [--most SECONDS]
+    python docs/measurements/paths.py STUDY FOLDER [--until STEP] [--first SEED] [--count N] [--most SECONDS]
 
-Trains the study's configurations on its seeds, or on others that are named, without any rule that stops seeds: each to its
-end, or to a step. A chunk of seeds of a configuration is one file FOLDER/KEY-FIRST.npz, written when all of it has ended; what
-is there is not trained again, so the same command goes on. In it: theta [N, E, P] (θ at each evaluation, NaN behind a seed's
-end), curve [N, E, M] (MEASURES), init_seed, steps, grok_step (-1: none) and held [N].
+Trains the study's configurations on its seeds, or on others that are named, without any rule that stops
+seeds: each to its end, or to a step. A chunk of seeds of a configuration is one file FOLDER/KEY-FIRST.npz,
+written when all of it has ended; what is there is not trained again, so the same command goes on. In it:
+theta [N, E, P] (θ at each evaluation, NaN behind a seed's end), curve [N, E, M] (MEASURES), init_seed, steps,
+grok_step (-1: none) and held [N].
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -85,8 +85,8 @@ def main() -> None:
             if file.exists() or time.monotonic() - start > args.most:
                 continue
             found = train(configuration, some, args.until or configuration.recipe.steps)
-            np.savez_compressed(fresh := file.with_suffix(".tmp.npz"), **found)
-            os.replace(fresh, file)
+            np.savez_compressed(fresh := file.with_suffix(".tmp"), **found)
+            fresh.with_suffix(".tmp.npz").replace(file)
             print(
                 f"{file.name}: {(found['grok_step'] >= 0).sum()} of {len(some)}, {found['seconds']:.0f} s",
                 flush=True,

@@ -9,7 +9,7 @@ from model import name_of
 from search.errors import printable
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.store.stats import ENOUGH, GrokRate, Stopping, grouped, seed_of, unended
+from search.store.stats import CALLED, ENOUGH, Cost, GrokRate, Stopping, grouped, seed_of, unended
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -25,7 +25,8 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     rows = Ledger(home).rows(study.name)
     models = _names([Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
-    lines += _stopping(Stopping.of(rows))
+    lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps]
+    lines += _stopping({outcome: Stopping.of(rows, outcome) for outcome in CALLED})
     lines += [f"  ({said})" for said in [unended(rows)] if said]
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
@@ -63,7 +64,7 @@ Next:
 def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     by_key = grouped(rows, "configuration")
-    rates = {key: GrokRate.of(r["outcome"] for r in mine) for key, mine in by_key.items()}
+    rates = {key: GrokRate.of(mine) for key, mine in by_key.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
@@ -80,9 +81,7 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
     """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
     lines = []
     for key, rows in sorted(by_key.items()):
-        first, fresh = (
-            GrokRate.of(r["outcome"] for r in rows if r["confirmation"] == kind) for kind in (False, True)
-        )
+        first, fresh = (GrokRate.of([r for r in rows if r["confirmation"] == kind]) for kind in (False, True))
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
             lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
@@ -100,15 +99,15 @@ def _cut(rows: list[Row]) -> list[str]:
     cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
     if not cut:
         return []
-    rate = GrokRate.of(r["outcome"] for r in rows)
+    rate = GrokRate.of(rows)
     counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
     seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
     return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
 
 
-def _stopping(stopping: Stopping) -> list[str]:
-    """A line on the seeds that were called hopeless, if there are any."""
-    return [f"  {stopping}"] if stopping.given_up or stopping.spared else []
+def _stopping(found: dict[Outcome, Stopping]) -> list[str]:
+    """A line on the seeds that each rule would end, if there are any."""
+    return [f"  {said}" for outcome, stopping in found.items() if (said := stopping.says(outcome))]
 
 
 def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
@@ -124,7 +123,12 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
             rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
         lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
-        lines += _stopping(Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"]))
+        each = s["core_s_per_grokked"]
+        cost = f"{s['grokked_per_million']:.3g} grokked per million seed-steps"
+        lines += [f"  {cost}" + (f", {each:,.0f} core-seconds each" if each else "")] if s["grokked"] else []
+        screened = Stopping(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
+        given_up = Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
+        lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
         lines += [f"  {s['unended']}"] if s["unended"] else []
     several = len({r["configuration"] for r in rows}) > 1
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from search.study.schema import Study
 
 Of = Literal["seeds", "configurations", "curves"]
-COUNTS = ("grokked", "failed", "diverged", "given_up", "censored")
+COUNTS = ("grokked", "failed", "diverged", "given_up", "screened", "censored")
+COST = ("seed_steps", "grokked_per_million")
 CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_given_up")
 NAN = float("nan")
 MOST_ROWS, MOST_CELLS, MOST_BYTES = 200_000, 10_000_000, 300_000_000
@@ -43,13 +44,15 @@ def records(
     """What is recorded of one study or several: a row a seed, a configuration, or a point of a curve.
 
     seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
-    budget, reason (why censored), steps, grok_step, held, hopeless_step, best_step, best_exact, best_token,
-    trial, environment.
+    budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung that would have
+    ended it), best_step, best_exact, best_token, core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
-    its 95 % interval, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
+    its 95 % interval, screened_wrongly (at most, of the screened), seed_steps, grokked_per_million,
+    core_s_per_grokked, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
     every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
-    step, and the measures at that step (docs/architecture.md, "Records"). `trust_store`: read them from the
-    MLflow server that the study names, though it is not MLFLOW_TRACKING_URI.
+    step, the measures at that step, and what the spec's probes read (docs/architecture.md, "Records").
+    `trust_store`: read them from the MLflow server that the study names, though it is not
+    MLFLOW_TRACKING_URI.
 
     Raises UserError for an unknown study, ValueError for another `of`.
     """
@@ -152,6 +155,9 @@ def _configuration(study: str, configuration: Configuration, page: tuple[str, st
         "params": fields.pop("params"),
         "seeds": n["seeds"],
         **{name: n[name] for name in (*COUNTS, "grok_rate", "grok_rate_low", "grok_rate_high", "best_exact")},
+        "screened_wrongly": n["screened_wrongly"],
+        **{name: n[name] for name in COST},
+        "core_s_per_grokked": n.get("core_s_per_grokked", NAN),
         "median_grok_step": n.get("median_grok_step", NAN),
         "held": n["held"],
         "verified": sum(right == ADDITIONS for right in decoded),
@@ -209,9 +215,11 @@ def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
             "grok_step": steps["grok_step"],
             "held": bool(row["held"]),
             "hopeless_step": steps["hopeless_step"],
+            "screen": row["screen"],
             "best_step": row["best_step"] or 0,
             "best_exact": row["best_exact"] or 0.0,
             "best_token": row["best_token"] or 0.0,
+            "core_s": NAN if row["core_s"] is None else row["core_s"],
             "trial": row["trial"],
             "environment": row["environment"] or {},
         }

@@ -1,4 +1,6 @@
-"""Pictures of a search: the grok rate against what was searched, what mattered, and all fields at once."""
+"""Pictures of a search: the grok rate against what was searched, what mattered, all fields at once; of probes
+over steps.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,20 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from search.evidence.fields import Field, shown
-from search.evidence.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
+from search.evidence.plots import (
+    COLOURS,
+    GREY,
+    INK,
+    SEED,
+    SOFT,
+    WIDEST,
+    in_percent,
+    in_thousands,
+    new_figure,
+    quiet,
+)
 from search.store.stats import GrokRate
+from trainer import MEASURES, Outcome
 
 MOST_INTERVALS = 30  # configurations whose intervals are drawn each
 FEWEST_IN_A_BIN = 4  # configurations
@@ -125,7 +139,8 @@ def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, floa
         parts = [part for _, part in known.groupby(bins, observed=True)]
     found = []
     for part in parts:
-        rate = GrokRate(*(int(part[column].sum()) for column in ("grokked", "seeds", "given_up")))
+        counts = [int(part[column].sum()) for column in ("grokked", "seeds", "given_up")]
+        rate = GrokRate(counts[0], counts[1], counts[2], float(part["screened_wrongly"].sum()))
         found.append((float(part["x"].median()), rate.rate, *rate.interval))
     return found
 
@@ -256,3 +271,48 @@ def _axis_of(axis: Axes, place: int, field: Field, room: int) -> None:
         box = {"fc": "#ffffffc0", "ec": "none", "pad": 0.8}
         axis.text(place + 0.05, height, _short(name, room), fontsize=7.5, va="center", zorder=7, color=INK,
                   parse_math=False, bbox=box)  # fmt: skip
+
+
+# Probes
+
+KNOWN = {"study", "configuration", *SEED, "step", *MEASURES}
+GROUPS = (("others", GREY), ("grokked", COLOURS[0]))
+
+
+def probes_of(curves: pd.DataFrame) -> list[str]:
+    """The columns of curves that are probes and say something."""
+    return [name for name in curves if name not in KNOWN and curves[name].notna().any()]
+
+
+def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) -> Figure:
+    """A panel a probe: mean and middle half over seeds at each step, the grokked and the others apart."""
+    key = ["configuration", *SEED]
+    became = seeds.assign(grokked=seeds["outcome"] == Outcome.GROKKED)[[*key, "grokked"]]
+    table = curves.merge(became, on=key)
+    columns = min(2, len(probes))
+    rows = ceil(len(probes) / columns)
+    figure = new_figure(4.8 * columns, 2.7 * rows + 0.4)
+    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    for axis in grid.flat[len(probes) :]:
+        axis.set_visible(False)
+    for axis, name in zip(grid.flat, probes, strict=False):
+        for (label, colour), (_, some) in zip(GROUPS, _split(table), strict=True):
+            steps = some.groupby("step")[name]
+            if not len(some):
+                continue
+            low, high = steps.quantile(0.25), steps.quantile(0.75)
+            count = len(some[key].drop_duplicates())
+            axis.fill_between(low.index, low, high, color=colour, alpha=0.25, lw=0)
+            axis.plot(steps.mean(), color=colour, lw=1.8, label=f"{label}: {count:,}")
+        axis.set_title(name, fontsize=11, loc="left", parse_math=False)
+        axis.tick_params(labelbottom=True)
+        in_thousands(axis)
+        quiet(axis)
+    grid.flat[0].legend(frameon=False, fontsize=9)
+    figure.supxlabel("training step", fontsize=10)
+    return figure
+
+
+def _split(table: pd.DataFrame) -> list[tuple[bool, pd.DataFrame]]:
+    grokked = table["grokked"].to_numpy(dtype=bool)
+    return [(which, table[np.equal(grokked, which)]) for which in (False, True)]

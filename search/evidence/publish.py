@@ -18,7 +18,8 @@ from search.store.stats import rank, seed_of, step_metrics
 from search.store.tracker import Tracker
 from search.store.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
 from search.study.trial import Configuration, Trial
-from trainer import MEASURES, Outcome
+from trainer import MEASURES, Outcome, Result
+from trainer.screen import PROBE
 
 BEST_CHILDREN = 3
 ALL_DRAWN = 32
@@ -94,14 +95,19 @@ def _fill_steps(tracker: Tracker, shelf: Shelf, configuration: Configuration, fi
     results = [shelf.seed(r).result for r in mine]
     steps = {}
     for i in range(max(len(r.curve_EM) for r in results)):
-        ends = [r.curve_EM[min(i, len(r.curve_EM) - 1)].tolist() for r in results]
-        rows = [
-            dict(zip(MEASURES, end, strict=True)) | {"grok_step": r.grok_step}
-            for end, r in zip(ends, results, strict=True)
-        ]
+        rows = [_at(r, configuration, min(i, len(r.curve_EM) - 1)) for r in results]
         step = (i + 1) * configuration.recipe.eval_every
         steps[step] = step_metrics(step, rows)
     tracker.progress(configuration, steps)
+
+
+def _at(result: Result, configuration: Configuration, i: int) -> Row:
+    """A seed's measures and probes at an evaluation, as `step_metrics` wants them."""
+    names = [*MEASURES, *(f"{PROBE}{name}" for name in configuration.spec.probes())]
+    read = result.probes_ER[i].tolist() if len(result.probes_ER) else []
+    return dict(zip(names, [*result.curve_EM[i].tolist(), *read], strict=False)) | {
+        "grok_step": result.grok_step
+    }
 
 
 def log_evidence(ledger: Ledger, tracker: Tracker, shelf: Shelf) -> None:

@@ -23,10 +23,12 @@ from search.evidence.plots_search import (
     importance_figure,
     importances,
     parallel_figure,
+    probes_figure,
+    probes_of,
     rate_against_fields,
 )
 from search.store.home import pull_command
-from search.store.stats import COUNTED, GrokRate, Stopping, pareto, unended
+from search.store.stats import CALLED, COUNTED, Cost, GrokRate, Stopping, pareto, screen_words, unended
 from search.study.schema import Study
 from trainer import FALSE_KILLS_UPPER, Outcome
 
@@ -38,6 +40,7 @@ MEANS = {
     Outcome.FAILED: "spent the budget without",
     Outcome.DIVERGED: "became non-finite; counted as not grokked",
     Outcome.GIVEN_UP: "stopped by the hopeless rule; counted as not grokked",
+    Outcome.SCREENED: "stopped by the study's screen; counted as not grokked",
     Outcome.CENSORED: "ended from outside; the only seeds that are not counted",
 }
 
@@ -140,6 +143,8 @@ class _Study:
         if self.study:
             rule = "on: seeds that it calls hopeless are given up, a random tenth of them spared"
             facts.append(("Hopeless rule", rule if self.study.stop.hopeless else "off: all seeds run on"))
+            if looks := self.study.stop.rungs:
+                facts.append(("Screen", screen_words(looks, self.configurations["configuration"])))
             if self.study.until.grokked:
                 until = f"once {self.study.until.grokked} grokked: so the rate is biased upwards"
                 facts.append(("Stops", until))
@@ -225,21 +230,25 @@ class _Study:
         )
 
     def stopping(self) -> str:
-        """What the hopeless rule did; empty where it called nobody hopeless."""
-        rows = self.seeds[["outcome", "hopeless_step"]].astype(object)
-        stopping = Stopping.of(rows.where(rows.notna(), None).to_dict("records"))
-        if not stopping.given_up and not stopping.spared:
-            return ""
-        words = f"The hopeless rule gave up {stopping.given_up:,} of {stopping.seeds:,} seeds. "
-        if stopping.spared:
-            became = (
-                f"{stopping.spared_grokked:,} of them grokked" if stopping.spared_grokked else "none grokked"
+        """What the rules that stop seeds did; empty where they called nobody."""
+        called = self.seeds[["outcome", *CALLED.values()]].astype(object)
+        rows = called.where(called.notna(), None).to_dict("records")
+        if words := Stopping.of(rows).told("The hopeless rule gave up"):
+            words += (
+                f"Intervals reach up to what they would be had {FALSE_KILLS_UPPER:.1%} of the given-up seeds "
+                "grokked, the most that the rule was measured to stop wrongly. "
             )
-            words += f"{stopping.spared:,} more that it called hopeless were spared and ran on: {became}. "
-        return words + (
-            f"Intervals reach up to what they would be had {FALSE_KILLS_UPPER:.1%} of the given-up seeds "
-            "grokked, the most that the rule was measured to stop wrongly."
-        )
+        if screened := Stopping.of(rows, Outcome.SCREENED).told("The screen ended"):
+            words += screened + (
+                f"Had those run on, at most {self.configurations['screened_wrongly'].sum():.1f} would have "
+                "grokked, by the spared ones and what was measured of the rung before (one-sided 95 %); "
+                "intervals reach up to that."
+            )
+        return words.strip()
+
+    def cost(self) -> str:
+        """What grokked seeds cost, all counted ones paid for."""
+        return f"{Cost.of(self.counted.astype(object).where(self.counted.notna(), None).to_dict('records'))}."
 
     def best(self) -> list[dict[str, Any]]:
         """The configurations of the first table: the first few, and all that were confirmed."""
@@ -253,7 +262,7 @@ class _Study:
     def row(self, i: int) -> dict[str, Any]:
         """One configuration for the tables: its columns, its three rates and its command."""
         row: dict[str, Any] = self.configurations.iloc[i].to_dict()
-        whole = GrokRate(row["grokked"], row["seeds"], row["given_up"])
+        whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["screened_wrongly"])
         confirmation = GrokRate(
             row["confirmation_grokked"], row["confirmation_seeds"], row["confirmation_given_up"]
         )
@@ -261,6 +270,7 @@ class _Study:
             whole.grokked - confirmation.grokked,
             whole.n - confirmation.n,
             whole.given_up - confirmation.given_up,
+            whole.wrongly,  # the confirmation is not screened
         )
         rates = {"rate": Rate(whole), "search": Rate(search), "confirmation": Rate(confirmation)}
         searched = [(f.values[i], label) for f, label in zip(self.fields, self._labels[i], strict=True)]
@@ -289,6 +299,8 @@ class _Study:
         figures = {}
         if len(self.curves):
             figures["grokking-curves"] = self._curves_figure()
+        if (probed := probes_of(self.curves)) and len(self.counted):
+            figures["probes"] = probes_figure(self.curves, probed, self.counted)
         if len(self.seeds):
             figures["time-to-grok"] = time_figure(self._groups())
         if self.several and self.fields and len(self.counted):

@@ -314,11 +314,12 @@ def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
 
 def _arm(record: Mapping[str, Any]) -> Arm:
     step = float(record["median_grok_step"])
+    grokked, seeds, given_up = (int(record[n]) for n in ("grokked", "seeds", "given_up"))
     return Arm(
         spec=_spec(_fields(record, "model.")),
         recipe=_recipe(_fields(record, "recipe.")),
         **{n: str(record[n]) for n in ("configuration", "study", "experiment_id", "run_id")},
-        rate=GrokRate(*(int(record[n]) for n in ("grokked", "seeds", "given_up"))),
+        rate=GrokRate(grokked, seeds, given_up, float(record.get("screened_wrongly", 0.0))),
         best_exact=float(record["best_exact"]),
         median_grok_step=None if isnan(step) else step,
         verified=int(record["verified"]),

@@ -277,7 +277,7 @@ class Driver:
     def record(self, trial: Trial, parts: list[Part]) -> None:
         """Write a trial's parts, which are read once, to the ledger, and have them published."""
         for part in parts:
-            self.ledger.record(part)
+            self.ledger.record(part, self.study.sampler.share if self.study.space else None)
             self.shelf.put(trial.key, part)
         if cut := read_cut(self.home.trial(self.study.name, trial.key)):
             self.ledger.censor([trial], ENOUGH, cut)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.run.allocation import Standing, deserving, leaders, objective
+from search.run.allocation import Standing, deserving, leaders, objective, successes
 from search.run.packing import Fits, can_follow, pack, program_of, trial_size
 from search.store.home import Home
 from search.store.ledger import Row, is_final
 from search.store.part import has_parts
 from search.store.stats import GrokRate, seed_of
+from search.study.sampler import GROK_RATE
 from search.study.schema import Study
 from search.study.seeds import numbered
 from search.study.trial import Configuration, Trial
@@ -110,6 +111,8 @@ class Planner:
             if after is None:
                 least = max(-(-open_ // (2 * cores)), min(slots, -(-open_ // cores)))
             size = min(size, max(-(-left // (2 * cores)), least))
+        if self.study.stop.ranks and not waiting.confirmation:  # whoever is ranked together trains together
+            size = -(-size // self.study.stop.group) * self.study.stop.group
         if size < len(work):
             self.queue.insert(place, replace(waiting, work=work[size:]))
         return replace(waiting, work=work[:size])
@@ -185,12 +188,12 @@ class Planner:
 
     def standings(self) -> dict[str, Standing]:
         """What the search has shown of each configuration; the confirmation's seeds are not looked at."""
-        found = {}
+        found, wanted = {}, self.study.sampler.sought if self.study.space else GROK_RATE
         for key, configuration in self.known.items():
             rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
-            rate = GrokRate.of(r["outcome"] for r in rows)
-            ranked = objective(rows, configuration.recipe)
-            found[key] = Standing(rate, configuration.spec.params, ranked)
+            ranked = objective(rows, configuration.recipe, wanted)
+            count = successes(rows, wanted)
+            found[key] = Standing(GrokRate.of(rows), configuration.spec.params, ranked, count)
         return found
 
     def _given(self) -> list[Configuration]:
@@ -382,8 +385,7 @@ def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
     trials = [t for t in map(_described, folders) if t is not None]
-    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
-               if not is_final(r)}  # fmt: skip
+    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows if not is_final(r)}
     wanted = {Configuration(*c) for c in study.listed()}
     seeds = {s for seeds in study.rounds() for s in seeds}
     seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from search.store.stats import step_metrics
+from search.store.stats import COUNTED, step_metrics
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 
@@ -159,7 +159,7 @@ class Progress:
             c.recipe.steps - seed["step"] for _, c, seed in self._seeds() if seed["outcome"] in unended
         )
         rate = self.rate or self.overall_rate
-        failed = sum(states[o] + self.ended[o] for o in (Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP))
+        failed = sum(states[o] + self.ended[o] for o in COUNTED if o != Outcome.GROKKED)
         return Snapshot(
             running=states[Outcome.RUNNING],
             grokked=sum(s["grok_step"] is not None for s in seeds) + self.ended[Outcome.GROKKED],

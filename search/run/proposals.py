@@ -20,11 +20,11 @@ from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
 from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import grouped, seed_of
+from search.study.sampler import PARAMS
 from search.study.schema import Study
 from search.study.space import Numbers, draw, fixed, resolve
 from search.study.trial import Configuration
 
-DIRECTIONS = {"grok_rate": "maximize", "params": "minimize"}
 KEY = "configuration"
 """The attribute of Optuna's trials that has the key of their configuration."""
 
@@ -41,7 +41,8 @@ class Proposals:
         self.study, self.ledger = study, ledger
         self.base = fixed(study.spec(), study.base_recipe())
         self.planned = study.sampler.planned(study.space)
-        self.objectives = {name: DIRECTIONS[name] for name in study.sampler.objectives_of(study.space)}
+        names = study.sampler.objectives_of(study.space)
+        self.objectives = {name: "minimize" if name == PARAMS else "maximize" for name in names}
         self._known: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
         """The numbers of the proposals that are still to be told, by their configurations' keys."""
@@ -107,9 +108,10 @@ class Proposals:
 
     def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
         """The objectives, in order."""
+        sampler = self.study.sampler
         known = {
-            "grok_rate": objective(rows, configuration.recipe),
-            "params": float(configuration.spec.params),
+            sampler.sought: objective(rows, configuration.recipe, sampler.sought),
+            PARAMS: float(configuration.spec.params),
         }
         return [known[name] for name in self.objectives]
 

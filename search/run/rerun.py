@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from search.run.worker import environment_of
-from search.study.schema import Resources, Stop
+from search.study.schema import Resources
 from search.study.space import LARGEST_SEED
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint

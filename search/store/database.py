@@ -18,7 +18,7 @@ from search.errors import Failure
 from search.store.home import IDENTIFIER, Home, not_plain, other_version
 from trainer import Outcome
 
-SCHEMA = 5
+SCHEMA = 6
 LOCK_WAIT_S = 10.0
 RETRY_S = 1.0
 CLOCKS = {
@@ -46,10 +46,13 @@ ROWS = sa.Table(
     sa.Column("grok_step", sa.BigInteger),
     sa.Column("held", sa.Boolean),
     sa.Column("hopeless_step", sa.BigInteger),
+    sa.Column("screen", sa.Text),  # the rung that would have ended it, as it is spelt
+    sa.Column("reached", sa.JSON),  # of a search's objective, by how that is spelt: whether the seed did
     sa.Column("best_step", sa.BigInteger),
     sa.Column("best_exact", sa.Float),
     sa.Column("best_token", sa.Float),
     sa.Column("seed_steps_per_s", sa.Float),
+    sa.Column("core_s", sa.Float),  # its share of its bank's time, times cores; NULL on a GPU
     sa.Column("environment", sa.JSON),
     sa.Column("owner", sa.String(128)),
     sa.Column("lease_until", sa.Float),

@@ -35,6 +35,7 @@ from trainer import Outcome, Recipe, Seed
 
 if TYPE_CHECKING:
     from search.store.part import Part
+    from search.study.sampler import Share
 
 DIED = "its driver died"
 FREE = {"owner": None, "lease_until": None}
@@ -171,9 +172,20 @@ class Ledger(Studies):
             raise _taken(trial.study, f"seed {seed}")
 
     @patient
-    def record(self, part: Part) -> None:
-        """Write what became of a part's pairs; a final row is never overwritten."""
-        names = ("steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+    def record(self, part: Part, share: Share | None = None) -> None:
+        """Write what became of a part's pairs; a final row is never overwritten. share: what a search's
+        objective wants to know of each.
+        """
+        names = (
+            "steps",
+            "grok_step",
+            "held",
+            "hopeless_step",
+            "screen",
+            "best_step",
+            "best_exact",
+            "best_token",
+        )
         shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, "owner": None}
         shared |= {"environment": part.about["environment"], "lease_until": None}
         key: Row = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
@@ -183,6 +195,10 @@ class Ledger(Studies):
         for result in part.results:
             own = _named(part.trial.study, (part.configuration.key, *astuple(result.pair.seed)))
             facts = {name: getattr(result, name) for name in names} | {"outcome": result.outcome.value}
+            facts |= {
+                "core_s": _core_s(part, result.steps),
+                "reached": share and {str(share): part.reaches(result, share)},
+            }
             values.append({f"its_{name}": value for name, value in own.items()} | facts | shared)
         with self._begin() as db:
             db.execute(written, values)
@@ -221,7 +237,7 @@ class Ledger(Studies):
     @patient
     def reopen(self, study: str, trial: str, reason: str) -> None:
         """Have a trial's seeds trained again that MLflow has not got: their results are lost."""
-        measured = ("grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token")
+        measured = ("grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token")
         values: Row = dict.fromkeys(measured)
         values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
         lost = (ROWS.c.study == study, ROWS.c.trial == trial, sa.not_(ROWS.c.published))
@@ -288,6 +304,13 @@ def opened(home: Home, *studies: str) -> Ledger:
 def _named(study: str, key: Key) -> Row:
     """The columns that name a row."""
     return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
+
+
+def _core_s(part: Part, steps: int) -> float | None:
+    """What a seed cost; unit: core-seconds. None on a GPU, and where it is not known."""
+    rate, where = part.about["seed_steps_per_s"], part.about["environment"]
+    known = rate and where.get("engine") == "native"
+    return steps / rate * where.get("threads", 1) if known else None
 
 
 def _key_of(row: Mapping[Any, Any]) -> Key:

@@ -24,9 +24,12 @@ from typing import TYPE_CHECKING, Any
 from search.errors import Failure
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed, durable
+from trainer.screen import BEST, reached
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from search.study.sampler import Share
 
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 """What else may be in a trial's folder: its bank's state, its parts, why it failed, who has it."""
@@ -39,7 +42,8 @@ WHO = ["configuration", "init_seed", "data_seed"]
 SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
 FACTS = (
-    "outcome", "steps", "grok_step", "held", "hopeless_step", "best_step", "best_exact", "best_token",
+    "outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
+    "best_token",
 )  # fmt: skip
 
 
@@ -62,6 +66,16 @@ class Part:
     @cached_property
     def by_seed(self) -> dict[Seed, Result]:
         return {r.pair.seed: r for r in self.results}
+
+    def reaches(self, result: Result, share: Share) -> bool:
+        """Whether a seed had what a search's objective asks for, at its step or where it ended before."""
+        seen = min(-(-share.when // result.pair.recipe.eval_every), len(result.curve_EM))
+        if not seen:
+            return False
+        best = result.curve_EM[:seen, : len(BEST)].nan_to_num(-1.0).amax(0).tolist()
+        read = result.probes_ER[seen - 1].tolist()
+        values = [*zip(BEST, best, strict=True), *zip(self.trial.spec.probes(), read, strict=True)]
+        return reached(share.keep, dict(values))
 
     def write(self, folder: Path) -> None:
         """Leave θ's [N, P], curves and facts in a folder."""
@@ -98,15 +112,23 @@ class Part:
             if _digest(files[name]) != digest:
                 raise ValueError(f"{name} is not what was written")
         theta = load(files[THETA])["theta"]
-        curves = {
-            who: torch.tensor(table[list(MEASURES)].to_numpy(), dtype=torch.float32)
-            for who, table in _table(files[CURVES]).groupby(WHO)
-        }
+        curves = dict(list(_table(files[CURVES]).groupby(WHO)))
+        probes = [name for name in trial.spec.probes() if all(name in table for table in curves.values())]
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
             who = tuple(seed[name] for name in WHO)
-            facts = {name: seed[name] for name in FACTS} | {"outcome": Outcome(seed["outcome"])}
-            results.append(Result(pair=pair, theta_P=theta[n], curve_EM=curves[who], **facts))
+            facts = {
+                "screen": None,
+                **{name: seed[name] for name in FACTS if name != "screen" or name in seed},
+            }
+            facts["outcome"] = Outcome(seed["outcome"])
+            curve_EM, probes_ER = (
+                torch.tensor(curves[who][names].to_numpy(), dtype=torch.float32)
+                for names in (list(MEASURES), probes)
+            )
+            results.append(
+                Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
+            )
         return cls(trial, results, about)
 
 
@@ -137,12 +159,16 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
-    """One row an evaluation of a seed: configuration, init_seed, data_seed, step and MEASURES."""
+    """One row an evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, and what the
+    spec's probes read, each by its name.
+    """
     import pandas as pd
 
     tables = []
     for r in results:
         table = pd.DataFrame(r.curve_EM.numpy(), columns=list(MEASURES))
+        for name, read in zip(configuration.spec.probes(), r.probes_ER.T.numpy(), strict=False):
+            table[name] = read
         table.insert(0, "step", (table.index + 1) * configuration.recipe.eval_every)
         table.insert(0, "data_seed", r.pair.seed.data_seed)
         table.insert(0, "init_seed", r.pair.seed.init_seed)

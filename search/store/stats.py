@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, sqrt
-from statistics import median
+from math import isfinite, nan, sqrt
+from statistics import fmean, median
 from typing import Any
 
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
+from trainer.hopeless import upper
+from trainer.screen import MEASURED, PROBE, Rung
 
 Z_95 = 1.959963984540054
 Row = dict[str, Any]
-COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP)
+COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
 ENOUGH = "enough had grokked"
 """Why a seed is censored that `until` needed no more: nobody waits for its end."""
 
@@ -53,11 +55,16 @@ class GrokRate:
     grokked: int
     n: int
     given_up: int = 0
+    wrongly: float = 0.0
+    """At most so many of the screened seeds would have grokked, see `wrongly_screened`."""
 
     @classmethod
-    def of(cls, outcomes: Iterable[str]) -> GrokRate:
-        counts = Counter(outcomes)
-        return cls(counts[Outcome.GROKKED], sum(counts[o] for o in COUNTED), counts[Outcome.GIVEN_UP])
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> GrokRate:
+        """Of ledger rows."""
+        rows = list(rows)
+        counts = Counter(r["outcome"] for r in rows)
+        n, wrongly = sum(counts[o] for o in COUNTED), wrongly_screened(rows)
+        return cls(counts[Outcome.GROKKED], n, counts[Outcome.GIVEN_UP], wrongly)
 
     @property
     def rate(self) -> float:
@@ -65,14 +72,14 @@ class GrokRate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %: Wilson's, with what the given-up seeds might have done.
+        """95 %: Wilson's, with what the given-up and the screened seeds might have done.
 
-        At the lower end they are failures. At the upper end FALSE_KILLS_UPPER of them, the share that the
-        rule may at most stop wrongly, grokked: Wilson's end is taken for these and the grokked together, as
-        which seeds a study meets is chance for the one as for the other. Where few grok that is wider than
-        adding their share to the end for the grokked alone.
+        At the lower end they are failures. At the upper end as many of them grokked as may at most have been
+        stopped wrongly, of the given-up FALSE_KILLS_UPPER: Wilson's end is taken for these and the grokked
+        together, as which seeds a study meets is chance for the one as for the other. Where few grok that is
+        wider than adding their share to the end for the grokked alone.
         """
-        might = min(self.grokked + self.given_up * FALSE_KILLS_UPPER, self.n)
+        might = min(self.grokked + self.given_up * FALSE_KILLS_UPPER + self.wrongly, self.n)
         return wilson(self.grokked, self.n)[0], wilson(might, self.n)[1]
 
     def __str__(self) -> str:
@@ -95,29 +102,116 @@ def difference(one: GrokRate, other: GrokRate) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Stopping:
-    """What the hopeless rule did, and what became of the random tenth that it called hopeless and spared.
-
-    `seeds` are the counted ones, as in GrokRate.
+    """What one of the rules that stop seeds did, and what became of the random tenth that it would have ended
+    and spared. `seeds` are the counted ones, as in GrokRate.
     """
 
     seeds: int
-    given_up: int
-    spared: int
-    spared_grokked: int
+    ended: int = 0
+    spared: int = 0
+    spared_grokked: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Stopping:
-        """Of ledger rows."""
+    def of(cls, rows: Iterable[Mapping[str, Any]], outcome: Outcome = Outcome.GIVEN_UP) -> Stopping:
+        """Of ledger rows; outcome: of those that the rule ended, which says which one is meant."""
         counted = [r for r in rows if r["outcome"] in COUNTED]
-        called = [r["outcome"] for r in counted if r["hopeless_step"] is not None]
-        spared = [o for o in called if o != Outcome.GIVEN_UP]
+        called = [r["outcome"] for r in counted if r.get(CALLED[outcome]) is not None]
+        spared = [o for o in called if o != outcome]
         return cls(len(counted), len(called) - len(spared), len(spared), spared.count(Outcome.GROKKED))
 
-    def __str__(self) -> str:
-        said = f"given up: {self.given_up} of {self.seeds}"
+    def says(self, outcome: Outcome = Outcome.GIVEN_UP) -> str:
+        """Empty where it called nobody."""
+        if not self.ended and not self.spared:
+            return ""
+        said = f"{outcome.value.replace('_', ' ')}: {self.ended} of {self.seeds}"
         if not self.spared:
             return said
         return f"{said}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
+
+    def told(self, did: str) -> str:
+        """Whole sentences; empty where it called nobody. did: `The hopeless rule gave up`."""
+        if not self.ended and not self.spared:
+            return ""
+        words = f"{did} {self.ended:,} of {self.seeds:,} seeds. "
+        if self.spared:
+            became = f"{self.spared_grokked:,} of them grokked" if self.spared_grokked else "none grokked"
+            words += f"{self.spared:,} more that it called were spared and ran on: {became}. "
+        return words
+
+
+CALLED = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
+"""The columns that say of a seed that a rule would end it, by what becomes of those that it does end."""
+
+
+def wrongly_screened(rows: Iterable[Mapping[str, Any]]) -> float:
+    """How many of the screened seeds may at most have grokked, had they run on.
+
+    By each rung of each configuration: the seeds that it ended times the one-sided 95 % upper bound
+    (Clopper-Pearson) of the share that grokked of those that it would have ended and that ran on: the spared
+    ones, and those that `MEASURED` knows of this rung and configuration. Where nobody ran on, all may have.
+    """
+    called: dict[tuple[str, str], list[str]] = {}
+    for r in rows:
+        if r.get("screen") is not None and r["outcome"] in COUNTED:
+            called.setdefault((r.get("configuration", ""), r["screen"]), []).append(r["outcome"])
+    total = 0.0
+    for key, outcomes in called.items():
+        ended = outcomes.count(Outcome.SCREENED)
+        grokked, of = MEASURED.get(key, (0, 0))
+        total += ended * upper(grokked + outcomes.count(Outcome.GROKKED), of + len(outcomes) - ended)
+    return total
+
+
+def screen_words(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:
+    """What a study's screen does, and what was measured of it before with these configurations."""
+    said = f"ends seeds without {', then '.join(map(str, rungs))}; a random tenth spared. "
+    known = [MEASURED.get((key, str(rung))) for key in configurations for rung in rungs]
+    found = [counts for counts in known if counts is not None]
+    if len(found) < len(known) or not known:
+        missing = (
+            "it was not measured for this spec and recipe" if len(known) == 1 else "not all was measured"
+        )
+        return f"{said}What it kills, its spared ones say alone: {missing}"
+    grokked, of = map(sum, zip(*found, strict=True))
+    return f"{said}Measured before: of {of:,} seeds that it called and that ran on {grokked:,} grokked"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What grokked seeds cost, all counted seeds paid for. Units: seed-steps, core-seconds."""
+
+    grokked: int
+    seed_steps: int
+    core_s: float | None
+    """None where it is not known of every seed, as on a GPU."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Cost:
+        """Of ledger rows."""
+        counted = [r for r in rows if r["outcome"] in COUNTED]
+        seconds = [r.get("core_s") for r in counted]
+        known = None not in seconds and bool(seconds)
+        return cls(
+            grokked=sum(r["outcome"] == Outcome.GROKKED for r in counted),
+            seed_steps=sum(r["steps"] for r in counted),
+            core_s=sum(s for s in seconds if s is not None) if known else None,
+        )
+
+    @property
+    def per_million(self) -> float:
+        """Grokked seeds for each million seed-steps."""
+        return 1e6 * self.grokked / self.seed_steps if self.seed_steps else 0.0
+
+    @property
+    def each(self) -> float | None:
+        """Core-seconds for each grokked seed, where there is one."""
+        return self.core_s / self.grokked if self.core_s is not None and self.grokked else None
+
+    def __str__(self) -> str:
+        if not self.grokked:
+            return f"none grokked in {self.seed_steps / 1e6:.3g} million seed-steps"
+        said = f"{self.per_million:.3g} grokked per million seed-steps"
+        return said if self.each is None else f"{said}; each cost {self.each:,.0f} core-seconds here"
 
 
 def unended(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -141,8 +235,9 @@ def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def counted(rows: Sequence[Row]) -> dict[str, float]:
     """What a configuration's rows come to, by the names that follow `final.` in MLflow."""
-    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
-    confirmation = GrokRate.of(r["outcome"] for r in rows if r["confirmation"])
+    rate, stopping = GrokRate.of(rows), Stopping.of(rows)
+    screen, cost = Stopping.of(rows, Outcome.SCREENED), Cost.of(rows)
+    confirmation = GrokRate.of([r for r in rows if r["confirmation"]])
     counts = Counter(r["outcome"] for r in rows)
     low, high = rate.interval
     grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
@@ -151,11 +246,16 @@ def counted(rows: Sequence[Row]) -> dict[str, float]:
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "held": sum(bool(r["held"]) for r in rows),
         "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
+        "screen_spared": screen.spared, "screen_spared_grokked": screen.spared_grokked,
+        "screened_wrongly": rate.wrongly,
+        "seed_steps": cost.seed_steps, "grokked_per_million": cost.per_million,
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
     }  # fmt: skip
-    return values | ({"median_grok_step": float(median(grok_steps))} if grok_steps else {})
+    if grok_steps:
+        values["median_grok_step"] = float(median(grok_steps))
+    return values | ({"core_s_per_grokked": cost.each} if cost.each is not None else {})
 
 
 def overview(rows: Iterable[Row]) -> list[Row]:
@@ -167,7 +267,8 @@ def summarise(rows: Sequence[Row]) -> Row:
     """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
     several, chosen by what came before, means nothing.
     """
-    rate, stopping = GrokRate.of(r["outcome"] for r in rows), Stopping.of(rows)
+    rate, stopping, cost = GrokRate.of(rows), Stopping.of(rows), Cost.of(rows)
+    screen = Stopping.of(rows, Outcome.SCREENED)
     counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})
     return {
@@ -180,9 +281,15 @@ def summarise(rows: Sequence[Row]) -> Row:
         "grok_rate": rate.rate if configurations == 1 else None,
         "interval": list(rate.interval) if configurations == 1 else None,
         "held": sum(bool(r["held"]) for r in rows),
-        "given_up": stopping.given_up,
+        "given_up": stopping.ended,
         "spared": stopping.spared,
         "spared_grokked": stopping.spared_grokked,
+        "screened": screen.ended,
+        "screen_spared": screen.spared,
+        "screen_spared_grokked": screen.spared_grokked,
+        "seed_steps": cost.seed_steps,
+        "grokked_per_million": cost.per_million,
+        "core_s_per_grokked": cost.each,
         "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),
         "unended": unended(rows),
@@ -190,15 +297,20 @@ def summarise(rows: Sequence[Row]) -> Row:
 
 
 def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
-    """A configuration's metrics at a training step. Rows: exact, token, loss and grok_step of its seeds."""
+    """A configuration's metrics at a training step. Rows: exact, token, loss, grok_step and probes of its
+    seeds. Of a probe it is the mean over seeds: of one that is 0 or 1, the share.
+    """
     finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
     grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
+    probes = [name for name in rows[0] if name.startswith(PROBE)]
+    read = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
     return {
         "grok_rate": sum(grokked) / len(rows),
         "best_exact": max(r["exact"] for r in finite),
         "median_exact": median(r["exact"] for r in finite),
         "median_token": median(r["token"] for r in finite),
         "loss": median(r["loss"] for r in finite),
+        **{name: fmean(values) for name, values in read.items() if values},
     }
 
 

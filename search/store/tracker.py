@@ -38,6 +38,7 @@ from search.store.tracking import (
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
+from trainer.screen import PROBE
 
 STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
 
@@ -136,9 +137,11 @@ class Tracker:
         tags = {PARENT_TAG: parent, SEED_TAG: name}
         run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
         check_place(self.client, self.home, self.client.get_run(run))
+        names = [*MEASURES, *(f"{PROBE}{name}" for name in spec.probes())]
+        read = result.probes_ER.tolist() or [[]] * len(result.curve_EM)
         curve = {
-            i * recipe.eval_every: dict(zip(MEASURES, row, strict=True))
-            for i, row in enumerate(result.curve_EM.tolist(), start=1)
+            i * recipe.eval_every: dict(zip(names, [*row, *more], strict=False))
+            for i, (row, more) in enumerate(zip(result.curve_EM.tolist(), read, strict=True), start=1)
         }
         self._log_once(run, MEASURES[0], curve)
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}

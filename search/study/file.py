@@ -14,18 +14,19 @@ from pydantic import ValidationError
 
 from model.fields import nearest
 from search.errors import UserError, printable
+from search.study.sampler import Sampler, Share
 from search.study.schema import (
     Allocation,
     Confirm,
     Entry,
     Faults,
     Resources,
-    Stop,
     Study,
     Until,
 )
 from search.study.seeds import SeedCross, SeedRange
-from search.study.space import Distribution, Sampler, Strict
+from search.study.space import Distribution, Strict
+from search.study.stopping import Screen, Stop
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
@@ -192,6 +193,10 @@ def _keys(problem: Any, given: Any) -> list[str]:
     return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
 
 
+INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share}
+"""Sections of sections."""
+
+
 def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
@@ -200,6 +205,7 @@ def _siblings(keys: list[str]) -> list[str]:
     }  # fmt: skip
     sections["configurations"] = Entry
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
+    model = next((inner for name, inner in INNER.items() if name in keys[1:-1]), model)
     models: list[type[Strict]] = [SeedRange, SeedCross] if model is SeedRange else [model]
     names = (f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1])
     return list(dict.fromkeys(names))

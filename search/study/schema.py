@@ -5,7 +5,6 @@ Every field says what it counts. Pydantic lives here and in search/study/file.py
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -13,13 +12,14 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from model import Spec, make_spec, rung
-from model.fields import nearest
+from model import Spec
+from search.study.parts import options_of, recipe_of, spec_of, startable, toggled
 from search.study.places import replaced
+from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, numbered
-from search.study.space import LARGEST_SEED, Distribution, Sampler, Strict, at, check_space
+from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
+from search.study.stopping import Stop
 from trainer import Recipe, Seed
-from trainer.starts import check_start
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -62,14 +62,6 @@ class Confirm(Strict):
 
     configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
     seeds: Seeds = Field(description="as the study's seeds; none of those")
-
-
-class Stop(Strict):
-    """What ends a seed before its budget, beside success and divergence."""
-
-    hopeless: bool = Field(
-        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
-    )
 
 
 class Faults(Strict):
@@ -193,8 +185,32 @@ class Study(Strict):
         if self.space:
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
+        for configuration in self.written:
+            self._check_looks(*configuration)
         self._check_seeds()
+        self._check_groups()
         return self
+
+    def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
+        """Refuse a screen, or an objective, that looks where a configuration has nothing to see."""
+        self.stop.check(spec, recipe)
+        if (share := self.sampler.share) and self.space:
+            share.check(spec, recipe)
+
+    def _check_groups(self) -> None:
+        """Whoever is ranked with whom must be in the file, and nothing else may decide it."""
+        if not self.stop.ranks:
+            return
+        if self.until.grokked is not None:
+            raise at(
+                "until.grokked", "does not go with keep.top: groups would be cut when enough have grokked"
+            )
+        for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", self._most())):
+            if count % self.stop.group:
+                raise at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
+
+    def _most(self) -> int:
+        return self.allocation.most if self.allocation else self.stop.group
 
     def _check_seeds(self) -> None:
         seeds = self.first_seeds()
@@ -232,7 +248,7 @@ class Study(Strict):
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
         if self.model is None:
             raise at("model", "missing")
-        return _spec(_options(self.model, "model") | changes, "model")
+        return spec_of(options_of(self.model, "model") | changes, "model")
 
     @cached_property
     def given(self) -> dict[str, Any]:
@@ -246,7 +262,7 @@ class Study(Strict):
 
     def base_recipe(self, **changes: Any) -> Recipe:
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
-        return _recipe(self.given, changes, "recipe")
+        return recipe_of(self.given, changes, "recipe")
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
         """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
@@ -261,16 +277,16 @@ class Study(Strict):
         found = list(self.written)
         for spec, recipe in tuple(found):
             for i, name in enumerate(self.toggle):
-                other = _toggled(spec, name, f"toggle.{i}")
+                other = toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append(_startable(other, recipe, f"toggle.{i}"))
+                    found.append(startable(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
 
     @cached_property
     def written(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
         if not self.configurations:
-            return [_startable(self.spec(), self.base_recipe(), "recipe")]
+            return [startable(self.spec(), self.base_recipe(), "recipe")]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
@@ -278,11 +294,11 @@ class Study(Strict):
         if isinstance(model, dict) and not {"rung", "family"} & model.keys():
             if self.model is None:
                 raise at(f"{path}.model", "missing, and the study has none")
-            options = _options(self.model, "model") | model
+            options = options_of(self.model, "model") | model
         else:
-            options = _options(model, f"{path}.model")
-        recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.given)
-        return _startable(_spec(options, f"{path}.model"), recipe, f"{path}.recipe")
+            options = options_of(model, f"{path}.model")
+        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.given)
+        return startable(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
@@ -293,7 +309,9 @@ class Study(Strict):
                 before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
                 value = replaced(before, places, value)
             split[part][name] = value
-        return _startable(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
+        found = startable(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
+        self._check_looks(*found)
+        return found
 
     @property
     def planned(self) -> int:
@@ -339,59 +357,3 @@ def _check_numbers(seeds: list[Seed], path: str) -> None:
         raise at(path, "a seed is listed twice")
     if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
         raise at(path, f"seeds go up to {LARGEST_SEED}")
-
-
-def _toggled(spec: Spec, name: str, path: str) -> Spec:
-    """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
-    constraint, _, value = name.partition("=")
-    if value and not value.isdecimal():
-        raise at(path, f"a constraint's value must be a whole number, got {value!r}")
-    try:
-        return spec.toggled(constraint, int(value) if value else True)
-    except ValueError as error:
-        raise at(path, error) from None
-
-
-def _options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
-    """Family and fields of a model as it is given: a rung's, changed by what stands beside it."""
-    options = {"rung": model} if isinstance(model, str) else dict(model)
-    for name in {"rung", "family"} & options.keys():
-        if not isinstance(options[name], str):
-            raise at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
-    if "rung" in options:
-        try:
-            return {**rung(options.pop("rung")).as_dict(), **options}
-        except ValueError as error:
-            raise at(path, error) from None
-    if "family" not in options:
-        raise at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
-    return options
-
-
-def _spec(options: dict[str, Any], path: str) -> Spec:
-    try:
-        return make_spec(**options)
-    except (TypeError, ValueError) as error:
-        raise at(path, error) from None
-
-
-def _startable(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
-    """Both, if seeds of the spec can start as the recipe says."""
-    try:
-        check_start(spec, recipe)
-    except ValueError as error:
-        raise at(path, error) from None
-    return spec, recipe
-
-
-def _recipe(
-    given: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
-) -> Recipe:
-    known = [f.name for f in dataclasses.fields(Recipe)]
-    for name in given:
-        if name not in known:
-            raise at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
-    try:
-        return Recipe(**{**(base or {}), **given, **changes})
-    except (TypeError, ValueError) as error:
-        raise at(path, error) from None

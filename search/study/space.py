@@ -1,4 +1,4 @@
-"""What is searched: the fields of a study's space, what each may be, and who proposes.
+"""What is searched: the fields of a study's space, and what each may be.
 
 Pydantic reads it as a part of the study file (search/study/schema.py). A proposal is a number for each field
 that exists in it, as Optuna stores it: for a choice that is a list its JSON, for a field with `after` the
@@ -13,9 +13,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from model import Spec
 from model.fields import nearest
@@ -26,7 +26,6 @@ LARGEST_SEED = 2**31 - 1
 MOST_TRIED = 1_000  # combinations of the other fields' end points
 MOST_STEPS = 1_000_000  # of a float
 MOST_POINTS = 10_000  # of a grid
-PROPOSED = 16  # configurations, where the file does not say
 
 Numbers = dict[str, Any]
 
@@ -148,42 +147,6 @@ def stored(value: Any) -> Any:
 Space = Mapping[str, Distribution]
 
 
-class Sampler(Strict):
-    """How Optuna proposes configurations. Used where the study has a search space."""
-
-    name: Literal["tpe", "nsga2", "qmc", "random", "grid"] = Field(
-        "tpe", description="tpe, nsga2, qmc, random (Optuna's samplers) or grid"
-    )
-    configurations: int | None = Field(
-        None, ge=1, description="how many are proposed; 16, or the whole grid; unit: configurations"
-    )
-    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the sampler's own generator")
-    objectives: list[Literal["grok_rate", "params"]] | None = Field(
-        None, description="what is sought: grok_rate up, params down; both where the model is searched"
-    )
-
-    @field_validator("objectives")
-    @classmethod
-    def _once(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None and ("grok_rate" not in value or len(set(value)) < len(value)):
-            raise ValueError(f"must have grok_rate, and nothing twice, got {value}")
-        return value
-
-    def planned(self, space: Space) -> int:
-        """How many configurations are proposed. Raises ValueError at the key path of what makes no grid."""
-        if self.name != "grid":
-            return self.configurations or PROPOSED
-        for path, distribution in space.items():
-            if not distribution.values():
-                raise at(f"space.{path}", "a grid needs a step where a float is searched")
-        return min(_grid_size(space), self.configurations or MOST_POINTS)
-
-    def objectives_of(self, space: Space) -> list[str]:
-        """The names of the objectives, in order."""
-        searches_model = any(path.startswith("model.") for path in space)
-        return list(self.objectives or (["grok_rate", "params"] if searches_model else ["grok_rate"]))
-
-
 def order(space: Space) -> list[str]:
     """The fields, each behind those that it depends on, else as the file has them.
 
@@ -274,7 +237,8 @@ def points(space: Space) -> list[Numbers]:
     return list(_combinations(space, {path: d.values() for path, d in space.items()}))
 
 
-def _grid_size(space: Space) -> int:
+def grid_size(space: Space) -> int:
+    """How many points a grid has. Raises ValueError for too many."""
     if any(d.when for d in space.values()):
         every = _combinations(space, {path: d.values() for path, d in space.items()})
         size = sum(1 for _ in islice(every, MOST_POINTS + 1))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from model import Spec, make_spec, name_of
-from search.study.schema import Resources, Stop
+from search.study.schema import Resources
+from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed, durable
 
 TRIAL_FILE = "trial.json"
@@ -86,7 +87,21 @@ class Trial:
 
     @property
     def pairs(self) -> list[Pair]:
-        return [Pair(configuration.recipe, seed) for configuration, seed in self.work]
+        """As a bank takes them, with the rungs at which they are screened: the confirmation's have none.
+
+        Of a configuration each `stop.group` seeds, in order, are ranked together; a trial has whole groups.
+        """
+        if self.confirmation or not self.stop.rungs:
+            return [Pair(configuration.recipe, seed) for configuration, seed in self.work]
+        rungs, size = self.stop.rungs, self.stop.group if self.stop.ranks else 1
+        begun: dict[Configuration, list[Seed]] = {}
+        pairs = []
+        for configuration, seed in self.work:
+            mine = begun.setdefault(configuration, [])
+            mine.append(seed)
+            first = mine[(len(mine) - 1) // size * size] if self.stop.ranks else None
+            pairs.append(Pair(configuration.recipe, seed, rungs=rungs, group=first))
+        return pairs
 
     def part(self, configuration: Configuration) -> Trial:
         """What of the trial is one configuration's."""

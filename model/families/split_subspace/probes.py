@@ -44,7 +44,7 @@ def odd(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 def basin(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """1 where the code is odd and FFN and attention's output have the signs that all known winners have: each
-    hidden unit reads its own token axis against the other, and attention writes to both, against each other."""
+    hidden unit reads its own token axis against the other, and attention writes to both, one up, one down."""
     from model.families.split_subspace.forward import read_units
 
     v_SV = values(spec, theta_SP)
@@ -62,8 +62,8 @@ def stride(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 
 def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """How many digits ahead of its own place on the ring attention looks, -5 to 5: the digit that is asked for
-    is one ahead."""
+    """How many digits ahead of its own place on the ring attention looks, -5 to 5: the digit that is asked
+    for is one ahead."""
     from model.families.split_subspace.forward import read_form
 
     form_S33 = read_form(spec, theta_SP)

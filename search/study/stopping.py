@@ -1,0 +1,141 @@
+"""What ends a seed before its budget: the rule for hopeless seeds, and screens of the study's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from model import Spec, name_of
+from model.fields import nearest
+from search.study.space import Strict, at
+from trainer import Recipe
+from trainer.screen import BEST, Keep, Rung, spelt
+
+TOP = "top"
+Bounds = float | tuple[float, float]
+"""The least value that is asked for, or the least and the greatest."""
+
+
+class Screen(Strict):
+    """A rung: at step `at` a seed is ended that has nothing of what `keep` asks for."""
+
+    at: int = Field(ge=1, description="when a seed is looked at, at the next evaluation; unit: steps")
+    keep: dict[str, Bounds] = Field(
+        description="what keeps a seed, any of: exact or token (best so far) or a probe, at least so high or "
+        "from .. to; or top alone: this share of a group; nothing: none but those that are spared"
+    )
+    by: str | None = Field(None, description="what top ranks by: exact, token (unset) or a probe")
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        return paired(value)
+
+    @model_validator(mode="after")
+    def _meaningful(self) -> Screen:
+        check_bounds({k: v for k, v in self.keep.items() if k != TOP}, "keep")
+        if TOP in self.keep and (len(self.keep) > 1 or not _is_share(self.keep[TOP])):
+            raise ValueError(f"keep.top must be above 0, below 1 and alone, got {self.keep}")
+        if self.by is not None and TOP not in self.keep:
+            raise ValueError("by goes with keep.top")
+        return self
+
+    @property
+    def rung(self) -> Rung:
+        """As the trainer has it."""
+        top = self.keep.get(TOP, 0.0)
+        assert isinstance(top, float)
+        return Rung(self.at, () if top else kept_by(self.keep), top, self.by or "token")
+
+
+class Stop(Strict):
+    """What ends a seed before its budget, beside success and divergence. All of it spares a random tenth."""
+
+    hopeless: bool = Field(
+        True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
+    )
+    screen: list[Screen] = Field(
+        default_factory=list,
+        max_length=20,
+        description="rungs, one or a list: seeds that show too little end there, a random tenth spared",
+    )
+    group: int = Field(
+        16, ge=2, le=65_536, description="seeds in the file's order that keep.top ranks together; unit: seeds"
+    )
+
+    @field_validator("screen", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return [value] if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Stop:
+        for i, (one, next_) in enumerate(zip(self.screen, self.screen[1:], strict=False), start=1):
+            if next_.at <= one.at:
+                late = f"must be later than the rung before, got {next_.at} after {one.at}"
+                raise ValueError(f"screen.{i}.at {late}")
+        return self
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        return tuple(screen.rung for screen in self.screen)
+
+    @property
+    def ranks(self) -> bool:
+        """Whether groups of seeds are looked at together."""
+        return any(TOP in screen.keep for screen in self.screen)
+
+    def check(self, spec: Spec, recipe: Recipe, path: str = "stop.screen") -> None:
+        """Raise ValueError at the key path of a rung that asks for what a configuration has not."""
+        for i, screen in enumerate(self.screen):
+            here = path if len(self.screen) == 1 else f"{path}.{i}"
+            if screen.at > recipe.steps - recipe.eval_every:
+                last = recipe.steps - recipe.eval_every
+                raise at(
+                    f"{here}.at", f"must be at most the evaluation before the last ({last}), got {screen.at}"
+                )
+            if TOP in screen.keep:
+                check_names(spec, [screen.rung.by], f"{here}.by")
+            else:
+                check_names(spec, screen.keep, f"{here}.keep")
+
+
+def paired(value: Any) -> Any:
+    """Lists of two as tuples: YAML has no tuples."""
+    if not isinstance(value, dict):
+        return value
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+
+
+def kept_by(keep: dict[str, Bounds]) -> Keep:
+    """Names with lowest and highest values, as the trainer has them."""
+    return tuple((name, *(v if isinstance(v, tuple) else (v, inf))) for name, v in keep.items())
+
+
+def said(keep: dict[str, Bounds]) -> str:
+    return spelt(kept_by(keep))
+
+
+def check_bounds(keep: dict[str, Bounds], path: str) -> None:
+    """Raise ValueError for bounds between which nothing is."""
+    for name, (low, high) in ((name, (low, high)) for name, low, high in kept_by(keep)):
+        if low > high:
+            raise ValueError(f"{path}.{name} must rise, got {low:g} to {high:g}")
+        if name in BEST and not 0 <= low <= 1:
+            raise ValueError(f"{path}.{name} must be from 0 to 1, got {low:g}")
+
+
+def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
+    """Raise ValueError for what is neither a measure nor a probe of a spec, with the nearest that are."""
+    known = [*BEST, *spec.probes()]
+    for name in names:
+        if name not in known:
+            has = "" if spec.probes() else f" ({name_of(spec)} has no probes)"
+            raise at(f"{path}.{name}", f"unknown probe{has}; {nearest(name, known)}")
+
+
+def _is_share(value: Bounds) -> bool:
+    return isinstance(value, float) and 0 < value < 1

@@ -1,0 +1,207 @@
+"""Screens in a bank: who is ended where, ranked with whom, and that nothing else has a say in it."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+import torch
+
+from tests.banks import SPEC, assert_all_same, finish, make, pair, results
+from tests.test_outcomes import scripted
+from trainer import Outcome, Rule, Seed
+from trainer.screen import Rung, reached
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
+
+SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": (), "hold": 30}
+FOUR = {"steps": 20, "batch": 8}
+TOKEN = Rung(at=15, keep=(("token", 0.35, inf),))
+BEST_QUARTER = Rung(at=10, top=0.25, by="token")
+
+
+@pytest.fixture
+def nobody_spared(monkeypatch):
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: False)
+
+
+def facts(bank, n=0):
+    result = bank.result(n)
+    return result.outcome, result.steps, result.screen
+
+
+def screened(seed, *rungs, group=None, **recipe):
+    return replace(pair(seed, **recipe), rungs=rungs, group=None if group is None else Seed.of(group))
+
+
+# A rung
+
+
+def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
+    keep = (("token", 0.35, inf), ("stride", 0.1, 0.2))
+    assert reached(keep, {"token": 0.35, "stride": 0.5}) and reached(keep, {"token": 0.1, "stride": 0.2})
+    assert not reached(keep, {"token": 0.34, "stride": 0.21})
+    assert not reached(keep, {"token": nan, "stride": nan}) and not reached((), {"token": 1.0})
+    assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"
+    assert str(Rung(12_000)) == "nothing at 12000"
+    assert str(BEST_QUARTER) == "top 0.25 by token at 10"
+
+
+@pytest.mark.parametrize(
+    ("top", "values", "kept"),
+    [
+        (0.25, {0: 0.1, 1: 0.3, 2: 0.2, 3: 0.0}, {1}),
+        (0.5, {4: 0.1, 5: 0.1, 6: 0.1, 7: 0.2}, {7, 4}),  # of equals the first
+        (0.3, {0: 0.1, 1: 0.3, 2: 0.2, 3: 0.0}, {1, 2}),  # rounded up
+        (0.1, {0: nan, 1: 0.0}, {1}),
+        (0.6, {n: float(n) for n in range(5)}, {2, 3, 4}),  # three of five, and not by a rounding error four
+    ],
+)
+def test_the_best_of_a_group_go_on(top, values, kept):
+    assert Rung(5, top=top).best_of(values) == kept
+
+
+# Looked at alone
+
+
+@pytest.mark.usefixtures("nobody_spared")
+@pytest.mark.parametrize(
+    ("exact", "token", "expected"),
+    [
+        ([0.0] * 6, 0.34, (Outcome.SCREENED, 15, "token 0.35 at 15")),
+        ([0.0] * 6, [0.1, 0.36, 0.1, 0.1, 0.1, 0.1], (Outcome.FAILED, 30, None)),  # the best so far
+        ([0.0] * 6, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9], (Outcome.SCREENED, 15, "token 0.35 at 15")),
+        ([0.0, 1.0, 0.0, 0.0, 0.0, 0.0], 0.1, (Outcome.GROKKED, 30, None)),  # nobody who has grokked
+    ],
+)
+def test_a_seed_is_ended_that_shows_too_little_at_a_rung(exact, token, expected):
+    bank, _ = scripted(exact, token, pairs=[screened(1, TOKEN, **SIX)])
+    assert facts(bank) == expected
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_a_rung_between_evaluations_looks_at_the_next_one_and_each_looks_once():
+    late = Rung(at=11, keep=(("token", 0.35, inf),))
+    low_after = [0.4, 0.4, 0.4, 0.4, 0.4, 0.4]
+    bank, _ = scripted([0.0] * 6, 0.1, pairs=[screened(1, late, **SIX)])
+    assert facts(bank) == (Outcome.SCREENED, 15, "token 0.35 at 11")
+    both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))
+    bank, _ = scripted([0.0] * 6, low_after, pairs=[screened(1, *both, **SIX)])
+    assert facts(bank) == (Outcome.SCREENED, 20, "exact 0.01 at 20")
+    bank, _ = scripted([0.0] * 6, low_after, pairs=[screened(1, TOKEN, **SIX)])
+    assert facts(bank) == (Outcome.FAILED, 30, None)
+
+
+def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_kept(monkeypatch):
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: True)
+    both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))
+    bank, _ = scripted([0.0] * 5 + [1.0], 0.1, pairs=[screened(1, *both, **SIX)])
+    assert facts(bank) == (Outcome.GROKKED, 30, "token 0.35 at 15"), "one that the screen would have lost"
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_the_hopeless_rule_and_a_screen_stand_beside_each_other():
+    rule = Rule(checkpoints=((0.5, 0.1, 0.6),))
+    pairs = [screened(1, Rung(10, (("token", 0.2, inf),)), **SIX)]
+    bank, _ = scripted([0.0] * 6, 0.1, pairs=pairs, rule=rule)
+    assert facts(bank) == (Outcome.SCREENED, 10, "token 0.2 at 10") and bank.result(0).hopeless_step is None
+    bank, _ = scripted([0.0] * 6, 0.3, pairs=pairs, rule=rule)
+    assert facts(bank) == (Outcome.GIVEN_UP, 15, None) and bank.result(0).hopeless_step == 15
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation():
+    """θ grows with the step: at step 15 the stride is 0.29 + 0.015."""
+    for low, high, outcome in ((0.304, 0.306, Outcome.FAILED), (0.0, 0.304, Outcome.SCREENED)):
+        bank, _ = scripted([0.0] * 6, 0.1, pairs=[screened(1, Rung(15, (("stride", low, high),)), **SIX)])
+        assert facts(bank)[0] == outcome
+    column = list(SPEC.probes()).index("stride")
+    assert bank.result(0).probes_ER[:, column].tolist() == pytest.approx([0.295, 0.3, 0.305], abs=1e-6)
+
+
+def test_probes_are_read_of_every_seed_at_every_evaluation():
+    bank = finish(make([pair(n, **FOUR) for n in range(3)], slots=2))
+    for n in range(3):
+        read = bank.result(n).probes_ER
+        assert read.shape == (4, len(SPEC.probes())) and bool(read.isfinite().all())
+    last = SPEC.read(bank.result(0).theta_P[None])[0].float()
+    assert torch.equal(bank.result(0).probes_ER[bank.result(0).best_step // 5 - 1], last)
+    row = bank.judge.newest()[0]
+    assert row["probe.stride"] == float(bank.result(0).probes_ER[-1, list(SPEC.probes()).index("stride")])
+
+
+# Looked at together
+
+
+def groups(*rungs, count=8, size=4):
+    """Pairs of groups of four."""
+    return [screened(n, *rungs, group=n // size * size, **FOUR) for n in range(count)]
+
+
+def kept(bank):
+    return [n for n in range(len(bank.pairs)) if bank.result(n).outcome != Outcome.SCREENED]
+
+
+def expected(found, rung, size=4):
+    """Whom a rung keeps, from complete runs."""
+    best = [float(r.curve_EM[: rung.at // 5, 1].max()) for r in found.values()]
+    order = [sorted(range(i, i + size), key=lambda n: (-best[n], n)) for i in range(0, len(best), size)]
+    return sorted(n for group in order for n in group[: max(1, round(rung.top * size))])
+
+
+@pytest.mark.usefixtures("nobody_spared")
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_a_group_is_ranked_whole_whatever_the_slots(slots):
+    bank = finish(make(groups(BEST_QUARTER), slots=slots))
+    alone = results(finish(make([pair(n, **FOUR) for n in range(8)])))
+    assert kept(bank) == expected(alone, BEST_QUARTER) and len(kept(bank)) == 2
+    for n, (_, other) in enumerate(alone.items()):
+        mine = bank.result(n)
+        assert torch.equal(mine.curve_EM, other.curve_EM[: len(mine.curve_EM)]), "waiting changes nothing"
+        assert mine.steps == (20 if n in kept(bank) else 10)
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_a_group_is_ranked_whole_in_any_company():
+    first = results(finish(make(groups(BEST_QUARTER), slots=2)))
+    bank = make([*groups(BEST_QUARTER)[4:], pair(90, **FOUR)], slots=2)
+    bank.advance()
+    bank.add(groups(BEST_QUARTER)[:4])
+    found = results(finish(bank))
+    assert_all_same({p: r for p, r in found.items() if p.group}, first)
+
+
+@pytest.mark.usefixtures("nobody_spared")
+@pytest.mark.parametrize("interrupted", range(1, 9))
+def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_path):
+    """In two slots the first pairs wait at the rung while the others have not begun."""
+    pairs = groups(BEST_QUARTER, Rung(15, top=0.5), count=4)
+    whole = results(finish(make(pairs, slots=2)))
+    bank = make(pairs, slots=2)
+    for _ in range(interrupted):
+        bank.advance()
+    bank.save(tmp_path / "state")
+    again = make(pairs, slots=2)
+    assert again.load(tmp_path / "state")
+    assert_all_same(results(finish(again)), whole)
+    assert sum(r.outcome == Outcome.SCREENED for r in whole.values()) == 3
+
+
+def test_spared_seeds_are_ranked_and_run_on(monkeypatch):
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: seed.init_seed in (0, 1, 2, 3))
+    bank = finish(make(groups(BEST_QUARTER, count=4), slots=4))
+    assert [bank.result(n).outcome for n in range(4)] == [Outcome.FAILED] * 4
+    assert sum(bank.result(n).screen is not None for n in range(4)) == 3
+
+
+@pytest.mark.usefixtures("nobody_spared")
+def test_nobody_waits_for_a_seed_that_diverged_or_was_ended():
+    pairs = groups(BEST_QUARTER, count=4)
+    pairs[1] = replace(pairs[1], start=(float("inf"),) * SPEC.params)
+    bank = finish(make(pairs, slots=1))
+    assert bank.result(1).outcome == Outcome.DIVERGED and len(kept(bank)) == 2
+    bank = make(groups(BEST_QUARTER, count=4), slots=2)
+    bank.advance(), bank.advance()
+    bank.end([0, 3])
+    finish(bank)
+    assert [bank.result(n).outcome for n in (0, 3)] == [Outcome.CENSORED] * 2
+    assert {bank.result(n).outcome for n in (1, 2)} == {Outcome.FAILED, Outcome.SCREENED}

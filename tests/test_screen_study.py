@@ -1,0 +1,104 @@
+"""Screened studies from file to records: the same whatever interrupts them, and what a search makes of it."""
+
+import pytest
+
+from search.run.driver import Driver
+from search.store.ledger import is_final
+from tests.commands import call
+from tests.homes import quick  # noqa: F401
+from tests.reference import QUICK, check_mirror, check_whole, client_of, expected, rows_of, write_study
+from trainer import Outcome
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
+
+RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
+RANKED = QUICK | {
+    "name": "ranked",
+    "recipe": RECIPE,
+    "seeds": {"first": 1, "count": 8},
+    "stop": {"hopeless": False, "group": 4, "screen": {"at": 8, "keep": {"top": 0.5}}},
+    "resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2},
+}
+"""Two groups of four in two slots: whoever comes first waits for whoever has not begun."""
+BY_A_PROBE = RANKED | {
+    "name": "probed",
+    "stop": {"hopeless": False, "screen": {"at": 8, "keep": {"odd": 0.9}}},
+}
+SEARCH = RANKED | {
+    "name": "searched",
+    "seeds": {"first": 1, "count": 4},
+    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
+    "sampler": {"name": "grid", "objectives": [{"share": {"stride": 0.0}, "when": 8}]},
+    "stop": {"hopeless": False, "screen": {"at": 8, "keep": {}}},
+    "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
+}
+
+
+@pytest.fixture
+def nobody_spared(monkeypatch):
+    monkeypatch.setattr("trainer.judge.spared", lambda seed: False)
+
+
+def run(study, here, *options):
+    return call("run", write_study(here, study), *options, "--home", "home")
+
+
+def interrupt(monkeypatch, at):
+    """The driver is stopped at its at-th report, once."""
+    left, whole = [at], Driver.reported
+
+    def reported(self, first, report):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        whole(self, first, report)
+
+    monkeypatch.setattr(Driver, "reported", reported)
+
+
+@pytest.mark.parametrize("study", [RANKED, BY_A_PROBE], ids=["ranked", "by-a-probe"])
+def test_a_screened_study_records_each_seed_once_with_its_outcome(study, here):
+    said = run(study, here)
+    assert said.exit_code == 0, said.output
+    check_whole(here / "home", study, here, wanted := expected(study))
+    screened = [key for key, (*_, outcome) in wanted.items() if outcome == Outcome.SCREENED]
+    assert f"screened: {len(screened)} of 8" in said.stdout and 1 < len(screened) < 8
+    (run_,) = [r for r in client_of(here / "home").search_runs(["1"]) if "final.screened" in r.data.metrics]
+    assert run_.data.metrics["final.screened_wrongly"] == len(screened), "nobody was spared"
+    assert {"probe.odd", "probe.basin", "probe.stride", "probe.lead"} <= run_.data.metrics.keys()
+    assert f"{len(screened)} screened" in call("status", study["name"], "--home", "home").stdout
+
+
+@pytest.mark.parametrize("at", [3, 6, 9])
+def test_it_is_the_same_wherever_it_is_interrupted(at, here, monkeypatch):
+    interrupt(monkeypatch, at)
+    assert run(RANKED, here).exit_code == 130
+    assert run(RANKED, here).exit_code == 0
+    check_whole(here / "home", RANKED, here, expected(RANKED))
+
+
+def test_a_share_at_a_step_is_an_objective_and_the_confirmation_is_not_screened(here, monkeypatch):
+    interrupt(monkeypatch, 5)
+    assert run(SEARCH, here).exit_code == 130
+    assert run(SEARCH, here).exit_code == 0
+    home = here / "home"
+    rows = rows_of(home, "searched")
+    first = [r for r in rows if not r["confirmation"]]
+    assert {(r["outcome"], r["steps"]) for r in first} == {(Outcome.SCREENED, 8)}
+    assert all(r["reached"] == {"stride 0 at 8": True} for r in first)
+    fresh = [r for r in rows if r["confirmation"]]
+    assert [(r["outcome"], r["steps"]) for r in fresh] == [(Outcome.FAILED, 16)] * 2
+    assert all(map(is_final, rows))
+    assert check_mirror(home, "searched") == {"COMPLETE"}
+    other = SEARCH | {"sampler": SEARCH["sampler"] | {"objectives": [{"share": {"odd": 0.9}, "when": 8}]}}
+    refused = run(other, here)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "seeds are recorded without 'odd 0.9 at 8'; go on with --fresh" in refused.stderr
+
+
+def test_grokked_seeds_per_million_seed_steps_are_an_objective(here):
+    study = SEARCH | {"sampler": {"name": "grid", "objectives": ["per_million"]}, "stop": {"hopeless": False}}
+    del study["confirm"]
+    assert run(study, here).exit_code == 0
+    assert all(r["reached"] is None for r in rows_of(here / "home", "searched"))
+    assert check_mirror(here / "home", "searched") == {"COMPLETE"}
