@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from search.store.stats import GrokRate
+from search.study.file import load_study, shipped
+from search.study.seeds import numbered
 from tests.commands import call
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -16,6 +18,19 @@ def test_the_constraint_table_is_what_the_command_prints_of_its_records():
     said = call("table", DOCS / "measurements" / "constraints.parquet", "--paper", "--ui", "")
     assert said.exit_code == 0 and len(said.stdout) > 2_000
     assert said.stdout.strip() in RESULTS
+
+
+def test_no_study_begins_with_seeds_that_confirmed_a_recipe():
+    """Whoever runs a study that is shipped gets fresh evidence, not the seeds by which it was chosen."""
+    shipped_ = {name: load_study(name) for name in shipped()}
+    used = {s for study in shipped_.values() if study.confirm for s in numbered(study.confirm.seeds)}
+    used |= {
+        s
+        for p in (DOCS / "measurements" / "studies").glob("confirm-*")
+        for s in load_study(str(p)).first_seeds()
+    }
+    assert len(used) >= 64
+    assert [name for name, study in shipped_.items() if used.intersection(study.first_seeds())] == []
 
 
 @pytest.mark.parametrize("study", ["57p-robust", "fade", "luck", "constraints"])
