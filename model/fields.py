@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from typing import Any
 
 LARGEST = 2**31 - 1
+ON = object()
+"""In `needs`: anything but the other field's default."""
 
 
 def option(
@@ -27,17 +29,21 @@ def option(
     excludes: Sequence[str] = (),
     source: str = "",
     shapes: bool = False,
+    switch: bool = False,
+    most: int = 100,
+    entries: str = "entries",
 ) -> Any:
     """A dataclass field with its meaning.
 
     says: one sentence; unit: what the number counts (steps, problems per seed, fraction ...);
     low, high: inclusive bounds; values: the only ones there are; off: for a constraint, the value that means
     "not applied"; needs: what other fields must be where it is applied; excludes: constraints that cannot be
-    applied with it; source: paper and section; shapes: whether a compiled program depends on its value.
+    applied with it; source: paper and section; shapes: whether a compiled program depends on its value;
+    switch: whether it depends on its being off, at its default; most, entries: of a list, how many of what.
     """
     meta = {"says": says, "unit": unit, "low": low, "high": high, "off": off, "values": tuple(values)}
     meta |= {"needs": dict(needs or {}), "excludes": tuple(excludes), "source": source}
-    meta["shapes"] = shapes
+    meta |= {"shapes": shapes, "switch": switch, "most": most, "entries": entries}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -69,8 +75,10 @@ def check_combination(instance: Any) -> None:
         if meta.get("off") is None or value == meta["off"]:
             continue
         for other, wanted in meta["needs"].items():
-            if getattr(instance, other) != wanted:
-                raise ValueError(f"{spelt(field.name, value)} needs {spelt(other, wanted)}")
+            found, default = getattr(instance, other), instance.__dataclass_fields__[other].default
+            if found == default if wanted is ON else found != wanted:
+                needed = other if wanted is ON else spelt(other, wanted)
+                raise ValueError(f"{spelt(field.name, value)} needs {needed}")
         for other in meta["excludes"]:
             found = getattr(instance, other)
             if found != instance.__dataclass_fields__[other].metadata["off"]:

@@ -9,6 +9,7 @@ import torch
 
 from search.run import worker
 from search.store.ledger import is_final
+from search.store.tracker import Tracker
 from search.store.tracking import KEY_TAG
 from tests.commands import call, fails_with_one
 from tests.reference import QUICK as SECONDS
@@ -78,6 +79,17 @@ def test_a_run_that_is_out_of_time_goes_on_by_name(here):
     (here / "quick.yaml").unlink()  # the ledger knows it
     assert call("resume", "quick", "--home", "home").exit_code == 0
     check_whole(here / "home", QUICK, here, expected(QUICK))
+
+
+def test_metrics_are_written_while_seeds_train(here, monkeypatch):
+    written, progress = [], Tracker.progress
+    monkeypatch.setattr(
+        Tracker,
+        "progress",
+        lambda mine, which, steps: (written.append(max(steps)), progress(mine, which, steps)),
+    )
+    assert run(QUICK, here).exit_code == 0
+    assert min(written) < RECIPE["steps"] == max(written)
 
 
 # ---- trials that fail

@@ -2,11 +2,13 @@
 
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
 from search.store import outbox as module
 from search.store.outbox import Outbox
+from tests.processes import wait_until
 
 
 class Server:
@@ -105,3 +107,14 @@ def test_a_closed_outbox_leaves_its_jobs_undone(server):
     outbox.put(server.write, 1)
     outbox.close()
     assert not outbox.thread.is_alive() and server.written == [] and len(outbox.jobs) == 1
+
+
+def test_a_server_that_is_away_is_asked_ever_more_rarely(server, outbox, monkeypatch):
+    asked = []
+    monkeypatch.setattr(outbox, "answers", lambda: (asked.append(time.monotonic()), server.answer()))
+    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.08)
+    server.silent = True
+    outbox.put(server.write, 1)
+    wait_until(lambda: len(asked) > 5, "it is not asked again")
+    pauses = [later - sooner for sooner, later in pairwise(asked)]
+    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04, 0.08, 0.08), strict=False))

@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from model.fields import LARGEST, option
+from trainer.fields import Group
 
 POINTS, DIGITS = 5, 10
 KINDS = ("single", "chain", "place", "boundary")
@@ -22,7 +24,7 @@ OURS = "docs/results.md"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CarrySchedule:
+class CarrySchedule(Group):
     """The recipe's fields of the carry schedule."""
 
     carry_shares: tuple[tuple[float, ...], ...] = option(
@@ -31,6 +33,8 @@ class CarrySchedule:
         "instead of carry_mix and its fade",
         unit="steps, fractions",
         source=OURS,
+        most=POINTS,
+        entries="points",
     )
     carry_lengths: tuple[tuple[float, ...], ...] = option(
         (),
@@ -38,28 +42,28 @@ class CarrySchedule:
         "rounded down, never more than the curriculum's digits; none: 1 to all",
         unit="steps, columns",
         source=OURS,
+        most=POINTS,
+        entries="points",
     )
 
-    def check_carry(self) -> None:
-        """Raise ValueError naming the list, and what of it is impossible."""
+    @staticmethod
+    def agree(recipe: Any) -> None:
         for name, form, widths in (("carry_shares", SHARES, (2, 5)), ("carry_lengths", LENGTHS, (3,))):
-            points = getattr(self, name)
+            points = getattr(recipe, name)
             _check_points(points, name, form, widths)
             whole = tuple((int(point[0]), *map(float, point[1:])) for point in points)  # one spelling of each
-            object.__setattr__(self, name, whole)
-        for point in self.carry_shares:
+            object.__setattr__(recipe, name, whole)
+        for point in recipe.carry_shares:
             if not (min(point[1:]) >= 0 and sum(point[1:]) <= 1 + 1e-9):
                 raise ValueError(f"carry_shares must be fractions that sum to at most 1, got {list(point)}")
-        for point in self.carry_lengths:
+        for point in recipe.carry_lengths:
             if not 1 <= point[1] <= point[2] <= DIGITS:
                 raise ValueError(f"carry_lengths must be 1 to {DIGITS}, fewest first, got {list(point)}")
 
 
 def _check_points(points: tuple[tuple[float, ...], ...], name: str, form: str, widths: Sequence[int]) -> None:
-    if len(points) > POINTS:
-        raise ValueError(f"{name} must be at most {POINTS} points, got {len(points)}")
     for point in points:
-        numbers = isinstance(point, tuple) and all(type(n) in (int, float) for n in point)
+        numbers = isinstance(point, tuple) and len(point) > 1 and all(type(n) in (int, float) for n in point)
         if not numbers or len(point) not in widths or not all(abs(n) <= LARGEST for n in point):
             raise ValueError(f"{name} must be points {form}, got {point!r:.80}")
         if point[0] < 0 or point[0] % 1:

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from model.fields import nearest, option
+from trainer.fields import Group
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,3 +62,20 @@ def adamw(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
 OPTIMISERS = {
     "adamw": Optimiser(zeros("m", "v"), adamw),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepping(Group):
+    optimiser: str = option(
+        "adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True
+    )
+    clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", low=0.0)
+    beta1: float = option(0.9, "AdamW's decay of the first moment", unit="fraction", low=0, high=0.9999999)
+    beta2: float = option(0.999, "AdamW's decay of the second moment", unit="fraction", low=0, high=0.9999999)
+    epsilon: float = option(1e-8, "AdamW's denominator offset", unit="gradient", low=0.0)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.optimiser not in OPTIMISERS:
+            hint = nearest(recipe.optimiser, OPTIMISERS)
+            raise ValueError(f"optimiser: unknown {recipe.optimiser!r:.80}; {hint}")

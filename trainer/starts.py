@@ -16,6 +16,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from model.fields import LARGEST, nearest, option
+from trainer.fields import Group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ FORM = f"rows [tensor, how, numbers], how being {', '.join(HOW)}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Starts:
+class Starts(Group):
     """The recipe's fields of what a seed starts from."""
 
     init: tuple[tuple[Any, ...], ...] = option(
@@ -39,6 +40,8 @@ class Starts:
         "scaled: the spec's own start times a number",
         unit="tensor, how, numbers",
         source="xavier: Glorot and Bengio 2010; kaiming: He et al. 2015, for uniform numbers, times a gain",
+        most=MOST_ROWS,
+        entries="rows",
     )
     best_of: int = option(
         1, "vectors drawn for a seed, of which the one starts that a probe puts first", unit="vectors",
@@ -46,11 +49,9 @@ class Starts:
     )  # fmt: skip
     best_by: str = option("", "that probe", unit="name")
 
-    def check_starts(self) -> None:
-        """Raise ValueError naming what is impossible whatever the spec."""
-        if len(self.init) > MOST_ROWS:
-            raise ValueError(f"init must be at most {MOST_ROWS} rows, got {len(self.init)}")
-        for row in self.init:
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        for row in recipe.init:
             names = isinstance(row, tuple) and len(row) > 2 and all(isinstance(n, str) for n in row[:2])
             if not names or not all(type(n) in (int, float) and abs(n) <= LARGEST for n in row[2:]):
                 raise ValueError(f"init must be {FORM}, got {row!r:.80}")
@@ -60,10 +61,10 @@ class Starts:
                 raise ValueError(
                     f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}"
                 )
-        rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in self.init)
-        object.__setattr__(self, "init", rows)  # one spelling of each
-        if (self.best_of > 1) != bool(self.best_by):
-            raise ValueError(f"best_of must go with best_by, got {self.best_of} and {self.best_by!r:.80}")
+        rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in recipe.init)
+        object.__setattr__(recipe, "init", rows)  # one spelling of each
+        if (recipe.best_of > 1) != bool(recipe.best_by):
+            raise ValueError(f"best_of must go with best_by, got {recipe.best_of} and {recipe.best_by!r:.80}")
 
 
 def check_start(spec: Spec, recipe: Starts) -> None:

@@ -24,7 +24,6 @@ from search.errors import UserError
 from search.evidence.claims import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
 from search.store.stats import GrokRate, difference
 from trainer import Recipe
-from trainer.recipe import LISTS
 
 
 @dataclass(frozen=True)
@@ -339,17 +338,16 @@ def _spec(given: dict[str, Any]) -> Spec:
 
 
 def _recipe(given: dict[str, Any]) -> Recipe:
-    for name in given.keys() & set(LISTS):
-        rows = json.loads(kept) if isinstance(kept := given[name], str) else kept
-        given[name] = [[_whole(n) for n in row] for row in rows]
+    for name, field in Recipe.__dataclass_fields__.items():
+        if isinstance(field.default, tuple) and name in given:
+            entries = json.loads(kept) if isinstance(kept := given[name], str) else kept
+            given[name] = [[_plain(number) for number in entry] for entry in entries]
     return Recipe(**_typed(Recipe, given))
 
 
-def _whole(value: Any) -> Any:
-    """What a table's list holds: a name, or a number, which may have become a float or numpy's."""
-    if isinstance(value, str):
-        return value
-    return int(value) if float(value).is_integer() else float(value)
+def _plain(entry: Any) -> Any:
+    """A list's entry as a study file has it: a table makes floats of its whole numbers."""
+    return entry if isinstance(entry, str) else int(entry) if float(entry).is_integer() else float(entry)
 
 
 def _typed(cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:

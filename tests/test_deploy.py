@@ -1,0 +1,216 @@
+"""What deploy/ hands to others: its pods by Kubernetes' own schema, its cluster by Ray's own autoscaler, its
+Slurm script by a machine that plays two nodes. docs/cluster.md says what was tried for real.
+"""
+
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from ray.autoscaler._private.kuberay import autoscaling_config
+
+from tests.processes import wait_until
+
+ROOT = Path(__file__).parents[1]
+KUBERAY, SBATCH = ROOT / "deploy" / "kuberay", ROOT / "deploy" / "slurm" / "adder-search.sbatch"
+KUBERNETES = "1.30"
+# The fields of ray.io/v1 that are used, with their types, as the API reference of KubeRay 1.6.2 has them
+# (https://docs.ray.io/en/master/cluster/kubernetes/references/api.html).
+CLUSTER = {
+    "rayVersion": str, "authOptions": dict, "enableInTreeAutoscaling": bool, "autoscalerOptions": dict,
+    "headGroupSpec": dict, "workerGroupSpecs": list,
+}  # fmt: skip
+JOB = {
+    "entrypoint": str, "submissionMode": str, "backoffLimit": int, "shutdownAfterJobFinishes": bool,
+    "ttlSecondsAfterFinished": int, "rayClusterSpec": dict,
+}  # fmt: skip
+HEAD = {"rayStartParams": dict, "template": dict}
+WORKERS = HEAD | {"groupName": str, "replicas": int, "minReplicas": int, "maxReplicas": int}
+
+
+def described(name):
+    return yaml.safe_load((KUBERAY / f"{name}.yaml").read_text())
+
+
+def clusters():
+    return {
+        "raycluster": described("raycluster")["spec"],
+        "rayjob": described("rayjob")["spec"]["rayClusterSpec"],
+    }
+
+
+def templates(spec):
+    return {"head": spec["headGroupSpec"]["template"]} | {
+        group["groupName"]: group["template"] for group in spec["workerGroupSpecs"]
+    }
+
+
+PODS = [
+    pytest.param(t, id=f"{name}-{group}")
+    for name, s in clusters().items()
+    for group, t in templates(s).items()
+]
+
+
+def has_only(fields, given):
+    assert set(given) <= set(fields)
+    assert {name: type(value) for name, value in given.items()} == {name: fields[name] for name in given}
+
+
+@pytest.mark.parametrize("template", PODS)
+def test_kubernetes_takes_every_pod(template):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"} | template.get("metadata", {})}
+    kubernetes_validate.validate(pod | {"spec": template["spec"]}, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("spec", clusters().values(), ids=clusters())
+def test_kuberay_knows_every_field(spec):
+    has_only(CLUSTER, spec)
+    has_only(HEAD, spec["headGroupSpec"])
+    for group in spec["workerGroupSpecs"]:
+        has_only(WORKERS, group)
+    assert spec["authOptions"] == {"mode": "token"}
+    assert all(type(v) is str for v in spec["headGroupSpec"]["rayStartParams"].values())
+
+
+def test_a_job_is_one():
+    job = described("rayjob")
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    has_only(JOB, job["spec"])
+    assert job["spec"]["submissionMode"] in ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode")
+
+
+def test_ray_sees_what_its_workers_offer():
+    """By the code with which Ray's autoscaler reads a RayCluster."""
+    cluster = described("raycluster")
+    cluster["metadata"]["namespace"] = "default"
+    read = autoscaling_config._derive_autoscaling_config_from_ray_cr(cluster)
+    kinds = {
+        name: (
+            kind["min_workers"],
+            kind["max_workers"],
+            kind["resources"]["CPU"],
+            kind["resources"].get("GPU", 0),
+        )
+        for name, kind in read["available_node_types"].items()
+    }
+    assert kinds == {"headgroup": (0, 0, 0, 0), "cpu": (0, 16, 4, 0), "gpu": (0, 8, 8, 1)}
+
+
+@pytest.mark.parametrize("spec", clusters().values(), ids=clusters())
+def test_ray_is_the_one_that_is_installed(spec):
+    pinned = re.search(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert spec["rayVersion"] == pinned[1]
+
+
+@pytest.mark.parametrize("template", PODS)
+def test_no_container_may_more_than_it_needs(template):
+    for container in template["spec"]["containers"]:
+        may = container["securityContext"]
+        assert may["runAsNonRoot"] and may["runAsUser"] and not may["allowPrivilegeEscalation"]
+        assert may["capabilities"] == {"drop": ["ALL"]}
+        assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
+
+
+def secrets_of(container):
+    mounted = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "secrets"]
+    return (
+        mounted + [e["name"] for e in container["env"] if "valueFrom" in e] if "env" in container else mounted
+    )
+
+
+def test_no_task_runs_beside_a_secret():
+    """Ray's containers have none; the driver's user is not the head's, so that it cannot be looked into."""
+    pods = templates(described("raycluster")["spec"])
+    head, driver = pods.pop("head")["spec"]["containers"]
+    assert secrets_of(driver) == ["/run/secrets/adder", "RAY_AUTH_TOKEN"] and not secrets_of(head)
+    assert driver["securityContext"]["runAsUser"] != head["securityContext"]["runAsUser"]
+    for pod in pods.values():
+        assert not any(map(secrets_of, pod["spec"]["containers"]))
+        assert pod["spec"]["automountServiceAccountToken"] is False
+    for pod in templates(described("rayjob")["spec"]["rayClusterSpec"]).values():
+        assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+# ---- Slurm: two nodes that are this machine
+
+SRUN = 'while [[ "${1:-}" == --* ]]; do shift; done\nexec "$@"'
+RAY = """
+echo "ray $*" >> "$CALLS"
+case "$1" in
+    start) trap 'echo ended >> "$CALLS"; exit' TERM; while :; do sleep 0.1; done;;
+    status) printf ' 1 node_a\\n 1 node_b\\n';;
+esac
+"""
+RUN = """
+echo "run $RAY_ADDRESS $RAY_AUTH_MODE $(wc -c < "$RAY_AUTH_TOKEN_PATH") $*" >> "$CALLS"
+trap 'echo stopped >> "$CALLS"; exit 130' INT
+[ "$2" != long.yaml ] || for _ in {1..300}; do sleep 0.1; done
+exit 3
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """A started job's script; what it calls writes to the file `calls`."""
+    programs = {"srun": SRUN, "scontrol": "printf 'one\\ntwo\\n'", "ray": RAY, "adder-search": RUN}
+    (tmp_path / "bin").mkdir()
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    given = {
+        "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "CALLS": str(tmp_path / "calls"),
+        "ADDER_SEARCH_HOME": str(tmp_path / "home"), "SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "one,two",
+        "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "8", "SLURM_GPUS_ON_NODE": "4",
+    }  # fmt: skip
+
+    def start(*words, **more):
+        return subprocess.Popen(
+            ["bash", SBATCH, *words],
+            env=given | more,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return start
+
+
+def called(folder):
+    return (folder / "calls").read_text().splitlines() if (folder / "calls").exists() else []
+
+
+def test_a_slurm_job_runs_a_study_on_its_nodes(job, tmp_path):
+    """Ray on every node with the job's CPUs and GPUs, a token of its own, and the run's exit code."""
+    process = job("studies/57p.yaml", "--max-hours", "1")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 3, said
+    lines = called(tmp_path)
+    heads = [line for line in lines if line.startswith("ray start") and " --head " in line]
+    others = [line for line in lines if line.startswith("ray start") and " --head " not in line]
+    assert len(heads) == len(others) == 1
+    assert all("--num-cpus=8 --num-gpus=4" in line for line in (*heads, *others))
+    address = re.search(r"--address=(\S+:20077)$", others[0])[1]
+    (run,) = [line for line in lines if line.startswith("run ")]
+    assert run == f"run {address} token 64 run studies/57p.yaml --max-hours 1"
+    assert lines.count("ended") == 2 and not list((tmp_path / "home").iterdir())
+
+
+def test_a_slurm_job_whose_time_is_up_stops_its_run(job, tmp_path):
+    process = job("long.yaml")
+    wait_until(lambda: any(line.startswith("run ") for line in called(tmp_path)), "the run has not begun")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert called(tmp_path)[-3:].count("ended") == 2 and "stopped" in called(tmp_path)
+
+
+@pytest.mark.parametrize("words, more", [((), {}), (("57p",), {"ADDER_SEARCH_HOME": ""})])
+def test_a_slurm_job_that_lacks_something_says_so(job, tmp_path, words, more):
+    process = job(*words, **more)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode in (1, 2) and len(said.splitlines()) == 1
+    assert ("usage" in said or "ADDER_SEARCH_HOME" in said) and not called(tmp_path)

@@ -1,0 +1,52 @@
+"""Groups: fields of a recipe that belong together, a dataclass a group, and what all groups rest on.
+
+A group is a frozen dataclass of its own file, `Recipe` inherits them all: so whoever adds fields adds a file.
+Without torch, so that a recipe can be checked at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.fields import ON, check, check_combination, option
+
+PAPER = "57p paper, sections 3.2 to 3.5"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+    """Fields made by `model.fields.option`, each with its meaning, bounds and source.
+
+    A field that shapes the compiled program says so by `shapes` (its value does) or by `switch` (whether it
+    differs from its default does). Lists of a file become tuples, of tuples where they are lists of lists.
+    """
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(field.default, tuple) and isinstance(value, list | tuple):
+                if len(value) > (most := field.metadata["most"]):
+                    raise ValueError(
+                        f"{field.name} must have at most {most} {field.metadata['entries']}, got {len(value)}"
+                    )
+                object.__setattr__(self, field.name, _tuples(value))
+        check(self)
+        check_combination(self)
+        for group in reversed(type(self).__mro__):
+            if "agree" in vars(group):
+                group.agree(self)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        """Raise ValueError, of one line, where the group's fields contradict one another or other groups'."""
+
+
+def part(of: str, default: Any, says: str, **meta: Any) -> Any:
+    """A field that means nothing unless another one is on: `of` is its name, or `name=value`."""
+    name, _, value = of.partition("=")
+    return option(default, says, off=default, needs={name: value or ON}, **meta)
+
+
+def _tuples(value: Any) -> tuple[Any, ...]:
+    return tuple(tuple(entry) if isinstance(entry, list) else entry for entry in value)

@@ -1,0 +1,6 @@
+"""The recipe and the seed: what a pair is trained by. A group of fields a file, without torch."""
+
+from trainer.recipe.recipe import SHAPING, SWITCHES, Recipe
+from trainer.recipe.seed import Pair, Seed
+
+__all__ = ["SHAPING", "SWITCHES", "Pair", "Recipe", "Seed"]

@@ -1,0 +1,31 @@
+"""How long a seed trains, on how many problems a step, and when it is looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.fields import option
+from trainer.fields import PAPER, Group
+
+MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Budget(Group):
+    steps: int = option(60_000, "the budget", unit="steps", low=1, source=PAPER)
+    batch: int = option(
+        256, "problems in one step", unit="problems per seed", low=1, high=1 << 16, shapes=True
+    )
+    eval_every: int = option(
+        1_000, "distance of evaluations; divides the budget", unit="steps", low=1, shapes=True
+    )
+    hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", low=0)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.steps % recipe.eval_every:
+            raise ValueError(f"eval_every must divide steps, got {recipe.eval_every} and {recipe.steps}")
+        if recipe.steps > MOST_EVALUATIONS * recipe.eval_every:
+            least = f"at most {MOST_EVALUATIONS} evaluations, got {recipe.steps // recipe.eval_every}"
+            raise ValueError(f"eval_every must be such that there are {least}")

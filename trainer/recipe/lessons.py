@@ -1,0 +1,48 @@
+"""What a seed is taught when: lengths of the numbers, and the share of carry problems."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.fields import LARGEST, option
+from trainer.fields import PAPER, Group
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lessons(Group):
+    curriculum: tuple[tuple[int, ...], ...] = option(
+        ((3, 2_000), (6, 5_000)),
+        "pairs [digits, steps]: largest operand length and for how long; then 10 digits",
+        unit="digits, steps", source=PAPER, most=4, entries="stages",
+    )  # fmt: skip
+    mixed_lengths: float = option(
+        0.0,
+        "share of ordinary problems whose length is drawn too, uniformly up to the curriculum's",
+        unit="fraction", low=0, high=1, source="456p report, training code",
+    )  # fmt: skip
+    carry_mix: float = option(
+        0.8, "share of carry problems before the fade", unit="fraction", low=0, high=1, source=PAPER
+    )
+    fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", low=0)
+    fade_end: int = option(45_000, "where it reaches 0", unit="steps", low=0, source=PAPER)
+    fade_token: float = option(
+        1.0, "token accuracy above which the share falls linearly; 1 is off", unit="fraction", low=0, high=1,
+        source="57p paper, section 3.2",
+    )  # fmt: skip
+    fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", low=0, high=1)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.fade_end < recipe.fade_start:
+            ends = f"{recipe.fade_end} < {recipe.fade_start}"
+            raise ValueError(f"fade_end must be fade_start or more, got {ends}")
+        if recipe.fade_token_end < recipe.fade_token:
+            ends = f"{recipe.fade_token_end} < {recipe.fade_token}"
+            raise ValueError(f"fade_token_end must be fade_token or more, got {ends}")
+        for stage in recipe.curriculum:
+            whole = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
+            if not whole or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:
+                raise ValueError(
+                    f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage!s:.80}"
+                )

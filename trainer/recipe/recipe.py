@@ -1,0 +1,58 @@
+"""The recipe: everything about training that is not architecture, put together of groups."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.fields import option
+from trainer.carry import CarrySchedule
+from trainer.learning_rate import Rates
+from trainer.optimisers import Stepping
+from trainer.recipe.budget import Budget
+from trainer.recipe.lessons import Lessons
+from trainer.starts import Starts
+from trainer.weight_decay import Decay
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe(
+    Starts, CarrySchedule, Lessons, Stepping, Decay, Rates, Budget
+):  # listed from the last one to the first
+    """How a seed is trained. The defaults are those of the 57p paper's training command.
+
+    What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything
+    else is a number a seed.
+    """
+
+    ramp: int = option(
+        0, "how long ties take to full hold on θ, linearly; for pairs that have ties", unit="steps", low=0
+    )
+
+    @staticmethod
+    def agree(recipe: Recipe) -> None:
+        if recipe.ramp > recipe.steps:
+            raise ValueError(f"ramp must be at most steps, got {recipe.ramp} > {recipe.steps}")
+
+    def program(self) -> tuple[Any, ...]:
+        """What shapes the compiled program: the values of SHAPING, and the names of those SWITCHES that are
+        on.
+        """
+        return (*(getattr(self, name) for name in SHAPING), *self.switched_on())
+
+    def switched_on(self) -> tuple[str, ...]:
+        """The fields of SWITCHES that differ from their defaults."""
+        return tuple(name for name, off in SWITCHES.items() if getattr(self, name) != off)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every field, as plain values."""
+        return {name: _lists(value) for name, value in dataclasses.asdict(self).items()}
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+FIELDS = dataclasses.fields(Recipe)
+SHAPING = tuple(field.name for field in FIELDS if field.metadata["shapes"])
+SWITCHES = {field.name: field.default for field in FIELDS if field.metadata["switch"]}

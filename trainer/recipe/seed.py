@@ -1,0 +1,69 @@
+"""A seed, and the pair of seed and recipe that a bank trains."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from trainer.recipe.recipe import Recipe
+from trainer.screen import Rung
+from trainer.starts import check_start
+
+if TYPE_CHECKING:
+    from model.spec import Spec
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Seed:
+    """One run of a configuration: where θ starts and which problems it sees."""
+
+    init_seed: int
+    data_seed: int
+
+    @classmethod
+    def of(cls, number: int) -> Seed:
+        """The usual case: one number sets both."""
+        return cls(number, number)
+
+    @classmethod
+    def named(cls, name: str) -> Seed:
+        """The seed of which `name` is the text: `777`, or `777.804`. Raises ValueError."""
+        numbers = name.split(".")
+        if len(numbers) > 2 or not all(n.isdecimal() and n.isascii() for n in numbers):
+            raise ValueError(f"a seed is a number, or two with a dot between them, got {name!r}")
+        return cls(int(numbers[0]), int(numbers[-1]))
+
+    def __str__(self) -> str:
+        same = self.init_seed == self.data_seed
+        return str(self.init_seed) if same else f"{self.init_seed}.{self.data_seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A seed and the recipe it is trained with.
+
+    start: θ [P] at step 0, instead of the spec's initial values. ties: for each entry of θ 0, or plus or
+    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`. rungs:
+    where it is screened, in order; group: the first of those that it is ranked with there.
+    """
+
+    recipe: Recipe
+    seed: Seed
+    start: tuple[float, ...] | None = None
+    ties: tuple[int, ...] | None = None
+    rungs: tuple[Rung, ...] = ()
+    group: Seed | None = None
+
+    def program(self) -> tuple[Any, ...]:
+        """What pairs of one bank must agree in."""
+        return (*self.recipe.program(), self.ties is not None)
+
+    def check(self, spec: Spec) -> None:
+        """Raise ValueError unless it can be trained with a spec."""
+        check_start(spec, self.recipe)
+        params = spec.params
+        for name, given in (("start", self.start), ("ties", self.ties)):
+            if given is not None and len(given) != params:
+                raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
+        if self.recipe.ramp and self.ties is None:
+            raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
