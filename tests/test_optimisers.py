@@ -1,24 +1,69 @@
-"""What every optimiser of the registry keeps to, and AdamW against torch's own."""
+"""What every optimiser and wrapper keeps to, and AdamW against torch's own.
+
+That each of the others computes what it is named after is in test_optimisers_references.py.
+"""
 
 import pytest
 import torch
 
-from tests.banks import EVERY, SMALL, SPEC, assert_all_same, finish, make, pair, results
+from tests.banks import EVERY, SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Pair, Recipe, Seed, step
 from trainer.bank import _empty
-from trainer.optimisers import OPTIMISERS, Optimiser
-from trainer.recipe import SHAPING
+from trainer.installed import missing_for_compilation
+from trainer.native import Native
+from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
+from trainer.optimisers.base import Optimiser
+from trainer.recipe import SHAPING, SWITCHES
 from trainer.schedule import hyper_of
 
 CONSTANT = {"warmup": 0, "lr_floor": 1.0}
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
-every_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
+ROOT = {"optimiser": "full_adam", "root_every": EVERY}
+WRAPPED = {
+    "sam": {"sam_rho": 0.05},
+    "noise": {"noise_eta": 0.01},
+    "grokfast": {"grokfast_lambda": 2.0, "grokfast_start": 1, "grokfast_end": 4},
+    "lookahead": {"lookahead_k": 2},
+    "average": {"ema_decay": 0.9},
+    "factors": {"lr_factors": (("norm", 3.0),), "wd_factors": (("arc", 0.0),)},
+    "schedules": {"lr_schedule": "restarts", "lr_cycle": 3, "wd_schedule": "cyclical", "wd_period": 4},
+    "jiggle": {"jiggle_every": 3 * EVERY, "jiggle_settle": EVERY, "jiggle_candidates": 1},
+}
+VARIANTS = {name: ROOT if name == "full_adam" else {"optimiser": name} for name in OPTIMISERS}
+VARIANTS["levenberg_marquardt"]["batch"] = 8
+VARIANTS |= WRAPPED
+VARIANTS["all wrappers"] = {k: v for fields in WRAPPED.values() for k, v in fields.items()} | {
+    "optimiser": "sgd"
+}
+VARIANTS["full_adam, wrapped"] = {**ROOT, **WRAPPED["sam"], **WRAPPED["average"]}
+every_variant = pytest.mark.parametrize("name", VARIANTS)
+LOOKS = [name for name, fields in VARIANTS.items() if OPTIMISERS[Recipe(**SMALL | fields).optimiser].look]
 
 
-def state_of(theta_SP, name="adamw"):
+def test_every_entry_and_every_switch_is_tried():
+    assert {fields.get("optimiser", "adamw") for fields in VARIANTS.values()} == OPTIMISERS.keys()
+    tried = {key for fields in VARIANTS.values() for key in fields}
+    assert tried >= WRAPPERS.keys() and tried >= SWITCHES.keys()
+
+
+class Bowl:
+    """A model of which an optimiser may ask anything: the loss is half of |θ|²."""
+
+    def loss(self, theta_SP):
+        return theta_SP.square().sum(1) / 2
+
+    def curvature(self, theta_SP):
+        return torch.eye(theta_SP.shape[1]).to(theta_SP).expand(len(theta_SP), -1, -1)
+
+
+def recipe_of(name, **more):
+    return Recipe(**{**SMALL, **CONSTANT, **VARIANTS[name], **more})
+
+
+def state_of(theta_SP, optimiser=OPTIMISERS["adamw"]):
     """A bank's slots at step 0, all of them active."""
-    fresh = _empty(SPEC, OPTIMISERS[name], len(theta_SP), "cpu")
-    state = {**fresh, **OPTIMISERS[name].fresh(theta_SP), "theta": theta_SP}
+    fresh = _empty(SPEC, optimiser, len(theta_SP), "cpu")
+    state = {**fresh, **optimiser.fresh(theta_SP), "theta": theta_SP}
     state |= {"data_seed": torch.arange(len(theta_SP)), "active": torch.ones(len(theta_SP)).bool()}
     return state | {"wd_scale": state["wd_scale"].to(theta_SP)}
 
@@ -27,45 +72,50 @@ def initial(slots):
     return torch.stack([SPEC.initial(s) for s in range(slots)])
 
 
-def steps(name, state, hyper, grads):
-    for grad_SP in grads:
-        state = step.take(OPTIMISERS[name], state, hyper, grad_SP)
+def steps(optimiser, state, hyper, grads, draws=None):
+    for n, grad_SP in enumerate(grads):
+        given = hyper if draws is None else {**hyper, "draws": draws[n]}
+        state = step.take(optimiser, state, given, grad_SP, Bowl())
     return state
 
 
 # The contract
 
 
-@every_optimiser
+@every_variant
 def test_slots_come_first_and_names_are_its_own(name):
-    optimiser, theta = OPTIMISERS[name], initial(3)
+    recipe, theta = recipe_of(name), initial(3)
+    optimiser = optimiser_of(recipe)
     fresh, plain = optimiser.fresh(theta), _empty(SPEC, Optimiser(lambda _: {}, None), 3, "cpu")
-    assert not fresh.keys() & plain.keys()
-    assert all(t.shape[0] == 3 and t.device == theta.device for t in fresh.values())
-    state = state_of(theta, name)
-    new = optimiser.update(
-        state, {**hyper_of([Recipe()] * 3), "decay": torch.zeros(3)}, torch.ones_like(theta)
-    )
-    assert new.keys() == {"theta", *fresh}
+    aside = optimiser.aside(theta)
+    assert not fresh.keys() & (plain.keys() | aside.keys()) and not aside.keys() & plain.keys()
+    assert all(t.shape[0] == 3 and t.device == theta.device for t in (fresh | aside).values())
+    state, draws = state_of(theta, optimiser), torch.full((1, 3, 2 * SPEC.params), 0.25)
+    new = steps(optimiser, state, hyper_of([recipe] * 3, SPEC.layout), torch.ones(1, *theta.shape), draws)
+    changed = {key for key in new if not torch.equal(new[key], state[key])}
+    assert changed <= {"theta", "step", *fresh} and new.keys() == state.keys()
     for key, t in new.items():
         assert (t.shape, t.dtype) == (state[key].shape, state[key].dtype), key
 
 
-@every_optimiser
+@every_variant
 def test_a_slot_depends_on_itself_alone(name):
     """Bit for bit, whatever the others are: alone, not active, not finite, of another recipe."""
-    recipes = [Recipe(**CONSTANT), Recipe(**CONSTANT, lr=0.5, weight_decay=0.3, beta1=0.5, clip=0.01)] * 2
-    hyper, draw = hyper_of(recipes), torch.Generator().manual_seed(0)
+    other = {"lr": 0.5, "weight_decay": 0.3, "beta1": 0.5, "clip": 0.01}
+    recipes = [recipe_of(name), recipe_of(name, **other)] * 2
+    optimiser, draw = optimiser_of(recipes[0]), torch.Generator().manual_seed(0)
+    hyper = hyper_of(recipes, SPEC.layout)
     grads = torch.randn(5, 4, SPEC.params, generator=draw)
+    draws = torch.rand(5, 4, 2 * SPEC.params, generator=draw)
     grads[2, 3, 7] = torch.nan
-    state = state_of(initial(4), name)
+    state = state_of(initial(4), optimiser)
+    if optimiser.root:
+        state["root"] += torch.eye(SPEC.params)
     state["active"][1] = False
-    after = steps(name, state, hyper, grads)
+    after = steps(optimiser, state, hyper, grads, draws)
     for slot in range(4):
-        mine = {key: t[slot : slot + 1] for key, t in state.items()}
-        alone = steps(
-            name, mine, {k: t[slot : slot + 1] for k, t in hyper.items()}, grads[:, slot : slot + 1]
-        )
+        mine, its = ({k: t[slot : slot + 1] for k, t in d.items()} for d in (state, hyper))
+        alone = steps(optimiser, mine, its, grads[:, slot : slot + 1], draws[:, slot : slot + 1])
         for key in after:
             assert torch.equal(after[key][slot].nan_to_num(5), alone[key][0].nan_to_num(5)), key
     assert after["step"].tolist() == [5, 0, 5, 5]
@@ -75,37 +125,72 @@ def test_a_slot_depends_on_itself_alone(name):
     assert not torch.equal(after["theta"][0], state["theta"][0])
 
 
-@every_optimiser
+@every_variant
 def test_a_loss_falls(name):
-    result = finish(make([pair(777, optimiser=name, steps=6 * EVERY)])).result(0)
+    fields = {"lr": 1.0, "damping": 0.1} if name in LOOKS else {}
+    result = finish(make([pair(777, **VARIANTS[name] | fields, steps=6 * EVERY)])).result(0)
     assert float(result.curve_EM[-1, 3]) < float(result.curve_EM[0, 3])
 
 
-@every_optimiser
+@every_variant
 def test_its_state_is_forgotten_in_a_refilled_slot_and_kept_in_a_saved_bank(name, tmp_path):
-    pairs = [pair(s, optimiser=name, steps=n * EVERY) for s, n in enumerate((1, 2, 2))]
-    bank = make(pairs, 2)
-    bank.advance()
+    lengths = (5, 6) if "jiggle_every" in VARIANTS[name] else (1, 2, 2)
+    pairs = [pair(s, **VARIANTS[name], steps=n * EVERY) for s, n in enumerate(lengths)]
+    slots = max(1, len(pairs) - 1)
+    bank = make(pairs, slots)
+    for _ in range(lengths[0] - 1 or 1):
+        bank.advance()
     bank.save(tmp_path / "bank.state")
     expected = results(finish(bank))
-    again = make(pairs, 2)
+    again = make(pairs, slots)
     assert again.load(tmp_path / "bank.state")
     assert_all_same(results(finish(again)), expected)
-    assert_all_same(results(finish(make(pairs[::-1], 2))), expected)
+    assert_all_same(results(finish(make(pairs[::-1], slots))), expected)
+
+
+@pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+@every_variant
+def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
+    """Before rounding has grown; what asks more of the model than a gradient is torch's alone."""
+    pairs = [pair(s, **VARIANTS[name], steps=6 * EVERY, warmup=3, lr=0.01) for s in (1, 2)]
+    engine, eager = make(pairs), make(pairs, compiled=False)
+    assert isinstance(engine.programs, Native) != (name in LOOKS)
+    for n in range(2 if "jiggle_every" not in VARIANTS[name] else 6):
+        engine.advance(), eager.advance()
+        here, there = (b.state["theta"][:2] for b in (engine, eager))
+        torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-3 if n < 2 else 0.02)
+    assert (engine.state["theta"][:2] - initial(3)[1:]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("compiled", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_a_bank_with_six_different_recipes_equals_six_banks(compiled):
+    fields = {**VARIANTS["all wrappers"], "steps": 5 * EVERY}
+    changes = [
+        {"lr_schedule": "wsd", "lr_cycle": 10_000}, {"sam_rho": 0.2, "lr": 0.05}, {"grokfast_lambda": 0.5},
+        {"wd_schedule": "drops", "wd_drops": ((2, 0.5),), "wd_period": 10_000},
+        {"lookahead_k": 3, "jiggle_strength": 9.0}, {"noise_eta": 1.0, "lr_factors": (("arc", 0.5),)},
+    ]  # fmt: skip
+    pairs = [pair(n, **fields | change) for n, change in enumerate(changes)]
+    together = results(finish(make(pairs, compiled=compiled)))
+    for p in pairs:
+        slots = 1 if compiled else 6
+        assert_same(together[p], finish(make([p], slots, compiled=compiled)).result(0))
 
 
 # The field
 
 
 def test_what_shapes_the_program():
-    assert SHAPING == ("batch", "eval_every", "optimiser")
-    assert Recipe().program() == (256, 1_000, "adamw")
+    assert SHAPING == ("batch", "eval_every", "optimiser", "root_every")
+    assert Recipe().program() == (256, 1_000, "adamw", 100)
     assert Recipe(lr=0.5, steps=2_000).program() == Recipe().program() != Recipe(batch=32).program()
     assert "optimiser" not in hyper_of([Recipe()]), "a name is no number of a slot"
 
 
 def test_an_unknown_optimiser_is_one_line():
-    with pytest.raises(ValueError, match=r"^optimiser: unknown 'adamv'; did you mean adamw\?$"):
+    with pytest.raises(
+        ValueError, match=r"^optimiser: unknown 'adamv'; did you mean adam or adamw or full_adam\?$"
+    ):
         Recipe(optimiser="adamv")
     with pytest.raises(ValueError, match="optimiser must be a string, got 3"):
         Recipe(optimiser=3)
@@ -173,7 +258,7 @@ def test_float32_updates_are_torchs_for_every_slot():
     state = state_of(initial(2))
     theirs = [torch_adamw(state["theta"][s], hyper, s) for s in range(2)]
     grads = torch.randn(50, 2, SPEC.params, generator=draw) * torch.rand(50, 2, 1, generator=draw)
-    state = steps("adamw", state, hyper, grads)
+    state = steps(OPTIMISERS["adamw"], state, hyper, grads)
     for s, (parameter, take) in enumerate(theirs):
         for grad_SP in grads:
             take(grad_SP[s])
@@ -184,5 +269,5 @@ def test_the_decay_scale_multiplies_weight_decay():
     hyper = hyper_of([Recipe(**CONSTANT, weight_decay=0.4), Recipe(**CONSTANT, weight_decay=0.1)])
     state = state_of(SPEC.initial(0).repeat(2, 1))
     state["wd_scale"][0] = 0.25
-    after = steps("adamw", state, hyper, torch.ones(1, 2, SPEC.params))["theta"]
+    after = steps(OPTIMISERS["adamw"], state, hyper, torch.ones(1, 2, SPEC.params))["theta"]
     assert torch.equal(after[0], after[1])

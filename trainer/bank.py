@@ -18,21 +18,25 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer import snapshot, step
+from trainer import schedule, snapshot, step
 from trainer.hopeless import RULE, Rule
 from trainer.installed import missing_for_compilation
 from trainer.judge import QUEUED, RUNNING, Judge, Result
 from trainer.native import Native
-from trainer.optimisers import OPTIMISERS, Optimiser
+from trainer.optimisers import optimiser_of
+from trainer.optimisers.base import Optimiser
 from trainer.outcomes import MEASURES
 from trainer.programs import Programs
-from trainer.recipe import SHAPING, Pair, Recipe
+from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
 from trainer.schedule import Hyper
 from trainer.starts import start
 from trainer.step import State
 
 IDLE = -1
-DISAGREE = f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)}, and all or none with ties"
+DISAGREE = (
+    f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
+    f"{', '.join(SWITCHES)}, and all or none with ties"
+)
 
 
 class Bank:
@@ -58,13 +62,13 @@ class Bank:
             pair.check(spec)
         self.spec, self.pairs, self.device = spec, list(pairs), device
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
-        self.eval_every, self.optimiser = recipe.eval_every, OPTIMISERS[recipe.optimiser]
+        self.eval_every, self.optimiser = recipe.eval_every, optimiser_of(recipe)
         wanted = len(pairs) if slots is None else slots
         if wanted < 1:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.slots = wanted
         self.programs = programs_of(spec, recipe, device, compiled)
-        self.judge = Judge(pairs, spec.params, hopeless, tuple(spec.probes()))
+        self.judge = Judge(pairs, spec, hopeless, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
@@ -85,9 +89,10 @@ class Bank:
         if not running:
             return False
         start = time.perf_counter()
-        measured_SM = self._train(running if self.programs.elastic else self.slots)
+        measured_SM, shown_SP = self._train(running if self.programs.elastic else self.slots)
         self.seed_steps += running * self.eval_every
-        self._judge(measured_SM.cpu())
+        self._settle(measured_SM)
+        self._judge(measured_SM.cpu(), shown_SP)
         self._fill()
         self.train_s += time.perf_counter() - start
         return True
@@ -103,7 +108,7 @@ class Bank:
             pair.check(self.spec)
         first = len(self.pairs)
         self.pairs += pairs
-        self.judge.add(Judge(pairs, self.spec.params, self.judge.rule, self.judge.probes))
+        self.judge.add(Judge(pairs, self.spec, self.judge.rule, self.judge.probes))
         self._fill()
         return range(first, len(self.pairs))
 
@@ -160,17 +165,40 @@ class Bank:
             self.parked.pop(n, None)
         self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
 
-    def _train(self, count: int) -> Tensor:
-        """Take the first slots to the next evaluation. Returns their measures [count, M]."""
+    def _train(self, count: int) -> tuple[Tensor, Tensor]:
+        """Take the first slots to the next evaluation. Returns their measures [count, M], and the θ that they
+        are of [count, P].
+        """
         state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
         state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
             self.state[name][:count] = t
-        measured = self.programs.evaluate(step.held(state["theta"], state["step"], hyper))
+        measured, shown_SP = self._evaluate("theta", state, hyper)
+        if self.optimiser.beside:
+            other, other_SP = self._evaluate(self.optimiser.beside, state, hyper)
+            same_S = other["exact"] == measured["exact"]
+            better_S = (other["exact"] > measured["exact"]) | (same_S & (other["loss"] < measured["loss"]))
+            measured = {name: torch.where(better_S, t, measured[name]) for name, t in other.items()}
+            shown_SP = torch.where(better_S[:, None], other_SP, shown_SP)
         measured["train_loss"] = loss_S / self.eval_every
-        return torch.stack([measured[name] for name in MEASURES], dim=1)
+        return torch.stack([measured[name] for name in MEASURES], dim=1), shown_SP
 
-    def _judge(self, measured_SM: Tensor) -> None:
+    def _evaluate(self, name: str, state: State, hyper: Hyper) -> tuple[dict[str, Tensor], Tensor]:
+        """The measures [count] of a θ of the slots' states, and it as the model reads it."""
+        read_SP = step.held(state[name], state["step"], hyper)
+        return self.programs.evaluate(read_SP), read_SP
+
+    def _settle(self, measured_SM: Tensor) -> None:
+        """What an optimiser does after an evaluation."""
+        if not self.optimiser.settle:
+            return
+        count = len(measured_SM)
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        now = schedule.now(state, hyper)
+        for name, t in self.optimiser.settle(self.spec, state, now, measured_SM).items():
+            self.state[name][:count] = t
+
+    def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:
         """Record an evaluation of every running seed and free the slots of those that have ended.
 
         Live slots come first, and are the first rows.
@@ -178,9 +206,7 @@ class Bank:
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
         slots_L = live_L.to(self.device)
-        theta_LP, step_L = (self.state[name][slots_L] for name in ("theta", "step"))
-        hyper = {name: t[slots_L] for name, t in self.hyper.items()}
-        theta_LP, step_L = step.held(theta_LP, step_L, hyper).cpu(), step_L.cpu()
+        theta_LP, step_L = shown_SP[slots_L].cpu(), self.state["step"][slots_L].cpu()
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
         left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
@@ -218,7 +244,7 @@ class Bank:
         given = None if pair.start is None else torch.tensor(pair.start)
         theta_P = start(self.spec, pair.recipe, seed.init_seed) if given is None else given
         theta_1P = theta_P.to(self.device)[None]
-        for name, t in {"theta": theta_1P, **self.optimiser.fresh(theta_1P)}.items():
+        for name, t in _begun(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
         state["step"][slot], state["data_seed"][slot] = 0, seed.data_seed
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
@@ -233,14 +259,20 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Nati
     """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
     engine cannot be built for want of a compiler or a kernel.
     """
-    if compiled and device == "cpu" and spec.kernel() and not missing_for_compilation():
+    engine = spec.kernel() and not missing_for_compilation() and not optimiser_of(recipe).look
+    if compiled and device == "cpu" and engine:
         return Native(spec, recipe)
     return Programs(spec, recipe, device, compiled and device != "cpu")
 
 
+def _begun(optimiser: Optimiser, theta_SP: Tensor) -> State:
+    """θ and what the optimiser keeps of it before the first step."""
+    return {"theta": theta_SP, **optimiser.fresh(theta_SP), **optimiser.aside(theta_SP)}
+
+
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:
     theta_SP = torch.zeros(slots, spec.params, device=device)
-    state = {"theta": theta_SP, **optimiser.fresh(theta_SP)}
+    state = _begun(optimiser, theta_SP)
     state |= {name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "data_seed")}
     state |= {name: torch.ones(slots, device=device) for name in ("wd_scale", "mix_scale")}
     return state | {"active": torch.zeros(slots, dtype=torch.bool, device=device)}

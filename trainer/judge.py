@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.spec import Spec
+from trainer import weight_decay
 from trainer.hopeless import Rule, progress_of, spared, taught
 from trainer.outcomes import MEASURES, Outcome
 from trainer.recipe import Pair, Recipe, Seed
@@ -55,10 +57,10 @@ class Result:
 class Judge:
     """Keeps the records of a bank's pairs, one row a pair in each of `records`. probes: their names."""
 
-    def __init__(self, pairs: Sequence[Pair], params: int, rule: Rule | None, probes: Sequence[str] = ()):
+    def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: Rule | None, probes: Sequence[str] = ()):
         self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
-        self.limits = hyper_of([p.recipe for p in pairs])
+        self.limits = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
             self.limits["ties"] = torch.tensor([p.ties for p in pairs])
         self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
@@ -69,7 +71,7 @@ class Judge:
             "outcome": torch.full((count,), QUEUED, dtype=torch.int8),
             "held": torch.zeros(count, dtype=torch.bool),
             "best": torch.tensor([[-1.0, 0.0, torch.inf]]).repeat(count, 1),  # exact, token, loss
-            "best_theta": torch.zeros(count, params),
+            "best_theta": torch.zeros(count, spec.params),
             "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
             "probes": torch.full((count, evaluations, len(self.probes)), torch.nan),
             "waiting": torch.zeros(count, dtype=torch.bool),  # at a rung, for the rest of its group
@@ -236,18 +238,14 @@ class Judge:
     ) -> tuple[Tensor, Tensor]:
         """What follows the measures: the factors of weight decay and of the carry problems' share [L].
 
-        Weight decay drops for good when exact match passes each of two thresholds (57p paper, Reflection 5);
-        the share falls while token accuracy is high (section 3.2).
+        trainer/weight_decay.py has that of decay; the share falls while token accuracy is high (57p paper,
+        section 3.2).
         """
         h = {name: t[pair_L] for name, t in self.limits.items()}
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
         left_L = (h["fade_token_end"] - token_L) / (h["fade_token_end"] - h["fade_token"]).clamp(min=1e-9)
         mix_L = torch.where(h["fade_token"] < 1, left_L.clamp(0, 1), mix_L)
-        drops_L = [
-            torch.where(exact_L > h[f"wd_drop_{at}"], h["wd_drop"], 1.0) for at in ("exact", "exact_final")
-        ]
-        lower_L = torch.minimum(wd_L, drops_L[0] * drops_L[1])  # a power would round as the CPU does
-        return torch.where(token_L < h["wd_drop_token"], wd_L, lower_L), mix_L
+        return weight_decay.scale(wd_L, exact_L, token_L, h, self.eval_every), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
         """A row a pair: outcome, step, grok step, best exact match; MEASURES and probes as they were last."""

@@ -27,12 +27,13 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import schedule, step
 from trainer.build import ENGINE, library
-from trainer.optimisers import OPTIMISERS
+from trainer.optimisers import optimiser_of
 from trainer.problems import DIGITS, selection
 from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
 from trainer.step import State
 from trainer.tape import CTape, record
+from trainer.tape_cache import tapes
 from trainer.tape_graph import Array, Tape
 
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
@@ -60,10 +61,12 @@ class Program(ctypes.Structure):
     """`Program` of trainer/cpp/engine.cpp."""
 
     _fields_ = [
-        *((name, CTape) for name in ("lesson", "expand", "take")),
+        *((name, CTape) for name in ("lesson", "expand", "probe", "take")),
         *(("length", ctypes.c_int), ("source", ctypes.c_void_p)),
         *((name, ctypes.c_int32) for name in ("batch", "row", "theta", "step", "gradient", "parameters")),
         *((name, ctypes.c_void_p) for name in ("updated", "train", "evaluate")),
+        *((name, ctypes.c_int32) for name in ("drawn", "draws", "root_every")),
+        *((name, ctypes.c_int32) for name in ("matrix", "root", "damping", "epsilon")),
     ]  # fmt: skip
 
 
@@ -83,15 +86,16 @@ class Native:
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         self.engine, self.kernel = engine(), library(kernel.source, kernel.shape)
-        self.spec, self.optimiser = spec, OPTIMISERS[recipe.optimiser]
+        self.spec, self.optimiser = spec, optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
         self.places = {
             name: slice(at, at + math.prod(shape))
             for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
         }
-        self.tapes = [record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._take)]
-        self.program, self._kept = self._program(recipe.batch)
+        owners = (type(spec), self.optimiser.fresh, self.optimiser.update)
+        self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
+        self.program, self._kept = self._program(recipe.batch, recipe.root_every)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
         self.compile_s = time.perf_counter() - start
@@ -103,7 +107,8 @@ class Native:
         """`steps` steps of every slot. Returns the new state and the summed losses [S]."""
         given: dict[str, Tensor] = {**hyper, **state}
         parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
-        rows = torch.cat([p.float() for p in (*parts, torch.zeros_like(state["theta"]))], dim=1).numpy()
+        left = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
+        rows = torch.cat([*(p.float() for p in parts), left], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
         ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
         in_groups(
@@ -114,7 +119,8 @@ class Native:
             ),
         )
         made = torch.from_numpy(rows)
-        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in self._kept_names()}
+        kept = [*self._kept_names(), *(self.optimiser.root or ())[1:]]
+        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in kept}
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
@@ -149,9 +155,17 @@ class Native:
         """What a row has, without the slots' axis."""
         fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
         scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
-        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe]).items()}
+        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe], self.spec.layout).items()}
         kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
-        return {"theta": (self.spec.params,), **kept, **scalars, **hyper, "gradient": (self.spec.params,)}
+        read = {name: kept.pop(name) for name in (self.optimiser.root or ())[1:]}  # made by the engine
+        draws: Shapes = {"draws": (count,)} if (count := self.optimiser.draws * self.spec.params) else {}
+        theta = (self.spec.params,)
+        return {"theta": theta, **kept, **scalars, **read, **hyper, "gradient": theta, **draws}
+
+    def _record(self) -> list[Tape]:
+        return [
+            record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._probe, self._take)
+        ]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         step, scale = row["step"], row["mix_scale"]
@@ -169,12 +183,24 @@ class Native:
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
         return list(self.spec.expand(row["theta"]).values())
 
+    def _probe(self, row: dict[str, Tensor]) -> list[Tensor]:
+        probe = self.optimiser.probe
+        return [probe(row, schedule.now(row, row), row["gradient"])] if probe else []
+
     def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
         new = step.take(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._kept_names()]
 
-    def _program(self, batch: int) -> tuple[Program, Any]:
+    def _extras(self, root_every: int) -> list[int]:
+        """Where random numbers and matrices are in a row, and how often an inverse root is made."""
+        drawn = self.places.get("draws", slice(0, 0))
+        names = (*(self.optimiser.root or ()), "root_damping", "epsilon")
+        places = [self.places[name].start for name in names if self.optimiser.root]
+        every = root_every if places else 0
+        return [drawn.start, drawn.stop - drawn.start, every, *(places or [0] * 4)]
+
+    def _program(self, batch: int, root_every: int) -> tuple[Program, Any]:
         """The program, and the arrays to which it points."""
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
@@ -188,11 +214,12 @@ class Native:
                 len(source),
                 source.ctypes.data,
                 batch,
-                self.places["gradient"].stop,
+                max(place.stop for place in self.places.values()),
                 *starts,
                 self.spec.params,
             ),
             *(updated.ctypes.data, *functions),
+            *self._extras(root_every),
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):

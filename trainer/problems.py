@@ -33,6 +33,7 @@ GOLDEN = _signed(0x9E3779B97F4A7C15)
 MIX_1 = _signed(0xBF58476D1CE4E5B9)
 MIX_2 = _signed(0x94D049BB133111EB)
 STREAM = _signed(0xD1B54A32D192ED03)  # separates steps from problems
+APART = _signed(0xA24BAED4963EE407)  # separates other random numbers from both
 SELECTION_SEED = -0x5E1EC7  # the selection problems' data seed; a study's seeds are never negative
 
 
@@ -59,6 +60,16 @@ def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[T
 def _fraction(word: Tensor, low: int, bits: int) -> Tensor:
     """`bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
     return (_shift(word, low) & ((1 << bits) - 1)).double() * 2.0**-bits
+
+
+def uniforms(data_seed_R: Tensor, step_R: Tensor, count: int) -> Tensor:
+    """Random numbers [R, count] of a step beside its problems, between 0 and 1: odd multiples of 2^-24,
+    which float32 has.
+    """
+    key_R = mix(mix(data_seed_R * GOLDEN + APART) + step_R * GOLDEN)
+    place = torch.arange(1, count + 1, dtype=torch.int64, device=step_R.device)
+    word = mix(key_R[:, None] + place * GOLDEN)
+    return ((_shift(word, 41).double() + 0.5) * 2.0**-23).float()
 
 
 def _power(base: int, exponent: Tensor) -> Tensor:

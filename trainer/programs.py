@@ -15,7 +15,8 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import step
 from trainer.installed import CACHE, cache_folder
-from trainer.optimisers import OPTIMISERS
+from trainer.optimisers import optimiser_of
+from trainer.optimisers.full_adam import inverse_root
 from trainer.problems import selection
 from trainer.recipe import Recipe
 from trainer.replay import Replay
@@ -26,7 +27,7 @@ BLOCK = 20  # steps whose problems are made at once: 11 MB for 16 seeds of 57p
 
 
 def block_of(eval_every: int) -> int:
-    """The largest block of steps, at most BLOCK, that divides the distance of evaluations."""
+    """The largest block of steps, at most BLOCK, that divides a distance."""
     return next(k for k in range(min(BLOCK, eval_every), 0, -1) if eval_every % k == 0)
 
 
@@ -40,11 +41,13 @@ class Programs:
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
         self.compile_s, self.cache_misses = 0.0, 0
-        self.block = block_of(recipe.eval_every)
+        self.optimiser = optimiser_of(recipe)
+        self.root_every = recipe.root_every if self.optimiser.root else 0
+        self.block = block_of(self.root_every or recipe.eval_every)
         self._batch = recipe.batch
         self._draw = partial(step.draw, batch=recipe.batch, block=self.block)
         self._tokens = partial(step.tokens_of, spec)
-        self._train = partial(step.train_step, spec, OPTIMISERS[recipe.optimiser])
+        self._train = partial(step.train_step, spec, self.optimiser)
         self._evaluate = partial(step.evaluate, spec)
         self.problems = step.tokens_of(spec, *selection()).to(device)
         self._compiled, self.graphs = compiled, compiled and device == "cuda"
@@ -75,7 +78,18 @@ class Programs:
         """`steps` steps, whole blocks of them; on a GPU a block is recorded once and played back, so that
         launches cost nothing. Returns the new state and the summed losses [S].
         """
-        blocks = steps // self.block
+        loss_S = torch.zeros_like(state["wd_scale"])
+        stretch = self.root_every or steps
+        for _ in range(steps // stretch):
+            state, stretch_loss_S = self._train_blocks(state, hyper, stretch // self.block)
+            loss_S = loss_S + stretch_loss_S
+            if self.optimiser.root:
+                matrix, root = self.optimiser.root
+                made_SPP = inverse_root(state[matrix], hyper["root_damping"], hyper["epsilon"])
+                state = {**state, root: torch.where(state["active"][:, None, None], made_SPP, state[root])}
+        return state, loss_S
+
+    def _train_blocks(self, state: State, hyper: Hyper, blocks: int) -> tuple[State, Tensor]:
         if self.graphs:
             self._replay = self._replay or Replay(self.train_block, state, hyper)
             return self._replay.run(state, hyper, blocks)

@@ -1,37 +1,64 @@
 """Schedules: pure functions of a seed's recipe and its own step, one entry a slot.
 
-Axes: S slot, C curriculum stage, N point of a carry schedule. `hyper` is a dictionary of tensors [S], one for
-each number of the recipe, plus `stage_digits` and `stage_ends` [S, C] and those of `_carry` [S, N].
+Axes: S slot, C curriculum stage. `hyper` is a dictionary of tensors [S], one for each number of the
+recipe, plus `stage_digits` and `stage_ends` [S, C], and those of `_carry` [S, N], N points of a carry schedule.
+Learning rate and weight decay have files of their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from model.layout import Layout
+from trainer import weight_decay
 from trainer.carry import KINDS, POINTS
+from trainer.learning_rate import learning_rate
+from trainer.optimisers.factors import entries
 from trainer.problems import DIGITS, Kinds
 from trainer.recipe import Recipe
+from trainer.weight_decay import drops_of
 
 STAGES = 4
 FOREVER = 1 << 62
 Hyper = dict[str, Tensor]
 
 
-def hyper_of(recipes: Sequence[Recipe], device: torch.device | str = "cpu") -> Hyper:
-    """The recipes of a bank's slots as tensors [S] (float32; steps as int64). Names are no numbers."""
+def hyper_of(
+    recipes: Sequence[Recipe], layout: Layout | None = None, device: torch.device | str = "cpu"
+) -> Hyper:
+    """The recipes of a bank's slots as tensors [S] (float32; steps as int64).
+
+    Names are no numbers, but for a schedule's where it is switched on: its place among the valid ones.
+    Factors of tensors, which need a layout of θ, are [S, P].
+    """
     numbers = [f.name for f in dataclasses.fields(Recipe) if type(f.default) in (int, float)]
     hyper = {name: torch.tensor([getattr(r, name) for r in recipes], device=device) for name in numbers}
     stages = [_stages(r) for r in recipes]
     for i, name in enumerate(("stage_digits", "stage_ends")):
         hyper[name] = torch.tensor([s[i] for s in stages], dtype=torch.int64, device=device)
     carries = [_carry(r) for r in recipes]
-    return hyper | {n: torch.tensor([c[n] for c in carries], device=device) for n in carries[0]}
+    hyper |= {n: torch.tensor([c[n] for c in carries], device=device) for n in carries[0]}
+    for name in recipes[0].switched_on():
+        hyper |= {key: torch.tensor(t, device=device) for key, t in _switched(name, recipes, layout).items()}
+    return hyper
+
+
+def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> dict[str, list[Any]]:
+    """What a switch that is on adds to the numbers of a bank."""
+    values = Recipe.__dataclass_fields__[name].metadata["values"]
+    given = [getattr(r, name) for r in recipes]
+    added = {name: [values.index(value) for value in given]} if values else {}
+    if name == "wd_schedule":
+        drops = [drops_of(r) for r in recipes]
+        added |= {"wd_drop_steps": [d[0] for d in drops], "wd_drop_factors": [d[1] for d in drops]}
+    if isinstance(given[0], tuple) and layout is not None:
+        added[name] = [entries(layout, name, value) for value in given]
+    return added
 
 
 def _stages(recipe: Recipe) -> tuple[list[int], list[int]]:
@@ -60,21 +87,20 @@ def _carry(recipe: Recipe) -> dict[str, Any]:
     return found
 
 
-def learning_rate(step_S: Tensor, hyper: Hyper) -> Tensor:
-    """Linear warm-up, then a cosine from `lr` to `lr` · `lr_floor` at the last step."""
-    warmup, last = hyper["warmup"], hyper["steps"] - 1
-    rising = (step_S + 1) / warmup.clamp(min=1)
-    progress = ((step_S - warmup) / (last - warmup).clamp(min=1)).clamp(0, 1)
-    falling = hyper["lr_floor"] + (1 - hyper["lr_floor"]) * 0.5 * (1 + torch.cos(math.pi * progress))
-    return hyper["lr"] * torch.where(step_S < warmup, rising, falling)
-
-
 def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
-    """The numbers of the step that each slot is at: the recipe's, `lr` as scheduled, and `decay`, the share
-    of θ that weight decay takes off.
+    """The numbers of the step that each slot is at: the recipe's, `lr` as scheduled, `decay`, the share of θ
+    that decoupled weight decay takes off, and `l2`, θ's share in a gradient that weight decay is a part of.
+    Where tensors have factors of their own, [S, P].
     """
-    lr_S = learning_rate(state["step"], hyper)
-    return {**hyper, "lr": lr_S, "decay": lr_S * hyper["weight_decay"] * state["wd_scale"]}
+    lr = learning_rate(state["step"], hyper)
+    l2, decay = hyper["weight_decay"] * state["wd_scale"], lr * hyper["weight_decay"] * state["wd_scale"]
+    if "wd_schedule" in hyper:
+        l2, decay = (t * weight_decay.factor(state["step"], hyper) for t in (l2, decay))
+    if "lr_factors" in hyper:
+        lr, decay = (t[:, None] * hyper["lr_factors"] for t in (lr, decay))
+    if "wd_factors" in hyper:
+        l2, decay = (t.reshape(len(t), -1) * hyper["wd_factors"] for t in (l2, decay))
+    return {**hyper, "lr": lr, "decay": decay, "l2": l2}
 
 
 def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:

@@ -1,11 +1,24 @@
-"""Weight decay: its numbers, and what its factor is at a step."""
+"""Weight decay: its numbers, and its factor at a step and after an evaluation.
+
+Axes: S slot, L pair that was just evaluated, D scheduled drop.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from model.fields import option
-from trainer.fields import Group
+from model.fields import LARGEST, option
+from trainer.fields import Group, part
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SCHEDULES = ("constant", "drops", "cyclical", "warmup", "smooth")
+MOST_DROPS = 4
+REFLECTION = "Reflection 2 and 5, which name it and do not say how"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,3 +30,97 @@ class Decay(Group):
     wd_drop_token: float = option(0.7, "token accuracy that a drop needs", unit="fraction", low=0, high=1)
     wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", low=0, high=1)
     wd_drop_exact_final: float = option(0.2, "exact match of the second drop", unit="fraction", low=0, high=1)
+    wd_schedule: str = option(
+        "constant",
+        "beside what is adaptive: constant, drops (at steps), cyclical (a cosine), warmup (linear from 0) or "
+        "smooth (exponential from the first threshold on, to wd_drop squared)",
+        unit="name", values=SCHEDULES, switch=True, source="Reflection 2; smooth: MicroAdder, src/train.py",
+    )  # fmt: skip
+    wd_drops: tuple[tuple[Any, ...], ...] = part(
+        "wd_schedule=drops", (), "pairs [step, factor]: what decay is times from a step on, rising steps",
+        unit="step, fraction", most=MOST_DROPS, entries="drops", source=REFLECTION,
+    )  # fmt: skip
+    wd_period: int = part(
+        "wd_schedule=cyclical", 10_000, "length of a cycle", unit="steps", low=1, source=REFLECTION
+    )
+    wd_low: float = part(
+        "wd_schedule=cyclical", 0.0, "decay in the middle of a cycle, of that at its ends", unit="fraction",
+        low=0, high=1, source=REFLECTION,
+    )  # fmt: skip
+    wd_warmup: int = part(
+        "wd_schedule=warmup", 10_000, "how long decay rises", unit="steps", low=1, source=REFLECTION
+    )
+    wd_alpha: float = part(
+        "wd_schedule=smooth", 0.0001, "rate at which decay falls, made anew at evaluations", unit="per step",
+        low=0.0, source="MicroAdder, src/train.py",
+    )  # fmt: skip
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        for drop in recipe.wd_drops:
+            whole = isinstance(drop, tuple) and len(drop) == 2 and type(drop[0]) is int
+            if not whole or not 0 <= drop[0] <= LARGEST or type(drop[1]) not in (int, float):
+                raise ValueError(f"wd_drops must be pairs [step 0 to {LARGEST}, factor], got {drop!s:.80}")
+            if not 0 <= drop[1] <= 1_000:
+                raise ValueError(f"wd_drops must have factors from 0 to 1000, got {drop[1]!s:.80}")
+        steps = [drop[0] for drop in recipe.wd_drops]
+        if sorted(set(steps)) != steps:
+            raise ValueError(f"wd_drops must have rising steps, got {steps}")
+        if recipe.wd_schedule == "drops" and not steps:
+            raise ValueError("wd_schedule=drops needs wd_drops")
+        if recipe.wd_schedule == "smooth" and recipe.wd_drop == 1:
+            raise ValueError("wd_schedule=smooth needs wd_drop below 1: decay falls to its square")
+        drops = tuple((step, float(factor)) for step, factor in recipe.wd_drops)
+        object.__setattr__(recipe, "wd_drops", drops)
+
+
+def drops_of(recipe: Any) -> tuple[list[int], list[float]]:
+    """Steps and factors [D] of a recipe, the missing ones after every budget."""
+    missing = MOST_DROPS - len(recipe.wd_drops)
+    steps = [step for step, _ in recipe.wd_drops] + [LARGEST] * missing
+    return steps, [factor for _, factor in recipe.wd_drops] + [1.0] * missing
+
+
+def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
+    """What the recipe's schedule multiplies decay by at a step; of banks with a schedule."""
+    import torch
+
+    one = torch.ones_like(hyper["lr"])
+    dropped = one
+    for d in range(MOST_DROPS):
+        reached = step_S >= hyper["wd_drop_steps"][..., d]
+        dropped = torch.where(reached, hyper["wd_drop_factors"][..., d], dropped)
+    turn, low = 2 * math.pi * (step_S / hyper["wd_period"]), hyper["wd_low"]
+    kinds = {
+        "drops": dropped,
+        "cyclical": low + (1 - low) * 0.5 * (1 + turn.cos()),
+        "warmup": ((step_S + 1) / hyper["wd_warmup"]).clamp(max=1),
+    }
+    made = one
+    for name, its in kinds.items():
+        made = torch.where(hyper["wd_schedule"] == SCHEDULES.index(name), its, made)
+    return made
+
+
+def scale(
+    scale_L: Tensor, exact_L: Tensor, token_L: Tensor, hyper: Mapping[str, Tensor], eval_every: int
+) -> Tensor:
+    """Decay's factor after an evaluation (57p paper, Reflection 5): it drops for good when exact match passes
+    each of two thresholds and token accuracy its own; where it is smooth, it falls from the first one on.
+    """
+    import torch
+
+    first_L, second_L = (
+        torch.where(exact_L > hyper[name], hyper["wd_drop"], 1.0)
+        for name in ("wd_drop_exact", "wd_drop_exact_final")
+    )
+    lower_L = torch.minimum(scale_L, first_L * second_L)  # a power would round as the CPU does
+    gated_L = token_L < hyper["wd_drop_token"]
+    dropped_L = torch.where(gated_L, scale_L, lower_L)
+    if "wd_schedule" not in hyper:
+        return dropped_L
+    begun_L = (scale_L < 1) | ((exact_L > hyper["wd_drop_exact"]) & ~gated_L)
+    share_L = (hyper["wd_alpha"].double() * -eval_every).exp()  # float64, rounded: on every CPU the same
+    falling_L = torch.maximum((scale_L * share_L).float(), hyper["wd_drop"] * hyper["wd_drop"])
+    smooth_L = torch.where(begun_L, falling_L, scale_L)
+    return torch.where(hyper["wd_schedule"] == SCHEDULES.index("smooth"), smooth_L, dropped_L)

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "problems.h"
+#include "root.h"
 #include "tape.h"
 
 struct Measures {
@@ -17,22 +18,24 @@ struct Measures {
 
 // A seed is a row of numbers, which all three tapes take as their inputs: trainer/native.py says which is which.
 struct Program {
-    Tape lesson, expand, take;
+    Tape lesson, expand, probe, take;  // probe: θ at which the gradient is taken instead, or nothing
     Sequence sequence;
     int32_t batch, row, theta, step, gradient, parameters;
     const int32_t* updated;  // the places in the row of what `take` makes
     float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient);
     void (*evaluate)(const float* wide, const int32_t* tokens, int problems, Measures* sums);
+    int32_t drawn, draws, root_every;  // random numbers of a step: where and how many; 0: none, no matrix
+    int32_t matrix, root, damping, epsilon;  // where they are: root = (matrix + ...)^(-1/2), trainer/cpp/root.h
 };
 
 template <int L> struct Group {
     const Program& p;
-    Registers<L> lesson, expand, take;
-    std::vector<Floats<L>> row, wide, pull, made, free;
+    Registers<L> lesson, expand, probe, take;
+    std::vector<Floats<L>> row, wide, pull, made, free, there;
     const int32_t* ties = nullptr;  // [seeds][parameters], or none
 
     explicit Group(const Program& program) : p(program), row(p.row), wide(p.expand.outputs), pull(p.expand.outputs) {
-        lesson.fit(p.lesson), expand.fit(p.expand), take.fit(p.take);
+        lesson.fit(p.lesson), expand.fit(p.expand), probe.fit(p.probe), take.fit(p.take);
         made.resize(p.row);
     }
 
@@ -75,9 +78,8 @@ template <int L> struct Group {
         }
     }
 
-    void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
-        Floats<L> asked[10];  // in the order of `_lesson` (trainer/native.py)
-        lesson.run(p.lesson, row.data(), asked);
+    // The gradient of the loss at the row's θ into its place in the row; the loss added to `losses`.
+    void slope(const int64_t* data_seeds, Floats<L>* asked, int seeds, int32_t* tokens, float* losses) {
         if (ties) {
             free.assign(&row[p.theta], &row[p.theta] + p.parameters);
             hold(&row[p.theta], asked[0], seeds);
@@ -98,9 +100,40 @@ template <int L> struct Group {
         expand.back(p.expand, pull.data(), made.data());
         if (ties) hold(&made[p.theta], asked[0], seeds);
         std::memcpy(&row[p.gradient], &made[p.theta], sizeof(Floats<L>) * p.parameters);
+    }
+
+    // The gradient taken where `probe` says, of the same problems.
+    void elsewhere(const int64_t* data_seeds, Floats<L>* asked, int seeds, int32_t* tokens) {
+        float ignored[L] = {};
+        there.resize(p.parameters);
+        probe.run(p.probe, row.data(), there.data());
+        std::swap_ranges(there.begin(), there.end(), &row[p.theta]);
+        slope(data_seeds, asked, seeds, tokens, ignored);
+        std::copy(there.begin(), there.end(), &row[p.theta]);
+    }
+
+    // Odd multiples of 2^-24, as trainer/problems.py's `uniforms`.
+    void draw(const int64_t* data_seeds, int seeds) {
+        for (int l = 0; l < seeds; l++) {
+            const uint64_t apart = mixed((uint64_t)data_seeds[l] * GOLDEN + APART);
+            const uint64_t key = mixed(apart + (uint64_t)lane(row[p.step], l) * GOLDEN);
+            for (int n = 0; n < p.draws; n++)
+                lane(row[p.drawn + n], l) = (float)((fraction(mixed(key + (n + 1) * GOLDEN), 41, 23)) + 0x1p-24);
+        }
+    }
+
+    void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
+        Floats<L> asked[10];  // in the order of `_lesson` (trainer/native.py)
+        lesson.run(p.lesson, row.data(), asked);
+        slope(data_seeds, asked, seeds, tokens, losses);
+        if (p.probe.outputs) elsewhere(data_seeds, asked, seeds, tokens);
+        if (p.draws) draw(data_seeds, seeds);
         take.run(p.take, row.data(), made.data());
         for (int n = 0; n < p.take.outputs; n++) row[p.updated[n]] = made[n];
         row[p.step] += all<L>(1.0f);
+        if (p.root_every && (int64_t)lane(row[p.step], 0) % p.root_every == 0)  // seeds of a bank keep in step
+            inverse_root<L>((float*)&row[p.matrix], (float*)&row[p.root], (float*)&row[p.damping],
+                            (float*)&row[p.epsilon], p.parameters);
     }
 
     void train(float* rows, const int64_t* data_seeds, const int32_t* held, int seeds, int steps, float* losses) {
@@ -139,6 +172,11 @@ void engine_evaluate(const Program* p, const float* rows, int seeds, const int32
 // A step's problems as the engine makes them, for tests.
 void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {
     problems(*l, p->sequence, p->batch, tokens);
+}
+
+// (M + (damping * mean eigenvalue + epsilon^2) 1)^(-1/2) of a symmetric M [size][size], for tests.
+void engine_root(const float* matrix, float* root, float damping, float epsilon, int size) {
+    inverse_root<1>(matrix, root, &damping, &epsilon, size);
 }
 
 // A tape on its own, one lane: outputs from inputs, and, where `pull` is given, the inputs' gradient.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from model.spec import Spec
 from trainer.recipe.recipe import Recipe
 from trainer.screen import Rung
 from trainer.starts import check_start
@@ -67,3 +68,4 @@ class Pair:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
         if self.recipe.ramp and self.ties is None:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
+        self.recipe.check_names(spec.layout)

@@ -1,0 +1,82 @@
+"""Optimisers: what turns a gradient into a step of every slot, and wrappers that combine with any of them.
+
+An optimiser is an entry of OPTIMISERS, a wrapper one of WRAPPERS; the fields of either stand in its own file.
+Without torch at import, so that a recipe can be checked against the names; updates use tensors' own methods,
+or import torch themselves.
+
+A slot's state must depend on that slot alone, and be the same in any company: each of its tensors has the
+slots first, and whatever an update sums, it sums within a slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from model.fields import nearest, option
+from trainer.fields import Group
+from trainer.optimisers.average import Average, average
+from trainer.optimisers.base import Optimiser, zeros
+from trainer.optimisers.factors import OfTensors
+from trainer.optimisers.first_order import adam, adamw, lion, sgd
+from trainer.optimisers.full_adam import FULL_ADAM, FullAdam
+from trainer.optimisers.grokfast import Grokfast, grokfast
+from trainer.optimisers.jiggle import Jiggle, jiggle
+from trainer.optimisers.levenberg_marquardt import LEVENBERG_MARQUARDT, LevenbergMarquardt
+from trainer.optimisers.lookahead import Lookahead, lookahead
+from trainer.optimisers.noise import Noise, noise
+from trainer.optimisers.sam import Sam, sam
+
+OPTIMISERS = {
+    "adamw": Optimiser(zeros("m", "v"), adamw),
+    "adam": Optimiser(zeros("m", "v"), adam),
+    "lion": Optimiser(zeros("m"), lion),
+    "sgd": Optimiser(zeros("m"), sgd),
+    "full_adam": FULL_ADAM,
+    "levenberg_marquardt": LEVENBERG_MARQUARDT,
+}
+WRAPPERS: dict[str, Callable[[Optimiser], Optimiser]] = {
+    "sam_rho": sam,
+    "noise_eta": noise,
+    "grokfast_lambda": grokfast,
+    "lookahead_k": lookahead,
+    "ema_decay": average,
+    "jiggle_every": jiggle,
+}
+"""By the field that switches one on; the innermost first."""
+
+
+def optimiser_of(recipe: Any) -> Optimiser:
+    """What takes a recipe's steps: its optimiser in the wrappers that are on."""
+    on = (wrap for name, wrap in WRAPPERS.items() if getattr(recipe, name))
+    return reduce(lambda inner, wrap: wrap(inner), on, OPTIMISERS[recipe.optimiser])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Group):
+    optimiser: str = option(
+        "adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True
+    )
+    clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", low=0.0)
+    beta1: float = option(
+        0.9, "decay of the first moment; of sgd, the momentum", unit="fraction", low=0, high=0.9999999
+    )
+    beta2: float = option(
+        0.999, "decay of the second moment; of lion, of the first", unit="fraction", low=0, high=0.9999999
+    )
+    epsilon: float = option(1e-8, "denominator offset of adamw and adam", unit="gradient", low=0.0)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.optimiser not in OPTIMISERS:
+            hint = nearest(recipe.optimiser, OPTIMISERS)
+            raise ValueError(f"optimiser: unknown {recipe.optimiser!r:.80}; {hint}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepping(
+    OfTensors, Jiggle, Average, Lookahead, Grokfast, Noise, Sam, LevenbergMarquardt, FullAdam, Chosen
+):
+    """Every field of optimisers and wrappers; groups are listed from the last one to the first."""

@@ -1,0 +1,51 @@
+"""Learning rate and decay of single tensors. Axes: P parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from model.fields import nearest, option
+from model.layout import Layout
+from trainer.fields import Group
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfTensors(Group):
+    lr_factors: tuple[tuple[Any, ...], ...] = option(
+        (), "pairs [tensor, factor] of θ: the learning rate of some, times this; its decay too",
+        unit="name, factor", switch=True, source="AdderBoard, vijec and warlockee (norm 3, arc 0.5)",
+    )  # fmt: skip
+    wd_factors: tuple[tuple[Any, ...], ...] = option(
+        (), "pairs [tensor, factor] of θ: the weight decay of some, times this", unit="name, factor",
+        switch=True, source="AdderBoard (a group's own decay is untested there)",
+    )  # fmt: skip
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        for field in ("lr_factors", "wd_factors"):
+            given = getattr(recipe, field)
+            for pair in given:
+                if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                    raise ValueError(f"{field} must be pairs [tensor, factor], got {pair!s:.80}")
+                if type(pair[1]) not in (int, float) or not 0 <= pair[1] <= 1_000_000:
+                    raise ValueError(f"{field} must have factors from 0 to 1000000, got {pair[1]!s:.80}")
+            if len({name for name, _ in given}) < len(given):
+                raise ValueError(f"{field} must name a tensor once, got {given!s:.80}")
+            object.__setattr__(recipe, field, tuple((name, float(factor)) for name, factor in given))
+
+    def check_names(self, layout: Layout) -> None:
+        """Raise ValueError for a tensor that θ does not have."""
+        for field in ("lr_factors", "wd_factors"):
+            entries(layout, field, getattr(self, field))
+
+
+def entries(layout: Layout, field: str, factors: Sequence[tuple[str, float]]) -> list[float]:
+    """Each entry's factor [P], 1 where none is given. Raises ValueError for a tensor that θ does not have."""
+    given = dict(factors)
+    for name in given.keys() - set(layout.names):
+        raise ValueError(f"{field}: no tensor {name!r:.80}; {nearest(name, layout.names)}")
+    sizes = zip(layout.names, map(prod, layout.shapes), strict=True)
+    return [given.get(name, 1.0) for name, size in sizes for _ in range(size)]

@@ -1,0 +1,49 @@
+"""Optimisers that keep at most two vectors a slot. Each is a function; `optimisers/__init__.py` lists them.
+
+Axes: S slot, P parameters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.optimisers.base import Tensors, columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def adamw(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+    """Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2."""
+    lr, decay, beta1, beta2, epsilon = columns(now, "lr", "decay", "beta1", "beta2", "epsilon")
+    count_S1 = (state["step"] + 1)[:, None]
+    m = state["m"] + (grad_SP - state["m"]) * (1 - beta1)
+    v = state["v"] * beta2 + grad_SP.square() * (1 - beta2)
+    unbiased_m = m / (1 - beta1**count_S1)
+    unbiased_v = v / (1 - beta2**count_S1)
+    theta = state["theta"] * (1 - decay) - lr * unbiased_m / (unbiased_v.sqrt() + epsilon)
+    return {"theta": theta, "m": m, "v": v}
+
+
+def adam(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+    """Kingma and Ba, "Adam", ICLR 2015, algorithm 1: weight decay is a part of the gradient."""
+    return adamw(state, {**now, "decay": 0 * now["decay"]}, grad_SP + columns(now, "l2")[0] * state["theta"])
+
+
+def lion(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+    """Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023, algorithm 2."""
+    lr, decay, beta1, beta2 = columns(now, "lr", "decay", "beta1", "beta2")
+    mixed = state["m"] * beta1 + grad_SP * (1 - beta1)
+    nothing = mixed - mixed  # 0, and not a number where the gradient is none: a sign would hide that
+    theta = state["theta"] * (1 - decay) - lr * (mixed.sign() + nothing)
+    return {"theta": theta, "m": state["m"] * beta2 + grad_SP * (1 - beta2)}
+
+
+def sgd(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+    """Nesterov's momentum as Sutskever et al. write it ("On the importance of initialization and momentum",
+    ICML 2013, section 2), in torch's form: beta1 is the momentum, weight decay is a part of the gradient.
+    """
+    lr, l2, momentum = columns(now, "lr", "l2", "beta1")
+    grad_SP = grad_SP + l2 * state["theta"]
+    m = state["m"] * momentum + grad_SP
+    return {"theta": state["theta"] - lr * (grad_SP + m * momentum), "m": m}
