@@ -7,6 +7,8 @@ from math import comb
 import numpy as np
 import pytest
 
+from search.study.file import load_study
+from search.study.trial import Configuration
 from tests.test_results_page import DOCS, RESULTS
 
 FOLDER = DOCS / "measurements"
@@ -48,13 +50,13 @@ def test_the_pages_shares_are_those_of_the_seed_table(name):
     assert x_VDR.shape == (64, 2, 2)
     line = next(line for line in RESULTS.splitlines() if line.startswith(f"| {SAID[name]} "))
     cells = [cell.strip() for cell in line.split("|")[2:-1]]
-    assert cells[0] == f"{int(x_VDR.sum())} of 256"
+    assert cells[0] == f"{int(x_VDR.sum())} / 256"
     shares = luck_shares.shares(x_VDR)
     expected = [f"{100 * shares[n]:.0f} %" for n in ("vector", "data", "rounding")]
     assert [cell.partition(" (")[0] for cell in cells[1:]] == expected
     all_four = luck_shares.read(EARLY, 6_000, ["as-built"])[name]
     assert all_four.shape == (64, 4, 1)
-    assert f"{int(all_four.sum())} of 256)" in RESULTS
+    assert f"{int(all_four.sum())} / 256)" in RESULTS
     assert f"{100 * luck_shares.shares(all_four)['vector']:.0f} %" in RESULTS
 
 
@@ -71,3 +73,21 @@ def mcnemar(only_one, only_other):
     """Exact, two-sided."""
     n, least = only_one + only_other, min(only_one, only_other)
     return min(1.0, 2 * sum(comb(n, k) for k in range(least + 1)) / 2**n)
+
+
+def test_the_carry_schedules_comparison_is_that_of_its_seeds():
+    with (FOLDER / "kinds-57p.csv").open() as opened:
+        rows = list(csv.DictReader(opened))
+    (base, recipe), (_, other) = load_study("57p-kinds").listed()
+    keys = [Configuration(base, r).key for r in (recipe, other)]
+    grokked = [
+        {r["init_seed"] for r in rows if r["configuration"] == k and r["outcome"] == "grokked"} for k in keys
+    ]
+    seeds = [{int(r["init_seed"]) for r in rows if r["configuration"] == k} for k in keys]
+    assert seeds == [set(range(410_001, 410_049))] * 2
+    only = len(grokked[1] - grokked[0]), len(grokked[0] - grokked[1])
+    assert f"{only[0]} with the first alone and {only[1]} with the second alone" in RESULTS
+    assert f"McNemar's exact p = {mcnemar(*only):.3f}" in RESULTS
+    for key, won, said in zip(keys, grokked, ("150,000", "116,000"), strict=True):
+        steps = sum(int(r["steps"]) for r in rows if r["configuration"] == key) / len(won)
+        assert f"{round(steps, -3):,.0f}" == said and said in RESULTS

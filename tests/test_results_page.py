@@ -91,9 +91,13 @@ def test_the_old_constraint_table_is_what_the_command_prints_of_its_records():
     assert said.stdout.strip() in RESULTS
 
 
+CHOSEN = {"claims-chosen"}
+"""Studies that say of themselves that their seeds are chosen."""
+
+
 def test_no_study_begins_with_seeds_that_confirmed_a_recipe():
     """Whoever runs a study that is shipped gets fresh evidence, not the seeds by which it was chosen."""
-    shipped_ = {name: load_study(name) for name in shipped()}
+    shipped_ = {name: load_study(name) for name in shipped().keys() - CHOSEN}
     used = {s for study in shipped_.values() if study.confirm for s in numbered(study.confirm.seeds)}
     used |= {
         s

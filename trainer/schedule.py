@@ -1,7 +1,7 @@
 """Schedules: pure functions of a seed's recipe and its own step, one entry a slot.
 
 Axes: S slot, C curriculum stage. `hyper` is a dictionary of tensors [S], one for each number of the
-recipe, plus `stage_digits` and `stage_ends` [S, C], and those of `_carry` [S, N], N points of a carry schedule.
+recipe, plus `stage_digits` and `stage_ends` [S, C], and those of `_carry` [S, N], N points of its schedule.
 Learning rate and weight decay have files of their own.
 """
 
