@@ -11,7 +11,7 @@ BAD = {
     "name: x\nseeds: [1]": ["model: missing"],
     GOOD + "recipes: {}": ["recipes: unknown key; did you mean recipe or resources?"],
     GOOD + "recipe: {step: 1}": ["recipe.step: unknown key; did you mean steps?"],
-    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; did you mean damping_factor?"],
+    GOOD + "recipe: {learning_rate: 1}": ["recipe.learning_rate: unknown key; did you mean damping_factor?"],
     GOOD + "until: {groked: 1}": ["until.groked: unknown key; did you mean grokked?"],
     GOOD + "resources: {cpus: 1}": ["resources.cpus: unknown key; did you mean cpu or gpu?"],
     GOOD + "sampler: {nam: tpe}": ["sampler.nam: unknown key; did you mean name?"],
