@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe, operator
-from trainer.native import Native, at, blocks
+from trainer.native import Lesson, Native, at, blocks
 from trainer.problems import DIGITS
 from trainer.programs import block_of
 
@@ -49,10 +49,10 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     tokens = blocks(torch.zeros(1, programs.program.length, batch))
     wide = operator.flat(spec, bank.state["theta"][0]).numpy()
     gradient = np.zeros_like(wide)
-    asked = ctypes.byref(programs.program), ctypes.c_int64(0), ctypes.c_int64(0), DIGITS
-    mix = ctypes.c_double(Recipe().carry_mix), ctypes.c_double(0.0)
+    asked = Lesson(carry_mix=Recipe().carry_mix, digits=DIGITS, fewest=1, most=DIGITS)
+    lesson = ctypes.byref(programs.program), ctypes.byref(asked)
     to, numbers, back = (at(array) for array in (tokens, wide, gradient))
-    sampling_s = timed("cpu", lambda: engine.engine_problems(*asked, *mix, to), probe)
+    sampling_s = timed("cpu", lambda: engine.engine_problems(*lesson, to), probe)
     kernel_s = timed("cpu", lambda: kernel.kernel_train(numbers, to, batch, back), probe)
     turns = bank.slots / min(torch.get_num_threads(), bank.slots)
     return sampling_s * turns, kernel_s * turns

@@ -11,7 +11,7 @@ BAD = {
     "name: x\nseeds: [1]": ["model: missing"],
     GOOD + "recipes: {}": ["recipes: unknown key; did you mean recipe or resources?"],
     GOOD + "recipe: {step: 1}": ["recipe.step: unknown key; did you mean steps or fold_step?"],
-    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; valid: batch, beta1, *"],
+    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; did you mean *"],
     GOOD + "until: {groked: 1}": ["until.groked: unknown key; did you mean grokked?"],
     GOOD + "resources: {cpus: 1}": ["resources.cpus: unknown key; did you mean cpu or gpu?"],
     GOOD + "sampler: {nam: tpe}": ["sampler.nam: unknown key; did you mean name?"],
@@ -66,6 +66,39 @@ BAD = {
     GOOD + "recipe: {batch: 70000}": ["recipe.batch: must be from 1 to 65536, got 70000"],
     GOOD + "recipe: {carry_mix: 1.1}": ["recipe.carry_mix: must be from 0 to 1, got 1.1"],
     GOOD + "recipe: {curriculum: 3}": ["recipe.curriculum: must be a list, got 3"],
+    GOOD + "recipe: {init: [[fc3, normal, 1]]}": [
+        "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?"
+    ],
+    GOOD + "recipe: {init: [[fc1, gauss, 1]]}": ["recipe.init: must be rows *; unknown 'gauss'; valid: *"],
+    GOOD + "recipe: {init: fc1}": ["recipe.init: must be a list, got 'fc1'"],
+    GOOD + "recipe: {carry_shares: [[0, 2]]}": [
+        "recipe.carry_shares: must be fractions that sum to at most 1, got [0, 2.0]"
+    ],
+    GOOD + "recipe: {carry_shares: [[9, 0.1], [3, 0.2]]}": [
+        "recipe.carry_shares: must be in rising order of steps, got [9, 3]"
+    ],
+    GOOD + "recipe: {carry_lengths: [[0, 0, 3]]}": [
+        "recipe.carry_lengths: must be 1 to 10, fewest first, got [0, 0.0, 3.0]"
+    ],
+    BEGIN + "seeds: {first: 1, count: 2, best_of: 4}": ["seeds: best_of and by go together"],
+    BEGIN + "seeds: {first: 1, count: 2, best_of: 4, by: ood}": [
+        "recipe.best_by: must be a probe of the model; unknown 'ood'; did you mean odd?"
+    ],
+    BEGIN + "recipe: {best_of: 4, best_by: odd}\nseeds: {first: 1, count: 2, best_of: 4, by: odd}": [
+        "seeds.best_of: the recipe has best_by too"
+    ],
+    BEGIN + "seeds: [1]\nconfirm: {seeds: {first: 9, count: 2, best_of: 4, by: odd}}": [
+        "confirm.seeds.best_of: initial vectors are chosen as the study's own are"
+    ],
+    GOOD + "recipe: {carry_shares: [[0, 0.1]]}\nspace: {recipe.carry_shares.1.1: {float: [0, 1]}}": [
+        "space.recipe.carry_shares.1.1: the study's recipe.carry_shares has no number there, it is [[0, 0.1]]"
+    ],
+    GOOD + "space: {recipe.curriculum.0.0: {int: [1, 3]}, recipe.curriculum: {choice: [[], [[2, 9]]]}}": [
+        "space.recipe.curriculum.0.0: recipe.curriculum is searched as a whole too"
+    ],
+    GOOD + "recipe: {carry_shares: [[0, 0.1]]}\nspace: {recipe.carry_shares.0.1: {float: [0, 2]}}": [
+        "space.recipe.carry_shares.0.1: recipe.carry_shares: must be fractions that sum to at most 1, *"
+    ],
     GOOD + "recipe: {curriculum: [[11, 3]]}": [
         "recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (11, 3)"
     ],
@@ -240,7 +273,9 @@ BAD = {
         "allocation.most: crossed seeds have no next ones"
     ],
     BEGIN + "seeds: {init: [1]}": ["seeds.data: missing"],
-    BEGIN + "seeds: {init: [1], data: [2], first: 3}": ["seeds.first: unknown key; valid: count, data, init"],
+    BEGIN + "seeds: {init: [1], data: [2], first: 3}": [
+        "seeds.first: unknown key; valid: best_of, by, count, data, init"
+    ],
     BEGIN + "seeds: [1, 101]\nconfirm: {seeds: {first: 100, count: 8}}": [
         "confirm.seeds: seed 101 is one of the study's own"
     ],

@@ -17,7 +17,7 @@ from trainer import Bank, Pair, Recipe, Seed, build, native, operator, step, tap
 from trainer.build import BuildError, library
 from trainer.installed import missing_for_compilation
 from trainer.native import Native
-from trainer.problems import sample
+from trainer.problems import Kinds, sample
 
 pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 
@@ -115,12 +115,19 @@ def test_problems_are_the_eager_ones():
         (1 << 40, 7, 1, 1.0, 1.0),
         (5, 60_000, 10, 0.0, 1.0),
     ]
+    as_ever = (0, 0.0, 0.0, 0.0)
+    by_kind = [(1, 0.25, 0.25, 0.75), (1, 0.0, 0.5, 0.5), (1, 0.125, 0.25, 0.5), (1, 0.5, 0.5, 0.5)]
     for data_seed, at, digits, mix, mixed in lessons:
-        numbers = (torch.tensor([n]) for n in (data_seed, at, digits, mix, mixed))
-        data_seed_R, step_R, digits_R, mix_R, mixed_R = numbers
-        pairs = sample(data_seed_R, step_R, digits_R, mix_R, 200, mixed_R)
-        expected = step.tokens_of(rung("57p"), *pairs)[0]
-        assert torch.equal(programs.tokens(data_seed, at, digits, mix, mixed), expected)
+        for kinds, lengths in zip(
+            [as_ever, *by_kind], [(1, digits), *[(1, 1), (2, 3), (10, 10), (4, 9)]], strict=True
+        ):
+            numbers = (torch.tensor([n]) for n in (data_seed, at, digits, mix, mixed))
+            data_seed_R, step_R, digits_R, mix_R, mixed_R = numbers
+            kinds_R = Kinds(*(torch.tensor([n]) for n in (*kinds, *lengths)))
+            pairs = sample(data_seed_R, step_R, digits_R, mix_R, 200, mixed_R, kinds_R)
+            expected = step.tokens_of(rung("57p"), *pairs)[0]
+            lesson = native.Lesson(data_seed, at, mix, mixed, *kinds[1:], digits, kinds[0], *lengths)
+            assert torch.equal(programs.tokens(lesson), expected)
 
 
 @every_kernel

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from search.intervals import wilson
+from search.study.file import load_study, shipped
+from search.study.seeds import numbered
 from tests.commands import call
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -88,6 +90,23 @@ def test_the_old_constraint_table_is_what_the_command_prints_of_its_records():
     said = call("table", MEASUREMENTS / "constraints.parquet", "--paper", "--ui", "")
     assert said.exit_code == 0 and len(said.stdout) > 2_000
     assert said.stdout.strip() in RESULTS
+
+
+CHOSEN = {"claims-chosen"}
+"""Studies that say of themselves that their seeds are chosen."""
+
+
+def test_no_study_begins_with_seeds_that_confirmed_a_recipe():
+    """Whoever runs a study that is shipped gets fresh evidence, not the seeds by which it was chosen."""
+    shipped_ = {name: load_study(name) for name in shipped().keys() - CHOSEN}
+    used = {s for study in shipped_.values() if study.confirm for s in numbered(study.confirm.seeds)}
+    used |= {
+        s
+        for p in (DOCS / "measurements" / "studies").glob("confirm-*")
+        for s in load_study(str(p)).first_seeds()
+    }
+    assert len(used) >= 64
+    assert [name for name, study in shipped_.items() if used.intersection(study.first_seeds())] == []
 
 
 def test_the_page_of_claims_is_what_the_command_prints():

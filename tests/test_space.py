@@ -9,10 +9,12 @@ import pytest
 
 from model import rung
 from search.errors import UserError
+from search.run.extension import numbers_of
 from search.study.file import parse_study
 from search.study.sampler import Sampler
 from search.study.schema import Study
 from search.study.space import exists, fixed, order, points, resolve
+from search.study.trial import Configuration
 from tests.bad_studies import GOOD
 from tests.commands import says
 from trainer import Recipe
@@ -146,6 +148,34 @@ def test_a_choice_of_lists_comes_back_as_lists() -> None:
     values = [resolve(study.space, p, BASE)["recipe.curriculum"] for p in (none, two)]
     assert values == [[], [[3, 2000], [6, 5000]]]
     assert study.configuration({"recipe.curriculum": values[1]})[1] == Recipe()
+
+
+def test_a_number_in_a_list_is_searched_by_its_place() -> None:
+    """Also a step that comes so long after the one before, as schedules have it."""
+    text = """
+name: x
+model: 57p
+recipe: {carry_shares: [[0, 0.1], [3000, 0.4], [9000, 0]], init: [[fc1, xavier, 1]]}
+space:
+  recipe.carry_shares.0.1: {float: [0, 0.3], step: 0.1}
+  recipe.carry_shares.1.0: {int: [1000, 2000]}
+  recipe.carry_shares.2.0: {int: [10, 20], after: recipe.carry_shares.1.0}
+  recipe.curriculum.1.0: {choice: [6, 8]}
+  recipe.init.0.2: {float: [0.5, 2]}
+seeds: [1]
+"""
+    study = parse_study(text, "")
+    names = ("carry_shares.0.1", "carry_shares.1.0", "carry_shares.2.0", "curriculum.1.0", "init.0.2")
+    numbers = dict(zip((f"recipe.{n}" for n in names), (0.2, 1_500, 12, 8, 0.7), strict=True))
+    base = fixed(study.spec(), study.base_recipe())
+    _, recipe = study.configuration(resolve(study.space, numbers, base))
+    assert recipe.carry_shares == ((0, 0.2), (1_500, 0.4), (1_512, 0.0))
+    assert recipe.curriculum == ((3, 2_000), (8, 5_000)) and recipe.init == (("fc1", "xavier", 0.7),)
+    configuration = Configuration(study.spec(), recipe)
+    assert numbers_of(study, configuration, numbers) == numbers
+    other = Configuration(study.spec(), Recipe(carry_shares=((0, 0.2),)))
+    with pytest.raises(UserError):
+        numbers_of(study, other, numbers)
 
 
 # Grids

@@ -30,6 +30,7 @@ from trainer.outcomes import MEASURES
 from trainer.programs import Programs
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
 from trainer.schedule import Hyper
+from trainer.starts import start
 from trainer.step import State
 
 IDLE = -1
@@ -244,8 +245,9 @@ class Bank:
             for name, t in self.parked.pop(n).items():
                 state[name][slot] = t[0].to(self.device)
             return
-        start = self.pairs[n].start
-        theta_P = self.spec.initial(seed.init_seed) if start is None else torch.tensor(start)
+        pair = self.pairs[n]
+        given = None if pair.start is None else torch.tensor(pair.start)
+        theta_P = start(self.spec, pair.recipe, seed.init_seed) if given is None else given
         theta_1P = theta_P.to(self.device)[None]
         for name, t in _begun(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]

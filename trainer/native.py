@@ -47,6 +47,16 @@ class Measures(ctypes.Structure):
     _fields_ = [("exact", ctypes.c_int64), ("right", ctypes.c_int64), ("loss", ctypes.c_double)]
 
 
+class Lesson(ctypes.Structure):
+    """What a step asks for: `Lesson` of trainer/cpp/problems.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("data_seed", "step")),
+        *((name, ctypes.c_double) for name in ("carry_mix", "mixed_lengths", "single", "chain", "place")),
+        *((name, ctypes.c_int32) for name in ("digits", "by_kind", "fewest", "most")),
+    ]  # fmt: skip
+
+
 class Program(ctypes.Structure):
     """`Program` of trainer/cpp/engine.cpp."""
 
@@ -131,14 +141,10 @@ class Native:
         measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
         return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
 
-    def tokens(
-        self, data_seed: int, step: int, digits: int, carry_mix: float, mixed_lengths: float
-    ) -> Tensor:
+    def tokens(self, lesson: Lesson) -> Tensor:
         """A step's problems as the engine makes them: tokens [T + 1, B]."""
         made = np.zeros((-(-self.program.batch // LANES), self.program.length, LANES), np.int32)
-        asked = ctypes.c_int64(data_seed), ctypes.c_int64(step), digits
-        shares = ctypes.c_double(carry_mix), ctypes.c_double(mixed_lengths)
-        self.engine.engine_problems(ctypes.byref(self.program), *asked, *shares, at(made))
+        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), at(made))
         return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
 
     def _kept_names(self) -> list[str]:
@@ -162,9 +168,17 @@ class Native:
         ]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
-        mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]
-        ramp = schedule.ramp(row["step"], row)
-        return [schedule.digits(row["step"], row), mix, row["mixed_lengths"], ramp]
+        step, scale = row["step"], row["mix_scale"]
+        kinds = schedule.kinds(step, row, scale)
+        shares = [
+            schedule.carry_mix(step, row) * scale,
+            row["mixed_lengths"],
+            kinds.single,
+            kinds.chain,
+            kinds.place,
+        ]
+        whole = [schedule.digits(step, row), kinds.by_kind, kinds.fewest, kinds.most]
+        return [schedule.ramp(step, row), *shares, *whole]
 
     def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
         return list(self.spec.expand(row["theta"]).values())

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -92,6 +93,21 @@ def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
     return t + sum(terms)
 
 
+class Kinds(NamedTuple):
+    """What a carry schedule asks for beside the share of carry problems, each [R].
+
+    by_kind: whether kinds have shares of their own, or else are equally likely. single, chain, place: the
+    share of carry problems of that kind and those before it. fewest, most: the columns that one uses (int64).
+    """
+
+    by_kind: Tensor
+    single: Tensor
+    chain: Tensor
+    place: Tensor
+    fewest: Tensor
+    most: Tensor
+
+
 def sample(
     data_seed_R: Tensor,
     step_R: Tensor,
@@ -99,29 +115,39 @@ def sample(
     carry_mix_R: Tensor,
     batch: int,
     mixed_lengths_R: Tensor | None = None,
+    kinds_R: Kinds | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Training problems: both operands [R, B] as float64 integers.
 
     digits_R: largest operand length (int64); carry_mix_R: probability of a carry problem. An ordinary
     problem has both numbers uniform below 10^digits; with probability mixed_lengths (none: 0), below 10^n,
     n uniform in 1..digits (456p report, training code). A carry problem uses n columns, n uniform in
-    1..digits, and is one of four kinds, equally likely (57p paper, section 3.2, and its training code):
+    1..digits, and is one of four kinds, equally likely, unless `kinds_R` says otherwise (57p paper,
+    section 3.2, and its training code):
     single (one column with both digits in 5..9, the others in 0..4), chain (n nines plus
     1..10^min(n, 3)), place (exactly n digits plus one digit 1..9 at one column), boundary (10^n less
     1..10, plus 1..20).
     """
     word_a, word_b, word_kind, word_extra = words(data_seed_R, step_R, batch, 4)
     u, v = _fraction(word_a, 11, 53), _fraction(word_b, 11, 53)
-    is_carry = _fraction(word_kind, 32, 32) < carry_mix_R.double()[:, None]
-    kind = torch.where(is_carry, word_kind & 3, -1)
+    which = _fraction(word_kind, 32, 32)
+    kind = word_kind & 3
     e, f, g = (_fraction(word_extra, low, 21) for low in (0, 21, 42))
-    n = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
+    n = length = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
+    if kinds_R is not None:
+        upto = (kinds_R.single, kinds_R.chain, kinds_R.place)
+        later = sum((which >= share_R.double()[:, None]).to(torch.int64) for share_R in upto)
+        kind = torch.where(kinds_R.by_kind[:, None] > 0, later, kind)
+        lengths_R = kinds_R.most - kinds_R.fewest + 1
+        n = kinds_R.fewest[:, None] + torch.floor(e * lengths_R[:, None]).to(torch.int64)
+    kind = torch.where(which < carry_mix_R.double()[:, None], kind, -1)
     column = torch.floor(f * n).to(torch.int64)
 
     limit = _power(10, digits_R)[:, None]
     tens, fives, place = _power(10, n), _power(5, n), _power(10, column)
     if mixed_lengths_R is not None:
-        limit = torch.where(_fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None], tens, limit)
+        mixed = _fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
+        limit = torch.where(mixed, _power(10, length), limit)
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
         "single": (_low_digits(u, fives) + 5 * place, _low_digits(v, fives) + 5 * place),

@@ -1,7 +1,8 @@
 """Schedules: pure functions of a seed's recipe and its own step, one entry a slot.
 
 Axes: S slot, C curriculum stage. `hyper` is a dictionary of tensors [S], one for each number of the
-recipe, plus `stage_digits` and `stage_ends` [S, C]. Learning rate and weight decay have files of their own.
+recipe, plus `stage_digits` and `stage_ends` [S, C], and those of `_carry` [S, N], N points of its schedule.
+Learning rate and weight decay have files of their own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from torch import Tensor
 
 from model.layout import Layout
 from trainer import weight_decay
+from trainer.carry import KINDS, POINTS
 from trainer.learning_rate import learning_rate
 from trainer.optimisers.factors import entries
+from trainer.problems import DIGITS, Kinds
 from trainer.recipe import Recipe
 from trainer.weight_decay import drops_of
 
@@ -38,6 +41,8 @@ def hyper_of(
     stages = [_stages(r) for r in recipes]
     for i, name in enumerate(("stage_digits", "stage_ends")):
         hyper[name] = torch.tensor([s[i] for s in stages], dtype=torch.int64, device=device)
+    carries = [_carry(r) for r in recipes]
+    hyper |= {n: torch.tensor([c[n] for c in carries], device=device) for n in carries[0]}
     for name in recipes[0].switched_on():
         hyper |= {key: torch.tensor(t, device=device) for key, t in _switched(name, recipes, layout).items()}
     return hyper
@@ -68,6 +73,22 @@ def _stages(recipe: Recipe) -> tuple[list[int], list[int]]:
     return digits + [10] * missing, ends + [FOREVER] * missing
 
 
+def _carry(recipe: Recipe) -> dict[str, Any]:
+    """The points of a recipe's carry schedule, the last one repeated. `by_share`: whether shares have
+    points, `by_kind`: and each kind its own.
+    """
+    shares, lengths = recipe.carry_shares, recipe.carry_lengths or ((0, 1, DIGITS),)
+    by_kind = bool(shares) and len(shares[0]) > 2
+    found: dict[str, Any] = {"by_share": int(bool(shares)), "by_kind": int(by_kind)}
+    each = [p if by_kind else (p[0], 0.0, 0.0, 0.0, p[1]) for p in shares] or [(0,) * (1 + len(KINDS))]
+    for name, points in (("share", each), ("length", lengths)):
+        points = [*points, *[points[-1]] * (POINTS - len(points))]
+        found[f"{name}_steps"] = [int(p[0]) for p in points]
+        for i, what in enumerate(KINDS if name == "share" else ("fewest", "most"), start=1):
+            found[f"{name}_{what}"] = [float(p[i]) for p in points]
+    return found
+
+
 def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
     """The numbers of the step that each slot is at: the recipe's, `lr` as scheduled, `decay`, the share of θ
     that decoupled weight decay takes off, and `l2`, θ's share in a gradient that weight decay is a part of.
@@ -88,7 +109,35 @@ def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
     """The share of carry problems: constant, then a linear fade to 0 (57p paper, section 3.2)."""
     start, end = hyper["fade_start"], hyper["fade_end"]
     left = ((end - step_R) / (end - start).clamp(min=1)).clamp(0, 1)
-    return hyper["carry_mix"] * torch.where(step_R < start, 1.0, left)
+    faded = hyper["carry_mix"] * torch.where(step_R < start, 1.0, left)
+    return torch.where(hyper["by_share"] > 0, _upto(KINDS, step_R, hyper), faded)
+
+
+def kinds(step_R: Tensor, hyper: Hyper, scale_R: Tensor) -> Kinds:
+    """What else the carry schedule asks for at a step; the shares of kinds are multiplied by `scale_R`."""
+    upto = [_upto(KINDS[: i + 1], step_R, hyper) * scale_R for i in range(len(KINDS) - 1)]
+    most = torch.minimum(torch.floor(_between("length", "most", step_R, hyper)), digits(step_R, hyper))
+    fewest = torch.minimum(torch.floor(_between("length", "fewest", step_R, hyper)), most)
+    return Kinds(hyper["by_kind"], upto[0], upto[1], upto[2], fewest.to(torch.int64), most.to(torch.int64))
+
+
+def _upto(names: Sequence[str], step_R: Tensor, hyper: Hyper) -> Tensor:
+    """The summed shares of some kinds of carry problems."""
+    return sum(
+        (_between("share", name, step_R, hyper) for name in names[1:]),
+        _between("share", names[0], step_R, hyper),
+    )
+
+
+def _between(schedule: str, name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
+    """A list of points at a step: linear between two, constant before the first and after the last."""
+    steps, levels = hyper[f"{schedule}_steps"], hyper[f"{schedule}_{name}"]
+    level_R = levels[..., 0].expand_as(step_R)
+    for i in range(POINTS - 1):
+        (begin, end), (low, high) = ((t[..., i], t[..., i + 1]) for t in (steps, levels))
+        share_R = ((step_R - begin) / (end - begin).clamp(min=1)).clamp(max=1)
+        level_R = torch.where(step_R >= begin, low + share_R * (high - low), level_R)
+    return torch.where(step_R >= steps[..., -1], levels[..., -1], level_R)
 
 
 def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:

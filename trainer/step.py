@@ -14,7 +14,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import schedule
 from trainer.optimisers.base import Model, Optimiser, slot_by_slot
-from trainer.problems import DIGITS, sample, sequence_columns, uniforms
+from trainer.problems import DIGITS, Kinds, sample, sequence_columns, uniforms
 from trainer.schedule import Hyper
 
 State = dict[str, Tensor]
@@ -36,7 +36,9 @@ def draw(state: State, hyper: Hyper, batch: int, block: int) -> tuple[Tensor, Te
     seeds_KS, mixed_KS = (t.expand_as(step_KS) for t in (state["data_seed"], hyper["mixed_lengths"]))
     rows = (t.reshape(-1) for t in (seeds_KS, step_KS, digits_KS, mix_KS, mixed_KS))
     seeds_R, step_R, digits_R, mix_R, mixed_R = rows
-    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R)
+    kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
+    kinds_R = Kinds(*(t.expand_as(step_KS).reshape(-1) for t in kinds))
+    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from model.spec import FAMILIES
+from search.study.places import inside
 from search.study.schema import Study
 from search.study.space import Distribution, Space, listed
 from trainer import Recipe
@@ -75,11 +76,17 @@ def columns(configurations: pd.DataFrame) -> list[str]:
     return [c for c in configurations.columns if c.startswith(("model.", "recipe."))]
 
 
+def column(path: str, configurations: pd.DataFrame) -> pd.Series:
+    """The values of a field, or of a place in a list."""
+    part, name, *places = path.split(".")
+    return configurations[f"{part}.{name}"].map(lambda value: inside(value, places))
+
+
 def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
-    values, name, distribution = configurations[path], path.partition(".")[2], space.get(path)
+    values, name, distribution = column(path, configurations), path.partition(".")[2], space.get(path)
     unit, says = meaning(path)
     if distribution and distribution.after:
-        values = values - configurations[distribution.after]
+        values = values - column(distribution.after, configurations)
         name += f" after {distribution.after.partition('.')[2]}"
     categories = _categories(values.dropna(), distribution)
     log = not categories and (distribution.log if distribution else _wide(values))
@@ -94,7 +101,7 @@ def _holds(path: str, space: Space, configurations: pd.DataFrame) -> np.ndarray:
     for other, wanted in space[path].when.items() if path in space else ():
         if other in space:
             allowed = {shown(value) for value in listed(wanted)}
-            holds &= np.array([shown(value) in allowed for value in configurations[other]])
+            holds &= np.array([shown(value) in allowed for value in column(other, configurations)])
             holds &= _holds(other, space, configurations)
     return holds
 
@@ -120,7 +127,7 @@ def _wide(values: pd.Series) -> bool:
 
 def meaning(path: str) -> tuple[str, str]:
     """Unit and sentence of a field, from where it is defined; empty for the family's name."""
-    part, _, name = path.partition(".")
+    part, name, *_ = path.split(".")
     for cls in [Recipe] if part == "recipe" else list(FAMILIES.values()):
         for field in dataclasses.fields(cls):
             if field.name == name:
@@ -133,7 +140,11 @@ def shown(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
-        return ", ".join("\u00a0for\u00a0".join(map(shown, v)) for v in value) or "none"
+        stages = all(len(row) == 2 for row in value)  # a curriculum's
+        return (
+            ", ".join(("\u00a0for\u00a0" if stages else "\u00a0").join(map(shown, row)) for row in value)
+            or "none"
+        )
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return "–"
     if isinstance(value, int | float | np.number):

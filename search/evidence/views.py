@@ -64,7 +64,7 @@ class View:
 def searched(study: Study) -> list[str]:
     """What a study varies, as MLflow's parameters: its space, or the fields in which its list differs."""
     if study.space:
-        return list(study.space)
+        return list(dict.fromkeys(".".join(path.split(".")[:2]) for path in study.space))
     listed = [Configuration(*c).as_params() for c in study.listed()]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
     return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]

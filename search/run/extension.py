@@ -74,6 +74,8 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
             numbers[path] = drawn[path]
             continue
         after = space[path].after
+        if value(path) is None or (after and value(after) is None):
+            raise _another_base(study)
         number = value(path) - value(after) if after else value(path)
         if not _has(space[path], number):
             raise _no_point(study, path, drawn.get(path, value(path)))

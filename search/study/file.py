@@ -223,4 +223,5 @@ def _siblings(keys: list[str]) -> list[str]:
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
     model = next((inner for name, inner in INNER.items() if name in keys[1:-1]), model)
     models: list[type[Strict]] = [SeedRange, SeedCross] if model is SeedRange else [model]
-    return [f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1]]
+    names = (f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1])
+    return list(dict.fromkeys(names))

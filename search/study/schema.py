@@ -16,10 +16,11 @@ from model import Spec, name_of
 from model.tied import Tied
 from model.transfer import way
 from search.study.compress import Compress
+from search.study.places import replaced
 from search.study.sampler import Sampler
-from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
+from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, Until, numbered
 from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
-from search.study.spelling import options_of, recipe_of, spec_of, toggled
+from search.study.spelling import options_of, recipe_of, spec_of, startable, toggled
 from search.study.start import From, trained
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
@@ -34,19 +35,6 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 def is_name(text: str) -> bool:
     """Whether a study can have this name. MLflow takes any for an experiment, and names become paths here."""
     return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
-
-
-class Until(Strict):
-    """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
-
-    grokked: int | None = Field(
-        None,
-        ge=1,
-        description="the study, of a list each configuration, ends once so many grokked; unit: seeds",
-    )
-    max_seeds: int | None = Field(
-        None, ge=1, le=MOST_SEEDS, description="while fewer grokked, go on in rounds up to this; unit: seeds"
-    )
 
 
 class Allocation(Strict):
@@ -277,6 +265,8 @@ class Study(Strict):
         if self.confirm:
             fresh = numbered(self.confirm.seeds)
             _check_numbers(fresh, "confirm.seeds")
+            if isinstance(self.confirm.seeds, Chosen) and self.confirm.seeds.of_recipe:
+                raise at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
             used = {s for r in self.rounds() for s in r}
             if both := used.intersection(fresh):
                 raise at("confirm.seeds", f"seed {min(both)} is one of the study's own")
@@ -287,11 +277,21 @@ class Study(Strict):
             raise at("model", "missing")
         return spec_of(options_of(self.model, "model") | changes, "model")
 
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """The recipe's fields that the file gives all configurations, the choice of initial vectors among
+        them.
+        """
+        chosen = self.seeds.of_recipe if isinstance(self.seeds, Chosen) else {}
+        if both := chosen.keys() & self.recipe.keys():
+            raise at("seeds.best_of", f"the recipe has {min(both)} too")
+        return self.recipe | chosen
+
     def base_recipe(self, **changes: Any) -> Recipe:
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
         steps = self.recipe.get("steps", entering()["steps"])
         usual = entering(steps) if self.compress and type(steps) is int and steps > 0 else {}
-        return recipe_of(self.recipe, changes, "recipe", base=usual)
+        return recipe_of(self.given, changes, "recipe", base=usual)
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
         """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
@@ -308,7 +308,7 @@ class Study(Strict):
             for i, name in enumerate(self.toggle):
                 other = toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append((other, recipe))
+                    found.append(startable(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
 
     @cached_property
@@ -317,7 +317,7 @@ class Study(Strict):
         if self.compress:
             return []
         if not self.configurations:
-            return [(self.spec(), self.base_recipe())]
+            return [startable(self.spec(), self.base_recipe(), "recipe")]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
@@ -328,16 +328,19 @@ class Study(Strict):
             options = options_of(self.model, "model") | model
         else:
             options = options_of(model, f"{path}.model")
-        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        return spec_of(options, f"{path}.model"), recipe
+        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.given)
+        return startable(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
         split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
         for path, value in values.items():
-            part, _, name = path.partition(".")
+            part, name, *places = path.split(".")
+            if places:
+                before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
+                value = replaced(before, places, value)
             split[part][name] = value
-        found = self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        found = startable(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
         self._check_looks(*found)
         return found
 

@@ -8,20 +8,41 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from search.study.space import LARGEST_SEED, Strict
 from trainer import Seed
+from trainer.starts import MOST_VECTORS
 
 MOST_SEEDS = 200_000
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
 
-class SeedRange(Strict):
+class Chosen(Strict):
+    """Of how many vectors a seed's initial values are the best, and by what; fields of every recipe."""
+
+    best_of: int | None = Field(
+        None, ge=2, le=MOST_VECTORS, description="draw so many initial vectors a seed; unit: vectors"
+    )
+    by: str | None = Field(None, description="and start from the one that this probe puts first")
+
+    @model_validator(mode="after")
+    def _both(self) -> Chosen:
+        if (self.best_of is None) != (self.by is None):
+            raise ValueError("best_of and by go together")
+        return self
+
+    @property
+    def of_recipe(self) -> dict[str, Any]:
+        """The recipe's fields that say so."""
+        return {} if self.best_of is None else {"best_of": self.best_of, "best_by": self.by}
+
+
+class SeedRange(Chosen):
     """Consecutive seeds; one number sets both the initial values and the data."""
 
     first: SeedNumber = Field(1, description="the first seed's number")
     count: int = Field(ge=1, le=MOST_SEEDS, description="how many; unit: seeds")
 
 
-class SeedCross(Strict):
+class SeedCross(Chosen):
     """Every crossing of initial values with data: what is luck made of?"""
 
     init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")
@@ -55,3 +76,16 @@ def numbered(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
         return [Seed(init, data) for init in seeds.init for data in seeds.data]
     numbers = seeds if isinstance(seeds, list) else range(seeds.first, seeds.first + seeds.count)
     return [Seed.of(n) for n in numbers]
+
+
+class Until(Strict):
+    """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
+
+    grokked: int | None = Field(
+        None,
+        ge=1,
+        description="the study, of a list each configuration, ends once so many grokked; unit: seeds",
+    )
+    max_seeds: int | None = Field(
+        None, ge=1, le=MOST_SEEDS, description="while fewer grokked, go on in rounds up to this; unit: seeds"
+    )

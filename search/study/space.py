@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from model import Spec
 from model.fields import nearest
+from search.study.places import inside
 from trainer import Recipe
 
 LARGEST_SEED = 2**31 - 1
@@ -219,12 +220,14 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]
 
 
 def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
-    """The value of a field by its key path, `model.NAME` or `recipe.NAME`; tuples as the lists of a file."""
+    """The value of a field by its key path, `model.NAME` or `recipe.NAME`, tuples as the lists of a file; or
+    of a place in a list, `recipe.NAME.0.1`, None where it has none.
+    """
     given = {"model": spec.as_dict(), "recipe": recipe.as_dict()}
 
     def base(path: str) -> Any:
-        part, _, name = path.partition(".")
-        return given[part][name]
+        part, name, *places = path.split(".")
+        return inside(given[part].get(name), places)
 
     return base
 
@@ -271,11 +274,10 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
     known = [f"model.{f.name}" for f in dataclasses.fields(spec)]
     known += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
     for path, mine in space.items():
-        if path not in known:
-            raise at(f"space.{path}", f"unknown field; {nearest(path, known)}")
+        _check_path(space, path, known, base)
         for name, key in _needs(space, path):
             where = f"space.{path}.{key}"
-            if name not in known:
+            if name not in known and base(name) is None:
                 raise at(where, f"unknown field {name!r}; {nearest(name, known)}")
             if key == "after" and type(base(name)) not in (int, float):
                 raise at(where, f"{name} is not a number")
@@ -284,6 +286,17 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
     order(space)
     for path in space:
         _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
+
+
+def _check_path(space: Space, path: str, known: Sequence[str], base: Callable[[str], Any]) -> None:
+    """Refuse a field that there is not, and a place of a list that is not there or is searched twice."""
+    name, places = ".".join(path.split(".")[:2]), path.split(".")[2:]
+    if name not in known:
+        raise at(f"space.{path}", f"unknown field; {nearest(path, known)}")
+    if places and name in space:
+        raise at(f"space.{path}", f"{name} is searched as a whole too")
+    if places and isinstance(base(path), list | None):
+        raise at(f"space.{path}", f"the study's {name} has no number there, it is {base(name)}")
 
 
 def _check_condition(

@@ -15,6 +15,7 @@ from model.fields import nearest
 from model.tied import Tied
 from search.study.space import at
 from trainer import Recipe
+from trainer.starts import check_start
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
@@ -59,6 +60,15 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
         return make_spec(**options)
     except (TypeError, ValueError) as error:
         raise at(path, error) from None
+
+
+def startable(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
+    """Both, if seeds of the spec can start as the recipe says."""
+    try:
+        check_start(spec, recipe)
+    except ValueError as error:
+        raise at(path, error) from None
+    return spec, recipe
 
 
 def recipe_of(

@@ -82,14 +82,15 @@ template <int L> struct Group {
     void slope(const int64_t* data_seeds, Floats<L>* asked, int seeds, int32_t* tokens, float* losses) {
         if (ties) {
             free.assign(&row[p.theta], &row[p.theta] + p.parameters);
-            hold(&row[p.theta], asked[3], seeds);
+            hold(&row[p.theta], asked[0], seeds);
         }
         expand.run(p.expand, row.data(), wide.data());
         if (ties) std::copy(free.begin(), free.end(), &row[p.theta]);
         std::vector<float> gradient(wide.size());
         for (int l = 0; l < seeds; l++) {
-            const Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), (int)lane(asked[0], l),
-                                lane(asked[1], l), lane(asked[2], l)};
+            const auto ask = [&](int n) { return lane(asked[n], l); };
+            const Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), ask(1), ask(2), ask(3), ask(4), ask(5),
+                                (int32_t)ask(6), (int32_t)ask(7), (int32_t)ask(8), (int32_t)ask(9)};
             problems(its, p.sequence, p.batch, tokens);
             losses[l] += p.train(column(wide, l).data(), tokens, p.batch, gradient.data());
             for (size_t n = 0; n < wide.size(); n++) lane(pull[n], l) = gradient[n];
@@ -97,7 +98,7 @@ template <int L> struct Group {
         for (int l = seeds; l < L; l++)
             for (auto& x : pull) lane(x, l) = 0;
         expand.back(p.expand, pull.data(), made.data());
-        if (ties) hold(&made[p.theta], asked[3], seeds);
+        if (ties) hold(&made[p.theta], asked[0], seeds);
         std::memcpy(&row[p.gradient], &made[p.theta], sizeof(Floats<L>) * p.parameters);
     }
 
@@ -122,7 +123,7 @@ template <int L> struct Group {
     }
 
     void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
-        Floats<L> asked[4];  // digits, carry mix, mixed lengths, ramp
+        Floats<L> asked[10];  // in the order of `_lesson` (trainer/native.py)
         lesson.run(p.lesson, row.data(), asked);
         slope(data_seeds, asked, seeds, tokens, losses);
         if (p.probe.outputs) elsewhere(data_seeds, asked, seeds, tokens);
@@ -169,9 +170,8 @@ void engine_evaluate(const Program* p, const float* rows, int seeds, const int32
 }
 
 // A step's problems as the engine makes them, for tests.
-void engine_problems(const Program* p, int64_t data_seed, int64_t step, int digits, double carry_mix,
-                     double mixed_lengths, int32_t* tokens) {
-    problems({data_seed, step, digits, carry_mix, mixed_lengths}, p->sequence, p->batch, tokens);
+void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {
+    problems(*l, p->sequence, p->batch, tokens);
 }
 
 // (M + (damping * mean eigenvalue + epsilon^2) 1)^(-1/2) of a symmetric M [size][size], for tests.

@@ -37,8 +37,9 @@ inline double low_digits(double u, double fives) {
 
 struct Lesson {  // what a step asks for: trainer/problems.py, `sample`
     int64_t data_seed, step;
-    int digits;
     double carry_mix, mixed_lengths;
+    double single, chain, place;  // where kinds have shares of their own: of this kind and those before it
+    int32_t digits, by_kind, fewest, most;  // most, fewest: the columns that a carry problem uses
 };
 
 inline void operands(const Lesson& l, uint64_t key, int problem, double& a, double& b) {
@@ -46,16 +47,17 @@ inline void operands(const Lesson& l, uint64_t key, int problem, double& a, doub
     const uint64_t wa = mixed(counter + GOLDEN), wb = mixed(counter + 2 * GOLDEN);
     const uint64_t wk = mixed(counter + 3 * GOLDEN), we = mixed(counter + 4 * GOLDEN);
     const double u = fraction(wa, 11, 53), v = fraction(wb, 11, 53);
-    if (!(fraction(wk, 32, 32) < l.carry_mix)) {
+    const double which = fraction(wk, 32, 32);
+    if (!(which < l.carry_mix)) {
         const int n = 1 + (int)std::floor(fraction(we, 0, 21) * l.digits);
         const double limit = POWERS.ten[fraction(wk, 2, 30) < l.mixed_lengths ? n : l.digits];
         a = std::floor(u * limit), b = std::floor(v * limit);
         return;
     }
-    const int n = 1 + (int)std::floor(fraction(we, 0, 21) * l.digits);
+    const int n = l.fewest + (int)std::floor(fraction(we, 0, 21) * (l.most - l.fewest + 1));
     const double tens = POWERS.ten[n], place = POWERS.ten[(int)std::floor(fraction(we, 21, 21) * n)];
     const double g = fraction(we, 42, 21);
-    switch (wk & 3) {
+    switch (l.by_kind ? (which >= l.single) + (which >= l.chain) + (which >= l.place) : (int)(wk & 3)) {
     case 0:  // single
         a = low_digits(u, POWERS.five[n]) + 5 * place, b = low_digits(v, POWERS.five[n]) + 5 * place;
         return;

@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from trainer.carry import CarrySchedule
 from trainer.learning_rate import Rates
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
 from trainer.recipe.lessons import Lessons
 from trainer.recipe.ramp import Ramp
+from trainer.starts import Starts
 from trainer.weight_decay import Decay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe(Ramp, Lessons, Stepping, Decay, Rates, Budget):  # listed from the last one to the first
+class Recipe(
+    Starts, CarrySchedule, Ramp, Lessons, Stepping, Decay, Rates, Budget
+):  # listed from the last one to the first
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 
     What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything

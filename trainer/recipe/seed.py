@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from model.spec import Spec
 from trainer.recipe.recipe import Recipe
 from trainer.screen import Rung
+from trainer.starts import check_start
+
+if TYPE_CHECKING:
+    from model.spec import Spec
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -70,7 +74,8 @@ class Pair:
         return (*self.recipe.program(), self.ties is not None)
 
     def check(self, spec: Spec) -> None:
-        """Raise ValueError unless it can be trained with this spec."""
+        """Raise ValueError unless it can be trained with a spec."""
+        check_start(spec, self.recipe)
         params = spec.params
         for name, given in (("start", self.start), ("ties", self.ties)):
             if given is not None and len(given) != params:

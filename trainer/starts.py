@@ -1,0 +1,136 @@
+"""Starts: how θ is drawn at step 0, as part of the recipe.
+
+By default a seed starts from its spec's own initial values. `init` says otherwise for some tensors, and
+`best_of` draws several vectors for a seed and keeps the one that a probe puts first. What a seed starts from
+depends on its spec, its recipe and its `init_seed` alone; a tensor that `init` does not name starts as it
+would have without it.
+
+Axes: N vector that is drawn, P parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+from model.fields import LARGEST, nearest, option
+from trainer.fields import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from model.spec import Spec
+
+MOST_VECTORS, MOST_ROWS = 10_000, 64
+HOW = ("scaled", "normal", "uniform", "xavier", "kaiming", "at")
+FORM = f"rows [tensor, how, numbers], how being {', '.join(HOW)}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Starts(Group):
+    """The recipe's fields of what a seed starts from."""
+
+    init: tuple[tuple[Any, ...], ...] = option(
+        (),
+        f"{FORM}: these tensors start as the sum of their rows instead of as the spec has them; "
+        "scaled: the spec's own start times a number",
+        unit="tensor, how, numbers",
+        source="xavier: Glorot and Bengio 2010; kaiming: He et al. 2015, for uniform numbers, times a gain",
+        most=MOST_ROWS,
+        entries="rows",
+    )
+    best_of: int = option(
+        1, "vectors drawn for a seed, of which the one starts that a probe puts first", unit="vectors",
+        low=1, high=MOST_VECTORS,
+    )  # fmt: skip
+    best_by: str = option("", "that probe", unit="name")
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        for row in recipe.init:
+            names = isinstance(row, tuple) and len(row) > 2 and all(isinstance(n, str) for n in row[:2])
+            if not names or not all(type(n) in (int, float) and abs(n) <= LARGEST for n in row[2:]):
+                raise ValueError(f"init must be {FORM}, got {row!r:.80}")
+            if row[1] not in HOW:
+                raise ValueError(f"init must be {FORM}; unknown {row[1]!r:.80}; {nearest(row[1], HOW)}")
+            if row[1] != "at" and (len(row) > 3 or row[2] < 0):
+                raise ValueError(
+                    f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}"
+                )
+        rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in recipe.init)
+        object.__setattr__(recipe, "init", rows)  # one spelling of each
+        if (recipe.best_of > 1) != bool(recipe.best_by):
+            raise ValueError(f"best_of must go with best_by, got {recipe.best_of} and {recipe.best_by!r:.80}")
+
+
+def check_start(spec: Spec, recipe: Starts) -> None:
+    """Raise ValueError unless seeds of a spec can start as a recipe says."""
+    if recipe.best_by and recipe.best_by not in (probes := spec.probes()):
+        hint = nearest(recipe.best_by, probes) if probes else "the model has no probe"
+        raise ValueError(f"best_by must be a probe of the model; unknown {recipe.best_by!r:.80}; {hint}")
+    shapes = spec.shapes()
+    for name, how, *numbers in recipe.init:
+        if name not in shapes:
+            raise ValueError(
+                f"init must be about tensors of the model; unknown {name!r:.80}; {nearest(name, shapes)}"
+            )
+        size = math.prod(shapes[name])
+        if how == "at" and len(numbers) not in (1, size):
+            raise ValueError(
+                f"init must be 1 or {size} numbers where {name} starts at some, got {len(numbers)}"
+            )
+        if how in ("xavier", "kaiming") and len(shapes[name]) != 2:
+            raise ValueError(f"init must be of a matrix to draw by {how}, and {name} is none")
+
+
+def start(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
+    """θ [P] at step 0, float32 on CPU. The first of `best_of` vectors is the seed's own, and wins a tie."""
+    if recipe.best_of == 1:
+        return drawn(spec, recipe, init_seed)
+    import torch
+
+    others = (_number(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
+    theta_NP = torch.stack([drawn(spec, recipe, s) for s in (init_seed, *others)])
+    read_N = spec.probes()[recipe.best_by](spec, theta_NP.double()).tolist()
+    return theta_NP[max(range(recipe.best_of), key=lambda n: (read_N[n] == read_N[n], read_N[n]))]
+
+
+def drawn(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
+    """One vector [P] as `init` says."""
+    theta_P = spec.initial(init_seed)
+    if not recipe.init:
+        return theta_P
+    tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
+    made: dict[str, Tensor] = {}
+    for i, (name, how, *numbers) in enumerate(recipe.init):
+        row = _row(tensors[name], how, numbers, _number(f"start {init_seed} {name} {i}"))
+        made[name] = made[name] + row if name in made else row
+    return spec.layout.join(tensors | made)
+
+
+def _row(own: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -> Tensor:
+    """What one row of `init` gives a tensor; `own`: how the spec would have it start."""
+    import torch
+
+    from model import draws
+
+    if how == "scaled":
+        return own * numbers[0]
+    if how == "at":
+        return torch.tensor(numbers, dtype=torch.float32).expand(own.numel()).reshape(own.shape)
+    shape, generator = tuple(own.shape), torch.Generator().manual_seed(generator_seed)
+    if how == "normal":
+        return draws.normal(shape, numbers[0], generator)
+    if how == "xavier":
+        return draws.xavier(shape, generator) * numbers[0]
+    bound = numbers[0] * math.sqrt(3 / shape[1]) if how == "kaiming" else numbers[0]
+    return draws.uniform(shape, bound, generator)
+
+
+def _number(text: str) -> int:
+    """A seed for torch's generator."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
