@@ -17,7 +17,7 @@ from model import Spec, make_spec, rung
 from model.fields import nearest
 from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
-from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
+from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space, fitting
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
 
@@ -267,14 +267,14 @@ class Study(Strict):
             for i, name in enumerate(self.toggle):
                 other = _toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append((other, recipe))
+                    found.append(fitting(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
 
     @cached_property
     def written(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
         if not self.configurations:
-            return [(self.spec(), self.base_recipe())]
+            return [fitting(self.spec(), self.base_recipe(), "recipe")]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
@@ -286,7 +286,7 @@ class Study(Strict):
         else:
             options = _options(model, f"{path}.model")
         recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        return _spec(options, f"{path}.model"), recipe
+        return fitting(_spec(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
@@ -294,7 +294,7 @@ class Study(Strict):
         for path, value in values.items():
             part, _, name = path.partition(".")
             split[part][name] = value
-        found = self.spec(**split["model"]), self.base_recipe(**split["recipe"])
+        found = fitting(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
         self._check_looks(*found)
         return found
 

@@ -38,7 +38,7 @@ class Distribution(Strict):
 
     float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
     int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
-    choice: list[bool | int | float | str | list[list[int]]] | None = Field(
+    choice: list[bool | int | float | str | list[list[int | float | str]]] | None = Field(
         None, min_length=1, max_length=MOST_TRIED, description="the values"
     )
     log: bool = Field(False, description="sample the logarithm")
@@ -330,6 +330,15 @@ def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
                 found[other] = [v for v in found[other] if v in listed(wanted)]
                 needed.append(other)
     return found
+
+
+def fitting(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
+    """Both, if the recipe names only what the spec has. Raises ValueError at the recipe's key path."""
+    try:
+        recipe.check_names(spec.layout)
+    except ValueError as error:
+        raise at(path, error) from None
+    return spec, recipe
 
 
 def at(path: str, problem: str | Exception) -> ValueError:
