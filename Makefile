@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults lint audit lock secrets digests clean
+.PHONY: demo test test-full test-faults lint claims audit lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -33,6 +33,13 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# docs/claims.md again, by the command that stands in it.
+claims:
+	sed '/^<!-- as the command prints it -->/q' docs/claims.md > docs/claims.md.new
+	echo >> docs/claims.md.new
+	$(BIN)/$(shell sed -n "s/^    \(adder-search claims .*\)/\1/p" docs/claims.md) >> docs/claims.md.new
+	mv docs/claims.md.new docs/claims.md
 
 # With ADVISORIES, OSV's records of the Python packages (all.zip, or a folder of JSON files): compares, without a network.
 # Without: asks the package index; --strict: one that it cannot ask about fails.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ import numpy as np
 import pandas as pd
 
 from trainer.hopeless import taught
+from trainer.outcomes import MEASURES
 from trainer.recipe import Seed
 
 COMPLETE = ("grokked", "failed", "diverged")
 TRIAL, RESULTS, CURVES = "trial.json", "results.json", "curves.parquet"
 WHO = ["configuration", "init_seed", "data_seed"]
+NO_PROBES = {*WHO, "step", *MEASURES}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class Run:
     exact_E: np.ndarray
     """Best exact match so far (float32), like token_E."""
     token_E: np.ndarray
+    probes: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What each probe read at each evaluation; none in records of before."""
 
     @property
     def grokked(self) -> bool:
@@ -118,4 +122,5 @@ def _run(
         # a diverged seed's measures are no numbers, and no new best
         exact_E=np.fmax.accumulate(table["exact"].to_numpy(dtype=np.float32, copy=True)),
         token_E=np.fmax.accumulate(table["token"].to_numpy(dtype=np.float32, copy=True)),
+        probes={name: table[name].to_numpy(copy=True) for name in table if name not in NO_PROBES},
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import check, check_combination, nearest
 from model.layout import Layout, Shapes
+from model.structures import Words, of_matrices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -136,6 +137,12 @@ class Spec(ABC):
     def hard_wired(self) -> dict[str, float]:
         """The constants of this architecture that are no parameter and neither 0 nor a sign, by name."""
         return {}
+
+    def structures(self) -> dict[str, list[Words]]:
+        """Constraints that belong together, by kind, in the words of model/tied.py: what any matrix can have,
+        and what the family adds.
+        """
+        return of_matrices(self.shapes())
 
     def trained(self) -> Spec:
         """This spec without what only its initial values depend on: equal ones read θ in the same way."""

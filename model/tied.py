@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model.ops import Tensors
+    from model.structures import Words
 
 Ties = tuple[int, ...]
 """For each entry of θ: 0 for zero, k or -k for plus or minus the k-th number, from 1 on."""
@@ -121,6 +122,9 @@ class Tied(Spec, listed=False):
 
     def hard_wired(self) -> dict[str, float]:
         return self.base.hard_wired()
+
+    def structures(self) -> dict[str, list[Words]]:
+        return self.base.structures()
 
     def as_dict(self) -> dict[str, Any]:
         return {"family": self.family, "base": self.base.as_dict(), "ties": self.by_tensor()}
@@ -238,6 +242,11 @@ def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
     return canonical((sign if k > 0 else -sign) * abs(b) if abs(k) == abs(a) else k for k in ties)
 
 
+def retied(ties: Ties, p: int, k: int) -> Ties:
+    """With entry p alone reading k instead of what it read: 0, or plus or minus a number."""
+    return canonical((*ties[:p], k, *ties[p + 1 :]))
+
+
 def entries_of(spec: Spec) -> list[str]:
     """The name of each entry of θ: `arc[0]`, `form[0,2]`."""
     names = []
@@ -275,6 +284,35 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
         except ValueError as error:
             raise ValueError(f"tie {text!r:.80}: {error}") from None
     return ties
+
+
+def words(base: Spec, before: Ties, after: Ties) -> list[str]:
+    """The ties that one set has beyond another."""
+    known, said = before, []
+    for text in Tied(base=base, ties=after).spelt():
+        grown = constrained(base, [text], known)
+        if grown != known:
+            said.append(text)
+            known = grown
+    return said
+
+
+def change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]:
+    """What leads from one set to another: the ties that are loosened, and those that are new.
+
+    `before`, as `Tied.spelt` has it, without the first and with the second, is `after`.
+    """
+    said = Tied(base=base, ties=before).spelt()
+    loosened = [text for text in said if not _holds(base, text, after)]
+    still = constrained(base, [text for text in said if text not in loosened])
+    return loosened, words(base, still, after)
+
+
+def _holds(base: Spec, text: str, ties: Ties) -> bool:
+    try:
+        return constrained(base, [text], ties) == ties
+    except ValueError:  # it contradicts them
+        return False
 
 
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:

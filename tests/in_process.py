@@ -41,6 +41,7 @@ def _tune(driver: Driver) -> None:
     it, and what the driver raises.
     """
     driver.planner.fits = FITS
+    driver.wait_s = 0.0  # nobody else works while one waits
     placed: deque[Trial] = deque()
     with suppress(KeyboardInterrupt):
         while True:

@@ -1,7 +1,7 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
-from search.run.packing import Fits
-from search.run.planner import DONE, Planner, interrupted
+from search.run.packing import Fits, interrupted
+from search.run.planner import DONE, Planner
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger
 from search.study.file import parse_study

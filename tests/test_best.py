@@ -9,6 +9,7 @@ import pytest
 
 from search.evidence import frames
 from search.evidence.front import HEADINGS, certificate, front, table
+from search.intervals import wilson
 from search.store.home import Home
 from tests.commands import call, fails_with_one
 
@@ -21,15 +22,16 @@ def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
     return {
         "study": study, "configuration": key or f"{params:04}{grokked:04}abcd", "rung": f"{params}p",
         "params": params, "seeds": seeds, "grokked": grokked, "grok_rate": rate,
-        "grok_rate_low": rate / 2, "grok_rate_high": min(1.0, 2 * rate),
+        "grokked_per_million": 20 * rate, "grok_rate_low": rate / 2, "grok_rate_high": min(1.0, 2 * rate),
         "median_grok_step": 41_500.0 if grokked else math.nan, "held": grokked // 2, "verified": 0,
         "verify_tried": 0, "best_seed": "777" if grokked else "",
+        "given_up": 0, "wrongly": 0.0, "confirmation_given_up": 0, "confirmation_wrongly": 0.0,
         "confirmation_grokked": 0, "confirmation_seeds": 0, "recipe.curriculum": ((3, 10), (6, 20)),
     } | changes  # fmt: skip
 
 
 SMALL, MIDDLE = configuration(46, 1), configuration(57, 8, held=8, verified=2, verify_tried=3)
-LARGE = configuration(74, 20, best_seed="7.9", confirmation_grokked=5, confirmation_seeds=8)
+LARGE = configuration(74, 20, 25, best_seed="7.9", confirmation_grokked=5, confirmation_seeds=8)
 WORSE, NEVER = configuration(67, 8), configuration(34, 0)
 ROWS = [LARGE, WORSE, NEVER, MIDDLE, SMALL]
 FRAME = pd.DataFrame(ROWS)
@@ -62,9 +64,9 @@ def test_a_certificate_is_given_refused_or_not_tried(verified, tried, said):
 
 
 TABLE = """
-params rung study configuration grok rate best seed median grok step held verified
-46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 777 41,500 0 of 1 not decoded yet
-57 57p s 00570008abcd 8 of 20 (20.0% to 80.0%) 777 41,500 8 of 8 yes (2 of 3)
+params rung study configuration grok rate per million best seed median grok step held verified
+46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 1 777 41,500 0 of 1 not decoded yet
+57 57p s 00570008abcd 8 of 20 (20.0% to 80.0%) 8 777 41,500 8 of 8 yes (2 of 3)
 """
 
 
@@ -172,3 +174,17 @@ def test_records_cannot_be_written_everywhere(recorded):
     assert fails_with_one(2, "records", "s", "-o", "folder.csv").startswith("folder.csv: is a folder")
     nowhere = fails_with_one(2, "records", "s", "-o", "nowhere/found.csv")
     assert nowhere.startswith("nowhere/found.csv: cannot write there (")
+
+
+def test_search_and_confirmation_are_not_pooled():
+    """20 of 25 in all: 15 of 17 by which it was chosen, 5 of 8 on fresh seeds, by which it is ranked."""
+    (row,) = front([LARGE])
+    assert (row["grokked"], row["seeds"]) == (15, 17) and row["grok_rate"] == 15 / 17
+    assert (row["grok_rate_low"], row["grok_rate_high"]) == wilson(15, 17)
+    assert (row["confirmation_low"], row["confirmation_high"]) == wilson(5, 8)
+    said = table([row | {"pull": ""}])
+    assert (
+        "15 of 17 (65.7% to 96.7%)" in said and "5 of 8 (30.6% to 86.3%)" in said and "20 of 25" not in said
+    )
+    rival = configuration(75, 20, 25, grok_rate_low=0.4)
+    assert front([LARGE, rival]) == [row, *front([rival])], "0.31 on fresh seeds is less than 0.4"

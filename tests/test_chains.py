@@ -7,9 +7,11 @@ import pytest
 
 from search.run import worker
 from search.run.driver import Driver
+from search.run.packing import Fits
 from search.store.ledger import is_final
 from search.store.part import PARTS, THETA, Orders, read_parts
 from search.store.stats import ENOUGH
+from tests import in_process
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
@@ -75,6 +77,31 @@ def test_trials_follow_in_the_slots_that_are_free(reports, here):
     assert len({r["trial"] for r in rows_of(here / "home", "quick")}) >= 5 and len(workers(reports)) == 2
     assert max(len(trials) for _, _, trials, _ in reports) == 2, "both in one bank"
     assert not list((here / "home" / "trials").rglob("*.*")), "no orders are left"
+
+
+SPECS = SWEEP | {
+    "configurations": [{"model": name} for name in ("57p", "67p", "74p", "100p", "456p")],
+    "seeds": {"first": 1, "count": 2},
+}
+"""Five programs."""
+
+
+def test_a_worker_goes_on_with_the_next_spec(reports, here):
+    """In a bank of its own, in the same process."""
+    assert run(SPECS, here).exit_code == 0
+    check_whole(here / "home", SPECS, here, expected(SPECS))
+    assert len({r["trial"] for r in rows_of(here / "home", "quick")}) == 5 and len(workers(reports)) == 2
+    banks = [
+        {configuration for configuration, _ in steps} for _, phase, _, steps in reports if phase == "training"
+    ]
+    assert max(map(len, banks)) == 1, "one spec in a bank"
+
+
+def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatch):
+    """Its programs are compiled, and a process keeps what it has of a GPU."""
+    monkeypatch.setattr(in_process, "FITS", Fits(2, on_gpu=True))
+    assert run(SPECS, here).exit_code == 0
+    assert len(workers(reports)) == 5
 
 
 # ---- interrupted and failing

@@ -9,11 +9,12 @@ import torch
 
 from model import rung
 from model.adderboard import carry_pairs
-from model.tied import Tied, constrained, free, ties_of
+from model.tied import Tied, constrained, free, ties_of, words
 from search.descent import descend
-from search.descent.descend import Descent, Settings, words
+from search.descent.descend import Descent, Settings
 from search.descent.journal import Journal
 from tests.commands import call, fails_with_one
+from trainer import Outcome, Pair, Result, Seed
 from trainer.checkpoint import Checkpoint
 from trainer.curvature import Around, around, constraints, joint_cost, measured_loss
 from trainer.installed import missing_for_compilation
@@ -103,8 +104,12 @@ def test_a_descent_is_kept_gone_on_with_and_read_by_every_command(tmp_path, monk
     assert isinstance(made.spec, Tied) and made.spec.params < 46 and journal.rounds == 1
     assert made.provenance["compressed_from"]["params"] == 46
     assert made.provenance["descent"][-1]["numbers"] == made.spec.params
-    said = [t for s in made.provenance["descent"] for t in s["tied"]]
-    assert constrained(made.spec.base, said) == made.spec.ties
+    ties = free(46)
+    for stage in made.provenance["descent"]:
+        before = Tied(base=made.spec.base, ties=ties).spelt()
+        still = [text for text in before if text not in stage.get("loosened", ())]
+        ties = constrained(made.spec.base, [*still, *stage["tied"]])
+    assert ties == made.spec.ties
     written = json.loads(Path("small/verification.json").read_text())
     assert written["correct"] == json.loads(call("verify", "small", "--json").stdout)["correct"]
     assert "46p tied to" in call("models", "small").stdout
@@ -131,10 +136,68 @@ def test_sets_that_failed_are_not_tried_again(tmp_path):
     loaded = Checkpoint.load(START)
     descent = Descent(loaded.spec, loaded.theta_P, Settings(proposals=4, problems=64), tmp_path)
     kept = descent.journal.kept[0]
-    first = descent.propose(kept)
+    first = descent.propose(kept, 4)
     assert len(set(first)) == 4 and max(max(t) for t in first) < 46
     descent.journal.tried = {descend.digest(t): 0.5 for t in first}
-    assert not set(descent.propose(kept)) & set(first)
+    assert not set(descent.propose(kept, 4)) & set(first)
+
+
+def result_of(ties, exact, theta, steps=60):
+    """What a bank says of a set, with this exact match and θ."""
+    recipe = Settings(steps=steps, ramp=0).recipe()
+    curve = torch.full((steps // recipe.eval_every, 7), 0.1)
+    return Result(
+        pair=Pair(recipe, Seed(0, 5), tuple(theta.tolist()), ties), outcome=Outcome.FAILED, steps=steps,
+        grok_step=None, held=False, hopeless_step=None, best_step=steps, best_exact=exact, best_token=1.0,
+        theta_P=theta, curve_EM=curve,
+    )  # fmt: skip
+
+
+@engine
+def test_what_nearly_held_is_trained_again_from_where_it_got_to(tmp_path, monkeypatch):
+    loaded = Checkpoint.load(START)
+    descent = Descent(loaded.spec, loaded.theta_P, Settings(problems=64, proposals=1), tmp_path)
+    smaller = constrained(loaded.spec, ["form[0,2] = 0"])
+    monkeypatch.setattr(Descent, "right_enough", lambda self, theta_P: bool(theta_P[0] > 50))
+    descent._judge(0, result_of(smaller, 1.0, loaded.theta_P), None)
+    descent._judge(0, result_of(constrained(loaded.spec, ["norm[0,4] = 0"]), 0.5, loaded.theta_P), None)
+    journal = descent.journal
+    assert len(journal.kept) == 1 and [k.ties for k in journal.near] == [smaller]
+    descent._judge(0, result_of(smaller, 0.99, loaded.theta_P + 1), journal.near[0])
+    assert journal.near[0].visits == 1 and journal.near[0].theta == loaded.theta_P.tolist()  # no lower loss
+    journal.write(tmp_path)
+    assert Journal.read(tmp_path).near == journal.near
+    trained = []
+    monkeypatch.setattr(
+        Descent, "_train", lambda self, parent, sets, near: trained.append((sets, near)) or []
+    )
+    descent._round(0)
+    ((sets, near),) = trained
+    assert near == journal.near and sets == []  # one proposal a round, and the second chance has its place
+    descent._judge(0, result_of(smaller, 1.0, loaded.theta_P * 10), near[0])
+    assert [k.ties for k in journal.kept[1:]] == [smaller] and journal.near == []
+    assert journal.kept[1].parent == 0
+
+
+@engine
+def test_a_share_is_enough_where_it_was_asked_for(tmp_path, monkeypatch):
+    loaded = Checkpoint.load(START)
+    smaller = constrained(loaded.spec, ["form[0,2] = 0"])
+    for accept, kept in ((0.99, 1), (0.995, 0)):
+        monkeypatch.setattr(Descent, "wrong", lambda self, theta_P: (0, 59_400))
+        asked = Settings(accept=accept)
+        descent = Descent(loaded.spec, loaded.theta_P, asked, tmp_path / str(accept))
+        monkeypatch.setattr(Descent, "wrong", lambda self, theta_P: (500, 59_400))
+        descent._judge(0, result_of(smaller, 0.996, loaded.theta_P), None)
+        assert len(descent.journal.kept) == 1 + kept
+        descent._judge(0, result_of(constrained(loaded.spec, ["arc[1] = 0"]), 0.98, loaded.theta_P), None)
+        assert len(descent.journal.kept) == 1 + kept
+
+
+def test_a_descent_that_is_stuck_trains_longer():
+    asked = Settings()
+    assert asked.recipe(3).steps == 3 * asked.steps and asked.recipe(3).ramp == 3 * asked.ramp
+    assert asked.recipe(3).program() == asked.recipe().program()
 
 
 def test_time_that_is_up_changes_nothing(tmp_path):

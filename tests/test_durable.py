@@ -57,18 +57,9 @@ def read_page(folder):
     return len(path.read_text()) // 1_000 if path.exists() else 0
 
 
-def write_orders(folder, n):
-    part.Orders(("trial",) * n).write(folder / "trial")
-
-
-def read_orders(folder):
-    path = folder / "trial"
-    return len(part.Orders.read(path).trials) if part.orders_of(path).exists() else 0
-
-
 WAYS = {
     "file": (write_file, read_file), "state": (write_state, read_state), "checkpoint": (save, saved),
-    "page": (write_page, read_page), "orders": (write_orders, read_orders),
+    "page": (write_page, read_page),
 }  # fmt: skip
 
 

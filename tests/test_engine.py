@@ -42,10 +42,16 @@ def clock(monkeypatch):
 
 def watched(stall_s):
     """A watch over one trial that runs, and its trial."""
+    lost = []
     driver = SimpleNamespace(
-        study=SimpleNamespace(faults=SimpleNamespace(stall_s=stall_s)), tick=lambda: None
+        study=SimpleNamespace(faults=SimpleNamespace(stall_s=stall_s)),
+        tick=lambda: None,
+        lost=lambda first, preempted: lost.append((first, preempted)),
     )
-    actor = SimpleNamespace(temporary_state=SimpleNamespace(ray_actor="its actor"), trial_id="a")
+    actor = SimpleNamespace(
+        temporary_state=SimpleNamespace(ray_actor="its actor"), trial_id="a", lost=lost,
+        config={"folder": "trials/first"}, get_pickled_error=lambda: None,
+    )  # fmt: skip
     watch = engine.Watch(driver)
     watch.on_trial_start(0, [], actor)
     return watch, actor
@@ -70,6 +76,7 @@ def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
     step(watch, clock, 10)
     assert killed == ["its actor"] and watch.why("a") == "stalled: nothing was heard of it for 30 s"
     watch.on_trial_recover(0, [], trial)
+    assert trial.lost == [("first", False)]
     step(watch, clock, 100)
     assert killed == ["its actor"], "it waits to be started again"
     watch.on_trial_start(0, [], trial)

@@ -83,7 +83,9 @@ def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
     theirs = {row["configuration"]: row for row in of_mlflow(toggled, "sweep")}
     table = constraint_table(list(theirs.values()))
     assert table.tidy(paper=True) == constraint_table(list(ours.values())).tidy(paper=True)
-    assert [c.says for c in table.cells] == ["works, verified"] * 2
+    assert [c.says for c in table.cells] == ["cannot tell"] * 2, (
+        "what both arms did with a seed is in the ledger"
+    )
     (base, *_) = ours.values()
     counts = ("seeds", "grokked", "given_up", "censored", "held", "confirmation_seeds", "verified")
     assert [base[name] for name in counts] == [6, 2, 1, 1, 1, 2, 2]
@@ -172,8 +174,13 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
     assert json.loads(said.stdout) == constraint_table(pooled).tidy()
     (cell,) = json.loads(said.stdout)
     assert [cell[n] for n in ("verdict", "with_study", "with_seeds", "without_study", "without_seeds")] == [
-        "works", "sweep", 3, "other", 2,
+        "cannot tell", "sweep", 3, "other", 2,
     ]  # fmt: skip
+    files = ["a.parquet", "b.parquet", "a.csv", "b.csv"]
+    for name, study in (("a", "sweep"), ("b", "other")):
+        assert call("records", study, "--of", "seeds", "-o", f"{name}.csv", "--home", name).exit_code == 0
+    (paired,) = json.loads(call("table", *files, "--format", "json").stdout)
+    assert [paired[n] for n in ("pairs", "only_with", "only_without")] == [2, 1, 0]
     mixed = call("table", "a.parquet", "other", "--format", "json", "--home", "b")
     assert mixed.stdout == said.stdout
     assert "did you mean other?" in fails_with_one(2, "table", "a.parquet", "othr", "--home", "b")

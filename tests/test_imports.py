@@ -1,4 +1,4 @@
-"""Who imports whom: three packages and six rooms in one direction, no circle, rooms of a size to read."""
+"""Who imports whom: three packages and seven rooms in one direction, no circle, rooms of a size to read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("model", "trainer", "search")
 TOOLS = {"ray", "optuna", "mlflow", "click", "pandas"}
 FORBIDDEN = {"model": {"trainer", "search"} | TOOLS, "trainer": {"search"} | TOOLS}
-ROOMS = ("errors", "study", "store", "evidence", "run", "descent", "cli")
+ROOMS = (
+    "errors", "intervals", "study", "store", "evidence", "claims", "record", "run", "descent", "cli",
+)  # fmt: skip
 """Of search/: each imports only from itself and those before it."""
 MOST_FILES, MOST_LINES = 12, 400
 
@@ -130,7 +132,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert circle(houses(EDGES)) == []
 
 
-@pytest.mark.parametrize("room", ROOMS[1:])
+@pytest.mark.parametrize("room", ROOMS[2:])
 def test_a_room_has_at_most_a_dozen_files(room: str) -> None:
     files = [f for f in (ROOT / "search" / room).rglob("*.py") if f.read_text().strip()]
     assert 0 < len(files) <= MOST_FILES, sorted(f.name for f in files)

@@ -13,7 +13,7 @@ import torch
 
 from model import RUNGS, rung
 from tests.specs import some_theta, some_tokens
-from trainer import Bank, Pair, Recipe, Seed, build, native, operator, step
+from trainer import Bank, Pair, Recipe, Seed, build, native, operator, step, tape_cache
 from trainer.build import BuildError, library
 from trainer.installed import missing_for_compilation
 from trainer.native import Native
@@ -344,6 +344,32 @@ def test_a_library_is_built_once_for_a_source_and_a_shape(monkeypatch, tmp_path)
     build._library.cache_clear()
     with pytest.raises(TypeError):
         library(source, {"ANSWER": 2})
+
+
+def test_tapes_are_recorded_once(monkeypatch, tmp_path):
+    """What was kept is what was recorded; what cannot be read is recorded anew."""
+    monkeypatch.setattr("trainer.tape_cache.cache_folder", lambda: tmp_path)
+    recorded, whole = [], native.record
+    monkeypatch.setattr(native, "record", lambda *given: recorded.append(1) or whole(*given))
+    first, again = (Native(rung("57p"), Recipe()) for _ in range(2))
+    (kept,) = (tmp_path / "tapes").iterdir()
+    assert len(recorded) == 4
+    for mine, its in zip(first.tapes, again.tapes, strict=True):
+        assert mine.inputs == its.inputs
+        for name in tape_cache.FIELDS:
+            one, other = getattr(mine, name), getattr(its, name)
+            assert np.array_equal(one, other) and one.dtype == other.dtype and other.flags.c_contiguous
+    for damaged in (
+        b"",
+        kept.read_bytes()[:-900],
+        kept.read_bytes()[:1000] + b"x" + kept.read_bytes()[1001:],
+    ):
+        kept.write_bytes(damaged)
+        Native(rung("57p"), Recipe())
+    assert len(recorded) == 16 and len(list((tmp_path / "tapes").iterdir())) == 1
+    Native(rung("57p"), Recipe(batch=64))
+    Native(rung("67p"), Recipe())
+    assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
 
 
 def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):

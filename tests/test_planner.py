@@ -246,8 +246,8 @@ def test_configurations_have_stable_keys(home):
 
 def test_a_plan_subtracts_only_its_own_seeds(home):
     study = parse_study(SWEEP, "sweep.yaml")
-    finish(planner := planner_of(SWEEP, home))
-    rows = [r for key in planner.rounds for r in planner.rows_of(key)]
+    trials, _ = finish(planner_of(SWEEP, home))
+    rows = [r for trial in trials for r in rows_of(trial)]
     (seeds,) = study.rounds()
     listed = [Configuration(*c) for c in study.listed()]
     assert estimate._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5

@@ -20,7 +20,8 @@ from search.evidence.plots import (
     time_to_grok,
 )
 from search.evidence.plots_search import importances, parallel_figure, pooled, rate_against_fields
-from search.store.stats import Z_95, Cost, GrokRate
+from search.intervals import Z_95
+from search.store.stats import Cost, GrokRate
 from search.study.schema import Study
 from search.study.trial import Configuration
 
@@ -57,11 +58,12 @@ def seed_row(configuration, number, outcome, step=0, confirmation=False):
 
 def configuration_row(configuration, rows):
     """What the configurations' frame says of a configuration's seeds."""
-    outcomes, fresh = [r["outcome"] for r in rows], [r for r in rows if r["confirmation"]]
-    rate, cost, name = GrokRate.of(rows), Cost.of(rows), configuration.title.rpartition(" ")[0]
+    outcomes = [r["outcome"] for r in rows]
+    plain = [{**r, "hopeless_step": 1 if r["outcome"] == "given_up" else None} for r in rows]
+    rate, cost, name = GrokRate.of(plain), Cost.of(rows), configuration.title.rpartition(" ")[0]
     low, high = rate.interval
     won = [r for r in rows if r["outcome"] == "grokked"]
-    confirmed = GrokRate.of(fresh)
+    confirmed = GrokRate.of([r for r in plain if r["confirmation"]])
     return {
         "study": "s", "configuration": configuration.key, "title": configuration.title, "experiment_id": "1",
         "run_id": "r", "rung": name, "params": configuration.spec.params, "seeds": rate.n,
@@ -73,7 +75,8 @@ def configuration_row(configuration, rows):
         "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
         "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",
         "confirmation_grokked": confirmed.grokked, "confirmation_seeds": confirmed.n,
-        "confirmation_given_up": confirmed.given_up, **configuration.as_params(),
+        "confirmation_given_up": confirmed.given_up, "wrongly": rate.wrongly,
+        "confirmation_wrongly": confirmed.wrongly, **configuration.as_params(),
         "recipe.curriculum": configuration.recipe.curriculum,
     }  # fmt: skip
 

@@ -171,9 +171,9 @@ def test_what_is_published_is_not_written_again(home, monkeypatch):
     """A copy that is made anew is empty for a moment, and the seeds count as published."""
     recorder = Recorder(home, study_of())
     trial = recorder.trial((1, 2), publish=False)
-    kept, keep, folder = [], Tracker.keep, home.trial("sweep", trial.key)
-    monkeypatch.setattr(Tracker, "keep", lambda *given: (kept.append(given[-1]), keep(*given)))
+    kept, part, folder = [], Tracker.part, home.trial("sweep", trial.key)
+    monkeypatch.setattr(Tracker, "part", lambda *given: (kept.append(given[2]), part(*given)))
     for _ in range(2):
         publishing.publish(recorder.ledger, recorder.tracker, trial, folder)
-        assert kept == [f"{TRIALS}/{trial.key}"]
+        assert kept == [trial.key]
     recorder.done()

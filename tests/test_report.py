@@ -7,7 +7,6 @@ import pytest
 from search.evidence import report as report_module
 from search.evidence.fields import shown
 from search.evidence.report import percent, pictures, report
-from search.store.stats import GrokRate
 from search.study.trial import Configuration
 from tests.pages import Page
 from tests.test_plots import frames, searched, seed_row, size, study_of
@@ -38,7 +37,7 @@ def test_one_configuration_has_no_sections_about_several():
     page = Page(text)
     assert page.headings == ["What was asked", "What was found", "Grokking curves", "Time to grok",
                              "The configuration"]  # fmt: skip
-    low, high = map(percent, GrokRate(1, 4, 1).interval)
+    low, high = (percent(given[1][f"grok_rate_{end}"].iloc[0]) for end in ("low", "high"))
     assert f"1 of 4 seeds ({percent(0.25)}, 95 % interval {low} to {high}) grokked." in text
     for name in ("grokked", "failed", "diverged", "given up", "censored"):
         assert page.cells[page.cells.index(name) + 1] == "1"

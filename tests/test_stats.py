@@ -4,9 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from search import intervals
 from search.store import stats
-from search.store.stats import GrokRate, Stopping, difference, pareto, wilson
-from trainer import Outcome
+from search.store.stats import GrokRate, Stopping, difference, pareto, tries_until, wilson
+from search.study.file import load_study, stops_at
+from search.study.trial import Configuration
+from trainer import FALSE_KILLS_UPPER, Outcome, Seed
+from trainer.hopeless import MEASURED
 
 # As SciPy 1.17 prints them: binomtest(k, n).proportion_ci(method="wilson")
 KNOWN = {
@@ -36,34 +40,90 @@ def test_nothing_counted_says_nothing():
     assert str(GrokRate.of([])) == "0 of 0 grokked: 0.0% (95 % interval 0.0% to 100.0%)"
 
 
-def rate_of(outcomes):
-    return GrokRate.of({"outcome": outcome} for outcome in outcomes)
+PUBLISHED = "79ee5e16e73c"
+"""57p's published recipe, by which the hopeless rule was measured."""
+
+
+def became(*outcomes, configuration=PUBLISHED):
+    """Rows of the seeds 1, 2, ...; those that were given up were called hopeless."""
+    return [
+        {"init_seed": n, "data_seed": n, "configuration": configuration, "outcome": outcome,
+         "hopeless_step": 20_000 if outcome == Outcome.GIVEN_UP else None}
+        for n, outcome in enumerate(outcomes, 1)
+    ]  # fmt: skip
 
 
 def test_only_censored_seeds_and_those_under_way_leave_n():
-    rate = rate_of([*Outcome, Outcome.CENSORED])
+    rate = GrokRate.of(became(*Outcome, Outcome.CENSORED))
     counted = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
-    assert rate == rate_of(counted) == GrokRate(1, 5, given_up=1)
+    assert rate == GrokRate.of(became(*counted)) == GrokRate(1, 5, 1, FALSE_KILLS_UPPER)
     assert rate.rate == 0.2
-    assert rate_of(o.value for o in Outcome) == GrokRate(1, 5, given_up=1)
+    assert GrokRate.of(became(*(o.value for o in Outcome))) == GrokRate(1, 5, 1, FALSE_KILLS_UPPER)
 
 
 def test_given_up_seeds_are_failures_at_the_lower_end_of_the_interval(monkeypatch):
     """2 of 48 grokked and the rest were given up: had the rule lost 5 % of those, 4.3 had grokked."""
     monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", 0.05)
-    rate = rate_of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
+    rate = GrokRate.of(became(*[Outcome.GROKKED] * 2, *[Outcome.GIVEN_UP] * 46))
     assert rate.rate == 2 / 48
     assert rate.interval == (wilson(2, 48)[0], wilson(2 + 46 * 0.05, 48)[1])
     assert rate.interval == pytest.approx((0.011502, 0.203472), abs=1e-6)
-    none = rate_of([Outcome.GROKKED] * 2 + [Outcome.FAILED] * 46)
+    none = GrokRate.of(became(*[Outcome.GROKKED] * 2, *[Outcome.FAILED] * 46))
     assert none.interval == wilson(2, 48)
 
 
 @pytest.mark.parametrize(("share", "high"), [(0.0, wilson(2, 48)[1]), (1.0, 1.0)])
 def test_the_upper_end_follows_what_the_rule_may_lose(share, high, monkeypatch):
     monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", share)
-    rate = rate_of([Outcome.GROKKED] * 2 + [Outcome.GIVEN_UP] * 46)
+    rate = GrokRate.of(became(*[Outcome.GROKKED] * 2, *[Outcome.GIVEN_UP] * 46))
     assert rate.interval == (wilson(2, 48)[0], high)
+
+
+def test_the_rules_measured_share_is_not_carried_to_other_recipes():
+    """There the configuration's own spared seeds bound it: of none that ran on nothing is known."""
+    given_up = [Outcome.GIVEN_UP] * 40
+    rows = became(Outcome.GROKKED, *given_up, configuration="another")
+    assert GrokRate.of(rows).wrongly == 40 and GrokRate.of(rows).interval[1] == 1.0
+    assert GrokRate.of(became(Outcome.GROKKED, *given_up)).wrongly == 40 * FALSE_KILLS_UPPER
+    spared = [{**row, "init_seed": 100 + n, "data_seed": 100 + n, "outcome": Outcome.FAILED}
+              for n, row in enumerate(rows[1:21])]  # fmt: skip
+    some = GrokRate.of(rows + spared)
+    assert some.wrongly == pytest.approx(40 * (1 - 0.05 ** (1 / 20)))  # none of 20: 13.9 %, one-sided 95 %
+    assert GrokRate.of([*rows, {**spared[0], "outcome": Outcome.GROKKED}]).wrongly == 40
+    both = GrokRate.of(rows + became(*given_up))
+    assert both.wrongly == 40 + 40 * FALSE_KILLS_UPPER
+
+
+def test_the_configurations_by_which_the_rule_was_measured_are_those_of_the_page():
+    studies = ("57p-rate", "54p-rate", "47p-rate", "67p-rate", "74p-rate", "100p-rate")
+    known = {Configuration(*c).key for study in studies for c in load_study(study).listed()}
+    assert known <= MEASURED and len(MEASURED) == 13
+
+
+def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
+    """Two of twenty, the second one last: the exact interval of the negative binomial, not Wilson's."""
+    seeds = [Seed.of(n) for n in range(1, 41)]
+    rows = became(*[Outcome.FAILED] * 5, Outcome.GROKKED, *[Outcome.FAILED] * 13, Outcome.GROKKED)
+    rate = GrokRate.of(rows, (2, seeds))
+    assert rate.tries == (2, 20, 20) and rate.interval == intervals.stopped(2, 20, 20)
+    assert rate.interval[0] == pytest.approx(0.0123, abs=1e-4) and rate.interval != wilson(2, 20)
+    assert "negative binomial" in str(rate) and "10.0%" not in str(rate)
+    assert GrokRate.of(rows, (3, seeds)).tries is None, "it went through all its seeds"
+    assert GrokRate.of(rows).interval == wilson(2, 20)
+
+
+def test_seeds_that_nobody_waited_for_may_have_grokked_before():
+    seeds = [Seed.of(n) for n in range(1, 9)]
+    rows = became(Outcome.FAILED, Outcome.CENSORED, Outcome.GROKKED, Outcome.GIVEN_UP)
+    assert tries_until(rows, 1, seeds) == (1, 3, 2)
+    assert tries_until(rows[:1] + rows[2:], 1, seeds) == (1, 3, 2), "2 was not begun"
+    assert tries_until(rows, 1, [Seed.of(n) for n in (4, 3, 2, 1)]) == (1, 2, 2)
+
+
+def test_a_search_stops_as_a_whole_and_a_sweep_not_at_all():
+    wanted, seeds = stops_at(load_study("57p"))
+    assert wanted == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
+    assert stops_at(load_study("57p-rate")) is None and stops_at(load_study("fade")) is None
 
 
 # Newcombe 1998, table II, method 10: k and n of both samples, and the interval of the difference
@@ -87,9 +147,8 @@ def test_intervals_of_differences_are_the_published_ones(k, n, other_k, other_n)
     assert difference(other, one) == pytest.approx((-high, -low), abs=5e-5)
 
 
-def test_what_given_up_seeds_might_have_done_widens_the_difference(monkeypatch):
-    monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", 0.05)
-    complete, given_up = GrokRate(2, 48), GrokRate(2, 48, given_up=46)
+def test_what_given_up_seeds_might_have_done_widens_the_difference():
+    complete, given_up = GrokRate(2, 48), GrokRate(2, 48, 46, 46 * 0.05)
     low, high = difference(complete, complete)
     assert difference(given_up, complete)[0] == low and difference(given_up, complete)[1] > high
     assert difference(complete, given_up)[0] < low and difference(complete, given_up)[1] == high
@@ -147,7 +206,7 @@ def test_where_nobody_was_spared_all_screened_seeds_may_have_grokked():
 
 
 def test_what_was_measured_of_a_rung_before_counts_with_its_configuration_alone(monkeypatch):
-    monkeypatch.setattr(stats, "MEASURED", {("a", RUNG): (0, 190)})
+    monkeypatch.setattr(stats, "SCREENS", {("a", RUNG): (0, 190)})
     rows = screened(*[Outcome.SCREENED] * 100, *[Outcome.FAILED] * 10)
     assert stats.wrongly_screened(rows) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
     for other in ({"configuration": "b"}, {"screen": "token 0.5 at 5000"}):

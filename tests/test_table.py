@@ -9,10 +9,10 @@ import pytest
 
 from model import RUNGS, make_spec, name_of, rung
 from search.errors import UserError
-from search.evidence.claims import CLAIMS, SCALES, Claim, claim
 from search.evidence.table import Agreement, Verdict, agreement, constraint_table, verdict
-from search.store import stats
-from search.store.stats import GrokRate, difference, wilson
+from search.evidence.verdicts import CLAIMS, SCALES, Claim, claim
+from search.intervals import Paired, paired_interval, wilson
+from search.store.stats import GrokRate, difference
 from search.study.trial import Configuration
 from trainer import Recipe
 
@@ -23,13 +23,13 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **others):
     """A row of a configuration, as search.evidence.frames has it."""
     spec = rung(spec) if isinstance(spec, str) else spec
-    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up)
+    configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up, 0.1 * given_up)
     key = configuration.key
     return {
         "study": study, "configuration": key, "title": configuration.title, "experiment_id": "7",
         "run_id": f"{study}-{key}", "rung": name_of(spec), "params": spec.params, "seeds": seeds,
         "grokked": grokked, "failed": seeds - grokked - given_up, "diverged": 0, "given_up": given_up,
-        "censored": 0, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
+        "censored": 0, "wrongly": rate.wrongly, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
         "grok_rate_high": rate.interval[1], "best_exact": 1.0 if grokked else 0.25,
         "median_grok_step": 46_000.0 if grokked else float("nan"), "held": 0, "verified": 0,
         "verify_tried": min(grokked, 3), "best_seed": "777" if seeds else "",
@@ -49,31 +49,63 @@ def without(name, constraint):
     return rung(name).without(constraint)
 
 
+def seeds_of(rows):
+    """Rows of the seeds behind `arm`s: 1, 2, ... of each, of which the first grokked."""
+    return [
+        {"study": row["study"], "configuration": row["configuration"], "init_seed": n, "data_seed": n,
+         "outcome": "grokked" if n <= row["grokked"] else "failed", "held": False, "steps": 1, "budget": 1,
+         "grok_step": None, "hopeless_step": None, "best_token": 0.0}
+        for row in rows
+        for n in range(1, row["seeds"] + 1)
+    ]  # fmt: skip
+
+
+def table_of(rows):
+    return constraint_table(rows, seeds=seeds_of(rows))
+
+
 # The verdict
 
 
 @pytest.mark.parametrize(
-    ("with_it", "other", "expected"),
+    ("both", "one", "other", "neither", "expected"),
     [
-        ((1, 36), (1, 36), Verdict.WORKS),
-        ((1, 36), (0, 34), Verdict.WORKS),  # upper end 10.2 %
-        ((1, 36), (0, 35), Verdict.REQUIRED),  # 9.9 %
-        ((1, 1), (0, 0), Verdict.WORKS),
-        ((0, 35), (1, 36), Verdict.FAILS),
-        ((0, 34), (1, 36), Verdict.OPEN),
-        ((0, 35), (0, 35), Verdict.OPEN),
-        ((0, 500), (0, 0), Verdict.OPEN),
-        ((0, 0), (36, 36), Verdict.NOT_TESTED),
+        (0, 0, 6, 42, Verdict.FAILS),  # 6 one way: p = 0.03
+        (0, 0, 5, 43, Verdict.CANNOT_TELL),  # 0.06
+        (2, 1, 9, 36, Verdict.FAILS),  # p = 0.02: some grok with it, and far fewer
+        (0, 6, 0, 42, Verdict.HELPS),
+        (10, 0, 0, 38, Verdict.WORKS),
+        (6, 4, 4, 34, Verdict.WORKS),
+        (3, 0, 0, 45, Verdict.CANNOT_TELL),  # 3 of 48: had it been fatal, p < 5 % in 8 % of such comparisons
+        (0, 3, 0, 45, Verdict.CANNOT_TELL),
+        (0, 0, 0, 500, Verdict.CANNOT_TELL),  # nothing groks there
     ],
 )
-def test_every_verdict(with_it, other, expected):
-    assert verdict(GrokRate(*with_it), GrokRate(*other)) == expected
+def test_a_verdict_comes_from_the_same_seeds_in_both_arms(both, one, other, neither, expected):
+    paired = Paired(both, one, other, neither)
+    assert verdict(GrokRate(both + one, paired.n), paired) == expected
 
 
-def test_what_given_up_seeds_might_have_done_keeps_a_verdict_open(monkeypatch):
-    monkeypatch.setattr(stats, "FALSE_KILLS_UPPER", 0.05)
-    assert verdict(GrokRate(0, 36, given_up=36), GrokRate(1, 36)) == Verdict.OPEN
-    assert verdict(GrokRate(1, 36), GrokRate(0, 36, given_up=36)) == Verdict.WORKS
+def test_a_constraint_that_nothing_survives_fails_and_one_success_is_not_enough_to_work():
+    """With 48 seeds of which 3 grok without it, neither can be told; with 12 both can."""
+    few, many = ([arm("57p", k, 48), arm(without("57p", "tie_vo"), 3, 48)] for k in (0, 1))
+    said = [cell_of(table_of(rows), "tie_vo", "57p").verdict for rows in (few, many)]
+    assert said == [Verdict.CANNOT_TELL] * 2
+    few, many = ([arm("57p", k, 48), arm(without("57p", "tie_vo"), 12, 48)] for k in (0, 9))
+    assert [cell_of(table_of(r), "tie_vo", "57p").verdict for r in (few, many)] == [
+        Verdict.FAILS,
+        Verdict.WORKS,
+    ]
+
+
+def test_without_seeds_in_common_no_verdict_is_reached():
+    assert verdict(GrokRate(0, 0), None) == Verdict.NOT_TESTED
+    assert verdict(GrokRate(9, 9), None) == verdict(GrokRate(9, 9), Paired(0, 0, 0, 0)) == Verdict.CANNOT_TELL
+    rows = [arm("57p", 9, 48), arm(without("57p", "tie_vo"), 0, 48)]
+    assert cell_of(constraint_table(rows), "tie_vo", "57p").verdict == Verdict.CANNOT_TELL
+    apart = [{**r, "init_seed": r["init_seed"] + 48 * (r["configuration"] == rows[0]["configuration"])}
+             for r in seeds_of(rows)]  # fmt: skip
+    assert cell_of(constraint_table(rows, seeds=apart), "tie_vo", "57p").verdict == Verdict.CANNOT_TELL
 
 
 # Cells
@@ -84,45 +116,30 @@ def test_a_cell_says_what_its_arms_found():
         arm("57p", 4, 64, verified=1, verify_tried=3, best_exact=1.0),
         arm(without("57p", "tie_vo"), 0, 36, given_up=10, best_exact=0.5),
     ]
-    cell = cell_of(constraint_table(rows), "tie_vo", "57p")
-    assert (cell.verdict, cell.says, cell.saves, cell.also) == (Verdict.WORKS, "works, verified", 10, "")
-    assert cell.with_it.rate == GrokRate(4, 64) and cell.without.rate == GrokRate(0, 36, 10)
+    cell = cell_of(table_of(rows), "tie_vo", "57p")
+    assert (cell.verdict, cell.says, cell.saves, cell.also) == (Verdict.CANNOT_TELL, "cannot tell", 10, "")
+    assert cell.with_it.rate == GrokRate(4, 64) and cell.without.rate == GrokRate(0, 36, 10, 1.0)
+    assert cell.paired == Paired(0, 4, 0, 32)
     assert (cell.with_it.verified, cell.with_it.decoded, cell.with_it.median_grok_step) == (1, 3, 46_000)
     assert (cell.without.best_exact, cell.without.median_grok_step) == (0.5, None)
     assert cell.with_it.page == f"#/experiments/7/runs/{rows[0]['run_id']}"
-    assert cell.difference == (4 / 64, *difference(GrokRate(4, 64), GrokRate(0, 36, 10)))
-
-
-@pytest.mark.parametrize(
-    ("with_it", "other", "chance"),
-    [
-        ((3, 128), (0, 36), True),  # required, at a rate at which 36 seeds may well all fail
-        ((0, 36), (4, 64), True),
-        ((0, 36), (9, 36), False),
-        ((9, 36), (0, 36), False),
-        ((1, 36), (20, 36), False),  # works, if seldom
-        ((0, 9), (1, 9), False),  # open
-    ],
-)
-def test_where_few_grok_anyway_an_arm_that_fails_may_be_chance(with_it, other, chance):
-    table = constraint_table([arm("57p", *with_it), arm(without("57p", "tie_vo"), *other)])
-    assert cell_of(table, "tie_vo", "57p").may_be_chance is chance
+    assert cell.difference == (4 / 64, *difference(GrokRate(4, 64), GrokRate(0, 36, 10, 1.0)))
 
 
 @pytest.mark.parametrize(
     ("verified", "seeds", "says"),
-    [(1, 30, "works, verified"), (0, 30, "works, not verified"), (2, 40, "required?, verified")],
+    [(1, 12, "works, verified"), (0, 12, "works, not verified"), (2, 0, "helps, verified")],
 )
 def test_what_works_is_verified_or_not(verified, seeds, says):
-    rows = [arm("57p", 2, 48, verified=verified), arm(without("57p", "tie_vo"), 0, seeds)]
-    assert cell_of(constraint_table(rows), "tie_vo", "57p").says == says
+    rows = [arm("57p", 12, 48, verified=verified), arm(without("57p", "tie_vo"), seeds, 48)]
+    assert cell_of(table_of(rows), "tie_vo", "57p").says == says
 
 
 def test_a_base_that_lacks_the_constraint_is_the_arm_without():
-    table = constraint_table([arm("74p", 3, 40), arm(rung("74p").constrained("qk_dim", 4), 0, 40)])
+    table = table_of([arm("74p", 8, 40), arm(rung("74p").constrained("qk_dim", 4), 0, 40)])
     cell = cell_of(table, "qk_dim=4", "74p")
-    assert (cell.with_it.rate, cell.without.rate) == (GrokRate(0, 40), GrokRate(3, 40))
-    assert (cell.verdict, cell.saves, cell.says) == (Verdict.FAILS, 3, "fails?")
+    assert (cell.with_it.rate, cell.without.rate) == (GrokRate(0, 40), GrokRate(8, 40))
+    assert (cell.verdict, cell.saves, cell.says) == (Verdict.FAILS, 3, "fails")
 
 
 def test_a_base_that_is_another_ones_partner_appears_as_both():
@@ -138,7 +155,7 @@ def test_nothing_is_tested_where_only_one_arm_is_there():
     table = constraint_table(rows)
     assert table.constraints == ("tie_vo", "frozen_spiral")
     assert [c.verdict for c in table.cells] == [
-        Verdict.NOT_TESTED, Verdict.WORKS, Verdict.OPEN, Verdict.NOT_TESTED,
+        Verdict.NOT_TESTED, Verdict.CANNOT_TELL, Verdict.CANNOT_TELL, Verdict.NOT_TESTED,
     ]  # fmt: skip
     missing = cell_of(table, "tie_vo", "170p")
     assert (missing.with_it, missing.difference, missing.saves) == (None, None, None)
@@ -146,10 +163,10 @@ def test_nothing_is_tested_where_only_one_arm_is_there():
 
 
 def test_what_a_base_has_counts_even_without_its_partner():
-    """At 57p the constraint of 74p's pair is applied too: it works there, against nothing."""
+    """At 57p the constraint of 74p's pair is applied too, against nothing."""
     rows = [arm("74p"), arm(without("74p", "tie_vo"), 1, 9), arm("57p", 3, 128), arm("67p")]
     cell = cell_of(constraint_table(rows), "tie_vo", "57p")
-    assert (cell.says, cell.without, cell.difference) == ("works, not verified", None, None)
+    assert (cell.says, cell.without, cell.difference) == ("cannot tell", None, None)
 
 
 def test_what_a_constraint_needs_and_excludes_is_said():
@@ -336,12 +353,12 @@ def test_the_papers_table():
     ("ours", "words", "expected"),
     [
         (Verdict.WORKS, "works", Agreement.AGREES),
-        (Verdict.REQUIRED, "works", Agreement.AGREES),
+        (Verdict.HELPS, "works", Agreement.AGREES),
         (Verdict.FAILS, "works", Agreement.CONTRADICTS),
         (Verdict.FAILS, "fails", Agreement.AGREES),
         (Verdict.WORKS, "fails", Agreement.CONTRADICTS),
-        (Verdict.REQUIRED, "fails", Agreement.CONTRADICTS),
-        (Verdict.OPEN, "works", Agreement.OPEN),
+        (Verdict.HELPS, "fails", Agreement.CONTRADICTS),
+        (Verdict.CANNOT_TELL, "works", Agreement.OPEN),
         (Verdict.NOT_TESTED, "fails", Agreement.OPEN),
         (Verdict.WORKS, "", Agreement.NO_CLAIM),
         (Verdict.NOT_TESTED, "", Agreement.NO_CLAIM),
@@ -353,7 +370,8 @@ def test_agreement_with_the_paper(ours, words, expected):
 
 def test_a_second_column_of_a_rung_answers_to_the_same_claim():
     rows = [arm(s, 1, 9, recipe=r) for r in (RECIPE, OTHER) for s in ("57p", without("57p", "tie_vo"))]
-    cells = constraint_table(rows).cells
+    rows = [{**row, "seeds": 30, "grokked": 15} for row in rows]
+    cells = table_of(rows).cells
     assert [(c.published.words, c.agreement) for c in cells] == [("Works", Agreement.AGREES)] * 2
 
 
@@ -361,15 +379,18 @@ def test_a_second_column_of_a_rung_answers_to_the_same_claim():
 
 
 def test_tidy_rows_are_the_cells():
-    rows = [arm("57p", 4, 64, verified=1), arm(without("57p", "tie_vo"), 0, 36), arm("67p", 1, 9)]
-    table = constraint_table(rows)
+    rows = [arm("57p", 9, 64, verified=1), arm(without("57p", "tie_vo"), 0, 36), arm("67p", 1, 9)]
+    table = table_of(rows)
     tidy = table.tidy(paper=True)
     assert len(tidy) == len(table.cells) == 4
     (row,) = (r for r in tidy if (r["constraint"], r["scale"]) == ("tie_vo", "57p"))
-    assert (row["verdict"], row["with_verified"], row["may_be_chance"]) == ("required", 1, True)
+    assert (row["verdict"], row["with_verified"]) == ("helps", 1)
+    assert (row["pairs"], row["only_with"], row["only_without"]) == (36, 9, 0)
+    assert row["p"] == 2 / 2**9 and row["paired_difference"] == 9 / 36 and row["power"] == 0
+    assert (row["paired_low"], row["paired_high"]) == paired_interval(9, 0, 36)
     assert (row["params"], row["params_saved"]) == (57, 10)
-    assert (row["with_grokked"], row["with_seeds"], row["without_seeds"]) == (4, 64, 36)
-    assert (row["with_low"], row["with_high"]) == wilson(4, 64)
+    assert (row["with_grokked"], row["with_seeds"], row["without_seeds"]) == (9, 64, 36)
+    assert (row["with_low"], row["with_high"]) == wilson(9, 64)
     assert (row["published"], row["agreement"]) == ("Works", "agrees")
     assert "published" not in table.tidy()[0]
     assert list(dict.fromkeys(r["constraint"] for r in tidy)) == list(table.constraints)

@@ -14,6 +14,7 @@ from model.fold import fold
 from model.tied import (
     Tied,
     canonical,
+    change,
     constrained,
     count,
     entries_of,
@@ -21,6 +22,7 @@ from model.tied import (
     free,
     project,
     projector,
+    retied,
     tie,
     zeroed,
 )
@@ -74,6 +76,21 @@ def test_ties_of_ties_go_on():
     assert gone[a] == gone[b] == gone[c] == 0
     other = equated(once, c, 0, 1)
     assert other[a] == other[b] == -other[0] and other[c] == other[0]
+
+
+def test_what_leads_from_one_set_to_another_leads_there():
+    base = rung("46p")
+    before = constrained(base, [*WORDS, "head[0,0] = head[1,1]"])
+    tighter = constrained(base, ["head[0,1] = 0"], before)
+    assert change(base, before, tighter) == ([], ["head[0,1] = 0"])
+    p = entries_of(base).index("form[1,0]")
+    after = constrained(base, ["arc[0] = norm[0,4]"], retied(before, p, before[-1]))
+    loosened, tied = change(base, before, after)
+    assert loosened == ["form[1,0] = -form[0,1]"] and len(tied) == 2
+    kept = [t for t in Tied(base=base, ties=before).spelt() if t not in loosened]
+    assert constrained(base, kept + tied) == after
+    opposite = retied(before, p, -before[p])
+    assert change(base, before, opposite) == (["form[1,0] = -form[0,1]"], ["form[1,0] = form[0,1]"])
 
 
 def test_a_projector_is_one_and_keeps_the_ties_to_the_bit():

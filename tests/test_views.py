@@ -51,7 +51,8 @@ def test_the_table_has_the_rate_its_interval_and_what_was_searched_first():
     state = state_of(views.table_view(study_of()))
     assert state["selectedColumns"] == [
         "metrics.`final.grok_rate`", "metrics.`final.grok_rate_low`", "metrics.`final.grok_rate_high`",
-        "metrics.`final.seeds`", "params.`recipe.lr`", "params.`model.tie_vo`", "metrics.`final.best_exact`",
+        "metrics.`final.seeds`", "params.`recipe.lr`", "params.`model.tie_vo`",
+        "metrics.`final.grokked_per_million`", "metrics.`final.best_exact`",
         "metrics.`final.held`", "metrics.`final.verified`", "params.`params`",
     ]  # fmt: skip
     assert state["columnOrder"][2:] == state["selectedColumns"]

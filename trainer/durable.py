@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 
@@ -43,6 +44,25 @@ def move_in(fresh: Path, target: Path) -> None:
     rename(fresh, target)
 
 
+def link(source: Path, target: Path) -> None:
+    """Give a folder's files second names in `target`; copies, where a file system has no such names.
+
+    Nothing is written of what is on disk already. What is there by these names is replaced, each in one
+    instant. There may be no folders in it.
+    """
+    make_folder(target)
+    for path in sorted(source.iterdir()):
+        fresh = target / f"{path.name}.new"
+        fresh.unlink(missing_ok=True)
+        try:
+            os.link(path, fresh)
+        except OSError:
+            shutil.copyfile(path, fresh)
+        _sync(fresh)
+        fresh.replace(target / path.name)
+    _sync(target)
+
+
 def sync(path: Path) -> None:
     """Have a file or a folder with all that is in it on disk. Its own name is its parent's to keep."""
     for folder, _, files in os.walk(path):
@@ -56,6 +76,11 @@ def sync(path: Path) -> None:
 def sync_below(root: Path, path: Path) -> None:
     """The same, and with it the names of all folders from `root`, which is there, down to `path`."""
     sync(path)
+    sync_names(root, path)
+
+
+def sync_names(root: Path, path: Path) -> None:
+    """Have the names of all folders on disk from `root`, which is there, down to `path`."""
     for folder in path.parents:
         _sync(folder)
         if folder == root:

@@ -27,12 +27,13 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import schedule, step
 from trainer.build import ENGINE, library
-from trainer.optimisers import optimiser_of
+from trainer.optimisers import OPTIMISERS, optimiser_of
 from trainer.problems import DIGITS, selection
 from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
 from trainer.step import State
 from trainer.tape import CTape, record
+from trainer.tape_cache import tapes
 from trainer.tape_graph import Array, Tape
 
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
@@ -82,9 +83,9 @@ class Native:
             name: slice(at, at + math.prod(shape))
             for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
         }
-        self.tapes = [
-            record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._probe, self._take)
-        ]
+        own = OPTIMISERS[recipe.optimiser]  # in its wrappers it would look like ours
+        owners = (type(spec), own.fresh, own.update, own.gradient)
+        self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
         self.program, self._kept = self._program(recipe.batch, recipe.root_every)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
@@ -155,6 +156,11 @@ class Native:
         draws: Shapes = {"draws": (count,)} if (count := self.optimiser.draws * self.spec.params) else {}
         theta = (self.spec.params,)
         return {"theta": theta, **kept, **scalars, **read, **hyper, "gradient": theta, **draws}
+
+    def _record(self) -> list[Tape]:
+        return [
+            record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._probe, self._take)
+        ]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
         mix = schedule.carry_mix(row["step"], row) * row["mix_scale"]

@@ -1,4 +1,4 @@
-"""`adder-search compress` and `diagnose`: the constraints that a trained θ can bear, found by the machine."""
+"""`adder-search compress`, `diagnose` and `thresholds`: what a trained θ can bear, and how few numbers do."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from search.descent.descend import Descent, Round
     from trainer.checkpoint import Checkpoint
 
-KINDS, REACHES = ("zero", "equal", "opposite"), ("tensor", "values")
+KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
+REACHES = ("tensor", "values")
 kinds_option = click.option(
-    "--kinds", default=",".join(KINDS), show_default=True, help="Which constraints, with commas between them."
+    "--kinds",
+    default=",".join(KINDS),
+    show_default=True,
+    help="Which constraints, with commas between them; other: a tie loosened for another.",
 )
 reach_option = click.option(
     "--reach",
@@ -52,8 +56,15 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     "--seeds", type=click.IntRange(1, 64), default=1, show_default=True, help="Data seeds of a set."
 )
 @click.option("--first-seed", type=click.IntRange(0), default=1, show_default=True, help="The first of them.")
-@click.option("--steps", type=click.IntRange(6), default=6_000, show_default=True, help="Training of a set.")
+@click.option("--steps", type=click.IntRange(6), default=3_000, show_default=True, help="Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
+@click.option(
+    "--accept",
+    type=click.FloatRange(0.5, 1),
+    default=1.0,
+    show_default=True,
+    help="The share that a set must get right, of problems of our own.",
+)
 @click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
 @cores_option
 @json_option
@@ -144,7 +155,7 @@ def _descend(descent: Descent, start: Checkpoint, folds: tuple[str, ...], quiet:
 
 
 def _round_text(descent: Descent, done: Round) -> str:
-    from search.descent.descend import words
+    from model.tied import change
 
     journal = descent.journal
     best = journal.kept[journal.smallest()]
@@ -154,8 +165,9 @@ def _round_text(descent: Descent, done: Round) -> str:
         tried = f"none of {len(done.reached)} sets held (best exact match {most:.4f})"
         return f"{head}; from {done.parent.numbers}, {tried}"
     new = min((journal.kept[n] for n in done.kept), key=lambda k: (k.numbers, k.loss))
-    tied = ", ".join(words(descent.base, done.parent.ties, new.ties))
-    return f"{head}; {len(done.kept)} of {len(done.reached)} sets held, {new.numbers} by {tied}"
+    loosened, tied = change(descent.base, done.parent.ties, new.ties)
+    by = ", ".join([*tied, *(f"not {text}" for text in loosened)])
+    return f"{head}; {len(done.kept)} of {len(done.reached)} sets held, {new.numbers} by {by}"
 
 
 def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> Checkpoint:
@@ -163,21 +175,17 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     import hashlib
 
     from model import name_of
-    from search.descent.descend import words
+    from model.tied import change
     from trainer.installed import code_version
 
     journal = descent.journal
     n = journal.smallest()
     kept, line = journal.kept[n], journal.lineage(n)
-    steps = [
-        {
-            "numbers": journal.kept[b].numbers,
-            "tied": words(descent.base, journal.kept[a].ties, journal.kept[b].ties),
-            "loss": journal.kept[b].loss,
-            "data_seed": journal.kept[b].seed,
-        }
-        for a, b in pairwise(line)
-    ]
+    steps = []
+    for a, b in pairwise(journal.kept[n] for n in line):
+        loosened, tied = change(descent.base, a.ties, b.ties)
+        made = {"numbers": b.numbers, "tied": tied, "loss": b.loss, "data_seed": b.seed}
+        steps.append(made | ({"loosened": loosened} if loosened else {}))
     origin = {
         "model": name_of(start.spec),
         "params": start.spec.params,
@@ -288,3 +296,17 @@ def diagnose(
     with told(checkpoint):
         found = diagnosed(loaded.spec, loaded.theta_P, wanted, reach, most, problems, measure)
     click.echo(json.dumps(asdict(found)) if as_json else found.text())
+
+
+@click.command()
+@click.argument("folder", default="docs/certificates", type=click.Path(path_type=Path))
+@json_option
+def thresholds(folder: Path, as_json: bool) -> None:
+    """Show the smallest of a FOLDER's certificates beside the Reflection's three thresholds.
+
+    A certificate is a checkpoint whose folder has what `verify --json` says of it as verification.json.
+    """
+    from search.descent import thresholds as known
+
+    rows = known.thresholds(folder)
+    click.echo(json.dumps(rows) if as_json else known.text(rows))

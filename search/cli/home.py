@@ -18,6 +18,7 @@ from search.errors import UserError
 def status(study: str | None, home: str | None, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
     from search.cli import texts
+    from search.evidence.frames import until_of
     from search.store.home import Home
     from search.store.ledger import opened
     from search.store.stats import overview
@@ -27,7 +28,8 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
         rows = opened(place, study).rows(study, environment=as_json)
     else:
         rows = opened(place).rows() if place.exists() else []
-    studies, seeds = overview(rows), rows if study else []
+    until = {name: until_of(opened(place), name) for name in {row["study"] for row in rows}}
+    studies, seeds = overview(rows, until), rows if study else []
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "studies": studies, "seeds": seeds or None}))
     else:

@@ -9,7 +9,18 @@ from model import name_of
 from search.errors import printable
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.store.stats import CALLED, ENOUGH, Cost, GrokRate, Stopping, grouped, seed_of, unended
+from search.store.stats import (
+    CALLED,
+    ENOUGH,
+    STOPPED,
+    Cost,
+    GrokRate,
+    Stopping,
+    grouped,
+    seed_of,
+    unended,
+)
+from search.study.file import stops_at
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -24,7 +35,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
     rows = Ledger(home).rows(study.name)
     models = _names([Configuration(*listed) for listed in study.listed()])
-    lines = ["", *_rates(study.name, rows, models if len(models) > 1 else {})]
+    lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
     lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps]
     lines += _stopping({outcome: Stopping.of(rows, outcome) for outcome in CALLED})
     lines += [f"  ({said})" for said in [unended(rows)] if said]
@@ -61,10 +72,10 @@ Next:
     )
 
 
-def _rates(name: str, rows: list[Row], models: dict[str, str]) -> list[str]:
+def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    by_key = grouped(rows, "configuration")
-    rates = {key: GrokRate.of(mine) for key, mine in by_key.items()}
+    name, by_key, until = study.name, grouped(rows, "configuration"), stops_at(study)
+    rates = {key: GrokRate.of(mine, until) for key, mine in by_key.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
@@ -81,7 +92,7 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
     """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
     lines = []
     for key, rows in sorted(by_key.items()):
-        first, fresh = (GrokRate.of([r for r in rows if r["confirmation"] == kind]) for kind in (False, True))
+        first, fresh = (GrokRate.of(r for r in rows if r["confirmation"] == kind) for kind in (False, True))
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
             lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
@@ -118,7 +129,7 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         rate = f"grok rate {s['grokked']}/{s['counted']}"
         if s["interval"]:
             low, high = s["interval"]
-            rate += f" ({low:.1%} to {high:.1%})"
+            rate += f" ({STOPPED if s['stopped'] else ''} {low:.1%} to {high:.1%})".replace("( ", "(")
         else:
             rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"

@@ -1,7 +1,8 @@
 """A descent: rounds of sets of ties that curvature proposes, a ramp enters and selection problems accept.
 
 Each round takes one of the smallest sets that were kept, trains the cheapest sets one step or several
-further, from its θ with every tie loosened, and keeps those that get everything right.
+further, from its θ with every tie loosened, and keeps those that get enough right. Those that nearly do are
+trained again from where they got to.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,25 +20,27 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from model.decode import DIGITS
 from model.spec import Spec
-from model.tied import Tied, Ties, constrained, equated, project, tie, ties_of, zeroed
+from model.tied import Tied, Ties, project, tie, ties_of
 from search.descent.journal import Journal, Kept, digest
+from search.descent.proposals import KINDS, Proposer
 from trainer import Bank, Pair, Recipe, Result, Seed, step
 from trainer.bank import programs_of
-from trainer.curvature import Around, around, constraints, joint_cost
 from trainer.native import Native
 from trainer.problems import sample
 from trainer.programs import Programs
 
-KINDS, REACHES = ("zero", "equal", "opposite"), ("tensor", "values")
 STRATUM = 400  # of our own problems, for each length of the longest run of carries
 UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
-POOL = 60  # cheapest constraints from which sets of several are made
+NEAR, CHANCES, AGAIN = 0.98, 4, 3  # of `accept`: what is trained again; how many a round, how often each
+LATE = 0.5  # of `accept`: sets below it some way after the ramp are not trained on
+STUCK, LONGEST = 5, 3  # rounds without a gain after which training is longer; how many times at most
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a descent goes. proposals: sets of a round; seeds: data seeds of each set; patience: rounds that
-    may pass without a smaller set.
+    """How a descent goes. proposals: sets of a round; seeds: data seeds of each set, fresh ones every round;
+    patience: rounds that may pass without a smaller set; accept: the share that a set must get right, of the
+    selection problems and of others of our own.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -46,16 +49,18 @@ class Settings:
     patience: int = 40
     seeds: int = 1
     first_seed: int = 1
-    steps: int = 6_000
-    ramp: int = 3_000
+    steps: int = 3_000
+    ramp: int = 1_500
     lr: float = 0.003
-    problems: int = 2_048
+    problems: int = 1_024
+    accept: float = 1.0
 
-    def recipe(self) -> Recipe:
-        """The recipe of a set."""
+    def recipe(self, times: int = 1) -> Recipe:
+        """The recipe of a set, so many times as long as was asked for."""
+        steps = times * self.steps
         return Recipe(
-            steps=self.steps, ramp=self.ramp, lr=self.lr, warmup=min(200, self.steps), weight_decay=0.0,
-            curriculum=(), carry_mix=0.3, fade_start=self.steps, fade_end=self.steps, hold=self.steps,
+            steps=steps, ramp=times * self.ramp, lr=self.lr, warmup=min(200, steps), weight_decay=0.0,
+            curriculum=(), carry_mix=0.3, fade_start=steps, fade_end=steps, hold=steps,
             eval_every=next(k for k in range(max(1, self.steps // 6), 0, -1) if self.steps % k == 0),
         )  # fmt: skip
 
@@ -84,8 +89,8 @@ class Descent:
         self.journal = journal or Journal(origin, asdict(settings))
         if journal is None:
             start = _of_base(spec, theta_P)
-            wrong = self.wrong(start)
-            if wrong:
+            wrong, total = self.wrong(start)
+            if wrong > (1 - settings.accept) * total:
                 raise ValueError(f"the start has not grokked: it adds {wrong} of our own problems wrongly")
             loss = float(self.programs.evaluate(start[None])["loss"])
             self.journal.kept.append(Kept(ties, start.tolist(), spec.params, loss))
@@ -120,16 +125,15 @@ class Descent:
     def _round(self, n: int) -> Round | None:
         """None where time ran out; nothing is kept then."""
         journal, parent, start = self.journal, self.journal.kept[n], time.perf_counter()
-        proposed = self.propose(parent)
-        results = self._train(parent, proposed) if proposed else []
+        near = journal.chances(AGAIN)[:CHANCES]
+        proposed = self.propose(parent, self.settings.proposals - len(near))
+        results = self._train(parent, proposed, near) if proposed or near else []
         if results is None:
             return None
         before = len(journal.kept)
         smallest = journal.kept[journal.smallest()].numbers
-        for ties, result in results:
-            if result.best_exact == 1.0:
-                self._keep(n, ties, result)
-            journal.tried[digest(ties)] = max(result.best_exact, journal.tried.get(digest(ties), 0.0))
+        for result, chance in results:
+            self._judge(n, result, chance)
         new = list(range(before, len(journal.kept)))
         self._adapt(parent, new)
         parent.visits += 1
@@ -137,9 +141,9 @@ class Descent:
         if journal.kept[journal.smallest()].numbers < smallest:
             journal.shrunk = journal.rounds
         journal.seconds += time.perf_counter() - start
-        journal.seed_steps += sum(r.steps for _, r in results)
+        journal.seed_steps += sum(r.steps for r, _ in results)
         journal.write(self.folder)
-        reached = [(max(map(abs, ties), default=0), r.best_exact) for ties, r in results]
+        reached = [(max(map(abs, r.pair.ties or ()), default=0), r.best_exact) for r, _ in results]
         return Round(journal.rounds, parent, reached, new)
 
     def _adapt(self, parent: Kept, new: list[int]) -> None:
@@ -148,91 +152,91 @@ class Descent:
         gained = parent.numbers - min((journal.kept[k].numbers for k in new), default=parent.numbers)
         journal.several = min(16, 2 * journal.several) if gained >= journal.several else max(2, gained)
 
-    def propose(self, parent: Kept) -> list[Ties]:
-        """Sets that were not tried: several constraints at once in some, one in others, cheapest first."""
-        spec, asked = self.spec_of(parent), self.settings
-        if spec.params < 2:
+    def propose(self, parent: Kept, count: int) -> list[Ties]:
+        """So many sets that were not tried: several constraints at once in some, one in others."""
+        asked = self.settings
+        if parent.numbers < 2:
             return []
-        at = around(spec, self.theta_of(parent), asked.problems)
-        single = constraints(at, asked.kinds, asked.reach)
-        made: dict[str, Ties] = {}
+        proposer = Proposer.around(
+            self.base, parent.ties, torch.tensor(parent.theta), asked.kinds, asked.reach, asked.problems
+        )
+        return proposer.sets(count, self.journal.several, self.journal.tried)
 
-        def add(ties: Ties | None) -> None:
-            if ties is not None and digest(ties) not in self.journal.tried:
-                made.setdefault(digest(ties), ties)
-
-        size = min(self.journal.several, spec.params // 2)
-        while size > 1 and len(made) < asked.proposals // 2:
-            add(self._several(at, size, skip=0))
-            add(self._several(at, size, skip=1))
-            size = min(size - 1, max(size * 2 // 3, 2))
-        for constraint in single:
-            if len(made) >= asked.proposals:
-                break
-            add(constraint.ties)
-        return list(made.values())
-
-    def _several(self, at: Around, size: int, skip: int) -> Ties | None:
-        """The ties of so many constraints that cost least together, chosen one after another.
-
-        skip: leave out so many of the cheapest, for another set of the same size.
+    def _train(
+        self, parent: Kept, proposed: list[Ties], near: list[Kept]
+    ) -> list[tuple[Result, Kept | None]] | None:
+        """Every set with every data seed, and again those that came near, from where they got to, in one
+        bank; None where time ran out.
         """
-        pool = constraints(at, self.settings.kinds, self.settings.reach)[skip:POOL]
-        inverse_RR, chosen = at.inverse(), list[Tensor]()
-        ties, spec = at.ties, at.spec
-        for _ in range(size):
-            best = None
-            for constraint in pool:
-                a_CR = torch.stack([*chosen, constraint.a_R])
-                if torch.linalg.matrix_rank(a_CR) < len(a_CR):
-                    continue
-                cost = joint_cost(at, a_CR, inverse_RR)
-                if best is None or cost < best[0]:
-                    best = cost, constraint
-            if best is None:
-                return None
-            chosen.append(best[1].a_R)
-        for a_R in chosen:
-            ties = _imposed(at.ties, ties, a_R)
-        try:
-            tie(spec, ties)
-        except ValueError:
-            return None
-        return ties
-
-    def _train(self, parent: Kept, proposed: list[Ties]) -> list[tuple[Ties, Result]] | None:
-        """Every set with every data seed, in one bank; None where time ran out."""
-        recipe, start, first = self.settings.recipe(), tuple(parent.theta), self.settings.first_seed
-        work = [(ties, first + n) for ties in proposed for n in range(self.settings.seeds)]
-        bank = Bank(self.base, [Pair(recipe, Seed(0, s), start, t) for t, s in work], slots=16, hopeless=None)
+        journal, asked = self.journal, self.settings
+        recipe = asked.recipe(min(LONGEST, 1 + (journal.rounds - journal.shrunk) // STUCK))
+        calmer = replace(recipe, ramp=0, lr=recipe.lr / 3)
+        seeds = [Seed(0, asked.first_seed + journal.rounds * asked.seeds + n) for n in range(asked.seeds)]
+        work: list[tuple[Pair, Kept | None]]
+        work = [(Pair(recipe, seed, tuple(parent.theta), t), None) for t in proposed for seed in seeds]
+        work += [(Pair(calmer, seeds[0], tuple(k.theta), k.ties), k) for k in near]
+        bank = Bank(self.base, [pair for pair, _ in work], slots=16, hopeless=None)
         while bank.advance():
             self.watch(bank.seed_steps, recipe.steps * len(work))
             if time.time() > self.deadline:
                 return None
-        return [(ties, bank.result(n)) for n, (ties, _) in enumerate(work)]
+            bank.end(self._late(bank, recipe))
+        return [(bank.result(n), chance) for n, (_, chance) in enumerate(work)]
+
+    def _late(self, bank: Bank, recipe: Recipe) -> list[int]:
+        """The sets that are nowhere a third of the way from the ramp's end to the end."""
+        since = recipe.ramp + (recipe.steps - recipe.ramp) // 3
+        least = LATE * self.settings.accept
+        return [
+            n for n, row in enumerate(bank.judge.newest())
+            if row["step"] >= since and row["best_exact"] < least
+        ]  # fmt: skip
 
     watch: Callable[[int, int], None] = staticmethod(lambda done, of: None)
 
-    def _keep(self, n: int, ties: Ties, result: Result) -> None:
-        """Keep a result whose every answer is right, the better where a set has two."""
-        if self.wrong(result.theta_P):
+    def _judge(self, n: int, result: Result, chance: Kept | None) -> None:
+        """Remember what a set reached, and keep it, or keep it for another chance."""
+        journal, ties = self.journal, result.pair.ties
+        assert ties is not None
+        journal.tried[digest(ties)] = max(result.best_exact, journal.tried.get(digest(ties), 0.0))
+        numbers, exact = max(map(abs, ties), default=0), result.best_exact
+        if chance is not None:
+            chance.visits += 1
+        if exact < NEAR * self.settings.accept:
             return
-        spec = tie(self.base, ties)
         loss = float(result.curve_EM[result.best_step // result.pair.recipe.eval_every - 1, 2])
-        made = Kept(ties, result.theta_P.tolist(), spec.params, loss, n, result.pair.seed.data_seed)
-        same = [k for k, kept in enumerate(self.journal.kept) if kept.ties == ties]
-        if not same:
-            self.journal.kept.append(made)
-        elif loss < self.journal.kept[same[0]].loss and self.journal.kept[same[0]].parent == n:
-            self.journal.kept[same[0]] = made
+        parent = n if chance is None else chance.parent
+        made = Kept(ties, result.theta_P.tolist(), numbers, loss, parent, result.pair.seed.data_seed)
+        if exact >= self.settings.accept and self.right_enough(result.theta_P):
+            self._keep(made)
+        elif chance is None:
+            journal.near.append(made)
+        elif loss < chance.loss:
+            chance.theta, chance.loss, chance.seed = made.theta, made.loss, made.seed
 
-    def wrong(self, theta_P: Tensor) -> int:
-        """How many selection problems and others of our own θ [P] of the base adds wrongly."""
-        count = 0
+    def _keep(self, made: Kept) -> None:
+        """Keep a set, the better where it has two from one parent."""
+        journal = self.journal
+        journal.near = [k for k in journal.near if k.ties != made.ties]
+        same = [k for k, kept in enumerate(journal.kept) if kept.ties == made.ties]
+        if not same:
+            journal.kept.append(made)
+        elif made.loss < journal.kept[same[0]].loss and journal.kept[same[0]].parent == made.parent:
+            journal.kept[same[0]] = made
+
+    def right_enough(self, theta_P: Tensor) -> bool:
+        """Whether θ [P] of the base gets the share right that was asked for, of all our own problems."""
+        wrong, total = self.wrong(theta_P)
+        return wrong <= (1 - self.settings.accept) * total
+
+    def wrong(self, theta_P: Tensor) -> tuple[int, int]:
+        """How many selection problems and others of our own θ [P] of the base adds wrongly, and of all."""
+        count = total = 0
         for tokens in (self.programs.problems, self.others):
             exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
+            total += tokens.shape[-1]
             count += round((1 - float(exact)) * tokens.shape[-1])
-        return count
+        return count, total
 
     @cached_property
     def programs(self) -> Native | Programs:
@@ -248,30 +252,6 @@ class Descent:
         return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
 
 
-def _imposed(known: Ties, ties: Ties, a_R: Tensor) -> Ties:
-    """Ties with a constraint more, which is written in the numbers of `known`."""
-    read = a_R.nonzero().flatten().tolist()
-    first = [next(p for p, k in enumerate(known) if abs(k) == n + 1) for n in read]
-    if len(read) == 1:
-        return zeroed(ties, first[0])
-    sign = -1 if a_R[read[0]] * a_R[read[1]] > 0 else 1
-    try:
-        return equated(ties, first[1], first[0], sign)
-    except ValueError:  # equal and opposite: both are zero
-        return zeroed(ties, first[0])
-
-
 def _of_base(spec: Spec, theta_P: Tensor) -> Tensor:
     """θ of the base, of any spec's."""
     return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-
-
-def words(base: Spec, before: Ties, after: Ties) -> list[str]:
-    """The ties that one set has beyond another."""
-    known, said = before, []
-    for text in Tied(base=base, ties=after).spelt():
-        grown = constrained(base, [text], known)
-        if grown != known:
-            said.append(text)
-            known = grown
-    return said

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from model import name_of
 from model.spec import Spec
-from model.tied import entries_of, ties_of
-from search.descent.descend import words
+from model.tied import entries_of, ties_of, words
 from trainer.curvature import around, constraints, live_directions, measured_loss
 
 LIVE = 1e-6  # of the largest singular value

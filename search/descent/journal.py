@@ -27,7 +27,7 @@ class Kept:
     """The number of the kept set from which its training started."""
     seed: int | None = None
     visits: int = 0
-    """Rounds that were gone on from here."""
+    """Rounds that went on from here; of a set that was not accepted, how often it was trained again."""
 
     def __post_init__(self) -> None:
         self.ties = tuple(self.ties)
@@ -35,13 +35,14 @@ class Kept:
 
 @dataclass
 class Journal:
-    """settings: what was asked for; origin: SHA-256 of the θ at which it began; tried: by a set's digest, the
-    exact match that it reached; seconds: spent training, over all calls.
+    """settings: what was asked for; origin: SHA-256 of the θ at which it began; near: sets that nearly were
+    accepted; tried: by a set's digest, the exact match that it reached; seconds: spent training, in all.
     """
 
     origin: str
     settings: dict[str, Any]
     kept: list[Kept] = field(default_factory=list)
+    near: list[Kept] = field(default_factory=list)
     tried: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     shrunk: int = 0
@@ -64,8 +65,8 @@ class Journal:
             about = json.loads(path.read_text())
             if about.pop("format") != FORMAT:
                 raise ValueError
-            kept = [Kept(**k) for k in about.pop("kept")]
-            return cls(**about, kept=kept)
+            kept, near = ([Kept(**k) for k in about.pop(name, [])] for name in ("kept", "near"))
+            return cls(**about, kept=kept, near=near)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise UserError(f"{path}: not the record of a descent of format {FORMAT}") from None
 
@@ -75,6 +76,14 @@ class Journal:
         while (parent := self.kept[line[0]].parent) is not None:
             line.insert(0, parent)
         return line
+
+    def chances(self, most: int) -> list[Kept]:
+        """What nearly was accepted, is smaller than all that was and has had fewer than `most` more chances;
+        the fewest numbers first. What no longer is such is forgotten.
+        """
+        smallest = self.kept[self.smallest()].numbers
+        self.near = [k for k in self.near if k.numbers < smallest and k.visits < most]
+        return sorted(self.near, key=lambda k: (k.visits, k.numbers, k.loss))
 
     def smallest(self) -> int:
         """The number of the kept set with the fewest numbers, and among those the lowest loss."""

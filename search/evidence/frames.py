@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,8 +14,8 @@ from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final, opened
-from search.store.stats import counted, grouped, rank, seed_of
-from search.study.file import recorded_study
+from search.store.stats import Until, counted, grouped, rank, seed_of
+from search.study.file import recorded_study, stops_at
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -28,10 +28,26 @@ if TYPE_CHECKING:
 Of = Literal["seeds", "configurations", "curves"]
 COUNTS = ("grokked", "failed", "diverged", "given_up", "screened", "censored")
 COST = ("seed_steps", "grokked_per_million")
-CONFIRMATION = ("confirmation_grokked", "confirmation_seeds", "confirmation_given_up")
+CONFIRMATION = (
+    "confirmation_grokked", "confirmation_seeds", "confirmation_given_up", "wrongly", "confirmation_wrongly",
+)  # fmt: skip
 NAN = float("nan")
 MOST_ROWS, MOST_CELLS, MOST_BYTES = 200_000, 10_000_000, 300_000_000
 """Of a file of records that was given: rows, numbers and texts in it, and bytes of memory to read it."""
+MOST_TEXT = 50_000_000  # bytes of a CSV file
+KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
+FILES: dict[str, dict[str, Any]] = {
+    ".parquet": {"use_threads": False},
+    ".csv": {"nrows": MOST_ROWS, "dtype": KEYS},
+}
+"""Files of records that are read, by suffix, and how pandas is to read them."""
+KINDS = {".parquet": "Parquet", ".csv": "CSV"}
+SEED_TEXTS = ("study", "configuration", "outcome", "held")
+SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "init_seed": int, "data_seed": int, "steps": int, "budget": int, "grok_step": float,
+    "hopeless_step": float, "best_token": float,
+}  # fmt: skip
+"""Columns that a table of seeds must have."""
 
 
 def records(
@@ -80,22 +96,42 @@ def study_of(ledger: Ledger, study: str) -> Study | None:
     return recorded_study(json.dumps(kept["definition"]), f"study {study} as it was recorded")
 
 
+def until_of(ledger: Ledger, study: str) -> Until | None:
+    """How many grokked seeds a recorded study stops at, and its seeds in order."""
+    asked = study_of(ledger, study)
+    return stops_at(asked) if asked else None
+
+
 def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
     """The rows of the configurations' frame, as plain values, in the order in which they were begun."""
-    rows = grouped(ledger.rows(study), "configuration")
+    rows, until = grouped(ledger.rows(study), "configuration"), until_of(ledger, study)
     known, pages = ledger.configurations(study), ledger.pages(study)
-    return [_configuration(study, c, pages[key], rows[key]) for key, c in known.items() if key in rows]
+    return [_configuration(study, c, pages[key], rows[key], until) for key, c in known.items() if key in rows]
 
 
 def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
-    """`configuration_rows` of recorded studies and of Parquet files; of all studies if none is named."""
-    files = [name for name in studies if name.endswith(".parquet")]
+    """`configuration_rows` of recorded studies and of files of them; of all studies if nothing is named."""
+    found, ledger, names = _sources(studies, home)
+    rows = [row for row in found if "init_seed" not in row]
+    return rows + [row for name in names if ledger for row in configuration_rows(ledger, name)]
+
+
+def gathered_seeds(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
+    """The same of seeds: a row a seed that has ended, as `records` has them, without its environment."""
+    found, ledger, names = _sources(studies, home)
+    rows = [row for row in found if "init_seed" in row]
+    return rows + [row for name in names if ledger for row in seed_rows(ledger, name)]
+
+
+def _sources(studies: Sequence[str], home: str | Path | None) -> tuple[list[Row], Ledger | None, list[str]]:
+    """The rows of the files among some names, and a ledger with the names of the studies to be read there."""
+    files = [name for name in studies if Path(name).suffix in FILES]
     names = [name for name in studies if name not in files]
     found = [row for name in files for row in _read(Path(name))]
-    if names or not files:
-        ledger = opened(Home(home), *names)
-        found += [row for name in names or ledger.studies() for row in configuration_rows(ledger, name)]
-    return found
+    if files and not names:
+        return found, None, []
+    ledger = opened(Home(home), *names)
+    return found, ledger, names or ledger.studies()
 
 
 def _read(path: Path) -> list[Row]:
@@ -107,18 +143,35 @@ def _read(path: Path) -> list[Row]:
     try:
         with small_memory():
             _check_size(path)
-            rows = pd.read_parquet(path, use_threads=False).to_dict("records")
+            read: Any = pd.read_parquet if path.suffix == ".parquet" else pd.read_csv
+            rows = read(path, **FILES[path.suffix]).to_dict("records")
     except MemoryError:  # Arrow's too
         raise UserError(f"{path}: unfolds to more than any table of records") from None
     except (ValueError, OSError):  # Arrow's errors are one or the other
-        raise UserError(f"{path}: cannot be read as Parquet") from None
-    return [{str(k): v for k, v in row.items()} for row in rows]
+        raise UserError(f"{path}: cannot be read as {KINDS[path.suffix]}") from None
+    named = [{str(k): v for k, v in row.items()} for row in rows]
+    return _checked(path, named) if named and "init_seed" in named[0] else named
+
+
+def _checked(path: Path, rows: list[Row]) -> list[Row]:
+    """Rows of seeds, whose numbers are numbers. Raises UserError."""
+    if lacking := [name for name in (*SEED_TEXTS, *SEED_NUMBERS) if name not in rows[0]]:
+        raise UserError(f"{path}: no table of seeds: it has no column {', '.join(lacking)}")
+    try:
+        numbers = [{name: kind(row[name]) for name, kind in SEED_NUMBERS.items()} for row in rows]
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{path}: no table of seeds: what is to be a number is none") from None
+    return [{**row, **mine} for row, mine in zip(rows, numbers, strict=True)]
 
 
 def _check_size(path: Path) -> None:
-    """Refuse what says that it is large: some hundred bytes can stand for gigabytes."""
+    """Refuse what says that it is large: in Parquet some hundred bytes can stand for gigabytes."""
     import pyarrow.parquet as pq
 
+    if path.suffix == ".csv":
+        if path.stat().st_size > MOST_TEXT:
+            raise UserError(f"{path}: larger than any table of records ({path.stat().st_size:,} bytes)")
+        return
     about = pq.ParquetFile(path).metadata
     if about.num_rows > MOST_ROWS or about.num_rows * about.num_columns > MOST_CELLS:
         asked = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
@@ -141,8 +194,10 @@ def small_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
 
 
-def _configuration(study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row]) -> Row:
-    n, best = counted(rows), min(filter(is_final, rows), key=rank, default=None)
+def _configuration(
+    study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row], until: Until | None
+) -> Row:
+    n, best = counted(rows, until), min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
     return {
@@ -183,10 +238,14 @@ def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
     """A row a seed that has ended, by itself or from outside."""
     import pandas as pd
 
+    return pd.DataFrame(list(seed_rows(ledger, study, environment=True)))
+
+
+def seed_rows(ledger: Ledger, study: str, environment: bool = False) -> Iterator[Row]:
+    """The rows of the seeds' frame. environment: with what each was trained in, which is most of the text."""
     known = ledger.configurations(study)
     about = {key: _about(study, configuration) for key, configuration in known.items()}
-    rows = ledger.rows(study, environment=True)
-    return pd.DataFrame(list(_seed_rows(rows, about)))
+    return _seed_rows(ledger.rows(study, environment=environment), about)
 
 
 def _about(study: str, configuration: Configuration) -> Row:
@@ -221,7 +280,7 @@ def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
             "best_token": row["best_token"] or 0.0,
             "core_s": NAN if row["core_s"] is None else row["core_s"],
             "trial": row["trial"],
-            "environment": row["environment"] or {},
+            "environment": row.get("environment") or {},
         }
 
 
@@ -234,11 +293,15 @@ def recorded_curves(ledger: Ledger, study: str) -> pd.DataFrame:
         return curves_frame(shelf)
 
 
-def curves_frame(shelf: Shelf) -> pd.DataFrame:
-    """A row a point of a curve, of the seeds that MLflow has."""
+def curves_frame(shelf: Shelf, some: Callable[[Sequence[Row]], Sequence[Row]] | None = None) -> pd.DataFrame:
+    """A row a point of a curve, of the seeds that MLflow has. some: which of a configuration's are wanted,
+    with whoever lies beside them.
+    """
     import pandas as pd
 
     rows = [r for r in shelf.ledger.rows(shelf.study) if is_final(r) and r["published"]]
+    if some:
+        rows = [r for mine in grouped(rows, "configuration").values() for r in some(mine)]
     tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]
     if not tables:
         return pd.DataFrame()

@@ -24,6 +24,8 @@ from trainer.screen import PROBE
 BEST_CHILDREN = 3
 ALL_DRAWN = 32
 """Configurations of a study up to which each has its picture; of more, those that grokked have."""
+MOST_DRAWN = 256
+"""Seeds of a configuration whose curves are drawn."""
 EVIDENCE_TAG = "adder.evidence"
 TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
 
@@ -31,9 +33,9 @@ TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
 def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> None:
     """Write a recorded trial to MLflow: its parts as they are in its folder, and what is counted so far."""
     for configuration in trial.configurations:
-        rows = ledger.rows(trial.study, configuration.key)
-        tracker.counts(configuration, rows)
-        mine = [r for r in rows if r["trial"] == trial.key]
+        mine = ledger.rows(trial.study, configuration.key, trial.key)
+        if tracker.is_count_due(configuration, len(mine)):
+            tracker.counts(configuration, ledger.rows(trial.study, configuration.key))
         if mine and all(r["published"] for r in mine):  # what is there is not touched
             continue
         if any(map(is_final, mine)):  # or all of its seeds were cut
@@ -49,10 +51,12 @@ def conclude(
     rows = ledger.rows(study, configuration.key)
     if final := sorted(filter(is_final, rows), key=rank):
         _best(tracker, shelf, configuration, final)
-    decoded = tracker.decoded(configuration)
+    has_grokked = any(r["outcome"] == Outcome.GROKKED for r in rows)  # others have no child runs
+    decoded = tracker.decoded(configuration) if has_grokked else {}
     right = sum(correct == ADDITIONS for correct in decoded.values())
     tracker.counts(configuration, rows, {"verified": right, "verify_tried": len(decoded)})
-    ledger.record_decoded(study, configuration.key, decoded)
+    if decoded:
+        ledger.record_decoded(study, configuration.key, decoded)
     tracker.end(configuration, status)
 
 
@@ -73,13 +77,25 @@ def _best(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: S
 def _picture(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
     from search.evidence.plots import grokking_curves  # matplotlib takes longer to load than the rest
 
-    seeds = [shelf.seed(r) for r in final]
+    seeds = [shelf.seed(r) for r in drawn(final)]
     winners = [_numbers(s) for s in seeds if s.result.outcome == Outcome.GROKKED]
     curves = curve_table(configuration, [s.result for s in seeds])
     with tempfile.TemporaryDirectory() as folder:
         title = f"study {tracker.study.name}, {configuration.title}"
+        if len(seeds) < len(final):
+            title += f", {len(seeds):,} of {len(final):,} seeds"
         grokking_curves(curves, winners, title, Path(folder) / CURVES_PNG)
         tracker.client.log_artifact(tracker.run_of(configuration), str(Path(folder) / CURVES_PNG))
+
+
+def drawn(final: Sequence[Row]) -> list[Row]:
+    """Of a configuration's rows those whose curves are drawn: of many, the first winners and others."""
+    if len(final) <= MOST_DRAWN:
+        return list(final)
+    numbered = sorted(final, key=seed_of)
+    winners = [r for r in numbered if r["outcome"] == Outcome.GROKKED][: MOST_DRAWN // 2]
+    others = [r for r in numbered if r["outcome"] != Outcome.GROKKED]
+    return winners + others[: MOST_DRAWN - len(winners)]
 
 
 def _numbers(seed: RecordedSeed) -> tuple[int, int]:
@@ -130,17 +146,18 @@ def _pictures(ledger: Ledger, tracker: Tracker, shelf: Shelf, run: str) -> None:
     study = tracker.study
     frames = configurations_frame(ledger, study.name), seeds_frame(ledger, study.name)
     with tempfile.TemporaryDirectory() as folder:
-        pictures(study, *frames, curves_frame(shelf), Path(folder))
+        pictures(study, *frames, curves_frame(shelf, drawn), Path(folder))
         tracker.keep(run, Path(folder), "pictures")
 
 
 def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
-    from search.evidence.frames import configuration_rows
+    from search.evidence.frames import configuration_rows, seed_rows
     from search.evidence.table import constraint_table
     from search.evidence.table_text import written
 
     try:
-        table = constraint_table(configuration_rows(ledger, tracker.study.name))
+        name = tracker.study.name
+        table = constraint_table(configuration_rows(ledger, name), seeds=seed_rows(ledger, name))
     except UserError:
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.evidence.fields import Field, columns, meaning, shown, varied
+from search.evidence.front import rates_of
 from search.evidence.plots import SEED, curves_figure, front_figure, png, small_multiples, time_figure
 from search.evidence.plots_search import (
     MOST_AXES,
@@ -27,8 +28,10 @@ from search.evidence.plots_search import (
     probes_of,
     rate_against_fields,
 )
+from search.intervals import Interval
 from search.store.home import pull_command
 from search.store.stats import CALLED, COUNTED, Cost, GrokRate, Stopping, pareto, screen_words, unended
+from search.study.file import stops_at
 from search.study.schema import Study
 from trainer import FALSE_KILLS_UPPER, Outcome
 
@@ -88,9 +91,10 @@ def percent(rate: float) -> str:
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate as the page shows it."""
+    """A rate as the page shows it, with the ends of its interval."""
 
     counts: GrokRate
+    ends: Interval
 
     @property
     def of(self) -> str:
@@ -101,7 +105,7 @@ class Rate:
 
     @property
     def interval(self) -> str:
-        return "{} to {}".format(*map(percent, self.counts.interval))
+        return "{} to {}".format(*map(percent, self.ends))
 
 
 class _Study:
@@ -123,6 +127,8 @@ class _Study:
         self.fields = varied(study, self.configurations)
         self.several = len(configurations) > 1
         self.counts = seeds["outcome"].value_counts()
+        wrongly = configurations["wrongly"] - configurations["screened_wrongly"]
+        self.given_up_wrongly = float(wrongly.sum())
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
 
@@ -147,6 +153,10 @@ class _Study:
                 facts.append(("Screen", screen_words(looks, self.configurations["configuration"])))
             if self.study.until.grokked:
                 until = f"once {self.study.until.grokked} grokked: so the rate is biased upwards"
+                if stops_at(self.study):
+                    until += (
+                        ", and its interval the exact one for that, of the negative binomial distribution"
+                    )
                 facts.append(("Stops", until))
             if self.study.allocation:
                 open_ = f"more of them while the interval has {self.study.allocation.threshold:.0%} in it"
@@ -235,8 +245,9 @@ class _Study:
         rows = called.where(called.notna(), None).to_dict("records")
         if words := Stopping.of(rows).told("The hopeless rule gave up"):
             words += (
-                f"Intervals reach up to what they would be had {FALSE_KILLS_UPPER:.1%} of the given-up seeds "
-                "grokked, the most that the rule was measured to stop wrongly. "
+                f"Intervals reach up to what they would be had {self.given_up_wrongly:,.1f} of the given-up "
+                f"seeds grokked: at most {FALSE_KILLS_UPPER:.1%} where the rule was measured, elsewhere "
+                "what the spared ones of each configuration allow. "
             )
         if screened := Stopping.of(rows, Outcome.SCREENED).told("The screen ended"):
             words += screened + (
@@ -262,17 +273,13 @@ class _Study:
     def row(self, i: int) -> dict[str, Any]:
         """One configuration for the tables: its columns, its three rates and its command."""
         row: dict[str, Any] = self.configurations.iloc[i].to_dict()
-        whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["screened_wrongly"])
-        confirmation = GrokRate(
-            row["confirmation_grokked"], row["confirmation_seeds"], row["confirmation_given_up"]
-        )
-        search = GrokRate(
-            whole.grokked - confirmation.grokked,
-            whole.n - confirmation.n,
-            whole.given_up - confirmation.given_up,
-            whole.wrongly,  # the confirmation is not screened
-        )
-        rates = {"rate": Rate(whole), "search": Rate(search), "confirmation": Rate(confirmation)}
+        whole, confirmation, search = rates_of(row)
+        ends = (row["grok_rate_low"], row["grok_rate_high"])
+        rates = {
+            "rate": Rate(whole, ends),
+            "search": Rate(search, search.interval),
+            "confirmation": Rate(confirmation, confirmation.interval),
+        }
         searched = [(f.values[i], label) for f, label in zip(self.fields, self._labels[i], strict=True)]
         pull = pull_command(self.name, row["configuration"]) if len(str(row["best_seed"])) else ""
         extra = {"searched": searched, "front": self._front[i], "shrunk": self.objective[i]}

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from math import isnan
 from operator import attrgetter
@@ -21,9 +21,11 @@ from model import RUNGS, Spec, make_spec, name_of, rung
 from model.fields import nearest, spelt
 from model.spec import FAMILIES
 from search.errors import UserError
-from search.evidence.claims import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
-from search.store.stats import GrokRate, difference
-from trainer import Recipe
+from search.evidence.verdicts import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
+from search.intervals import Paired
+from search.store.stats import COUNTED, GrokRate, difference
+from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
+from trainer.hopeless import MEASURED
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Arm:
     verified: int
     """How many of the `decoded` best grokked seeds are right on all 10,010."""
     decoded: int
+    seeds: Mapping[tuple[int, int], bool] = field(default_factory=dict, compare=False)
+    """Whether each counted seed grokked, where that was recorded seed by seed."""
 
     @property
     def page(self) -> str:
@@ -87,30 +91,30 @@ class Cell:
 
     @property
     def verdict(self) -> Verdict:
-        return verdict(*(arm.rate if arm else GrokRate(0, 0) for arm in (self.with_it, self.without)))
+        return verdict(self.with_it.rate if self.with_it else GrokRate(0, 0), self.paired)
 
     @property
     def says(self) -> str:
-        """The verdict, with a question mark if it may be chance, and whether what works is verified."""
-        said = f"{self.verdict}{'?' if self.may_be_chance else ''}"
-        if self.with_it is None or not self.with_it.rate.grokked:
-            return said
-        return f"{said}, {'verified' if self.with_it.verified else 'not verified'}"
+        """The verdict, and whether what works is verified."""
+        if self.with_it is None or self.verdict not in (Verdict.WORKS, Verdict.HELPS):
+            return str(self.verdict)
+        return f"{self.verdict}, {'verified' if self.with_it.verified else 'not verified'}"
+
+    @property
+    def paired(self) -> Paired | None:
+        """The seeds that both arms had: `one` those that grokked with the constraint alone."""
+        if not (self.with_it and self.without):
+            return None
+        mine, others = self.with_it.seeds, self.without.seeds
+        return Paired.of([(mine[s], others[s]) for s in mine.keys() & others.keys()])
 
     @property
     def difference(self) -> tuple[float, float, float] | None:
-        """Grok rate with the constraint less that without it, and its 95 % interval."""
+        """Grok rate with the constraint less that without it, and its 95 % interval for independent seeds."""
         if not (self.with_it and self.without and self.with_it.rate.n and self.without.rate.n):
             return None
         one, other = self.with_it.rate, self.without.rate
         return (one.rate - other.rate, *difference(one, other))
-
-    @property
-    def may_be_chance(self) -> bool:
-        """Whether one arm is said to fail, and both may be alike all the same (CHANCE)."""
-        judged = self.verdict in (Verdict.REQUIRED, Verdict.FAILS)
-        _, low, high = self.difference or (0.0, 0.0, 0.0)
-        return judged and low <= 0 <= high
 
     @property
     def specs(self) -> tuple[Spec, Spec] | None:
@@ -140,10 +144,16 @@ class Cell:
     def as_dict(self, paper: bool = False) -> dict[str, Any]:
         """Plain values; None for what is not known."""
         between, low, high = self.difference or (None, None, None)
+        pairs = self.paired if self.paired and self.paired.n else None
+        paired_low, paired_high = pairs.interval if pairs else (None, None)
         shared = {
             "constraint": self.constraint, "scale": self.scale.label, "params": self.scale.params,
-            "verdict": str(self.verdict), "may_be_chance": self.may_be_chance, "difference": between,
+            "verdict": str(self.verdict), "difference": between,
             "difference_low": low, "difference_high": high, "params_saved": self.saves, "also": self.also,
+            "pairs": pairs and pairs.n,
+            "only_with": pairs and pairs.one, "only_without": pairs and pairs.other,
+            "paired_difference": pairs and pairs.difference, "paired_low": paired_low,
+            "paired_high": paired_high, "p": pairs and pairs.p, "power": pairs and pairs.power,
         }  # fmt: skip
         if paper:
             words = {"published": self.published.words, "published_verdict": self.published.verdict}
@@ -187,7 +197,10 @@ Arms = dict[tuple[Spec, Recipe], Arm]
 
 
 def constraint_table(
-    configurations: Sequence[Mapping[str, Any]], constraints: Sequence[str] = (), scales: Sequence[str] = ()
+    configurations: Sequence[Mapping[str, Any]],
+    constraints: Sequence[str] = (),
+    scales: Sequence[str] = (),
+    seeds: Iterable[Mapping[str, Any]] = (),
 ) -> Table:
     """The table of configurations of one study or several: rows as search.evidence.frames has them.
 
@@ -196,9 +209,10 @@ def constraint_table(
     configurations (then: counted the most seeds). Nothing is added up, as the same seeds may be in both.
 
     constraints, scales: further rows (`tie_vo`, `qk_dim=4`) and rungs, to be shown whether or not they are
-    recorded. Raises UserError if nothing can be compared, or for an unknown name.
+    recorded. seeds: rows of the same studies' seeds; without them nothing is paired, and no cell can tell.
+    Raises UserError if nothing can be compared, or for an unknown name.
     """
-    arms = _arms(configurations)
+    arms = _arms(configurations, _grokked(seeds))
     tried = list(_tried(arms))
     if not tried:
         raise UserError(
@@ -290,7 +304,20 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
+Grokked = dict[tuple[str, str], dict[tuple[int, int], bool]]
+"""Study and configuration -> seed -> whether it grokked."""
+
+
+def _grokked(seeds: Iterable[Mapping[str, Any]]) -> Grokked:
+    found: Grokked = {}
+    for row in seeds:
+        if row["outcome"] in COUNTED:
+            mine = found.setdefault((str(row["study"]), str(row["configuration"])), {})
+            mine[int(row["init_seed"]), int(row["data_seed"])] = row["outcome"] == Outcome.GROKKED
+    return found
+
+
+def _arms(configurations: Sequence[Mapping[str, Any]], seeds: Grokked) -> Arms:
     """The recorded configurations, each once: of several studies as the one that has most of them has it,
     then the one with most seeds. Raises UserError if these are no configurations.
     """
@@ -304,26 +331,33 @@ def _arms(configurations: Sequence[Mapping[str, Any]]) -> Arms:
     )
     for record in order:
         try:
-            arm = _arm(record)
+            arm = _arm(record, seeds)
         except (ValueError, TypeError) as error:
             raise UserError(f"configuration {record['configuration']}: {error}") from None
         arms.setdefault((arm.spec, arm.recipe), arm)
     return arms
 
 
-def _arm(record: Mapping[str, Any]) -> Arm:
+def _arm(record: Mapping[str, Any], seeds: Grokked) -> Arm:
     step = float(record["median_grok_step"])
-    grokked, seeds, given_up = (int(record[n]) for n in ("grokked", "seeds", "given_up"))
     return Arm(
         spec=_spec(_fields(record, "model.")),
         recipe=_recipe(_fields(record, "recipe.")),
         **{n: str(record[n]) for n in ("configuration", "study", "experiment_id", "run_id")},
-        rate=GrokRate(grokked, seeds, given_up, float(record.get("screened_wrongly", 0.0))),
+        rate=_rate(record),
         best_exact=float(record["best_exact"]),
         median_grok_step=None if isnan(step) else step,
         verified=int(record["verified"]),
         decoded=int(record["verify_tried"]),
+        seeds=seeds.get((str(record["study"]), str(record["configuration"])), {}),
     )
+
+
+def _rate(record: Mapping[str, Any]) -> GrokRate:
+    """Where a frame does not say how many seeds may have been given up wrongly and nobody measured, all."""
+    grokked, n, given_up = (int(record[name]) for name in ("grokked", "seeds", "given_up"))
+    most = given_up * (FALSE_KILLS_UPPER if record["configuration"] in MEASURED else 1.0)
+    return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)))
 
 
 def _fields(record: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -338,8 +372,8 @@ def _spec(given: dict[str, Any]) -> Spec:
 
 
 def _recipe(given: dict[str, Any]) -> Recipe:
-    for name, field in Recipe.__dataclass_fields__.items():
-        if isinstance(field.default, tuple) and name in given:
+    for name, its in Recipe.__dataclass_fields__.items():
+        if isinstance(its.default, tuple) and name in given:
             entries = json.loads(kept) if isinstance(kept := given[name], str) else kept
             given[name] = [[_plain(number) for number in entry] for entry in entries]
     return Recipe(**_typed(Recipe, given))

@@ -9,21 +9,25 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import Any
 
-from search.evidence.claims import CHANCE, CLAIMS, RULE, SCALES, SECTION, Agreement
 from search.evidence.table import Arm, Cell, Scale, Table, constraint_table
+from search.evidence.verdicts import CLAIMS, RULE, SCALES, SECTION, Agreement
+from search.intervals import LEVEL, Interval, discoveries
 from trainer import Recipe
 
 FORMATS = ("md", "csv", "json", "html", "latex")
 MISSING = "–"
 DETAILS = (
-    "constraint", "scale", "verdict", "with it", "without", "difference in points", "best exact match, %",
-    "median grok step", "verified", "saves",
+    "constraint", "scale", "verdict", "with it", "without", "difference in points", "of the same seeds", "p",
+    "power", "best exact match, %", "median grok step", "verified", "saves",
 )  # fmt: skip
 
 
-def made_from(rows: Sequence[dict[str, Any]], paper: bool = False) -> Table:
+def made_from(
+    rows: Sequence[dict[str, Any]], paper: bool = False, seeds: Sequence[dict[str, Any]] = ()
+) -> Table:
     """The table; beside the paper, its constraints and scales are in it whether or not they are recorded."""
-    return constraint_table(rows, list(CLAIMS), list(SCALES)) if paper else constraint_table(rows)
+    constraints, scales = (list(CLAIMS), list(SCALES)) if paper else ([], [])
+    return constraint_table(rows, constraints, scales, seeds)
 
 
 def written(made: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
@@ -76,11 +80,27 @@ def beside_paper(cell: Cell) -> str:
     return f"{cell.agreement}: “{words}”" if words else str(cell.agreement)
 
 
-def _difference(cell: Cell) -> str:
-    if cell.difference is None:
-        return MISSING
-    between, low, high = (f"{100 * x:+.1f}" for x in cell.difference)
+def points(difference: float, interval: Interval) -> str:
+    """A difference of two rates with its interval, in points."""
+    between, low, high = (f"{100 * x:+.1f}" for x in (difference, *interval))
     return f"{between} ({low} to {high})".replace("-", "−")
+
+
+def _difference(cell: Cell) -> str:
+    return MISSING if cell.difference is None else points(cell.difference[0], cell.difference[1:])
+
+
+def _paired(cell: Cell) -> tuple[str, str, str]:
+    """Of the seeds that both arms had: difference, p and power."""
+    if not cell.paired or not cell.paired.n:
+        return (MISSING,) * 3
+    said = f"{points(cell.paired.difference, cell.paired.interval)} of {cell.paired.n}"
+    return said, chance(cell.paired.p), f"{100 * cell.paired.power:.0f} %"
+
+
+def chance(p: float) -> str:
+    """A p value."""
+    return "under 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _both(cell: Cell, says: Callable[[Arm], str]) -> str:
@@ -106,7 +126,7 @@ def details(made: Table, link: Callable[[Arm, str], str]) -> list[tuple[str, ...
             cell.constraint, cell.scale.label, cell.says,
             *(link(arm, _count(arm)) + f" {_rate(arm)}" if arm else MISSING
               for arm in (cell.with_it, cell.without)),
-            _difference(cell), _both(cell, _exact),
+            _difference(cell), *_paired(cell), _both(cell, _exact),
             _both(cell, _step), _both(cell, _verified),
             MISSING if cell.saves is None else str(cell.saves),
         )
@@ -117,7 +137,7 @@ def details(made: Table, link: Callable[[Arm, str], str]) -> list[tuple[str, ...
 
 def rule() -> list[str]:
     """How a verdict is reached, a line each."""
-    return [*(f"{verdict}: {says}" for verdict, says in RULE.items()), f"with a question mark: {CHANCE}"]
+    return [f"{verdict}: {says}" for verdict, says in RULE.items()]
 
 
 def notes(made: Table) -> list[str]:
@@ -130,11 +150,29 @@ def notes(made: Table) -> list[str]:
     return [
         "k/n: seeds that grokked, of all that were counted; only censored seeds are not",
         "intervals are of 95 %: Wilson's for a rate, its upper end with what given-up seeds might have done; "
-        "Newcombe's hybrid score interval for a difference",
+        "Newcombe's hybrid score interval for a difference of independent seeds, an exact one for that of "
+        "the same",
+        *_tests(made),
         "verified: of the decoded best seeds; saves: parameters",
         *([pooled] if made.pooled else []),
         *(f"{scale.label}: {_base(scale, made.scales)}" for scale in made.scales),
         *also,
+    ]
+
+
+def _tests(made: Table) -> list[str]:
+    """How much independent evidence there is, and how many of many tests to believe."""
+    pairs = {c.specs: c.paired for c in made.cells if c.paired and c.paired.n}
+    if not pairs:
+        return ["no seed is recorded for both arms of any cell: nothing is paired"]
+    bases = {c.scale.label for c in made.cells if c.paired and c.paired.n}
+    ps = [paired.p for paired in pairs.values() if paired]
+    small, kept = sum(p < LEVEL for p in ps), sum(discoveries(ps))
+    arms = f"{len(bases)} base arm{'s' * (len(bases) != 1)}"
+    return [
+        f"{len(pairs)} comparisons with {arms}: the cells of a column share its base's seeds, and are no "
+        f"independent evidence; {small} have p below 5 %, by chance alone {LEVEL * len(ps):.1f} would; at a "
+        f"false discovery rate of 5 % (Benjamini and Hochberg) {kept} are left"
     ]
 
 
@@ -180,16 +218,16 @@ def markdown(made: Table, paper: bool, ui: str) -> str:
             return text
         return f"[{text}][{pages.setdefault(f'{ui}/{arm.page}', f'r{len(pages) + 1}')}]"
 
-    parts = ["Grokked seeds with the constraint vs without it:", _pipes(*_grid(made, summary))]
+    parts = ["Grokked seeds with the constraint vs without it:", pipes(*_grid(made, summary))]
     if paper:
-        parts += [f"Beside the {SECTION}: {claims(made)}.", _pipes(*_grid(made, beside_paper))]
+        parts += [f"Beside the {SECTION}: {claims(made)}.", pipes(*_grid(made, beside_paper))]
     parts += ["The verdicts:", _bullets(rule()), "Cell by cell, with the constraint / without it:"]
-    parts += [_pipes(DETAILS, details(made, link)), "Notes:", _bullets(notes(made))]
+    parts += [pipes(DETAILS, details(made, link)), "Notes:", _bullets(notes(made))]
     links = "\n".join(f"[{name}]: {page}" for page, name in pages.items())
     return "\n\n".join([*parts, *([links] if links else [])]) + "\n"
 
 
-def _pipes(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def pipes(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table with its columns padded."""
     lines = [[_plain(text) for text in line] for line in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -272,9 +310,9 @@ PAGE = """\
 .constraints .grid th:first-child { width: 9.5rem; }
 .constraints .grid td { border-left: .35rem solid #c6ccd2; }
 .constraints .grid .works { border-left-color: #2f9e5b; background: #eef8f1; }
-.constraints .grid .required { border-left-color: #1c6dd0; background: #edf4fc; }
+.constraints .grid .helps { border-left-color: #1c6dd0; background: #edf4fc; }
 .constraints .grid .fails { border-left-color: #cf3b3b; background: #fcefee; }
-.constraints .grid .open { border-left-color: #d99a1c; background: #fdf7e9; }
+.constraints .grid .cannot { border-left-color: #d99a1c; background: #fdf7e9; }
 .constraints .grid .not { color: #6b747d; }
 .constraints small { display: block; color: #4a525a; }
 .constraints .lines :is(th, td) { font-size: .8rem; padding: .3rem .5rem; white-space: nowrap; }

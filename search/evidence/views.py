@@ -38,7 +38,7 @@ CONFIGURATIONS = "tags.`adder.configuration` LIKE '%'"  # neither their seeds' r
 RATE = "final.grok_rate"
 ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
 CONFIRMED = ("final.confirmation_grokked", "final.confirmation_seeds")
-MORE = ("final.best_exact", "final.held", "final.verified")
+MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified")
 CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
 MOST_AXES = 10
 """Parallel coordinates beside the rate: more cannot be told apart."""

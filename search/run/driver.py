@@ -5,7 +5,6 @@ It knows nothing of Ray: search/run/engine.py has Tune ask it for trials and tel
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
@@ -15,10 +14,12 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from search.errors import Failure, UserError
-from search.evidence.publish import conclude, log_evidence, publish
+from search.errors import UserError
+from search.evidence.publish import log_evidence
 from search.evidence.views import write_views
-from search.run.planner import DONE, Planner, interrupted
+from search.record.recorder import Recorder
+from search.run.packing import interrupted
+from search.run.planner import DONE, Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.store.hold import Hold
@@ -26,21 +27,11 @@ from search.store.home import Home
 from search.store.ledger import is_final
 from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
-from search.store.part import (
-    ERROR,
-    Damaged,
-    Orders,
-    Part,
-    has_parts,
-    orders_of,
-    read_cut,
-    read_parts,
-    set_aside,
-)
+from search.store.part import ERROR, Damaged, Orders, has_parts, orders_of
 from search.store.seeds import Shelf
-from search.store.stats import ENOUGH, grouped
+from search.store.stats import grouped
 from search.store.tracker import Tracker
-from search.store.tracking import FINISHED, answered
+from search.store.tracking import answered
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
 
@@ -50,11 +41,13 @@ DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
 """How long the end of a study waits for MLflow: in all, and while it is away."""
 STOPPING_S = 10.0
 """The same for the end of a run that was stopped."""
-SHARED_S = 5.0
-"""How long results may take to be seen through a shared folder."""
 LATE = "its worker ended before it began"
-
-log = logging.getLogger(__name__)
+WAIT_S = 20.0
+"""How often a worker that waits for work says so."""
+FEW, REPORTS_PER_S = 8, 20.0
+"""Workers that report each evaluation; of more, reports that are wanted in a second of all together."""
+BEGIN_S = 60.0
+"""A worker that has not begun after so long waits for room that others have."""
 
 
 @dataclass
@@ -76,14 +69,20 @@ class Ended:
 
 @dataclass
 class Chain:
-    """Trials that share a worker's bank: the one that it was started with, and those that followed."""
+    """Trials of one worker: the one that it was started with, and those that followed."""
 
     first: Trial
+    last: Trial
+    """Whose program its bank has, or will have next."""
     open: dict[str, Trial]
     """Those that have not ended, by their keys."""
     unseen: set[str] = field(default_factory=set)
     """Those that were ordered and of which no report has spoken yet."""
     starts: int = 0
+    waits: bool = False
+    """Whether it is to wait for work, having none."""
+    due: float = float("inf")
+    """By when a worker is to have begun that was started, or started again."""
     orders: Orders | None = None
 
 
@@ -108,21 +107,23 @@ class Driver:
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
         self.shelf = Shelf(client, ledger, study.name)
+        share = study.sampler.share if study.space else None
+        self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf, share)
         self.ended = Ended()
         self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
         self.is_done = False
         self.chains: dict[str, Chain] = {}
         """By the keys of their first trials."""
-        self.recovered: set[str] = set()
+        self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
         ledger.close_orphans(study.name)
-        self.recover()
+        recovered = self.recorder.recover()
         rows = ledger.rows(study.name)
         self.proposals = Proposals(study, ledger) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
         self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
         with answered(study.name):
             open_runs = self.tracker.unconcluded()
-        self.unconcluded = open_runs.keys() | self.recovered
+        self.unconcluded = open_runs.keys() | recovered
         for key in open_runs.keys() - self.planner.known.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.asked)
@@ -140,28 +141,13 @@ class Driver:
                     "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
                 )
 
-    def recover(self) -> None:
-        """Record what trials of an earlier run left behind, and have published what MLflow has not got."""
-        rows = self.ledger.rows(self.study.name)
-        for key in sorted({r["trial"] for r in rows if not r["published"]}):
-            folder = self.home.trial(self.study.name, key)
-            try:
-                if has_parts(folder):
-                    parts, trial = read_parts(folder), Trial.read(folder)
-                    self.recovered |= {c.key for c in trial.configurations}
-                    self.record(trial, parts)
-                elif any(map(is_final, self.ledger.rows(self.study.name, trial=key))):
-                    raise Damaged(f"there are no results in {folder} any more")
-            except Damaged as error:
-                self._set_aside(key, str(error))
-
     def start_next(self) -> Trial | str | None:
         """The next trial for a worker of its own, claimed and written; or None, or DONE."""
         trial = self.planner.next()
         self.conclude_earlier()
         if isinstance(trial, Trial):
-            self.chains[trial.key] = Chain(trial, {})
-            self._start(trial, self.chains[trial.key])
+            chain = self.chains[trial.key] = Chain(trial, trial, {}, due=time.monotonic() + BEGIN_S)
+            self._start(trial, chain)
             self._order(self.chains[trial.key])
         self.is_done = trial == DONE
         self.tick()
@@ -171,7 +157,7 @@ class Driver:
         self.ledger.claim(trial)
         self.ended.trials += 1
         trial.write(self.home.trial(self.study.name, trial.key))
-        chain.open[trial.key] = trial
+        chain.open[trial.key] = chain.last = trial
         chain.unseen.add(trial.key)
         self.progress.started(trial, chain.first.key)
         for configuration in trial.configurations:
@@ -181,7 +167,7 @@ class Driver:
     def reported(self, first: Trial, report: dict[str, Any]) -> None:
         """Take the progress report of the worker that was started with this trial."""
         chain = self.chains[first.key]
-        chain.starts += report["phase"] == "compiling"
+        chain.starts, chain.due = chain.starts + (report["phase"] == "compiling"), float("inf")
         seeds = grouped(report.pop("seeds", []), "trial")
         steps: dict[Configuration, dict[int, dict[str, float]]] = {}
         for trial in list(chain.open.values()):
@@ -200,26 +186,65 @@ class Driver:
             self._ended(chain.open.pop(key))
         if report["phase"] != "compiling":
             self._feed(chain)
-        for each in self.chains.values():
-            self._order(each)
+        self._order_again(chain)
         self.tick()
 
     def _feed(self, chain: Chain) -> None:
-        """Have trials follow in the slots that are free, unless the worker's process has died before.
+        """Have trials follow in a worker: of its program in the slots that are free, of others when it has
+        nothing else, where a bank costs no compilation. With none to be had, now, it waits.
 
-        How often a process may die is counted for all of its trials together.
+        Not in one whose process has died before: how often it may is counted for all of its trials together.
         """
-        while chain.starts < 2 and self.planner.open_in(chain.open.values()) < chain.first.slots:
-            trial = self.planner.next(chain.first)
+        chain.waits = False
+        while chain.starts < 2 and self.planner.open_in(chain.open.values()) < chain.last.slots:
+            trial = self.planner.next(chain.last)
+            goes_on = not (chain.open or self.planner.fits.on_gpu or self._is_room_wanted())
+            if not isinstance(trial, Trial) and goes_on:
+                trial = self.planner.next()
+                chain.waits = trial is None
             if not isinstance(trial, Trial):
                 return
             self._start(trial, chain)
+
+    def _order_again(self, *chains: Chain) -> None:
+        """Leave word for some workers, and for those for whom something may have changed.
+
+        Who waits gets work, as far as there is some; and all are to know what has enough.
+        """
+        waiting = [chain for chain in self.chains.values() if chain.waits]
+        for chain in waiting:
+            self._feed(chain)
+            if chain.waits:
+                break
+        is_shared = self.study.until.grokked is not None
+        for chain in self.chains.values() if is_shared else (*chains, *waiting):
+            self._order(chain)
+
+    def _is_room_wanted(self) -> bool:
+        """Whether a worker that was to begin finds no room: then others end that have nothing left to do."""
+        now = time.monotonic()
+        return any(now > chain.due for chain in self.chains.values())
+
+    def lost(self, first: str, preempted: bool = False) -> None:
+        """The process of a worker has died, by the key of its first trial; it is started again.
+
+        preempted: its node was taken away, after notice; that says nothing of what it did.
+        """
+        self.chains[first].due = 0.0
+        self.chains[first].starts -= preempted
+        for chain in self.chains.values():
+            if chain.waits:
+                self._feed(chain)
+                self._order(chain)
 
     def _order(self, chain: Chain) -> None:
         """Leave word for a worker, if there is something new."""
         searched = (t for t in chain.open.values() if self.study.until.grokked and not t.confirmation)
         enough = {c.key for t in searched for c in t.configurations if self.planner.has_enough(c)}
-        orders = Orders(tuple(chain.open), tuple(sorted(enough)))
+        many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
+        apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
+        times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
+        orders = Orders(tuple(chain.open), tuple(sorted(enough)), *times)
         if orders != chain.orders:
             orders.write(self.home.trial(self.study.name, chain.first.key))
             chain.orders = orders
@@ -239,13 +264,14 @@ class Driver:
             else:
                 self._failed(trial, failure)
         orders_of(self.home.trial(self.study.name, first.key)).unlink(missing_ok=True)
+        self._order_again()
 
     def _ended(self, trial: Trial) -> None:
         try:
-            self.record(trial, self._parts(trial))
+            self.recorder.record(trial, self.recorder.parts(trial))
         except Damaged as damaged:
             self.ended.failed_trials[trial.key] = str(damaged)
-            self._set_aside(trial.key, str(damaged))
+            self.recorder.set_aside(trial.key, str(damaged))
         self._tell(trial)
 
     def _failed(self, trial: Trial, failure: str) -> None:
@@ -259,57 +285,15 @@ class Driver:
         rows = self.ledger.rows(self.study.name, trial=trial.key)
         self.progress.finished(trial, [r["outcome"] for r in rows])
         for configuration in self.planner.tell(trial, rows):
-            self.conclude(configuration)
+            self.recorder.conclude(configuration)
         self._show_proposals()
-
-    def _parts(self, trial: Trial) -> list[Part]:
-        """What the worker of a trial that has just ended left. Raises Damaged."""
-        folder = self.home.trial(self.study.name, trial.key)
-        deadline = time.monotonic() + SHARED_S
-        while not has_parts(folder) and time.monotonic() < deadline:
-            time.sleep(0.2)  # a shared folder may show them late
-        if not has_parts(folder):
-            raise Failure(
-                f"study {self.study.name}: a trial ended without results in {folder}; is it shared?"
-            )
-        return read_parts(folder)
-
-    def record(self, trial: Trial, parts: list[Part]) -> None:
-        """Write a trial's parts, which are read once, to the ledger, and have them published."""
-        for part in parts:
-            self.ledger.record(part, self.study.sampler.share if self.study.space else None)
-            self.shelf.put(trial.key, part)
-        if cut := read_cut(self.home.trial(self.study.name, trial.key)):
-            self.ledger.censor([trial], ENOUGH, cut)
-            self.ledger.release_unbegun(trial)
-        self.outbox.put(self._publish, trial)
-
-    def _set_aside(self, key: str, reason: str) -> None:
-        """Have the seeds of a trial trained again whose results are lost; what is left of them is kept."""
-        folder = self.home.trial(self.study.name, key)
-        kept = ""
-        if has_parts(folder):
-            kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study.name, key), reason)}"
-        log.warning("study %s: %s%s; their seeds are trained again", self.study.name, reason, kept)
-        self.ledger.reopen(self.study.name, key, reason)
-
-    def _publish(self, trial: Trial) -> None:
-        """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""
-        folder = self.home.trial(self.study.name, trial.key)
-        if has_parts(folder):  # or it was done, and was cut off afterwards
-            publish(self.ledger, self.tracker, trial, folder)
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
-        """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
-        self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)
 
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
         while self.planner.ended_before:
             configuration = self.planner.ended_before.pop()
             if configuration.key in self.unconcluded:
-                self.conclude(configuration)
+                self.recorder.conclude(configuration)
 
     def _show_proposals(self, running: bool = True) -> None:
         """Have Optuna's mirror follow the search."""
@@ -330,7 +314,7 @@ class Driver:
         self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
         self._show_proposals(running=False)
         for configuration in open_:
-            self.conclude(configuration, "KILLED")
+            self.recorder.conclude(configuration, "KILLED")
         if self.is_done:
             self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)

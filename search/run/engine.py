@@ -27,14 +27,18 @@ from ray.air.execution._internal import RayActorManager
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
-from search.errors import Failure
+from search.errors import Failure, UserError
 from search.run import worker
 from search.run.driver import Driver, Ended
-from search.run.packing import placement
+from search.run.packing import Fits, placement
 from search.run.planner import DONE
 from search.study.trial import Trial
 
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
+ASK_S, LOOK_S = 5.0, 0.5
+"""How often it is asked what nodes there are; and while there is none."""
+MOST_WORKERS = 100_000
+"""More than any cluster has: how many there are is said by `Room`."""
 BLIND_S = 10.0  # a driver that did not look for so long cannot say that a trial was silent
 LATE = "timed out during startup"
 OUT_OF_MEMORY = "OutOfMemoryError"
@@ -49,15 +53,72 @@ QUIET = {
 }
 
 
+class Room:
+    """What a study has room for, asked again now and then: nodes come and go."""
+
+    def __init__(self, driver: Driver):
+        self.driver, self.asked = driver, float("-inf")
+        self.share: dict[str, float] = {}
+        self.fits = Fits(0)
+
+    def wait(self) -> bool:
+        """Wait until a cluster has room for a trial. False: the run was stopped meanwhile.
+
+        Raises UserError where none can come.
+        """
+        try:
+            while not self.look():
+                self.driver.tick()
+                time.sleep(LOOK_S)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def look(self) -> bool:
+        """Whether there is room now. A trial's share is decided when there is some for the first time."""
+        if time.monotonic() - self.asked > ASK_S or not self.fits.concurrent:
+            self.asked = time.monotonic()
+            self._ask()
+        return self.fits.concurrent > 0
+
+    def _ask(self) -> None:
+        resources = self.driver.study.resources
+        try:
+            share, fits = placement(resources, *nodes())
+        except UserError as nothing:
+            if not os.environ.get("RAY_ADDRESS"):
+                raise
+            self.fits = Fits(0, self.fits.on_gpu)
+            if self.driver.display.due():
+                self.driver.display.say(f"waiting for a node that has room ({nothing})")
+            return
+        self.share = self.share or share
+        self.fits = self.driver.planner.fits = fits
+
+
+def nodes() -> list[dict[str, float]]:
+    """What each node of the cluster has that is there to stay."""
+    leaving = ray._private.state.state.get_draining_nodes()
+    return [n["Resources"] for n in ray.nodes() if n["Alive"] and n["NodeID"] not in leaving]
+
+
 class PlanSearcher(Searcher):
     """Tune's view of a driver."""
 
-    def __init__(self, driver: Driver, watch: Watch):
+    def __init__(self, driver: Driver, watch: Watch, room: Room):
         super().__init__()
-        self.driver, self.watch = driver, watch
+        self.driver, self.watch, self.room = driver, watch, room
         self.trials: dict[str, Trial] = {}
 
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """How many are at work is for `suggest` to say: nodes come and go."""
+        return True
+
     def suggest(self, trial_id: str) -> Any:
+        self.room.look()
+        if len(self.trials) >= self.room.fits.concurrent:
+            self.driver.tick()
+            return None
         trial = self.driver.start_next()
         if not isinstance(trial, Trial):
             return Searcher.FINISHED if trial == DONE else None
@@ -77,7 +138,7 @@ class PlanSearcher(Searcher):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its searcher when it starts: without the driver, whose state is the ledger."""
-        return {**self.__dict__, "driver": None, "watch": None, "trials": {}}
+        return {**self.__dict__, "driver": None, "watch": None, "room": None, "trials": {}}
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the ledger is the state."""
@@ -137,6 +198,10 @@ class Watch(tune.Callback):
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         self.heard.pop(trial.trial_id, None)  # until it starts again
         self.stalled.discard(trial.trial_id)
+        if self.driver:
+            with self.kept():
+                first, error = Path(trial.config["folder"]).name, trial.get_pickled_error()
+                self.driver.lost(first, bool(getattr(error, "preempted", False)))
 
     def why(self, trial_id: str) -> str:
         """What killed a trial's process, as far as is known here."""
@@ -261,15 +326,15 @@ def _retry_after_out_of_memory() -> None:
 
 def _tune(driver: Driver) -> None:
     _retry_after_out_of_memory()
-    study, home = driver.study, driver.home
-    share, fits = placement(study.resources, ray.cluster_resources())
-    driver.planner.fits = fits
+    study, home, room = driver.study, driver.home, Room(driver)
+    if not room.wait():
+        return
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     watch = Watch(driver)
     tune.Tuner(
-        tune.with_resources(worker.train, share),
+        tune.with_resources(worker.train, room.share),
         tune_config=tune.TuneConfig(
-            search_alg=PlanSearcher(driver, watch), num_samples=-1, max_concurrent_trials=fits.concurrent
+            search_alg=PlanSearcher(driver, watch, room), num_samples=-1, max_concurrent_trials=MOST_WORKERS
         ),
         run_config=tune.RunConfig(
             name=f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}",

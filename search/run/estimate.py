@@ -18,7 +18,7 @@ from search.run.packing import (
 from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.store.stats import seed_of
+from search.store.stats import screen_words, seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
 from search.study.trial import Configuration
@@ -56,6 +56,8 @@ def estimate(study: Study, home: Home) -> str:
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
+    if looks := study.stop.rungs:
+        text += f"\n  screen          {screen_words(looks, [c.key for c in listed])}"
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 

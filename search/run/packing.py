@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from model import Spec
 from search.errors import UserError, told
+from search.store.home import Home
+from search.store.ledger import Row, is_final
+from search.store.part import has_parts
+from search.store.stats import seed_of
 from search.study.schema import Resources, Study
+from search.study.seeds import numbered
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
 from trainer.installed import cache_folder, missing_for_compilation
@@ -27,6 +32,9 @@ class Fits:
     concurrent: int = 1
     on_gpu: bool = False
 
+
+THEIRS, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
+"""Ray's names for our resources, and what one of a kind of accelerator begins with."""
 
 UNTIL_SLOTS = 4
 """Slots of a CPU's bank where a study ends once enough have grokked. The engine's slots cost what they train:
@@ -87,15 +95,40 @@ def pack(
     ]
 
 
-def placement(resources: Resources, available: dict[str, float]) -> tuple[dict[str, float], Fits]:
-    """What Ray reserves for a trial, and what fits. Raises UserError if nothing does."""
-    gpus = available.get("GPU", 0)
-    gpu = float(gpus > 0) if resources.gpu == "auto" else float(resources.gpu)
-    for name, wanted, there in (("cpu", resources.cpu, available.get("CPU", 0)), ("gpu", gpu, gpus)):
+def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Fits]:
+    """What Ray reserves for a trial, and what fits on these nodes. Raises UserError if nothing does.
+
+    A trial is on one node. nodes: what each has, by Ray's names.
+    """
+    share = share_of(resources, *nodes)
+    fits = sum(_room(share, node) for node in nodes)
+    if not fits:
+        raise UserError(_missing(share, nodes))
+    return share, Fits(fits, share["gpu"] > 0)
+
+
+def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
+    """What Ray reserves for a trial. A little of a node's accelerator stands for its kind, as Ray has it."""
+    gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
+    kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
+    return {"cpu": resources.cpu, "gpu": gpu, **kind}
+
+
+def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:
+    """How many trials a node has room for."""
+    return int(min(node.get(THEIRS.get(k, k), 0) // v for k, v in share.items() if v))
+
+
+def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
+    """Why nothing fits."""
+    for name, wanted in share.items():
+        there = max((node.get(THEIRS.get(name, name), 0) for node in nodes), default=0)
+        if name.startswith(ACCELERATOR) and not there:
+            return f"resources.accelerator_type: no node has {name.removeprefix(ACCELERATOR)}"
         if wanted > there:
-            raise UserError(f"resources.{name}: a trial asks for {wanted:g}, there are {there:g}")
-    most = available.get("CPU", 0) // resources.cpu
-    return {"cpu": resources.cpu, "gpu": gpu}, Fits(int(min(most, gpus // gpu) if gpu else most), gpu > 0)
+            most = " on one node" if len(nodes) > 1 else ""
+            return f"resources.{name}: a trial asks for {wanted:g}, there are {there:g}{most}"
+    return "resources: no node has all that a trial asks for"
 
 
 def here() -> dict[str, float]:
@@ -131,3 +164,32 @@ def check_resources(resources: Resources, optimisers: Collection[str] = ()) -> s
     if slow and not missing:
         return f"the engine has no {slow[0]}: torch trains instead, a hundred times slower"
     return missing and f"without {missing} training is a hundred times slower (apt-get install g++)"
+
+
+def _described(folder: Path) -> Trial | None:
+    """The trial of a folder; None if its description is not there or is none that can be read."""
+    try:
+        return Trial.read(folder)
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
+def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
+    """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
+    open_ = sorted({r["trial"] for r in rows if not is_final(r)})
+    folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
+    trials = [t for t in map(_described, folders) if t is not None]
+    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
+               if not is_final(r)}  # fmt: skip
+    wanted = {Configuration(*c) for c in study.listed()}
+    seeds = {s for seeds in study.rounds() for s in seeds}
+    seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
+    going_on = [
+        t
+        for t in trials
+        if (t.resources, t.stop) == (study.resources, study.stop)
+        and all(holders.get((c.key, s)) == t.key for c, s in t.work)
+        and (study.space or wanted.issuperset(t.configurations))
+        and seeds.issuperset(s for _, s in t.work)
+    ]
+    return sorted(going_on, key=lambda t: [s for _, s in t.work])

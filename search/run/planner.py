@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.run.allocation import Standing, deserving, leaders, objective, successes
-from search.run.packing import Fits, can_follow, pack, program_of, trial_size
-from search.store.home import Home
+from search.run.packing import Fits, Program, can_follow, pack, program_of, trial_size
 from search.store.ledger import Row, is_final
-from search.store.part import has_parts
 from search.store.stats import GrokRate, seed_of
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
@@ -31,6 +28,7 @@ if TYPE_CHECKING:  # a list of configurations needs no Optuna
 
 DONE = "DONE"
 Done = str
+KEPT = ("outcome", "confirmation", "grok_step", "best_token", "steps", "reached")
 Round = tuple[Configuration, list[Seed], bool]
 """A configuration, seeds of it that are to be trained, and whether to confirm it."""
 
@@ -60,9 +58,12 @@ class Planner:
         self.study, self.proposals = study, proposals
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
+        self.won: dict[str, set[Seed]] = {}
+        """Seeds of the search that have grokked, by configuration."""
         self._take(rows)
         self.unpacked: list[Round] = []  # of which `fits` says how many slots they have
-        self.unfinished = {t.key for t in unfinished}
+        self.unfinished = {id(t): t for t in unfinished}  # by its key: a digest of all that waits, each time
+        self.sizes: dict[tuple[Program, Fits], tuple[int, int]] = {}
         self.dropped: dict[Configuration, None] = {}
         """Of which trials were dropped that had waited."""
         self.running: dict[str, Trial] = {}
@@ -102,9 +103,9 @@ class Planner:
         """
         place, work, cores = self.queue.index(waiting), waiting.work, self.fits.concurrent
         del self.queue[place]
-        if waiting.key in self.unfinished:
+        if id(waiting) in self.unfinished:
             return waiting
-        size, slots = trial_size(self.study, program_of(*work[0][0].parts), self.fits)
+        size, slots = self._size(program_of(*work[0][0].parts))
         if cores > 1 and (waiting.confirmation or self._is_last):
             left = len(work) + sum(len(t.work) for t in self.queue)
             least, open_ = slots // 8, len(work) + self._open_pairs()
@@ -116,6 +117,11 @@ class Planner:
         if size < len(work):
             self.queue.insert(place, replace(waiting, work=work[size:]))
         return replace(waiting, work=work[:size])
+
+    def _size(self, program: Program) -> tuple[int, int]:
+        if (program, self.fits) not in self.sizes:
+            self.sizes[program, self.fits] = trial_size(self.study, program, self.fits)
+        return self.sizes[program, self.fits]
 
     def _waiting(self, after: Trial | None) -> Trial | None:
         return next((t for t in self.queue if after is None or can_follow(t, after)), None)
@@ -192,8 +198,8 @@ class Planner:
         for key, configuration in self.known.items():
             rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
             ranked = objective(rows, configuration.recipe, wanted)
-            count = successes(rows, wanted)
-            found[key] = Standing(GrokRate.of(rows), configuration.spec.params, ranked, count)
+            rate = replace(GrokRate.of(rows), wrongly=0.0)  # seeds that a rule ended count as failures here
+            found[key] = Standing(rate, configuration.spec.params, ranked, successes(rows, wanted))
         return found
 
     def _given(self) -> list[Configuration]:
@@ -203,13 +209,16 @@ class Planner:
         return self.proposals.told() if self.enough else self.proposals.known()
 
     def _take(self, rows: Sequence[Row]) -> None:
+        """Keep of the ledger's rows what a plan needs: whole ones would fill memory."""
         for r in rows:
-            self.rows.setdefault(r["configuration"], {})[seed_of(r)] = r
+            kept = {name: r[name] for name in KEPT if name in r}
+            self.rows.setdefault(r["configuration"], {})[seed := seed_of(r)] = kept
+            if r["outcome"] == Outcome.GROKKED and not r["confirmation"]:
+                self.won.setdefault(r["configuration"], set()).add(seed)
 
     def _grokked(self, key: str) -> int:
         """What `until` counts: seeds of the search, of running trials too, and not the confirmation's."""
-        ended = sum(r["outcome"] == Outcome.GROKKED and not r["confirmation"] for r in self.rows_of(key))
-        return ended + sum(heard.grokked[key] for heard in self.heard.values())
+        return len(self.won.get(key, ())) + sum(heard.grokked[key] for heard in self.heard.values())
 
     def _drop_needless(self) -> None:
         """Forget what waits and is of configurations that have enough."""
@@ -220,7 +229,7 @@ class Planner:
         for trial in waiting:
             left = tuple(pair for pair in trial.work if trial.confirmation or pair[0] not in over)
             if left:
-                self.queue.append(trial if trial.key in self.unfinished else replace(trial, work=left))
+                self.queue.append(trial if id(trial) in self.unfinished else replace(trial, work=left))
             self.dropped |= {c: None for c in trial.configurations if c in over and not trial.confirmation}
         self.unpacked = [r for r in self.unpacked if r[2] or r[0] not in over]
 
@@ -236,8 +245,8 @@ class Planner:
         """Whether nothing more is planned for a configuration. Its proposal, if it was one, is then told."""
         if self._is_in_flight(configuration) or self._goes_on(configuration):
             return False
-        trained = set(self.study.first_seeds()) <= self.rows.get(configuration.key, {}).keys()
-        if self.proposals and trained:  # or it was cut, since the search has enough
+        rows = self.rows.get(configuration.key, {})
+        if self.proposals and set(self.study.first_seeds()) <= rows.keys():  # or it was cut, having enough
             searched = [r for r in self.rows_of(configuration.key) if not r["confirmation"]]
             self.proposals.tell(configuration, searched)
         return True
@@ -370,31 +379,3 @@ class Planner:
     def _is_last(self) -> bool:
         """Whether nothing follows the search's trials that are planned."""
         return not (self._is_asking or self.study.until.grokked or self.study.allocation)
-
-
-def _described(folder: Path) -> Trial | None:
-    """The trial of a folder; None if its description is not there or is none that can be read."""
-    try:
-        return Trial.read(folder)
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
-    """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
-    open_ = sorted({r["trial"] for r in rows if not is_final(r)})
-    folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
-    trials = [t for t in map(_described, folders) if t is not None]
-    holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows if not is_final(r)}
-    wanted = {Configuration(*c) for c in study.listed()}
-    seeds = {s for seeds in study.rounds() for s in seeds}
-    seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
-    going_on = [
-        t
-        for t in trials
-        if (t.resources, t.stop) == (study.resources, study.stop)
-        and all(holders.get((c.key, s)) == t.key for c, s in t.work)
-        and (study.space or wanted.issuperset(t.configurations))
-        and seeds.issuperset(s for _, s in t.work)
-    ]
-    return sorted(going_on, key=lambda t: [s for _, s in t.work])

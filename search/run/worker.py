@@ -1,8 +1,8 @@
-"""What runs inside a Ray trial: one bank, from its saved state to its last seed.
+"""What runs inside a Ray trial: banks, one after another, each from its saved state to its last seed.
 
 The driver leaves trial.json in the trial's folder; the worker keeps the trial's state there and leaves its
-parts for the driver to record (search/store/part.py). While the bank trains the driver may order other trials
-into it: they take the slots that have fallen free.
+parts for the driver to record (search/store/part.py). While a bank trains the driver may order other trials:
+those of its program take the slots that have fallen free, others get a bank of their own after it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,15 @@ from typing import Any
 import torch
 from filelock import FileLock
 
+from search.run.packing import can_follow
 from search.store.part import ERROR, LOCK, STATE, Orders, Part, has_parts, write_parts
 from search.study.trial import TRIAL_FILE, Trial
 from trainer import RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 
 LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
+LOOK_S = 0.1
+"""How often a worker without work looks for orders."""
 OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
 
@@ -46,27 +50,28 @@ def train(config: dict[str, Any]) -> None:
 
 
 def run_trial(folder: Path) -> Iterator[dict[str, Any]]:
-    """Train a trial, and what is ordered after it, yielding a report after each evaluation.
+    """Train a trial, and what is ordered after it, yielding a report after each evaluation, or less often.
 
-    The last one is `done`; it is no more the last if trials were ordered meanwhile.
+    The last one is `done`; it is no more the last if trials were ordered meanwhile. Who is to wait for more
+    says it again now and then.
     """
     chain = _Chain(folder)
     try:
         if not chain.take():  # it died between its results and its end
             return
         yield {"payload": json.dumps({"phase": "compiling"})}
-        chain.begin()
-        evaluations = 0
+        chain.follow()
         while True:
             alive = chain.bank.advance()
-            evaluations += alive
             rows = chain.rows()
             ended = chain.finish(rows)
-            if alive and evaluations % chain.save_every == 0:
-                chain.save()
-            report = {"phase": "training" if alive else "done", "seeds": list(rows.values()), "ended": ended}
-            yield {"payload": json.dumps(report | _speed(chain.bank))}
-            if not chain.follow() and not alive:
+            if alive:
+                chain.save_at_times()
+            if ended or not alive or chain.has_news(rows):
+                phase = "training" if alive else "done"
+                report = {"phase": phase, "seeds": list(rows.values()), "ended": ended}
+                yield {"payload": json.dumps(report | chain.speed())}
+            if not (chain.follow() or alive or chain.wait()):
                 return
     finally:
         chain.release()
@@ -74,7 +79,7 @@ def run_trial(folder: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class _Chain:
-    """Trials that share a bank: the first one, and those that were ordered after it.
+    """Trials of one worker: the first one, and those that were ordered after it.
 
     `folder` is the first one's, where the orders are; each trial has its own state and parts, so that it
     can go on without the others.
@@ -82,11 +87,18 @@ class _Chain:
 
     folder: Path
     trials: dict[Path, Trial] = field(default_factory=dict)
-    """Those that have not ended, by their folders."""
+    """Those that have not ended, by their folders; of the first that waits, the next bank is made."""
     numbers: dict[Path, range] = field(default_factory=dict)
     """Which of the bank's pairs are theirs; of trials that have ended, too."""
     locks: dict[Path, FileLock] = field(default_factory=dict)
     bank: Bank = field(init=False)
+    trial: Trial = field(init=False)
+    """Of which the bank was made."""
+    evaluations: int = 0
+    said: tuple[float, int, int] = (0.0, 0, 0)
+    """When it reported, and what: seeds that had grokked, slots that were free."""
+    before: dict[str, float] = field(default_factory=dict)
+    """What the banks came to that were trained before this one."""
 
     def take(self) -> list[Path]:
         """Have what is ordered and was not known; the results of some may be there already."""
@@ -98,12 +110,25 @@ class _Chain:
             self.trials[folder] = Trial.read(folder)
         return new
 
-    def begin(self) -> None:
-        """Make the bank: with what is ordered, from where it was saved."""
-        first, *others = self.trials.items()
-        folder, trial = first
+    def follow(self) -> bool:
+        """Do as is ordered now. Whether there is more to train for it."""
+        self.take()
+        waiting = [f for f in self.trials if f not in self.numbers]
+        begins = bool(waiting) and len(waiting) == len(self.trials)
+        if begins:
+            self._begin(waiting.pop(0))
+        fitting = [f for f in waiting if can_follow(self.trials[f], self.trial)]
+        for folder in fitting:
+            self._know(folder, self.bank.add(self.trials[folder].pairs))
+        self._end_enough()
+        return begins or bool(fitting)
+
+    def _begin(self, folder: Path) -> None:
+        """Make a bank of a trial, from where it was saved; the one before has no seed left."""
+        trial = self.trial = self.trials[folder]
+        if hasattr(self, "bank"):
+            self.before = self.speed()
         torch.set_num_threads(trial.resources.cpu)
-        self.save_every = trial.resources.save_every
         self.bank = Bank(
             trial.spec,
             trial.pairs,
@@ -112,18 +137,18 @@ class _Chain:
             compiled=trial.resources.compiled,
             hopeless=RULE if trial.stop.hopeless else None,
         )
+        self.evaluations = 0
+        self.numbers.clear()
         self._know(folder, range(len(trial.pairs)))
-        for folder, trial in others:
-            self._know(folder, self.bank.add(trial.pairs))
-        self._end_enough()
 
-    def follow(self) -> bool:
-        """Do as is ordered now. Whether there is more to train for it."""
-        new = self.take()
-        for folder in new:
-            self._know(folder, self.bank.add(self.trials[folder].pairs))
-        self._end_enough()
-        return bool(new)
+    def wait(self) -> bool:
+        """Without work: look for orders, as long as is ordered. False if there will be none."""
+        until = time.monotonic() + Orders.read(self.folder).wait_s
+        while time.monotonic() < until:
+            if self.follow():
+                return True
+            time.sleep(LOOK_S)
+        return Orders.read(self.folder).wait_s > 0
 
     def _know(self, folder: Path, numbers: range) -> None:
         self.numbers[folder] = numbers
@@ -132,7 +157,8 @@ class _Chain:
     def _end_enough(self) -> None:
         """Of configurations that have enough, only grokked seeds go on: to see whether they hold."""
         enough = set(Orders.read(self.folder).enough)
-        searching = [(f, t) for f, t in self.trials.items() if enough and not t.confirmation]
+        mine = [(f, t) for f, t in self.trials.items() if f in self.numbers]
+        searching = [(f, t) for f, t in mine if enough and not t.confirmation]
         work = [(n, c) for f, t in searching for n, (c, _) in zip(self.numbers[f], t.work, strict=True)]
         over = [n for n, c in work if c.key in enough and self.bank.result(n).grok_step is None]
         if over:
@@ -144,12 +170,24 @@ class _Chain:
         return {
             n: newest[n] | {"trial": t.key, "configuration": c.key, "seed": [s.init_seed, s.data_seed]}
             for f, t in self.trials.items()
+            if f in self.numbers
             for n, (c, s) in zip(self.numbers[f], t.work, strict=True)
         }
 
+    def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
+        """Whether to report: one of many workers does so seldom, but for grokked seeds and free slots."""
+        grokked = sum(row["grok_step"] is not None for row in rows.values())
+        free = self.trial.slots - sum(row["outcome"] in OPEN for row in rows.values())
+        due = time.monotonic() - self.said[0] >= Orders.read(self.folder).apart_s
+        if due or grokked != self.said[1] or free - self.said[2] > self.trial.slots // 8:
+            self.said = time.monotonic(), grokked, free
+            return True
+        return False
+
     def finish(self, rows: dict[int, dict[str, Any]]) -> list[str]:
         """Leave the parts of trials of which every seed has ended. Returns their keys."""
-        ended = [f for f in self.trials if not any(rows[n]["outcome"] in OPEN for n in self.numbers[f])]
+        mine = [f for f in self.trials if f in self.numbers]
+        ended = [f for f in mine if not any(rows[n]["outcome"] in OPEN for n in self.numbers[f])]
         keys = []
         for folder in ended:
             trial = self.trials.pop(folder)
@@ -165,13 +203,26 @@ class _Chain:
             keys.append(trial.key)
         return keys
 
-    def save(self) -> None:
+    def save_at_times(self) -> None:
         """A disk that is full for a while costs a state, not the trial: the one before is still there."""
-        for folder in self.trials:
+        self.evaluations += 1
+        if self.evaluations % self.trial.resources.save_every:
+            return
+        for folder in self.trials.keys() & self.numbers.keys():
             try:
                 self.bank.save(folder / STATE, self.numbers[folder])
             except OSError as error:
                 logging.getLogger(__name__).warning("%s: state not saved (%s)", folder, error.strerror)
+
+    def speed(self) -> dict[str, float]:
+        """Of the bank, and what all banks of this worker came to."""
+        bank, before = self.bank, self.before
+        return {
+            "seed_steps_per_s": bank.seed_steps_per_s,
+            "seed_steps": before.get("seed_steps", 0) + bank.seed_steps,
+            "train_s": before.get("train_s", 0.0) + bank.train_s,
+            "compile_s": before.get("compile_s", 0.0) + bank.programs.compile_s,
+        }
 
     def release(self) -> None:
         for lock in self.locks.values():
@@ -182,15 +233,6 @@ def _folders(first: Path) -> list[Path]:
     """Of the trials that a worker is to have, as far as they exist. `first`: that of its first one."""
     folders = [first if key == first.name else first.with_name(key) for key in Orders.read(first).trials]
     return [f for f in folders if f.exists()]
-
-
-def _speed(bank: Bank) -> dict[str, float]:
-    return {
-        "seed_steps_per_s": bank.seed_steps_per_s,
-        "seed_steps": bank.seed_steps,
-        "train_s": bank.train_s,
-        "compile_s": bank.programs.compile_s,
-    }
 
 
 def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:

@@ -38,7 +38,7 @@ ROWS = sa.Table(
     sa.Column("configuration", sa.String(12), primary_key=True),
     sa.Column("init_seed", sa.BigInteger, primary_key=True),
     sa.Column("data_seed", sa.BigInteger, primary_key=True),
-    sa.Column("trial", sa.String(12), nullable=False, index=True),
+    sa.Column("trial", sa.String(12), nullable=False),
     sa.Column("confirmation", sa.Boolean, nullable=False, default=False),
     sa.Column("outcome", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text),
@@ -59,6 +59,8 @@ ROWS = sa.Table(
     sa.Column("published", sa.Boolean, nullable=False, default=False),
     sa.Column("verify_calls", sa.Integer, nullable=False, default=0),
     sa.Column("verified", sa.Integer),  # right of AdderBoard's 10,010 at the last call
+    # with all that a trial's rows are looked up by: else the primary key is taken, and all rows looked at
+    sa.Index("ix_ledger_trial", "trial", "study", "configuration"),
 )
 STUDIES = sa.Table(
     "ledger_studies",

@@ -9,7 +9,6 @@ proposed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -172,36 +171,16 @@ class Ledger(Studies):
             raise _taken(trial.study, f"seed {seed}")
 
     @patient
-    def record(self, part: Part, share: Share | None = None) -> None:
-        """Write what became of a part's pairs; a final row is never overwritten. share: what a search's
-        objective wants to know of each.
+    def record(self, *parts: Part, share: Share | None = None) -> None:
+        """Write what became of the pairs of a trial's parts, in one statement; a final row is never
+        overwritten. share: what a search's objective wants to know of each.
         """
-        names = (
-            "steps",
-            "grok_step",
-            "held",
-            "hopeless_step",
-            "screen",
-            "best_step",
-            "best_exact",
-            "best_token",
-        )
-        shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, "owner": None}
-        shared |= {"environment": part.about["environment"], "lease_until": None}
         key: Row = {name: sa.bindparam(f"its_{name}") for name in KEY_COLUMNS}
         open_row = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        written = sa.update(ROWS).where(_is(key), open_row)
-        values = []
-        for result in part.results:
-            own = _named(part.trial.study, (part.configuration.key, *astuple(result.pair.seed)))
-            facts = {name: getattr(result, name) for name in names} | {"outcome": result.outcome.value}
-            facts |= {
-                "core_s": _core_s(part, result.steps),
-                "reached": share and {str(share): part.reaches(result, share)},
-            }
-            values.append({f"its_{name}": value for name, value in own.items()} | facts | shared)
-        with self._begin() as db:
-            db.execute(written, values)
+        values = [facts for part in parts for facts in _facts(part, share)]
+        if values:
+            with self._begin() as db:
+                db.execute(sa.update(ROWS).where(_is(key), open_row), values)
 
     @patient
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
@@ -319,6 +298,30 @@ def _key_of(row: Mapping[Any, Any]) -> Key:
 
 def _taken(study: str, what: str) -> UserError:
     return UserError(f"study {study}: {what} was just taken by another driver")
+
+
+MEASURED = (
+    "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
+)  # fmt: skip
+
+
+def _facts(part: Part, share: Share | None) -> list[Row]:
+    """Of each pair: what names its row, and what became of it."""
+    shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, **FREE}
+    shared |= {"environment": part.about["environment"]}
+    shared |= {"its_study": part.trial.study, "its_configuration": part.configuration.key}
+    return [
+        {
+            **{name: getattr(r, name) for name in MEASURED},
+            "outcome": r.outcome.value,
+            "core_s": _core_s(part, r.steps),
+            "reached": share and {str(share): part.reaches(r, share)},
+            "its_init_seed": r.pair.seed.init_seed,
+            "its_data_seed": r.pair.seed.data_seed,
+            **shared,
+        }
+        for r in part.results
+    ]
 
 
 def _configuration(row: Row) -> Configuration:

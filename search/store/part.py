@@ -2,8 +2,8 @@
 
 A worker leaves a trial's parts in its folder, on disk, all of them or none; the driver reads each once,
 records it in the ledger and has it written to MLflow, where the same files are artifacts. One that cannot be
-read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials its bank
-trains, and what of them is not needed any more.
+read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials it is to
+have, and what of them is not needed any more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from trainer.screen import BEST, reached
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
     from search.study.sampler import Share
 
@@ -78,21 +79,24 @@ class Part:
         return reached(share.keep, dict(values))
 
     def write(self, folder: Path) -> None:
-        """Leave θ's [N, P], curves and facts in a folder."""
+        """Leave θ's [N, P], curves and facts in a folder. It is synced by whoever moves it to its place."""
         import torch
         from safetensors.torch import save
 
-        self.trial.write(folder)
-        seeds = [{name: getattr(r, name) for name in FACTS} for r in self.results]
-        for seed, r in zip(seeds, self.results, strict=True):
-            seed |= {"configuration": self.configuration.key, **dataclasses.asdict(r.pair.seed)}
+        names = {"configuration": self.configuration.key}
+        seeds = [
+            {name: getattr(r, name) for name in FACTS} | names | dataclasses.asdict(r.pair.seed)
+            for r in self.results
+        ]
         files = {
             THETA: save({"theta": torch.stack([r.theta_P for r in self.results])}),
             CURVES: curve_table(self.configuration, self.results).to_parquet(index=False),
         }
         facts = self.about | {"seeds": seeds, "sha256": {name: _digest(files[name]) for name in files}}
-        for name, data in (files | {RESULTS: json.dumps(facts, indent=2).encode()}).items():
-            durable.write(folder / name, data)
+        folder.mkdir(parents=True)
+        files |= {RESULTS: json.dumps(facts).encode(), TRIAL_FILE: self.trial.as_json()}
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
 
     @classmethod
     def read(cls, folder: Path) -> Part:
@@ -102,7 +106,6 @@ class Part:
 
     @classmethod
     def _read(cls, folder: Path) -> Part:
-        import torch
         from safetensors.torch import load
 
         trial = Trial.read(folder)
@@ -112,8 +115,9 @@ class Part:
             if _digest(files[name]) != digest:
                 raise ValueError(f"{name} is not what was written")
         theta = load(files[THETA])["theta"]
-        curves = dict(list(_table(files[CURVES]).groupby(WHO)))
-        probes = [name for name in trial.spec.probes() if all(name in table for table in curves.values())]
+        table = _table(files[CURVES])
+        probes = [name for name in trial.spec.probes() if name in table]
+        curves = dict(_curves(table, [*MEASURES, *probes]))
         results = []
         for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
             who = tuple(seed[name] for name in WHO)
@@ -122,10 +126,7 @@ class Part:
                 **{name: seed[name] for name in FACTS if name != "screen" or name in seed},
             }
             facts["outcome"] = Outcome(seed["outcome"])
-            curve_EM, probes_ER = (
-                torch.tensor(curves[who][names].to_numpy(), dtype=torch.float32)
-                for names in (list(MEASURES), probes)
-            )
+            curve_EM, probes_ER = curves[who].split([len(MEASURES), len(probes)], dim=1)
             results.append(
                 Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
             )
@@ -142,6 +143,20 @@ def _table(data: bytes) -> pd.DataFrame:
     import pandas as pd
 
     return pd.read_parquet(io.BytesIO(data))
+
+
+def _curves(table: pd.DataFrame, names: list[str]) -> Iterator[tuple[SeedKey, Tensor]]:
+    """Each seed's rows of some columns, of a table in which they lie together."""
+    import numpy as np
+    import torch
+
+    rows = torch.tensor(table[names].to_numpy(), dtype=torch.float32)
+    who = [table[name].to_numpy() for name in WHO]
+    changes = np.any([column[1:] != column[:-1] for column in who], axis=0)
+    ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(table)]
+    for first, end in pairwise(ends):
+        if end > first:
+            yield (str(who[0][first]), int(who[1][first]), int(who[2][first])), rows[first:end]
 
 
 def _digest(data: bytes) -> str:
@@ -162,19 +177,25 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
     """One row an evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, and what the
     spec's probes read, each by its name.
     """
+    import numpy as np
     import pandas as pd
 
-    tables = []
-    for r in results:
-        table = pd.DataFrame(r.curve_EM.numpy(), columns=list(MEASURES))
-        for name, read in zip(configuration.spec.probes(), r.probes_ER.T.numpy(), strict=False):
-            table[name] = read
-        table.insert(0, "step", (table.index + 1) * configuration.recipe.eval_every)
-        table.insert(0, "data_seed", r.pair.seed.data_seed)
-        table.insert(0, "init_seed", r.pair.seed.init_seed)
-        table.insert(0, "configuration", configuration.key)
-        tables.append(table)
-    return pd.concat(tables, ignore_index=True)
+    counts = [len(r.curve_EM) for r in results]
+    curves = np.concatenate([r.curve_EM.numpy() for r in results])
+    evaluation = np.concatenate([np.arange(1, count + 1) for count in counts])
+    who = {
+        "configuration": np.repeat(configuration.key, len(curves)),
+        "init_seed": np.repeat([r.pair.seed.init_seed for r in results], counts),
+        "data_seed": np.repeat([r.pair.seed.data_seed for r in results], counts),
+        "step": evaluation * configuration.recipe.eval_every,
+    }
+    width = max(r.probes_ER.shape[1] for r in results)
+    read = np.full((len(curves), width), np.nan, dtype=np.float32)
+    ends = np.cumsum(counts)
+    for r, end in zip(results, ends, strict=True) if width else ():
+        read[end - len(r.curve_EM) : end, : r.probes_ER.shape[1]] = r.probes_ER.numpy()
+    names = (*MEASURES, *list(configuration.spec.probes())[:width])
+    return pd.DataFrame(who | dict(zip(names, (*curves.T, *read.T), strict=True)))
 
 
 def write_parts(folder: Path, parts: Iterable[Part], cut: Mapping[SeedKey, int] | None = None) -> None:
@@ -224,25 +245,32 @@ def set_aside(folder: Path, place: Path, reason: str) -> Path:
 
 @dataclass(frozen=True)
 class Orders:
-    """What a driver wants of a worker: `trials` in its bank, and no more of the configurations in `enough`.
+    """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, how long it is to
+    wait without work until it says so again (0: it ends), and how far apart reports without news are to be.
 
     The worker reads them when it starts and between evaluations, so a trial can follow another one in its
-    slots, and a process that was started again knows what its bank has.
+    slots, and a process that was started again knows what it has. A power cut ends whom they are for.
     """
 
     trials: tuple[str, ...]
     enough: tuple[str, ...] = ()
+    wait_s: float = 0.0
+    apart_s: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Leave them for the worker whose first trial has this folder."""
-        durable.write(orders_of(folder), json.dumps(dataclasses.asdict(self)).encode())
+        place = orders_of(folder)
+        fresh = place.with_name(place.name + ".new")
+        fresh.write_text(json.dumps(dataclasses.asdict(self)))
+        fresh.replace(place)
 
     @classmethod
     def read(cls, folder: Path) -> Orders:
         """Without any a worker trains its first trial alone."""
         if not orders_of(folder).exists():
             return cls((folder.name,))
-        return cls(**{name: tuple(keys) for name, keys in json.loads(orders_of(folder).read_text()).items()})
+        found = json.loads(orders_of(folder).read_text())
+        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"])
 
 
 def orders_of(folder: Path) -> Path:

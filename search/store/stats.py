@@ -9,13 +9,16 @@ from math import isfinite, nan, sqrt
 from statistics import fmean, median
 from typing import Any
 
+from search.intervals import Interval, stopped, wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.hopeless import upper
-from trainer.screen import MEASURED, PROBE, Rung
+from trainer.hopeless import MEASURED, upper
+from trainer.screen import MEASURED as SCREENS
+from trainer.screen import PROBE, Rung
 
-Z_95 = 1.959963984540054
 Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
+Until = tuple[int, Sequence[Seed]]
+"""How many grokked seeds a configuration stops at, and its seeds in order (study/file.py, stops_at)."""
 ENOUGH = "enough had grokked"
 """Why a seed is censored that `until` needed no more: nobody waits for its end."""
 
@@ -33,21 +36,6 @@ def grouped(rows: Iterable[Row], by: str) -> dict[str, list[Row]]:
     return found
 
 
-def wilson(k: float, n: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of k successes in n (Wilson, JASA 22, 1927). (0, 1) for n = 0.
-
-    An expected number of successes may be a fraction.
-    """
-    if n == 0:
-        return 0.0, 1.0
-    p, z2 = k / n, Z_95**2
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    low = 0.0 if k == 0 else max(0.0, centre - half)
-    high = 1.0 if k == n else min(1.0, centre + half)
-    return low, high
-
-
 @dataclass(frozen=True)
 class GrokRate:
     """Grokked of all counted seeds; only censored seeds leave n (docs/architecture.md, "Counting")."""
@@ -56,38 +44,89 @@ class GrokRate:
     n: int
     given_up: int = 0
     wrongly: float = 0.0
-    """At most so many of the screened seeds would have grokked, see `wrongly_screened`."""
+    """At most so many of the seeds that rules ended would have grokked, by `wrongly_given_up` and so on."""
+    tries: tuple[int, int, int] | None = None
+    """Where it stopped once enough had grokked: how many, and at which try, see `tries_until`."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> GrokRate:
-        """Of ledger rows."""
+    def of(cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None) -> GrokRate:
+        """Of ledger rows. until: of one configuration, when it was to stop."""
         rows = list(rows)
         counts = Counter(r["outcome"] for r in rows)
-        n, wrongly = sum(counts[o] for o in COUNTED), wrongly_screened(rows)
-        return cls(counts[Outcome.GROKKED], n, counts[Outcome.GIVEN_UP], wrongly)
+        return cls(
+            grokked=counts[Outcome.GROKKED],
+            n=sum(counts[o] for o in COUNTED),
+            given_up=counts[Outcome.GIVEN_UP],
+            wrongly=wrongly_given_up(rows) + wrongly_screened(rows),
+            tries=tries_until(rows, *until) if until else None,
+        )
 
     @property
     def rate(self) -> float:
         return self.grokked / self.n if self.n else 0.0
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> Interval:
         """95 %: Wilson's, with what the given-up and the screened seeds might have done.
 
         At the lower end they are failures. At the upper end as many of them grokked as may at most have been
-        stopped wrongly, of the given-up FALSE_KILLS_UPPER: Wilson's end is taken for these and the grokked
-        together, as which seeds a study meets is chance for the one as for the other. Where few grok that is
-        wider than adding their share to the end for the grokked alone.
+        stopped wrongly: Wilson's end is taken for these and the grokked together, as which seeds a study
+        meets is chance for the one as for the other. Where few grok that is wider than adding their share to
+        the end for the grokked alone. Where it went on until enough had grokked it is the exact one for that.
         """
-        might = min(self.grokked + self.given_up * FALSE_KILLS_UPPER + self.wrongly, self.n)
+        if self.tries:
+            return stopped(*self.tries, more=self.wrongly)
+        might = min(self.grokked + self.wrongly, self.n)
         return wilson(self.grokked, self.n)[0], wilson(might, self.n)[1]
 
     def __str__(self) -> str:
         low, high = self.interval
+        if self.tries:
+            return f"{self.grokked} of {self.n} grokked, where it stopped ({STOPPED} {low:.1%} to {high:.1%})"
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
 
-def difference(one: GrokRate, other: GrokRate) -> tuple[float, float]:
+STOPPED = "95 % interval for stopping there, negative binomial:"
+
+
+def wrongly_given_up(rows: Iterable[Mapping[str, Any]]) -> float:
+    """How many of the given-up seeds may at most have grokked, had they run on.
+
+    Of a configuration by which the rule was measured the share is FALSE_KILLS_UPPER; of another one it is the
+    one-sided 95 % upper bound (Clopper-Pearson) of the share of its own spared seeds that grokked, and where
+    none was spared all may have.
+    """
+    total = 0.0
+    for key, mine in grouped((dict(r) for r in rows), "configuration").items():
+        found = Stopping.of(mine)
+        own = upper(found.spared_grokked, found.spared)
+        total += found.ended * (FALSE_KILLS_UPPER if key in MEASURED else own)
+    return total
+
+
+def tries_until(
+    rows: Iterable[Mapping[str, Any]], k: int, seeds: Iterable[Seed]
+) -> tuple[int, int, int] | None:
+    """k, and at which of the seeds the k-th had grokked: at the latest and at the earliest, as the outcome of
+    those that were ended or not begun is not known. None where fewer grokked.
+
+    Seeds are trained side by side, and which end first depends on what becomes of them. In the order in which
+    the study's file has them, which was fixed before, they are tries until the k-th success.
+    """
+    became = {seed_of(r): r["outcome"] for r in rows}
+    outcomes = [became.get(seed) for seed in seeds]
+    latest = _place([o == Outcome.GROKKED for o in outcomes], k)
+    earliest = _place([o == Outcome.GROKKED or o not in COUNTED for o in outcomes], k)
+    return (k, latest, earliest) if latest and earliest else None
+
+
+def _place(successes: Sequence[bool], count: int) -> int | None:
+    """How many it takes for so many successes."""
+    places = [place for place, success in enumerate(successes, 1) if success]
+    return places[count - 1] if len(places) >= count else None
+
+
+def difference(one: GrokRate, other: GrokRate) -> Interval:
     """The 95 % interval of one grok rate less another, of independent seeds.
 
     The hybrid score interval, method 10 of Newcombe, Statistics in Medicine 17, 873-890 (1998), from the two
@@ -148,7 +187,7 @@ def wrongly_screened(rows: Iterable[Mapping[str, Any]]) -> float:
 
     By each rung of each configuration: the seeds that it ended times the one-sided 95 % upper bound
     (Clopper-Pearson) of the share that grokked of those that it would have ended and that ran on: the spared
-    ones, and those that `MEASURED` knows of this rung and configuration. Where nobody ran on, all may have.
+    ones, and those that trainer/screen.py knows of this rung and configuration. Where nobody ran on, all may.
     """
     called: dict[tuple[str, str], list[str]] = {}
     for r in rows:
@@ -157,7 +196,7 @@ def wrongly_screened(rows: Iterable[Mapping[str, Any]]) -> float:
     total = 0.0
     for key, outcomes in called.items():
         ended = outcomes.count(Outcome.SCREENED)
-        grokked, of = MEASURED.get(key, (0, 0))
+        grokked, of = SCREENS.get(key, (0, 0))
         total += ended * upper(grokked + outcomes.count(Outcome.GROKKED), of + len(outcomes) - ended)
     return total
 
@@ -165,7 +204,7 @@ def wrongly_screened(rows: Iterable[Mapping[str, Any]]) -> float:
 def screen_words(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:
     """What a study's screen does, and what was measured of it before with these configurations."""
     said = f"ends seeds without {', then '.join(map(str, rungs))}; a random tenth spared. "
-    known = [MEASURED.get((key, str(rung))) for key in configurations for rung in rungs]
+    known = [SCREENS.get((key, str(rung))) for key in configurations for rung in rungs]
     found = [counts for counts in known if counts is not None]
     if len(found) < len(known) or not known:
         missing = (
@@ -233,11 +272,11 @@ def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
 
 
-def counted(rows: Sequence[Row]) -> dict[str, float]:
+def counted(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
     """What a configuration's rows come to, by the names that follow `final.` in MLflow."""
-    rate, stopping = GrokRate.of(rows), Stopping.of(rows)
+    rate, stopping = GrokRate.of(rows, until), Stopping.of(rows)
     screen, cost = Stopping.of(rows, Outcome.SCREENED), Cost.of(rows)
-    confirmation = GrokRate.of([r for r in rows if r["confirmation"]])
+    confirmation = GrokRate.of(r for r in rows if r["confirmation"])
     counts = Counter(r["outcome"] for r in rows)
     low, high = rate.interval
     grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
@@ -247,10 +286,11 @@ def counted(rows: Sequence[Row]) -> dict[str, float]:
         "held": sum(bool(r["held"]) for r in rows),
         "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
         "screen_spared": screen.spared, "screen_spared_grokked": screen.spared_grokked,
-        "screened_wrongly": rate.wrongly,
+        "screened_wrongly": wrongly_screened(rows),
         "seed_steps": cost.seed_steps, "grokked_per_million": cost.per_million,
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up,
+        "wrongly": rate.wrongly, "confirmation_wrongly": confirmation.wrongly,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
     }  # fmt: skip
     if grok_steps:
@@ -258,16 +298,19 @@ def counted(rows: Sequence[Row]) -> dict[str, float]:
     return values | ({"core_s_per_grokked": cost.each} if cost.each is not None else {})
 
 
-def overview(rows: Iterable[Row]) -> list[Row]:
-    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval."""
-    return [{"study": name, **summarise(mine)} for name, mine in grouped(rows, "study").items()]
+def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = None) -> list[Row]:
+    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval. until: when
+    studies stop.
+    """
+    stops = until or {}
+    return [{"study": n, **summarise(mine, stops.get(n))} for n, mine in grouped(rows, "study").items()]
 
 
-def summarise(rows: Sequence[Row]) -> Row:
+def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
     """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
     several, chosen by what came before, means nothing.
     """
-    rate, stopping, cost = GrokRate.of(rows), Stopping.of(rows), Cost.of(rows)
+    rate, stopping, cost = GrokRate.of(rows, until), Stopping.of(rows), Cost.of(rows)
     screen = Stopping.of(rows, Outcome.SCREENED)
     counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})
@@ -280,6 +323,7 @@ def summarise(rows: Sequence[Row]) -> Row:
         "counted": rate.n,
         "grok_rate": rate.rate if configurations == 1 else None,
         "interval": list(rate.interval) if configurations == 1 else None,
+        "stopped": bool(rate.tries),
         "held": sum(bool(r["held"]) for r in rows),
         "given_up": stopping.ended,
         "spared": stopping.spared,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param
+from mlflow.entities import Metric, Param, Run
 
 from model import verify
 from search.errors import Failure
@@ -35,12 +35,14 @@ from search.store.tracking import (
     is_local,
     local_artifacts,
 )
+from search.study.file import stops_at
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
 from trainer.screen import PROBE
 
-STEPS_AT_ONCE = 100  # of up to ten metrics: MLflow's limit for one call is 1,000
+RUNNING = "RUNNING"
+STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
 
 class Tracker:
@@ -49,7 +51,16 @@ class Tracker:
     def __init__(self, client: MlflowClient, home: Home, study: Study):
         self.client, self.home, self.study = client, home, study
         self.runs: dict[str, str] = {}
+        self.known: dict[str, str] | None = None
+        """Runs of configurations that an earlier driver left, once the store was asked."""
+        self.open: dict[str, bool] = {}
+        """Whether a run counts as running, as far as is known."""
         self.steps: dict[str, set[int]] = {}
+        self.places: dict[str, Path | None] = {}
+        self.rooted: set[str] = set()
+        """Runs whose folder of artifacts has its name on disk."""
+        self.counted: dict[str, tuple[int, int]] = {}
+        """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
             found = client.get_experiment_by_name(study.name)
             if found and found.lifecycle_stage != "active":
@@ -65,16 +76,24 @@ class Tracker:
     def run_of(self, configuration: Configuration) -> str:
         """The configuration's run, found by its key or made with all its parameters."""
         if configuration.key not in self.runs:
-            found = self._find(f"tags.`{KEY_TAG}` = '{configuration.key}'", parent=None)
-            run = found or self._new_run(configuration)
-            kept = self.client.get_run(run)
-            check_place(self.client, self.home, kept)
-            written = kept.data.params  # MLflow lets nothing be changed
+            found = self._found(configuration.key)
+            run = self.client.get_run(found) if found else self._new_run(configuration)
+            check_place(self.client, self.home, run)
+            written = run.data.params  # MLflow lets nothing be changed
             values = {k: v for k, v in configuration.as_params().items() if k not in written}
             params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
-            self.client.log_batch(run, params=params)
-            self.runs[configuration.key] = run
+            self.client.log_batch(run.info.run_id, params=params)
+            self.runs[configuration.key] = run.info.run_id
+            self.open[run.info.run_id] = run.info.status == RUNNING
         return self.runs[configuration.key]
+
+    def _found(self, key: str) -> str | None:
+        """The run of a configuration that was there when the store was asked: nobody else makes any."""
+        if self.known is None:
+            runs = self.client.search_runs([self.experiment], max_results=50_000)
+            own = [r for r in runs if PARENT_TAG not in r.data.tags and KEY_TAG in r.data.tags]
+            self.known = {r.data.tags[KEY_TAG]: r.info.run_id for r in own}
+        return self.known.get(key)
 
     def _find(self, condition: str, parent: str | None) -> str | None:
         if parent:
@@ -83,10 +102,12 @@ class Tracker:
         mine = [r for r in runs if r.data.tags.get(PARENT_TAG) == parent]
         return mine[0].info.run_id if mine else None
 
-    def _new_run(self, configuration: Configuration) -> str:
-        tags = {KEY_TAG: configuration.key}
+    def _new_run(self, configuration: Configuration) -> Run:
+        """A run that nobody has; if the answer is lost, the store is asked again."""
+        tags, known, self.known = {KEY_TAG: configuration.key}, self.known, None
         run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
-        return str(run.info.run_id)
+        self.known = known
+        return run
 
     def progress(self, configuration: Configuration, steps: dict[int, dict[str, float]]) -> None:
         """Metrics of a configuration by training step."""
@@ -109,21 +130,43 @@ class Tracker:
 
     def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
         """A part's files, as its worker left them, as artifacts of its configuration's run."""
-        self.keep(self.run_of(configuration), folder, f"{TRIALS}/{trial}")
+        run, name = self.run_of(configuration), f"{TRIALS}/{trial}"
+        if (mine := self._place(run)) is None:
+            self.client.log_artifacts(run, str(folder), name)
+        else:
+            durable.link(folder, mine / name)
+            if run not in self.rooted:  # MLflow may have made its folder, and leaves it unsynced
+                durable.sync_names(mine.parents[2], mine / name)
+                self.rooted.add(run)
+
+    def _place(self, run: str) -> Path | None:
+        """The folder of a run's artifacts, unless a server has them."""
+        if run not in self.places:
+            self.places[run] = local_artifacts(self.client, self.home, run)
+        return self.places[run]
 
     def keep(self, run: str, source: Path, name: str = "") -> None:
         """What is in a folder, as artifacts of a run below `name`. Where no server has them: on disk."""
-        mine = local_artifacts(self.client, self.home, run)
         self.client.log_artifacts(run, str(source), name or None)
-        if mine is not None:
+        if (mine := self._place(run)) is not None:
             durable.sync_below(mine.parents[2], mine / name)  # artifacts/STUDY/RUN/artifacts
+
+    def is_count_due(self, configuration: Configuration, new: int) -> bool:
+        """Whether a configuration has an eighth more rows than when it was counted, with these new ones: to
+        count all of them for each trial would take a time that grows as their square. A first trial is
+        counted with the second, or when the configuration is concluded.
+        """
+        known, more = self.counted.get(configuration.key, (0, 0))
+        self.counted[configuration.key] = known, more + new
+        return more > 0 and 8 * (more + new) >= known
 
     def counts(
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
         """What a configuration's rows come to so far, as `final.*` metrics."""
+        self.counted[configuration.key] = len(rows), 0
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = counted(rows) | dict(more or {})
+        values = counted(rows, stops_at(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
 
@@ -165,7 +208,9 @@ class Tracker:
             self.keep(run, Path(folder) / name, name)
 
     def end(self, configuration: Configuration, status: str = FINISHED) -> None:
-        self.client.set_terminated(self.run_of(configuration), status=status)
+        run = self.run_of(configuration)
+        self.open[run] = False
+        self.client.set_terminated(run, status=status)
 
     def unconcluded(self) -> dict[str, str]:
         """The configurations whose runs have not been concluded: key and run."""
@@ -193,4 +238,7 @@ class Tracker:
         return run
 
     def reopen(self, configuration: Configuration) -> None:
-        self.client.update_run(self.run_of(configuration), status="RUNNING")
+        run = self.run_of(configuration)
+        if not self.open[run]:
+            self.client.update_run(run, status=RUNNING)
+            self.open[run] = True

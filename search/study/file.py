@@ -27,6 +27,7 @@ from search.study.schema import (
 from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Strict
 from search.study.stopping import Screen, Stop
+from trainer import Seed
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
@@ -142,6 +143,15 @@ def recorded_study(definition: str, source: str) -> Study:
         return Study.model_validate_json(definition)
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
+
+
+def stops_at(study: Study) -> tuple[int, list[Seed]] | None:
+    """How many grokked seeds of each configuration a study stops at, and its seeds in order; None where it
+    trains them all, or is a search, which stops as a whole.
+    """
+    if study.until.grokked is None or study.space:
+        return None
+    return study.until.grokked, [seed for round_ in study.rounds() for seed in round_]
 
 
 KINDS = {

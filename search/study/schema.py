@@ -23,6 +23,7 @@ from trainer import Recipe, Seed
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
+ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -80,6 +81,9 @@ class Resources(Strict):
     gpu: float | Literal["auto"] = Field(
         "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
     )
+    accelerator_type: str | None = Field(
+        None, pattern=ACCELERATOR, description="only nodes that Ray knows to have it: H200, A100-80G, TPU-V4"
+    )
     slots: int | None = Field(
         None,
         ge=1,
@@ -111,6 +115,7 @@ class Resources(Strict):
 class Entry(Strict):
     """One configuration of a list: what it changes of the study's model and recipe."""
 
+    name: str = Field("", description="what claims call it (adder-search claims)")
     model: str | dict[str, Any] | None = Field(
         None, description="the spec; a mapping without rung and family changes fields of the study's model"
     )

@@ -7,6 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ class Configuration:
     @cached_property
     def key(self) -> str:
         return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe)])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     @property
     def parts(self) -> tuple[Spec, Recipe]:
@@ -83,7 +87,8 @@ class Trial:
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
         """Each once, in order."""
-        return tuple(dict.fromkeys(configuration for configuration, _ in self.work))
+        runs = groupby((configuration for configuration, _ in self.work), id)
+        return tuple(dict.fromkeys(next(same) for _, same in runs))
 
     @property
     def pairs(self) -> list[Pair]:
@@ -110,6 +115,10 @@ class Trial:
     def write(self, folder: Path) -> None:
         """Leave the trial where its worker finds it."""
         durable.make_folder(folder)
+        durable.write(folder / TRIAL_FILE, self.as_json())
+
+    def as_json(self) -> bytes:
+        """What `read` reads."""
         about = {
             "study": self.study,
             "spec": self.spec.as_dict(),
@@ -120,7 +129,7 @@ class Trial:
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
         }
-        durable.write(folder / TRIAL_FILE, json.dumps(about, indent=2).encode())
+        return json.dumps(about, indent=2).encode()
 
     @classmethod
     def read(cls, folder: Path) -> Trial:

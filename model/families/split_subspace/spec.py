@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from model.fields import option
 from model.layout import Shapes
 from model.spec import Spec
+from model.structures import Words, rotations
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -224,6 +225,11 @@ class SplitSubspace(Spec):
         if self.equals_on_ring:
             found["equals_index"] = self.equals_index
         return {name: value for name, value in found.items() if value}
+
+    def structures(self) -> dict[str, list[Words]]:
+        """A head's scores may turn a position and scale it."""
+        alone = self.direct_forms and self.heads == 1
+        return super().structures() | ({"rotation": rotations("form", self.pos_dim)} if alone else {})
 
     @property
     def answers(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from search.intervals import LEVEL, Paired
 from search.store.stats import GrokRate
 
 SECTION = "57p paper, section 4.3"
@@ -55,37 +56,36 @@ def claim(constraint: str, rung: str) -> Claim:
 
 
 class Verdict(StrEnum):
-    REQUIRED = "required"
+    HELPS = "helps"
     WORKS = "works"
     FAILS = "fails"
-    OPEN = "open"
+    CANNOT_TELL = "cannot tell"
     NOT_TESTED = "not tested"
 
 
-HOPELESS = 0.10
-_ENDS = f"the upper end of that rate's interval is under {100 * HOPELESS:.0f} %"
+POWER = 0.8
+_TEST = f"McNemar's exact test on the seeds that both arms had ({100 * LEVEL:.0f} %)"
 RULE = {
-    Verdict.WORKS: "at least one seed with the constraint grokked; verified if one that was decoded is right "
-    "on all 10,010 official additions",
-    Verdict.REQUIRED: f"it works; without it none grokked, and {_ENDS}",
-    Verdict.FAILS: f"with it none grokked, and {_ENDS}; without it at least one did",
-    Verdict.OPEN: "seeds were counted with it, and none of the above holds",
+    Verdict.HELPS: f"more of the same seeds grok with it than without it, by {_TEST}",
+    Verdict.WORKS: "some grok with it, not fewer by that test, and had it been fatal the test would have "
+    f"said so in {100 * POWER:.0f} % of such comparisons or more (its power, from the rate without it)",
+    Verdict.FAILS: "fewer grok with it, by that test",
+    Verdict.CANNOT_TELL: "seeds were counted with it, and none of the above holds: too few seeds, or too few "
+    "that grok without it, or none that both arms had",
     Verdict.NOT_TESTED: "no seed was counted with it",
 }
-CHANCE = "the interval of the difference includes 0; where few seeds grok, none at all is no surprise"
 
 
-def verdict(with_it: GrokRate, without: GrokRate) -> Verdict:
-    """The rule, as RULE says it."""
+def verdict(with_it: GrokRate, paired: Paired | None) -> Verdict:
+    """The rule, as RULE says it. paired: the seeds that both arms had, `one` with the constraint."""
     if not with_it.n:
         return Verdict.NOT_TESTED
-    if with_it.grokked:
-        return Verdict.REQUIRED if _is_hopeless(without) else Verdict.WORKS
-    return Verdict.FAILS if _is_hopeless(with_it) and without.grokked else Verdict.OPEN
-
-
-def _is_hopeless(rate: GrokRate) -> bool:
-    return not rate.grokked and rate.interval[1] < HOPELESS
+    if paired is None or not paired.n:
+        return Verdict.CANNOT_TELL
+    if paired.p < LEVEL:
+        return Verdict.HELPS if paired.difference > 0 else Verdict.FAILS
+    some = paired.both + paired.one
+    return Verdict.WORKS if some and paired.power >= POWER else Verdict.CANNOT_TELL
 
 
 class Agreement(StrEnum):
@@ -96,10 +96,10 @@ class Agreement(StrEnum):
 
 
 def agreement(ours: Verdict, published: Claim) -> Agreement:
-    """Our verdict against the published one; what is required works."""
+    """Our verdict against the published one; what helps works."""
     if not published.verdict:
         return Agreement.NO_CLAIM
-    if ours in (Verdict.OPEN, Verdict.NOT_TESTED):
+    if ours in (Verdict.CANNOT_TELL, Verdict.NOT_TESTED):
         return Agreement.OPEN
     same = (ours == Verdict.FAILS) == (published.verdict == "fails")
     return Agreement.AGREES if same else Agreement.CONTRADICTS

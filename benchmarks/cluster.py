@@ -1,0 +1,207 @@
+"""How many workers one driver keeps busy: a cluster in the time of a simulation, and all else real.
+
+    python -m benchmarks.cluster [--workers 8,80,800] [--seeds 64] [--slots 16] [--speed 14000] [--tune-ms 10]
+                                 [--json FILE]
+
+Driver, plan, ledger, orders, parts and MLflow are those of a study; workers run the code of real ones, with
+banks that train nothing (benchmarks/fake.py). What a worker does takes the time that training takes, of a
+clock of the simulation; what the driver and its thread for MLflow do takes the processor time that it takes
+here, so that other programs beside it matter little; waiting for the disk is left out.
+`--speed`: seed-steps/s of a worker, as measured: a core's, or a GPU's. `--tune-ms`: what Ray Tune itself
+takes for a report, which is not run here.
+
+Says how long a study takes, of which share of it workers were busy, and of which the driver and the outbox:
+who is at 100 % is what holds the others up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fake import FakeBank
+from search.run import driver as drivers
+from search.run import worker
+from search.run.driver import Driver
+from search.run.packing import Fits
+from search.store.hold import held
+from search.store.home import Home
+from search.store.ledger import Ledger, is_final
+from search.store.tracking import connect, tracking_uri
+from search.study.schema import Study
+from search.study.trial import Trial
+from trainer.checkpoint import code_version
+
+START_S = 10.0
+"""A process that imports Ray and torch."""
+
+
+class Silent:
+    """A display that nobody looks at."""
+
+    def due(self) -> bool:
+        return False
+
+
+class Inline:
+    """An outbox whose jobs are done at once, by a server with a clock of its own."""
+
+    def __init__(self, answers: Callable[[], Any]):
+        self.busy_s, self.jobs = 0.0, ()
+
+    def put(self, call: Callable[..., Any], *args: Any, optional: bool = False) -> None:
+        start = time.thread_time()
+        call(*args)
+        self.busy_s += time.thread_time() - start
+
+    def drain(self, *given: Any) -> int:
+        return 0
+
+    def close(self) -> None:
+        """There is no thread."""
+
+
+@dataclass
+class Place:
+    """A worker: its trial, what it will say next, and how long it was busy."""
+
+    first: Trial
+    reports: Iterator[dict[str, Any]]
+    busy_s: float = 0.0
+
+
+class Simulation:
+    """One study, from its first worker's start until all is recorded. Times are seconds."""
+
+    def __init__(self, driver: Driver, workers: int, tune_s: float):
+        self.driver, self.workers, self.tune_s = driver, workers, tune_s
+        driver.planner.fits = Fits(workers)
+        self.free_s = self.busy_s = self.spent = 0.0
+        self.worker_s, self.reports, self.count = 0.0, 0, 0
+        self.events: list[tuple[float, int, Place, str | None]] = []
+        FakeBank.spend = staticmethod(self._spend)  # type: ignore[method-assign]
+
+    def _spend(self, seconds: float) -> None:
+        self.spent += seconds
+
+    def run(self) -> dict[str, float]:
+        now = 0.0
+        self._start(now)
+        while self.events:
+            now, _, place, payload = heapq.heappop(self.events)
+            if payload is None:
+                self._serve(now, self.driver.finished, place.first, None)
+                self._start(self.free_s)
+            else:
+                self.reports += 1
+                self._serve(now, self.driver.reported, place.first, json.loads(payload))
+                self.free_s += self.tune_s
+                self.busy_s += self.tune_s
+                self._go_on(place, self.free_s)
+        wall_s = max(now, self.free_s, self.driver.outbox.busy_s)
+        return {
+            "wall_s": wall_s,
+            "workers_busy": self.worker_s / (wall_s * self.workers),
+            "driver_busy": self.busy_s / wall_s,
+            "outbox_busy": self.driver.outbox.busy_s / wall_s,
+            "reports": self.reports,
+            "report_ms": 1e3 * self.busy_s / max(1, self.reports),
+        }
+
+    def _start(self, now: float) -> None:
+        """As many workers as fit."""
+        while len(self.driver.chains) < self.workers:
+            trial = self._serve(now, self.driver.start_next)
+            if not isinstance(trial, Trial):
+                return
+            folder = self.driver.home.trial(trial.study, trial.key)
+            self._go_on(Place(trial, worker.run_trial(folder)), self.free_s + START_S)
+
+    def _serve(self, now: float, call: Callable[..., Any], *args: Any) -> Any:
+        """The driver does something for the one who comes now; its outbox has its own time."""
+        outbox, start = self.driver.outbox.busy_s, time.thread_time()
+        done = call(*args)
+        took = time.thread_time() - start - (self.driver.outbox.busy_s - outbox)
+        self.free_s, self.busy_s = max(now, self.free_s) + took, self.busy_s + took
+        return done
+
+    def _go_on(self, place: Place, now: float) -> None:
+        """A worker works until it says something; it looks at the simulation's clock."""
+        before = self.spent
+        worker.time = _Clock(lambda: now + self.spent - before, self._spend)  # type: ignore[assignment]
+        said = next(place.reports, None)
+        took = self.spent - before
+        phase = json.loads(said["payload"])["phase"] if said else ""
+        place.busy_s += took if phase == "training" else 0.0
+        self.worker_s += took if phase == "training" else 0.0
+        self.count += 1
+        heapq.heappush(self.events, (now + took, self.count, place, said and said["payload"]))
+
+
+@dataclass
+class _Clock:
+    """What a worker uses of `time`."""
+
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+
+
+def study_of(workers: int, seeds: int, slots: int) -> Study:
+    """A sweep of so many seeds for each worker, in four configurations."""
+    return Study.model_validate(
+        {
+            "name": "cluster", "model": "57p", "seeds": {"first": 1, "count": max(1, workers * seeds // 4)},
+            "configurations": [{"recipe": {"lr": lr}} for lr in (0.01, 0.015, 0.02, 0.025)],
+            "resources": {"gpu": 0, "slots": slots, "seeds_per_trial": 4 * slots},
+        }
+    )  # fmt: skip
+
+
+def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -> dict[str, Any]:
+    study = study_of(workers, seeds, slots)
+    FakeBank.speed = speed
+    worker.Bank, drivers.Outbox = FakeBank, Inline  # type: ignore[misc, assignment]
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(folder)
+        home.create()
+        ledger, client = Ledger(home), connect(home, tracking_uri(home))
+        with held(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
+            driver = Driver(study, home, hold, client, Silent())  # type: ignore[arg-type]
+            found = Simulation(driver, workers, tune_s).run()
+        rows = ledger.rows(study.name)
+        assert all(is_final(r) and r["published"] for r in rows), "not all is recorded"
+    return {
+        "workers": workers, "seeds": len(rows), "slots": slots, "speed": speed, "tune_ms": 1e3 * tune_s,
+        "seeds_per_s": len(rows) / found["wall_s"], **found,
+    }  # fmt: skip
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--workers", default="8,80,800")
+    parser.add_argument("--seeds", type=int, default=64, help="for each worker")
+    parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--speed", type=float, default=14_000.0, help="seed-steps/s of a worker")
+    parser.add_argument("--tune-ms", type=float, default=10.0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args(words)
+    rows = []
+    for workers in map(int, args.workers.split(",")):
+        rows.append(measure(workers, args.seeds, args.slots, args.speed, args.tune_ms / 1e3))
+        print(json.dumps(rows[-1]), flush=True)
+    if args.json:
+        about = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
+        args.json.write_text(json.dumps(about | {"rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Claims: the data, the rules by which records decide them, the command and its page."""
+
+import pytest
+
+from search.claims.claim import Claim, arm, claims, read
+from search.claims.judge import Verdict, arms, judge
+from search.errors import UserError
+from search.study.file import load_study
+from search.study.trial import Configuration
+
+HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN
+ONE, OTHER = arm("57p-paired", "robust").key, arm("57p-paired", "published").key
+
+
+def claim_of(kind, **more):
+    about = {"id": "c", "paper": "57p paper", "section": "1", "says": "it does", "kind": kind}
+    arms_ = {"study": "57p-paired", "with": "robust"} | ({} if kind == "rate" else {"without": "published"})
+    return Claim.model_validate(about | arms_ | more)
+
+
+def seeds(configuration, outcomes, study="57p-paired", first=310_001, **facts):
+    """Rows of seeds `first`, ...: g grokked, f failed, u given up, c censored."""
+    names = {"g": "grokked", "f": "failed", "u": "given_up", "c": "censored"}
+    return [
+        {"study": study, "configuration": configuration, "init_seed": n, "data_seed": n,
+         "outcome": names[letter],
+         "steps": 60_000, "budget": 60_000, "grok_step": 40_000.0 if letter == "g" else float("nan"),
+         "held": letter == "g", "best_token": 1.0 if letter == "g" else 0.5, **facts}
+        for n, letter in enumerate(outcomes, first)
+    ]  # fmt: skip
+
+
+def verdict(claim, one, other=""):
+    return judge(claim, arms(seeds(ONE, one) + seeds(OTHER, other))).verdict
+
+
+def test_there_are_forty_and_more_of_three_papers():
+    assert len(claims()) >= 40 and len({c.paper for c in claims()}) == 3
+    assert len({c.id for c in claims()}) == len(claims())
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.study], ids=lambda c: c.id)
+def test_a_claims_study_trains_its_arms(claim):
+    trained = {Configuration(*listed).key for listed in load_study(claim.study).listed()}
+    assert {arm(claim.study, name).key for name in (claim.with_, claim.without) if name} <= trained
+    assert claim.without is None or arm(claim.study, claim.with_) != arm(claim.study, claim.without)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "expected"),
+    [
+        ("possible", "gff", "", HOLDS),
+        ("possible", "f" * 20, "g" * 6 + "f" * 14, FAILS),
+        ("possible", "f" * 20, "g" * 5 + "f" * 15, OPEN),  # 5 seeds one way: p = 0.06
+        ("impossible", "f" * 20, "g" * 6 + "f" * 14, HOLDS),
+        ("impossible", "gff", "", FAILS),
+        ("impossible", "f" * 128, "f" * 128, OPEN),  # nothing groks there: no wonder
+        ("better", "g" * 7 + "f" * 14, "f" * 21, HOLDS),
+        ("better", "f" * 21, "g" * 7 + "f" * 14, FAILS),
+        ("better", "g" * 7 + "f" * 14, "f" * 7 + "g" * 7 + "f" * 7, OPEN),
+        ("better", "f" * 128, "f" * 128, FAILS),  # a gain of 5 points is excluded
+        ("no-better", "g" * 7 + "f" * 14, "f" * 21, FAILS),
+        ("no-better", "f" * 21, "g" * 7 + "f" * 14, HOLDS),
+        ("harmless", "g" * 40 + "f" * 20, "g" * 40 + "f" * 20, HOLDS),
+        ("harmless", "f" * 60, "g" * 40 + "f" * 20, FAILS),
+        ("harmless", "f" * 60, "f" * 60, OPEN),
+        ("harmless", "gf", "gf", OPEN),
+        ("unrelated", "g" * 8 + "f" * 24, "g" * 8 + "f" * 24, FAILS),
+        ("unrelated", "g" * 8 + "f" * 24, "f" * 24 + "g" * 8, OPEN),
+    ],
+)
+def test_every_kind_has_its_rule(kind, one, other, expected):
+    assert verdict(claim_of(kind), one, other) == expected
+
+
+def test_given_up_seeds_keep_a_rate_open_where_the_rule_was_not_measured():
+    """None of 60 grokked: of the published recipe that is below 20 %, of another one nobody knows."""
+    rows = seeds(ONE, 60 * "u", hopeless_step=20_000.0) + seeds(OTHER, 60 * "u", hopeless_step=20_000.0)
+    known = {**claim_of("rate", at_least=0.2).model_dump(by_alias=True)}
+    published = Claim.model_validate(known | {"with": "published"})
+    assert judge(published, arms(rows)).verdict == FAILS
+    assert judge(claim_of("rate", at_least=0.2), arms(rows)).verdict == OPEN
+
+
+def test_only_the_seeds_of_the_studys_file_count():
+    """Others may have been chosen for what they did."""
+    found = judge(claim_of("better"), arms(seeds(ONE, "gg", first=777) + seeds(ONE, "fg")))
+    assert str(found.with_it) == "1 of 2"
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"), [("g" * 60, HOLDS), ("f" * 20, FAILS), ("gf", OPEN), ("", OPEN)]
+)
+def test_a_rate_is_held_against_its_bounds(one, expected):
+    assert verdict(claim_of("rate", at_least=0.5), one) == expected
+
+
+def test_only_seeds_of_both_arms_are_compared_and_none_twice():
+    rows = seeds(ONE, "gfgg") + seeds(ONE, "gfgg", study="again") + seeds(OTHER, "ffcff", first=310_002)
+    found = judge(claim_of("better"), arms(rows))
+    assert (str(found.with_it), str(found.without)) == ("3 of 4", "0 of 4")
+    assert (found.paired.n, found.paired.one, found.paired.other) == (2, 1, 0)  # 2 and 4; 3 was censored
+
+
+def test_another_measure_than_grokking_can_count():
+    assert judge(claim_of("rate", at_least=0.5, reaches=0.4), arms(seeds(ONE, "ff"))).with_it.k == 2
+    late = seeds(ONE, "g", grok_step=55_000.0, held=False)
+    lost = seeds(ONE, "g", first=310_002, held=False)
+    found = judge(
+        claim_of("rate", at_least=0.5, held=True), arms(late + lost + seeds(ONE, "gf", first=310_003))
+    )
+    assert str(found.with_it) == "1 of 2", "who grokked in the last 10,000 steps could not show that it holds"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"kind": None}, "has a kind"),
+        ({"open": "everything"}, "has a kind"),
+        ({"without": None}, "needs without"),
+        ({"kind": "rate"}, "at_least and at_most"),
+        ({"at_most": 0.5}, "at_least and at_most"),
+        ({"study": None}, "needs study"),
+    ],
+)
+def test_a_claim_that_nothing_could_decide_is_refused(changes, says):
+    plain = claim_of("better").model_dump(by_alias=True) | changes
+    with pytest.raises(ValueError, match=says):
+        Claim.model_validate(plain)
+
+
+def test_two_claims_of_one_name_and_unknown_arms_are_errors():
+    one = "- {id: a, paper: Reflection, section: '1', says: b, open: c}\n"
+    assert len(read(one)) == 1
+    with pytest.raises(UserError, match="claim a: there are two"):
+        read(one + one)
+    with pytest.raises(UserError, match="no configuration 'robuts'"):
+        arm("57p-paired", "robuts")
