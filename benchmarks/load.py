@@ -3,12 +3,14 @@
     python -m benchmarks.load [--trials 2000] [--workers 2] [--busy 0] [--max-hours H]
                               [--seeds 10000] [--json FILE]
 
-Trials: a study of so many, each of one seed (four seeds a configuration), with real Ray, ledger and MLflow,
-and in the place of training a function that sleeps for `--busy` seconds and leaves one seed's results.
+Trials: a study of so many, each of one seed (four seeds a configuration), with real Ray, workers, ledger and
+MLflow, and in the place of training a bank that sleeps for `--busy` seconds (benchmarks/fake.py).
 Scheduling overhead a trial, memory and processor time of the driver, and how long it takes to list, table and
 report afterwards. With `--workers 0` there is no Ray and each trial has ended when it begins: what the driver
 itself can take at the most, its writing to MLflow included (`written_s`, a trial). Seeds: so many recorded in
-one study, without Ray: the size of the store, and `table`. `stolen`: the share of the processors' time that
+one study of five configurations, `--each` a trial, without Ray, with the rate of the first and the last tenth
+of the trials of a configuration, and the memory that each further seed takes: the size of the store, and
+`table`. `stolen`: the share of the processors' time that
 the machine gave to others meanwhile; with much of it, times mean little, and counts of processor time more.
 """
 
@@ -29,9 +31,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import torch
 from rich.console import Console
 
+from benchmarks import fake
 from search.evidence.publish import publish
 from search.run import engine, worker
 from search.run.driver import Driver
@@ -69,26 +73,20 @@ def about() -> dict[str, Any]:
             "compile_s": 0.0, "cache_misses": 0}  # fmt: skip
 
 
-def train(config: dict[str, Any], busy_s: float = 0.0) -> None:
-    """In the place of worker.train: what the driver prepared becomes the results, after a while."""
-    import json as js  # a worker's process has nothing of this file
-    import time as clock
-    from pathlib import Path as Place
+def train(config: dict[str, Any], bank: Any, speed: float) -> None:
+    """In the place of worker.train: the same, with banks that train nothing."""
+    from search.run import worker as real  # of its own process
 
-    from ray import tune
-
-    folder = Place(config["folder"])
-    clock.sleep(busy_s)
-    trial = js.loads((folder / "trial.json").read_text())
-    (folder / "prepared").rename(folder / "results")
-    tune.report({"payload": js.dumps({"trial": trial["study"], "phase": "done"})})
+    bank.speed = speed
+    real.Bank = bank
+    real.train(config)
 
 
 def study_of(trials: int) -> Study:
     configurations = [{"recipe": {"lr": 0.001 + i / 1e6}} for i in range(trials // EACH)]
     return Study.model_validate(
         {
-            "name": "load", "model": "57p", "recipe": {"steps": STEPS, "eval_every": EVERY},
+            "name": "load", "model": "57p", "recipe": {"steps": STEPS, "eval_every": STEPS},
             "seeds": {"first": 1, "count": EACH}, "configurations": configurations,
             "resources": {"gpu": 0, "slots": 1, "seeds_per_trial": 1, "compiled": False},
         }
@@ -96,29 +94,20 @@ def study_of(trials: int) -> Study:
 
 
 class Measured(Driver):
-    """A driver that prepares each trial's results, and notes its own memory and time at each trial's end."""
+    """A driver that notes its own memory and time at each trial's end."""
 
     def __init__(self, *args: Any, **options: Any):
         self.noted: list[dict[str, Any]] = []
         self.written: float | None = None
         super().__init__(*args, **options)
 
-    def start_next(self) -> Trial | str | None:
-        trial = super().start_next()
-        if isinstance(trial, Trial):
-            results = [result_of(p, trial.spec) for p in trial.pairs]
-            for configuration in trial.configurations:
-                place = self.home.trial(trial.study, trial.key) / "prepared" / configuration.key
-                Part(trial.part(configuration), results, about()).write(place)
-        return trial
-
     def _waiting(self, left: int) -> bool:
         if left <= 1:  # the study's own pictures and table, whatever the number of its trials
             self.written = self.written or time.perf_counter()
         return super()._waiting(left)
 
-    def finished(self, trial: Trial, failure: str | None) -> None:
-        super().finished(trial, failure)
+    def _ended(self, trial: Trial) -> None:
+        super()._ended(trial)
         row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
         self.noted.append(row | {"jobs": len(self.outbox.jobs)})
 
@@ -141,7 +130,10 @@ def run_trials(
     study = study_of(trials)
     home.create()
     if workers:
-        worker.train = functools.partial(train, busy_s=busy_s)  # type: ignore[assignment]
+        for module in (fake, sys.modules[train.__module__]):  # which workers cannot import
+            ray.cloudpickle.register_pickle_by_value(module)
+        speed = STEPS / busy_s if busy_s else float("inf")
+        worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         engine.ray.init = functools.partial(engine.ray.init, num_cpus=workers)
     ledger = Ledger(home)
     client = connect(home, tracking_uri(home))
@@ -165,8 +157,8 @@ def run_trials(
 def directly(driver: Driver) -> None:
     """What Ray does with a driver, if its trials took no time."""
     while isinstance(trial := driver.start_next(), Trial):
-        folder = driver.home.trial(trial.study, trial.key)
-        (folder / "prepared").rename(folder / "results")
+        part = Part(trial, [result_of(p, trial.spec) for p in trial.pairs], about())
+        write_parts(driver.home.trial(trial.study, trial.key), [part])
         driver.finished(trial, None)
     driver.close()
 
@@ -190,8 +182,8 @@ def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_
     }  # fmt: skip
 
 
-def record_seeds(home: Home, seeds: int) -> dict[str, Any]:
-    """A study of toggled constraints with so many seeds, recorded as a driver does."""
+def record_seeds(home: Home, seeds: int, bank: int = 100) -> dict[str, Any]:
+    """A study of toggled constraints with so many seeds, recorded as by a driver. bank: seeds of a trial."""
     recipe = Recipe(steps=STEPS, eval_every=EVERY)
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
     specs = [spec for spec, _ in study.listed()]
@@ -199,23 +191,36 @@ def record_seeds(home: Home, seeds: int) -> dict[str, Any]:
     ledger, client = Ledger(home), connect(home, tracking_uri(home))
     ledger.hold(study.name, {}, None)
     tracker = Tracker(client, home, study)
-    start, each, bank = time.perf_counter(), seeds // len(specs), 100
+    start, each = time.perf_counter(), seeds // len(specs)
+    took_s: list[list[float]] = []
+    memories: list[int] = []
     for spec in specs:
         configuration = Configuration(spec, recipe)
+        took_s.append([])
         for first in range(0, each, bank):
             work = tuple((configuration, Seed.of(n)) for n in range(first, min(first + bank, each)))
             trial = Trial(study.name, work, bank, Resources(), Stop())
             part = Part(trial, [result_of(p, spec) for p in trial.pairs], about())
-            folder = home.trial(study.name, trial.key)
+            folder, began = home.trial(study.name, trial.key), time.perf_counter()
             ledger.claim(trial)
             write_parts(folder, [part])
             ledger.record(part)
             publish(ledger, tracker, trial, folder)
             shutil.rmtree(folder)
+            took_s[-1].append(time.perf_counter() - began)
+            memories.append(memory())
         tracker.end(configuration)
     took = time.perf_counter() - start
     ledger.release(study.name)
-    return {"seeds": each * len(specs), "record_s": took, **sizes(home)}
+    ends = (
+        {"first": [t[0:tenth] for t in took_s], "last": [t[-tenth:] for t in took_s]}
+        if (tenth := len(took_s[0]) // 10)
+        else {}
+    )
+    rates = {f"{k}_tenth_seeds_per_s": bank / float(np.mean(t)) for k, t in ends.items()}
+    slope = np.polyfit(np.arange(len(memories)), memories, 1)[0] / bank if len(memories) > 1 else 0.0
+    rates |= {"seeds_per_s": each * len(specs) / sum(map(sum, took_s)), "memory_slope_B": float(slope)}
+    return {"seeds": each * len(specs), "trial": bank, "record_s": took, **rates, **sizes(home)}
 
 
 def sizes(home: Home) -> dict[str, int]:
@@ -261,6 +266,7 @@ def main() -> None:
     parser.add_argument("--busy", type=float, default=0.0, help="seconds that a trial sleeps")
     parser.add_argument("--max-hours", type=float, help="no new trials after so long")
     parser.add_argument("--seeds", type=int, default=10_000, help="0: none")
+    parser.add_argument("--each", type=int, default=100, help="seeds of a trial of those")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     row: dict[str, Any] = {"cores": os.cpu_count(), "cpu": platform.machine(), "code": code_version()}
@@ -273,7 +279,7 @@ def main() -> None:
             print(json.dumps(row["trials"], indent=2), flush=True)
         if args.seeds:
             home = Home(scratch / "seeds")
-            row["seeds"] = record_seeds(home, args.seeds) | commands(home, "many", scratch)
+            row["seeds"] = record_seeds(home, args.seeds, args.each) | commands(home, "many", scratch)
             print(json.dumps(row["seeds"], indent=2), flush=True)
     if args.json:
         args.json.write_text(json.dumps(row, indent=2) + "\n")

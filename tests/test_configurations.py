@@ -106,7 +106,8 @@ def test_the_summary_tells_the_models_apart(home, monkeypatch):
         is_67p = trial.spec.params == 67
         outcome = Outcome.GROKKED if is_67p else Outcome.FAILED
         ended = rows_of(trial, outcome)
-        rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None, "reason": None} for r in ended]
+        known = {"grok_step": 500, "held": True, "hopeless_step": None, "reason": None, "steps": 1_000}
+        rows += [{**r, **known} for r in ended]
     monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
     text = texts.summary(study, "list.yaml", home, Ended())
     assert "list: 3 configurations\n  57p 0 of 2 grokked" in text and "\n  67p 2 of 2 grokked" in text

@@ -6,8 +6,15 @@ import pytest
 import ray
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError
+from ray.tune.experiment import Trial as TuneTrial
 
+from model import RUNGS
+from search.errors import UserError
 from search.run import engine
+from search.run.packing import Fits
+from search.study.schema import Resources, Stop
+from search.study.trial import Configuration, Trial
+from trainer import Recipe, Seed
 
 
 @pytest.mark.parametrize("error", [OutOfMemoryError("no room"), ActorDiedError()])
@@ -82,6 +89,97 @@ def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
     watch.on_trial_start(0, [], trial)
     step(watch, clock, 31)
     assert killed == ["its actor"] * 2
+
+
+@pytest.fixture
+def cluster(monkeypatch, clock):
+    """Nodes that come and go, and a driver that is asked whom to train; time passes while one waits."""
+    given = SimpleNamespace(nodes=[], said=[], ticks=0, at_tick=lambda: None)
+
+    def tick():
+        given.ticks += 1
+        given.at_tick()
+
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    monkeypatch.setattr(engine, "nodes", lambda: given.nodes)
+    monkeypatch.setattr(engine.time, "sleep", lambda seconds: setattr(clock, "s", clock.s + seconds))
+    given.driver = SimpleNamespace(
+        study=SimpleNamespace(resources=Resources(gpu=0)), planner=SimpleNamespace(fits=None), tick=tick,
+        display=SimpleNamespace(due=lambda: True, say=given.said.append), start_next=lambda: None,
+    )  # fmt: skip
+    return given
+
+
+def test_a_cluster_without_a_node_is_waited_for(cluster):
+    def come():
+        cluster.nodes = [{"CPU": 2.0}] if cluster.ticks == 3 else []
+
+    room, cluster.at_tick = engine.Room(cluster.driver), come
+    assert room.wait() and room.share == {"cpu": 1, "gpu": 0.0} and cluster.driver.planner.fits == Fits(2)
+    line = "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
+    assert cluster.said == [line] * 3
+
+    def stop():
+        raise KeyboardInterrupt
+
+    cluster.nodes, cluster.at_tick = [], stop
+    assert not engine.Room(cluster.driver).wait(), "a run can be stopped while it waits"
+
+
+def test_on_one_machine_nobody_waits_for_another(cluster, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS")
+    with pytest.raises(UserError, match=r"resources\.cpu"):
+        engine.Room(cluster.driver).wait()
+
+
+def test_as_many_workers_as_there_is_room_for_now(cluster, clock):
+    cluster.nodes = [{"CPU": 2.0}]
+    trial = Trial("study", ((Configuration(RUNGS["57p"], Recipe()), Seed.of(1)),), 1, Resources(), Stop())
+    cluster.driver.start_next = lambda: trial
+    cluster.driver.home = SimpleNamespace(trial=lambda study, key: f"{study}/{key}")
+    searcher = engine.PlanSearcher(cluster.driver, None, engine.Room(cluster.driver))
+    assert searcher.set_max_concurrency(7), "Tune does not count them"
+
+    def ask():
+        clock.s += engine.ASK_S + 1
+        return sum(searcher.suggest(f"{clock.s}-{n}") is not None for n in range(5))
+
+    assert ask() == 2 and ask() == 0
+    cluster.nodes = [{"CPU": 2.0}, {"CPU": 1.0}]
+    assert ask() == 1 and cluster.driver.planner.fits == Fits(3)
+    cluster.nodes = []
+    assert ask() == 0 and cluster.said and cluster.driver.planner.fits == Fits(3), (
+        "who is left is not replanned"
+    )
+    searcher.trials.clear()
+    assert ask() == 0
+    cluster.nodes = [{"CPU": 1.0}]
+    assert ask() == 1
+
+
+def test_a_preempted_worker_has_not_failed():
+    """Ray says of an actor's death that its node was taken away after notice; Tune counts it as no failure,
+    and the driver as no start.
+    """
+    trial = TuneTrial("trainable", stub=True, trial_id="a")
+    for preempted, failures in ((True, 0), (False, 1)):
+        trial._handle_ray_actor_error(_died(preempted))
+        assert trial.run_metadata.num_failures == failures
+    told = []
+    driver = SimpleNamespace(
+        study=SimpleNamespace(faults=SimpleNamespace(stall_s=9)), lost=lambda *given: told.append(given)
+    )
+    watch = engine.Watch(driver)
+    for preempted in (True, False):
+        died = SimpleNamespace(
+            trial_id="a", config={"folder": "trials/first"}, get_pickled_error=lambda p=preempted: _died(p)
+        )
+        watch.on_trial_recover(0, [], died)
+    assert told == [("first", True), ("first", False)]
+
+
+def _died(preempted):
+    return ray.exceptions.RayActorError(preempted=preempted)
 
 
 def test_a_trial_is_not_silent_while_the_driver_does_not_look(clock, monkeypatch):

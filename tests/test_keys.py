@@ -10,14 +10,18 @@ from search.study.keys import every_key
 from tests.commands import call, fails
 
 LISTED = {k.path: k for k in every_key()}
-OFF = {p for p in LISTED if p.partition(".")[0] in ("allocation", "confirm", "space")}
+OFF = {
+    p
+    for p in LISTED
+    if p.partition(".")[0] in ("allocation", "confirm", "space", "start", "compress", "seeds")
+}
 """Keys of sections that are on once one of them is given."""
 SMALL = {"name": "x", "model": "57p", "seeds": [1]}
 
 
 def leaves(value, path=""):
     """The key paths of a file's leaves, as the list writes them."""
-    if path == "model" or path.endswith((".model", ".recipe", ".when")):
+    if path == "model" or path.endswith((".model", ".recipe", ".when", ".keep", ".share")):
         yield path  # what is in there are fields and their values
     elif isinstance(value, dict):
         for name, inner in value.items():

@@ -3,16 +3,16 @@
 import pytest
 
 from search.errors import UserError
-from search.run.packing import Fits, placement, program_of, trial_size
+from search.run.packing import Fits, placement, trial_size
 from search.study.file import parse_study
 from search.study.schema import Resources
-from search.study.trial import Trial
+from search.study.trial import Configuration, Trial
 from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
 from trainer import Outcome
 
 
 def program(study):
-    return program_of(*study.listed()[0])
+    return Configuration(*study.listed()[0]).program
 
 
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
@@ -56,6 +56,47 @@ def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
 )
 def test_as_many_trials_fit_as_have_their_share(asked, there, share, fits):
     assert placement(Resources(**asked), there) == (share, fits)
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "fits"),
+    [
+        ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], Fits(2)),  # and not six halves
+        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], Fits(2, True)),
+        (
+            {"gpu": 0.5, "accelerator_type": "H200"},
+            [{"CPU": 8.0, "GPU": 1.0, "accelerator_type:H200": 1.0}, {"CPU": 8.0, "GPU": 4.0}],
+            Fits(2, True),
+        ),
+    ],
+)
+def test_a_trial_is_on_one_node_of_the_kind_that_is_asked_for(asked, nodes, fits):
+    share, found = placement(Resources(**asked), *nodes)
+    assert found == fits
+    assert share.get("accelerator_type:H200", 0) == (0.001 if "accelerator_type" in asked else 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "says"),
+    [
+        (
+            {"cpu": 4, "gpu": 0},
+            [{"CPU": 3.0}, {"CPU": 3.0}],
+            "resources.cpu: a trial asks for 4, there are 3 on",
+        ),
+        (
+            {"accelerator_type": "H200"},
+            [{"CPU": 3.0, "GPU": 1.0}],
+            "resources.accelerator_type: no node has H200",
+        ),
+        ({"cpu": 1}, [], "resources.cpu: a trial asks for 1, there are 0"),
+        ({"cpu": 2, "gpu": 1}, [{"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0}], "no node has all"),
+    ],
+)
+def test_why_nothing_fits_is_said(asked, nodes, says):
+    with pytest.raises(UserError) as refused:
+        placement(Resources(**asked), *nodes)
+    assert says in str(refused.value)
 
 
 def test_a_trial_that_fits_nowhere_is_refused():

@@ -19,7 +19,14 @@ from search.evidence.plots import (
     time_figure,
     time_to_grok,
 )
-from search.evidence.plots_search import importances, parallel_figure, pooled, rate_against_fields
+from search.evidence.plots_search import (
+    importances,
+    parallel_figure,
+    pooled,
+    probes_figure,
+    probes_of,
+    rate_against_fields,
+)
 from search.intervals import Z_95
 from search.store.stats import Cost, GrokRate
 from search.study.schema import Study
@@ -248,3 +255,19 @@ def test_grokked_seeds_are_in_front_and_named_while_they_are_few(tmp_path):
     assert max(c.get_zorder() for c in top.collections) < min(line.get_zorder() for line in top.lines)
     grokking_curves(curves, [(1, 1)], "t", tmp_path / "curves.png")
     assert size((tmp_path / "curves.png").read_bytes())
+
+
+def test_probes_are_drawn_of_those_that_grokked_and_of_the_others():
+    study = study_of()
+    configuration = Configuration(*study.configuration({}))
+    rows = [seed_row(configuration, n, "grokked" if n < 2 else "failed", 30_000) for n in range(6)]
+    _, seeds, curves = frames([(configuration, rows)])
+    assert probes_of(curves) == []
+    curves["odd"], curves["basin"], curves["lead"] = curves["exact"], 1.0, np.nan
+    assert probes_of(curves) == ["odd", "basin"]
+    one, two = probes_figure(curves, ["odd", "basin"], seeds).axes
+    assert [axis.get_title(loc="left") for axis in (one, two)] == ["odd", "basin"]
+    others, grokked = one.lines
+    assert [line.get_label() for line in (others, grokked)] == ["others: 4", "grokked: 2"]
+    assert grokked.get_ydata().tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert others.get_ydata() == pytest.approx([0.075, 0.15, 0.225, 0.3])

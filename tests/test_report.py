@@ -46,6 +46,26 @@ def test_one_configuration_has_no_sections_about_several():
     assert f"adder-search pull s --configuration {key} -o s-{key[:6]}" in page.cells
 
 
+def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
+    screen = {"screen": {"at": 5_000, "keep": {"token": 0.35}}}
+    study, configurations, seeds, curves = one(
+        [("grokked", 40_000), ("failed",), *[("screened", 5_000)] * 6], stop=screen
+    )
+    seeds.loc[1, "screen"] = seeds.loc[2, "screen"]  # one that was spared
+    curves["odd"] = curves["exact"]
+    text = words_of(study, configurations, seeds, curves)
+    page = Page(text)
+    assert "Probes" in page.headings
+    assert page.cells[page.cells.index("screened") + 1] == "6"
+    assert "ends seeds without token 0.35 at 5000; a random tenth spared" in text
+    assert "it was not measured for this spec and recipe" in text
+    assert (
+        "The screen ended 6 of 8 seeds. 1 more that it called were spared and ran on: none grokked." in text
+    )
+    assert "at most 6.0 would have grokked" in text, "as nobody had been spared when the frame was counted"
+    assert "grokked per million seed-steps; each cost" in text
+
+
 def test_a_search_has_all_of_them_and_both_rates():
     study, configurations, *rest = searched(confirmed=2)
     text = words_of(study, configurations, *rest)

@@ -170,7 +170,7 @@ REFUSED = {
     "untrained": ({"step": 0}, "step 0 is none at which its recipe evaluates"),
     "folded": (
         {"provenance": {"folded_from": {}, "trained_again": False}},
-        "its provenance does not say that it was trained from scratch",
+        "its provenance does not say that it was trained from scratch, or from which θ",
     ),
     "slots": (
         {"provenance": {"trained": "from scratch", "environment": {"slots": "x"}}},
@@ -190,5 +190,5 @@ def test_what_cannot_be_trained_again(case, trained):
 def test_checkpoints_that_nobody_trained_here():
     for name in ("34p-by-hand", "46p"):
         line = fails_with_one(2, "rerun", CERTIFICATES / name)
-        assert line.endswith("its provenance does not say that it was trained from scratch")
+        assert line.endswith("trained from scratch, or from which θ")
     assert fails_with_one(2, "rerun", "nowhere") == "nowhere: no such checkpoint"

@@ -107,3 +107,27 @@ def test_the_page_of_claims_is_what_the_command_prints():
 def test_a_study_that_the_page_names_comes_with_the_package(study):
     assert f"`{study}`" in RESULTS
     assert study in call("studies").stdout.split()
+
+
+def test_what_one_run_came_to_is_what_its_table_says():
+    with (DOCS / "measurements" / "one-run.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    part = RESULTS[RESULTS.index("## One run from random values") : RESULTS.index("## The ladder")]
+    arms = {(row["arm"], row["numbers"]) for row in rows}
+    by = {key: [r for r in rows if (r["arm"], r["numbers"]) == key] for key in arms}
+    grokked = {key: [r for r in mine if r["outcome"] == "grokked"] for key, mine in by.items()}
+    wide = {key: [r for r in mine if r["grok_step"] == "wide"] for key, mine in by.items()}
+    assert all(len(wide[key]) == 4 and len(by[key]) == 16 for key in arms if key[0] != "without")
+    verified = [r["correct"] for r in grokked["with", "28@17p"]]
+    assert f"{verified.count('10010')} of {len(wide['with', '28@17p'])} at 100 %" in part
+    assert f"**{len(verified)} of {len(by['with', '28@17p'])}**" in part
+    assert {key: len(found) for key, found in grokked.items() if found} == {("with", "28@17p"): 4}
+    low, high = wilson(len(verified), len(by["with", "28@17p"]))
+    assert f"({100 * low:.0f}–{100 * high:.0f} %)" in part
+    for numbers in ("22", "17"):
+        count = len(by["without", numbers])
+        assert f"0 of {count} (0–{100 * wilson(0, count)[1]:.0f} %)" in part
+    for key in (("with", "18@17p"), ("with", "17"), ("staged", "17")):
+        shares = ", ".join(f"{100 * float(r['best_exact']):.2f}" for r in wide[key])
+        assert f"{shares} %" in part
+    assert ", ".join(f"{100 * float(r['best_exact']):.0f}" for r in wide["with", "12"]) + " %" in part

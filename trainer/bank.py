@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,6 +121,10 @@ class Bank:
     def result(self, n: int) -> Result:
         """The n-th pair as far as it got."""
         return self.judge.result(n)
+
+    def newest(self) -> list[dict[str, Any]]:
+        """A row a pair, how far it is (trainer/judge.py)."""
+        return self.judge.newest()
 
     def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
         """Write the whole state of some pairs, by default of all.
@@ -244,7 +249,7 @@ class Bank:
         theta_1P = theta_P.to(self.device)[None]
         for name, t in _begun(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
-        state["step"][slot], state["data_seed"][slot] = 0, seed.data_seed
+        state["step"][slot], state["data_seed"][slot] = self.pairs[n].first_step, seed.data_seed
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
 
     def _set_hyper(self) -> None:

@@ -65,6 +65,10 @@ class Judge:
             self.limits["ties"] = torch.tensor([p.ties for p in pairs])
         self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
         self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
+        self.counts_from_N = torch.tensor([p.counts_from for p in pairs])
+        self.ends_N = torch.tensor([p.ends for p in pairs])
+        # the rule was measured on seeds that begin at random and are what was asked for from the start
+        self.ruled_N = torch.tensor([p.start is None and p.counts_from == 0 for p in pairs])
         count = len(pairs)
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
         self.records = {
@@ -93,6 +97,9 @@ class Judge:
         self.limits = {k: torch.cat([t, other.limits[k]]) for k, t in self.limits.items()}
         self.spared_N = torch.cat([self.spared_N, other.spared_N])
         self.taught_N = torch.cat([self.taught_N, other.taught_N])
+        self.counts_from_N = torch.cat([self.counts_from_N, other.counts_from_N])
+        self.ends_N = torch.cat([self.ends_N, other.ends_N])
+        self.ruled_N = torch.cat([self.ruled_N, other.ruled_N])
         longest = max(j.records["curve"].shape[1] for j in (self, other))
         for judge in (self, other):
             judge.records |= {k: _evaluations(judge.records[k], longest) for k in BY_EVALUATION}
@@ -133,10 +140,10 @@ class Judge:
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
         if probes_LR is not None:
             r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
-        fit_L = finite_L & (step_L >= self.limits["ramp"][pair_L])  # before, θ is not yet what was asked for
+        fit_L = finite_L & (step_L >= self.counts_from_N[pair_L])  # before, θ is not yet what was asked for
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
-        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
+        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.ends_N[pair_L]
         given_up_L = self._hopeless(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
@@ -175,6 +182,7 @@ class Judge:
         r = self.records
         progress_L = progress_of(step_L, self.taught_N[pair_L], self.limits["steps"][pair_L])
         called_L = open_L & self.rule.calls_hopeless(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
+        called_L &= self.ruled_N[pair_L]
         earlier_L = r["hopeless_step"][pair_L]
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
         return called_L & ~self.spared_N[pair_L]

@@ -42,7 +42,9 @@ class Rates(Group):
 
 
 def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
-    """Linear warm-up, then what the recipe's schedule says, between `lr` and `lr` · `lr_floor`."""
+    """Linear warm-up, then what the recipe's schedule says, between `lr` and `lr` · `lr_floor`; after a fold,
+    with which the optimiser begins anew, warmed up again.
+    """
     import torch
 
     warmup = hyper["warmup"]
@@ -52,7 +54,11 @@ def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
         kinds = {"wsd": _stable(step_S, hyper), "restarts": _restarts(step_S, hyper)}
         for name, factor in kinds.items():
             falling = torch.where(hyper["lr_schedule"] == SCHEDULES.index(name), factor, falling)
-    return hyper["lr"] * torch.where(step_S < warmup, rising, falling)
+    rate = hyper["lr"] * torch.where(step_S < warmup, rising, falling)
+    if "folded_at" not in hyper:
+        return rate
+    since_S = step_S - hyper["folded_at"]
+    return rate * torch.where(since_S < 0, 1.0, ((since_S + 1) / warmup.clamp(min=1)).clamp(max=1))
 
 
 def _down(progress: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:

@@ -51,6 +51,8 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
     if name == "wd_schedule":
         drops = [drops_of(r) for r in recipes]
         added |= {"wd_drop_steps": [d[0] for d in drops], "wd_drop_factors": [d[1] for d in drops]}
+    if name == "fold_step":
+        added["folded_at"] = given
     if isinstance(given[0], tuple) and layout is not None:
         added[name] = [entries(layout, name, value) for value in given]
     return added
@@ -90,9 +92,11 @@ def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
 
 
 def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
-    """How much hold ties have on θ: from 0 at step 0 linearly to 1 at `ramp`; without a ramp, 1."""
-    length_S = hyper["ramp"]
-    return torch.where(step_S < length_S, step_S / length_S.clamp(min=1), 1.0)
+    """How much hold ties have on θ: from 0 at `ramp_start` linearly to 1, `ramp` steps later; without a
+    ramp, 1.
+    """
+    since_S, length_S = step_S - hyper["ramp_start"], hyper["ramp"]
+    return torch.where(since_S < length_S, (since_S / length_S.clamp(min=1)).clamp(min=0), 1.0)
 
 
 def digits(step_R: Tensor, hyper: Hyper) -> Tensor:

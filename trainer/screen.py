@@ -57,5 +57,10 @@ def spelt(keep: Keep) -> str:
     return " or ".join(ends) or "nothing"
 
 
-MEASURED: dict[tuple[str, str], tuple[int, int]] = {}
-"""By configuration's key and rung: how many grokked, and of how many that it called and that ran on."""
+MEASURED: dict[tuple[str, str], tuple[int, int]] = {
+    ("cfde7a96c14c", "token 0.35 at 5000"): (2, 82),
+    ("cfde7a96c14c", "odd 0.9 at 3000"): (0, 47),
+}
+"""By configuration's key and rung: how many grokked, and of how many that it called and that ran on.
+docs/measurements/seeds/screen-256.csv: the recipe of studies/57p-robust.yaml, no seed of any shipped study.
+"""

@@ -93,7 +93,9 @@ def states(paths: Paths, every: int = 1_000) -> np.ndarray:
 
 
 class Column:
-    """What a θ of 57p does with one column of the selection problems, the one after answer digit 5."""
+    """What a θ, of 57p or another spec whose attention reads one number, does with the column after answer
+    digit 5 in the selection problems.
+    """
 
     def __init__(self, spec: Spec, at: int = 5):
         tokens = step.tokens_of(spec, *selection())[0][: spec.prompt - 1 + spec.answers].long()
@@ -109,8 +111,7 @@ class Column:
         hidden unit's mean input for a total of 0 to 19 [2, 20].
         """
         wide = self.spec.expand(theta_P[None].double())
-        weights, values = wide["attention"][0, 0, self.at], wide["values"][0, 0]
-        channel = (weights[:, None] * values[self.tokens]).sum(0)
+        channel = self._attended(wide)
         fit, *_ = np.linalg.lstsq(self.parts, channel.numpy(), rcond=None)
         rest = channel.numpy() - self.parts @ fit
         place = wide["positions"][0, :, self.at]
@@ -120,6 +121,16 @@ class Column:
         inputs = (wide["fc1"][0] @ (stream / torch.sqrt((stream**2).mean(0) + 1e-5))).numpy()
         means = np.array([[unit[self.total == n].mean() for n in range(20)] for unit in inputs])
         return 1 - rest.var() / channel.numpy().var(), fit[1] / fit[0], means
+
+    def _attended(self, wide: dict[str, torch.Tensor]) -> torch.Tensor:
+        """What attention reads at the place of answer digit 5 [B]."""
+        form, read = wide["attention"][0, 0, self.at][:, None], wide["values"][0, 0][self.tokens]
+        if "scale" not in wide:  # on a circle these are the weights
+            return (form * read).sum(0)
+        here = self.spec.prompt - 1 + self.at
+        scale = wide["scale"][0][: len(self.tokens)].gather(1, self.tokens)
+        scores = (form * scale * scale[here])[: here + 1]
+        return (scores.softmax(0) * (scale * read)[: here + 1]).sum(0)
 
     def facts(self, theta_P: torch.Tensor) -> dict[str, str]:
         """The same as columns of a row: a unit is `up` that is off at a total of 8, on at 11, or `down`."""
@@ -200,18 +211,16 @@ def mcnemar(more: int, fewer: int) -> float:
 
 
 def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
-    """Each arm beside the first, on the same seeds, as Markdown. arms: names by configuration's key."""
-    lines = [
-        "| changed | odd at 3,000 | odd at 12,000 | left at 12,000 | in the basin at 12,000 |",
-        "|---|---|---|---|---|",
-    ]
+    """Each arm beside the first, on the same seeds, at the last evaluation that is kept, as Markdown: odd
+    codes, seeds off the plateau, seeds in the basin. arms: names by configuration's key.
+    """
 
     def facts(key: str) -> list[np.ndarray]:
         p = load(sorted(folder.glob(f"{key}-*.npz")), spec)
-        odd = p.probes_NER[..., 0] > ODD
-        return [odd[:, 2], odd[:, 11], p.token_NE[:, 11] >= LEFT, p.probes_NER[:, 11, 1] > 0]
+        return [p.probes_NER[:, -1, 0] > ODD, p.token_NE[:, -1] >= LEFT, p.probes_NER[:, -1, 1] > 0]
 
     first = facts(base)
+    lines = ["| changed | odd | off the plateau | in the basin |", "|---|---|---|---|"]
     for key, name in arms.items():
         if not list(folder.glob(f"{key}-*.npz")):
             continue
@@ -219,9 +228,8 @@ def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
         for mine, its in zip(facts(key), first, strict=True):
             more, fewer = int((mine & ~its).sum()), int((its & ~mine).sum())
             said = f"{int(mine.sum())} of {len(mine)}"
-            cells.append(
-                said if key == base else f"{said} (+{more} −{fewer}, p = {mcnemar(more, fewer):.2g})"
-            )
+            beside = f" (+{more} −{fewer}, p = {mcnemar(more, fewer):.2g})"
+            cells.append(said + beside * (key != base))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -55,6 +55,7 @@ def pull(
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
+    from search.lineage.sets import Sets, smallest
     from search.store import seeds
     from search.store.home import Home
     from search.store.ledger import opened
@@ -62,7 +63,12 @@ def pull(
 
     with told("--seed"):
         asked = None if seed is None else Seed.named(seed)
-    checkpoint = seeds.pull(opened(Home(home, trust_store)), study, asked, model, configuration)
+    ledger = opened(Home(home, trust_store))
+    if asked is None and model is None and configuration is None:
+        least = smallest(Sets(ledger, study).read())  # of a study that looks for constraints, the smallest
+        if least and least.start and least.configuration:
+            configuration, asked = least.configuration, Seed.named(least.start.lineage[-1]["seed"])
+    checkpoint = seeds.pull(ledger, study, asked, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)

@@ -15,6 +15,8 @@ from search.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from search.store.home import Home
+
 FORMATS = ("md", "csv", "json", "html", "latex")
 KINDS = ("configurations", "seeds", "curves")
 
@@ -22,9 +24,10 @@ KINDS = ("configurations", "seeds", "curves")
 @click.command()
 @click.argument("study", required=False)
 @click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
+@click.option("--lineage", is_flag=True, help="What each of a STUDY's best descends from, as a tree.")
 @json_option
 @home_option
-def best(study: str | None, max_params: int | None, as_json: bool, home: str | None) -> None:
+def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool, home: str | None) -> None:
     """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
 
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
@@ -34,6 +37,11 @@ def best(study: str | None, max_params: int | None, as_json: bool, home: str | N
     from search.store.home import Home, home_flag, pull_command
 
     place = Home(home)
+    if lineage:
+        if not study:
+            raise UserError("--lineage takes a STUDY")
+        _show_lineage(study, place, max_params, as_json)
+        return
     configurations = gathered([study] if study else [], home) if study or place.exists() else []
     rows = front(configurations, max_params)
     for row in rows:
@@ -44,6 +52,25 @@ def best(study: str | None, max_params: int | None, as_json: bool, home: str | N
         click.echo(f"nothing has run yet in {place.path}")
     else:
         click.echo(table(rows) if rows else _nothing(study, max_params))
+
+
+def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool) -> None:
+    """The descent of a study's best: of one that looks for constraints, of the best kept set of each size."""
+    from search.evidence.frames import configuration_rows
+    from search.evidence.front import front
+    from search.lineage.sets import Sets
+    from search.lineage.tree import lineages, tree
+    from search.store.ledger import opened
+
+    ledger = opened(place, study)
+    sets = Sets(ledger, study).read()
+    keys = [] if sets else [r["configuration"] for r in front(configuration_rows(ledger, study), max_params)]
+    found = lineages(ledger, study, sets, keys)
+    found = [steps for steps in found if not max_params or steps[-1]["params"] <= max_params]
+    if as_json:
+        click.echo(json.dumps({"home": str(place.path), "lineages": found}))
+    else:
+        click.echo(tree(found) if found else _nothing(study, max_params))
 
 
 def _nothing(study: str | None, max_params: int | None) -> str:
@@ -114,8 +141,11 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
 @trust_option
 def report(study: str, target: Path, home: str | None, trust_store: bool) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
+    from search.descent.pictures import pictures
     from search.evidence.frames import configurations_frame, recorded_curves, seeds_frame, study_of
     from search.evidence.report import report as page
+    from search.lineage.sets import Sets
+    from search.lineage.tree import lineages, tree
     from search.store.home import Home
     from search.store.ledger import opened
 
@@ -124,7 +154,10 @@ def report(study: str, target: Path, home: str | None, trust_store: bool) -> Non
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
     curves = recorded_curves(ledger, study)
-    write_text(target, page(study_of(ledger, study), configurations, seeds, curves))
+    sets = Sets(ledger, study).read()
+    descents = pictures(sets) if sets else {}
+    lineage = tree(lineages(ledger, study, sets, ())) if sets else ""
+    write_text(target, page(study_of(ledger, study), configurations, seeds, curves, descents, lineage))
     click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
 
 

@@ -26,7 +26,7 @@ def studies(as_json: bool) -> None:
 
     def params(study: Study) -> int | list[int]:
         listed = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
-        return listed if len(listed) > 1 else listed[0]
+        return listed[0] if len(listed) == 1 else listed
 
     known = [load_study(name) for name in shipped()]
     if as_json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import name_of
 from search.errors import printable
+from search.lineage.sets import Sets, lineage_of, smallest
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
 from search.store.stats import (
@@ -34,14 +35,17 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
     rows = Ledger(home).rows(study.name)
-    models = _names([Configuration(*listed) for listed in study.listed()])
+    known = Ledger(home).configurations(study.name) if study.start else {}
+    models = _names(list(known.values()) or [Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
-    lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps]
+    if study.compress:
+        lines = ["", *_descent(study.name, Ledger(home))]
+    lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps and not study.compress]
     lines += _stopping({outcome: Stopping.of(rows, outcome) for outcome in CALLED})
     lines += [f"  ({said})" for said in [unended(rows)] if said]
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
-    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
+    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and not study.compress]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
         held = "held" if row["held"] else "did not hold"
         several = len({r["configuration"] for r in rows}) > 1
@@ -70,6 +74,26 @@ Next:
   adder-search export best -o submission.py
   adder-search ui{flag}"""
     )
+
+
+def _descent(name: str, ledger: Ledger) -> list[str]:
+    """How far a study came that looks for constraints: sets, and the smallest that was kept."""
+    sets = Sets(ledger, name).read()
+    tried = [t for t in sets if t.configuration and t.reached is not None]
+    least = smallest(sets)
+    if least is None:
+        return [f"{name}: no set has been tried"]
+    rounds = len({t.round for t in tried})
+    counted = f"{sum(t.start is not None for t in tried)} kept"
+    lines = [f"{name}: {len(tried):,} sets tried in {rounds} rounds, {counted}"]
+    line = " → ".join(str(t.numbers) for t in lineage_of(sets, least.number))
+    lines.append(f"  the smallest has {least.numbers} numbers: {line}")
+    below = [t for t in tried if t.numbers < least.numbers]
+    if below:
+        best = max(below, key=lambda t: (t.reached or 0.0, -(t.wrong or 0)))
+        wrong = f", then {best.wrong:,} of our own problems wrong" if best.wrong else ""
+        lines.append(f"  of {len(below)} smaller ones the best has {best.numbers}: {best.reached:.4f}{wrong}")
+    return lines
 
 
 def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:

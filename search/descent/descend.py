@@ -11,26 +11,19 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from model.adderboard import carry_pairs
-from model.decode import DIGITS
 from model.spec import Spec
 from model.tied import Tied, Ties, project, tie, ties_of
+from search.descent.exam import Exam
 from search.descent.journal import Journal, Kept, digest
 from search.descent.proposals import KINDS, Proposer
-from trainer import Bank, Pair, Recipe, Result, Seed, step
-from trainer.bank import programs_of
-from trainer.native import Native
-from trainer.problems import sample
-from trainer.programs import Programs
+from trainer import Bank, Pair, Recipe, Result, Seed
+from trainer.recipe.ramp import entering
 
-STRATUM = 400  # of our own problems, for each length of the longest run of carries
-UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
 NEAR, CHANCES, AGAIN = 0.98, 4, 3  # of `accept`: what is trained again; how many a round, how often each
 LATE = 0.5  # of `accept`: sets below it some way after the ramp are not trained on
 STUCK, LONGEST = 5, 3  # rounds without a gain after which training is longer; how many times at most
@@ -57,12 +50,8 @@ class Settings:
 
     def recipe(self, times: int = 1) -> Recipe:
         """The recipe of a set, so many times as long as was asked for."""
-        steps = times * self.steps
-        return Recipe(
-            steps=steps, ramp=times * self.ramp, lr=self.lr, warmup=min(200, steps), weight_decay=0.0,
-            curriculum=(), carry_mix=0.3, fade_start=steps, fade_end=steps, hold=steps,
-            eval_every=next(k for k in range(max(1, self.steps // 6), 0, -1) if self.steps % k == 0),
-        )  # fmt: skip
+        usual = entering(times * self.steps) | {"ramp": times * self.ramp, "lr": self.lr}
+        return Recipe(**usual | {"eval_every": entering(self.steps)["eval_every"]})
 
 
 @dataclass(frozen=True)
@@ -81,6 +70,7 @@ class Descent:
     def __init__(self, spec: Spec, theta_P: Tensor, settings: Settings, folder: Path):
         """Raises ValueError where the start does not get everything right, or the journal is of another."""
         self.base, ties = ties_of(spec)
+        self.exam = Exam(self.base)
         self.settings, self.folder, self.deadline = settings, folder, float("inf")
         origin = hashlib.sha256(theta_P.numpy().tobytes() + repr(spec).encode()).hexdigest()
         journal = Journal.read(folder)
@@ -92,7 +82,7 @@ class Descent:
             wrong, total = self.wrong(start)
             if wrong > (1 - settings.accept) * total:
                 raise ValueError(f"the start has not grokked: it adds {wrong} of our own problems wrongly")
-            loss = float(self.programs.evaluate(start[None])["loss"])
+            loss = float(self.exam.programs.evaluate(start[None])["loss"])
             self.journal.kept.append(Kept(ties, start.tolist(), spec.params, loss))
 
     def rounds(self) -> Iterator[Round]:
@@ -231,25 +221,7 @@ class Descent:
 
     def wrong(self, theta_P: Tensor) -> tuple[int, int]:
         """How many selection problems and others of our own θ [P] of the base adds wrongly, and of all."""
-        count = total = 0
-        for tokens in (self.programs.problems, self.others):
-            exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
-            total += tokens.shape[-1]
-            count += round((1 - float(exact)) * tokens.shape[-1])
-        return count, total
-
-    @cached_property
-    def programs(self) -> Native | Programs:
-        return programs_of(self.base, self.settings.recipe(), "cpu", compiled=True)
-
-    @cached_property
-    def others(self) -> Tensor:
-        """Uniform problems, and some for each length of the longest run of carries; none of `verify`."""
-        pairs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, STRATUM, "of descents")]
-        strata = torch.tensor(pairs, dtype=torch.float64).T[:, None]
-        one = torch.ones(1, dtype=torch.int64)
-        uniform = torch.stack(sample(one * OWN_SEED, one, one * DIGITS, torch.zeros(1), UNIFORM))
-        return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
+        return self.exam.wrong(theta_P)
 
 
 def _of_base(spec: Spec, theta_P: Tensor) -> Tensor:

@@ -157,7 +157,7 @@ class TimeToGrok:
 def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     """Kaplan and Meier's estimate of when seeds grok (JASA 53, 1958), with the log-log band.
 
-    Failed, given-up and diverged seeds stay at risk to their budgets: a seed that was stopped since it would
+    Failed, diverged and stopped seeds stay at risk to their budgets: a seed that was stopped since it would
     not grok tells more than that it had not yet. Censored ones leave at their last steps.
     """
     from scipy.stats import CensoredData, ecdf  # here alone: a configuration's curves need it not

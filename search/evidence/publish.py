@@ -64,6 +64,10 @@ def _best(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: S
     """Picture, best checkpoint and child runs. final: rows of the seeds that have ended, the best first."""
     run = tracker.run_of(configuration)
     grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
+    if tracker.study.compress:  # thousands of sets: of those that matter all is written at the end
+        if grokked:
+            tracker.checkpoint(run, BEST, shelf.seed(final[0]))
+        return
     if grokked or tracker.study.planned <= ALL_DRAWN:
         _picture(tracker, shelf, configuration, final)
     best = shelf.seed(final[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,15 +50,21 @@ MEANS = {
 
 
 def report(
-    study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame
+    study: Study | None,
+    configurations: pd.DataFrame,
+    seeds: pd.DataFrame,
+    curves: pd.DataFrame,
+    descents: Mapping[str, Figure] | None = None,
+    lineage: str = "",
 ) -> str:
     """The page: HTML without a link to anything. study: None where its file was not recorded; frames: as
-    `search.evidence.frames.records` has them, at least one configuration.
+    `search.evidence.frames.records` has them, at least one configuration. descents: the pictures of a study
+    that looks for constraints, lineage: its tree (search/descent/pictures.py, search/lineage/tree.py).
     """
     found = _Study(study, configurations, seeds, curves)
     images = {
         name: {"data": b64encode(png(figure)).decode(), "width": round(96 * figure.get_figwidth())}
-        for name, figure in found.figures().items()
+        for name, figure in {**found.figures(), **(descents or {})}.items()
     }
     folder = Path(__file__).with_name("templates")
     environment = Environment(
@@ -66,7 +73,7 @@ def report(
     )  # fmt: skip
     environment.filters |= {"percent": percent, "shown": shown}
     return environment.get_template("report.html.j2").render(
-        found=found, images=images, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
+        found=found, images=images, lineage=lineage, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
     )
 
 
@@ -124,7 +131,7 @@ class _Study:
         self.configurations = configurations.iloc[order].reset_index(drop=True)
         self.name = study.name if study else str(configurations["study"].iloc[0])
         self.about = study.about if study else ""
-        self.fields = varied(study, self.configurations)
+        self.fields = [] if study and study.compress else varied(study, self.configurations)
         self.several = len(configurations) > 1
         self.counts = seeds["outcome"].value_counts()
         wrongly = configurations["wrongly"] - configurations["screened_wrongly"]
@@ -303,7 +310,9 @@ class _Study:
 
     def figures(self) -> dict[str, Figure]:
         """The pictures that apply, by name, in the page's order."""
-        figures = {}
+        figures: dict[str, Figure] = {}
+        if self.study and self.study.compress:  # its sets have pictures of their own
+            return figures
         if len(self.curves):
             figures["grokking-curves"] = self._curves_figure()
         if (probed := probes_of(self.curves)) and len(self.counted):

@@ -77,7 +77,7 @@ def table_view(study: Study) -> View:
     columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
     columns.append("params.`params`")
     widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
-    longest = max(len(Configuration(*c).title) for c in study.listed())
+    longest = max((len(Configuration(*c).title) for c in study.listed()), default=40)
     state = _sorted_by_rate() | {
         "selectedColumns": columns,
         "columnOrder": [NAME, STARTED, *columns],

@@ -14,9 +14,12 @@ from typing import Any
 
 from mlflow import MlflowClient
 
+from search.descent.beam import Beam
+from search.descent.published import log_descents
 from search.errors import UserError
 from search.evidence.publish import log_evidence
 from search.evidence.views import write_views
+from search.lineage.starts import configurations, maker
 from search.record.recorder import Recorder
 from search.run.packing import interrupted
 from search.run.planner import DONE, Planner
@@ -28,7 +31,7 @@ from search.store.ledger import is_final
 from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
 from search.store.part import ERROR, Damaged, Orders, has_parts, orders_of
-from search.store.seeds import Shelf
+from search.store.seeds import KEPT, Shelf
 from search.store.stats import grouped
 from search.store.tracker import Tracker
 from search.store.tracking import answered
@@ -106,7 +109,8 @@ class Driver:
         self._check_store(client)
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
-        self.shelf = Shelf(client, ledger, study.name)
+        round_ = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
+        self.shelf = Shelf(client, ledger, study.name, max(KEPT, 2 * round_))
         share = study.sampler.share if study.space else None
         self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf, share)
         self.ended = Ended()
@@ -118,9 +122,12 @@ class Driver:
         ledger.close_orphans(study.name)
         recovered = self.recorder.recover()
         rows = ledger.rows(study.name)
-        self.proposals = Proposals(study, ledger) if study.space else None
+        listed = [] if study.proposes else configurations(study, ledger)
+        self.proposals = Proposals(study, ledger, maker(study, ledger)) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
-        self.planner = Planner(study, rows, self.proposals, interrupted(study, rows, home))
+        source = self.proposals or (Beam(study, ledger, self.shelf) if study.compress else None)
+        unfinished = interrupted(study, rows, home, listed)
+        self.planner = Planner(study, rows, source, unfinished, listed)
         with answered(study.name):
             open_runs = self.tracker.unconcluded()
         self.unconcluded = open_runs.keys() | recovered
@@ -316,7 +323,8 @@ class Driver:
         for configuration in open_:
             self.recorder.conclude(configuration, "KILLED")
         if self.is_done:
-            self.outbox.put(log_evidence, self.ledger, self.tracker, self.shelf)
+            as_a_whole = log_descents if self.study.compress else log_evidence
+            self.outbox.put(as_a_whole, self.ledger, self.tracker, self.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
         left = self.outbox.drain(*longest, self._waiting)
         self.outbox.close()

@@ -7,12 +7,11 @@ from statistics import median
 
 from search.run.packing import (
     Fits,
-    Program,
     check_resources,
     here,
     optimisers_of,
     placement,
-    program_of,
+    programs_of,
     trial_size,
 )
 from search.run.progress import duration
@@ -21,7 +20,7 @@ from search.store.ledger import Ledger, Row, is_final
 from search.store.stats import screen_words, seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
-from search.study.trial import Configuration
+from search.study.trial import Configuration, Program
 from trainer import Outcome, Seed
 
 GUESSED_RATE = {True: 8_000, False: 100}
@@ -31,6 +30,8 @@ GUESSED_RATE = {True: 8_000, False: 100}
 def estimate(study: Study, home: Home) -> str:
     """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
     remark = check_resources(study.resources, optimisers_of(study))
+    if study.compress:
+        return "\n".join([_rounds(study, home), *([remark] if remark else [])])
     rounds = list(study.rounds())
     rows = Ledger(home).rows(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
@@ -61,11 +62,28 @@ def estimate(study: Study, home: Home) -> str:
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 
+def _rounds(study: Study, home: Home) -> str:
+    """The plan of a study that looks for constraints; how many rounds it takes nobody knows."""
+    asked, rows = study.compress, Ledger(home).rows(study.name) if home.exists() else []
+    assert asked is not None
+    recipe, seeds = study.base_recipe(), len(study.first_seeds())
+    rate, how = _expected_rate(study, [], rows)
+    share, fits = placement(study.resources, here())
+    seconds = asked.proposals * seeds * recipe.steps / (rate * fits.concurrent)
+    return f"""{study.name}: {study.about}
+  rounds          up to {asked.rounds}, of {asked.proposals} sets each by {asked.proposer}, beam {asked.beam}
+  seeds           {seeds} of each set, {recipe.steps:,} steps each; {len(rows):,} recorded
+  resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
+  home            {home.path}
+  estimated time  {duration(seconds)} a round at {rate:,.0f} seed-steps/s a trial ({how})"""
+
+
 def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
     """How many trials there will be, and pairs and slots of the largest."""
     pairs: Counter[Program] = Counter()
+    programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))
     for c, count in left.items():
-        pairs[program_of(c.spec, c.recipe)] += count
+        pairs[programs[c]] += count
     sizes = {program: trial_size(study, program, fits) for program in pairs}
     trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
     return trials, *max(sizes.values())
@@ -93,7 +111,7 @@ def _left(
 ) -> dict[Configuration, int]:
     """How many seeds each configuration still has to train. What a search will propose nobody knows."""
     final = [r for r in rows if is_final(r)]
-    if study.space:
+    if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}
@@ -110,6 +128,6 @@ def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -
     """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
-    batch = max(c.recipe.batch for c in listed)
+    batch = max((c.recipe.batch for c in listed), default=study.base_recipe().batch)
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until something has run here; compilation not included"

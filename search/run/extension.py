@@ -29,6 +29,12 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
     if before is not None and bool(before.get("space")) != bool(study.space):
         kinds = ("a search, the file now has no space", "a list, the file now has a space")
         raise UserError(f"study {study.name}: was begun as {kinds[not before.get('space')]}; {WAY_OUT}")
+    if before is not None and bool(before.get("compress")) != bool(study.compress):
+        how = "with" if before.get("compress") else "without"
+        raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
+    begun = (before or {}).get("start"), study.start and study.start.model_dump(mode="json")
+    if before is not None and begun[0] != begun[1]:
+        raise UserError(f"study {study.name}: start: not what it was begun with; {WAY_OUT}")
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))

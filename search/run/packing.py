@@ -6,9 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from model import Spec
 from search.errors import UserError, told
 from search.store.home import Home
 from search.store.ledger import Row, is_final
@@ -16,8 +14,9 @@ from search.store.part import has_parts
 from search.store.stats import seed_of
 from search.study.schema import Resources, Study
 from search.study.seeds import numbered
-from search.study.trial import Configuration, Trial
-from trainer import Recipe, Seed
+from search.study.start import Start
+from search.study.trial import Configuration, Program, Trial
+from trainer import Seed
 from trainer.installed import cache_folder, missing_for_compilation
 from trainer.optimisers import OPTIMISERS
 
@@ -42,13 +41,6 @@ fewer bring the first seeds to their end sooner, and less is in training for not
 is a fifth slower a step.
 """
 
-Program = tuple[Spec, tuple[Any, ...]]
-"""What a compiled program depends on, and with it who shares a bank: spec, and what of a recipe shapes it."""
-
-
-def program_of(spec: Spec, recipe: Recipe) -> Program:
-    return spec, recipe.program()
-
 
 def optimisers_of(study: Study) -> list[str]:
     """The optimisers that a study may train with."""
@@ -68,17 +60,25 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
     slots, most = study.resources.room(fits.on_gpu)
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
-    programs = [program] * study.planned if study.space else [program_of(*c) for c in study.listed()]
-    most = min(most, 2 * slots) if study.space else most
+    programs = [program] * study.planned if study.proposes else programs_of(study)
+    most = min(most, 2 * slots) if study.proposes else most
     share = max(1, fits.concurrent // len(set(programs)))
     size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
     return size, min(slots, size)
 
 
+def programs_of(study: Study) -> list[Program]:
+    """The program of each configuration that a study lists; whichever θ they start from, it is the same."""
+    start = study.start
+    begin = Start(start.unfolded, {}) if start and start.unfolded else None
+    starts = start.count if start else 1
+    return [Configuration(*c, start=begin).program for c in study.listed()] * starts
+
+
 def can_follow(trial: Trial, other: Trial) -> bool:
     """Whether a trial can take the slots that another one leaves in its bank."""
     (mine, _), (its, _) = trial.work[0], other.work[0]
-    return trial.slots == other.slots and program_of(*mine.parts) == program_of(*its.parts)
+    return trial.slots == other.slots and mine.program == its.program
 
 
 def pack(
@@ -87,7 +87,7 @@ def pack(
     """Pairs that can share a bank together, with equal slots: trials before they are cut to their size."""
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
     for configuration, seed in work:
-        groups.setdefault(program_of(*configuration.parts), []).append((configuration, seed))
+        groups.setdefault(configuration.program, []).append((configuration, seed))
     return [
         Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
         for program, pairs in groups.items()
@@ -174,14 +174,16 @@ def _described(folder: Path) -> Trial | None:
         return None
 
 
-def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
+def interrupted(
+    study: Study, rows: Sequence[Row], home: Home, listed: Sequence[Configuration] | None = None
+) -> list[Trial]:
     """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
     trials = [t for t in map(_described, folders) if t is not None]
     holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip
-    wanted = {Configuration(*c) for c in study.listed()}
+    wanted = {Configuration(*c) for c in study.listed()} if listed is None else set(listed)
     seeds = {s for seeds in study.rounds() for s in seeds}
     seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
     going_on = [
@@ -189,7 +191,7 @@ def interrupted(study: Study, rows: Sequence[Row], home: Home) -> list[Trial]:
         for t in trials
         if (t.resources, t.stop) == (study.resources, study.stop)
         and all(holders.get((c.key, s)) == t.key for c, s in t.work)
-        and (study.space or wanted.issuperset(t.configurations))
+        and (study.proposes or wanted.issuperset(t.configurations))
         and seeds.issuperset(s for _, s in t.work)
     ]
     return sorted(going_on, key=lambda t: [s for _, s in t.work])

@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from search.run.allocation import Standing, deserving, leaders, objective, successes
-from search.run.packing import Fits, Program, can_follow, pack, program_of, trial_size
+from search.run.packing import Fits, can_follow, pack, trial_size
 from search.store.ledger import Row, is_final
 from search.store.stats import GrokRate, seed_of
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
 from search.study.seeds import numbered
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration, Program, Trial
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
+    from search.descent.beam import Beam
     from search.run.proposals import Proposals
 
 DONE = "DONE"
@@ -45,17 +46,20 @@ class Planner:
     """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
 
     `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
+    `listed`: what the file lists, where seeds start from a θ (search/lineage/starts.py).
     """
 
     def __init__(
         self,
         study: Study,
         rows: Sequence[Row],
-        proposals: Proposals | None = None,
+        proposals: Proposals | Beam | None = None,
         unfinished: Sequence[Trial] = (),
+        listed: Sequence[Configuration] | None = None,
     ):
-        assert bool(study.space) == (proposals is not None)
+        assert study.proposes == (proposals is not None)
         self.study, self.proposals = study, proposals
+        self.listed = [Configuration(*c) for c in study.listed()] if listed is None else list(listed)
         self.fits = Fits()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
         self.won: dict[str, set[Seed]] = {}
@@ -105,7 +109,7 @@ class Planner:
         del self.queue[place]
         if id(waiting) in self.unfinished:
             return waiting
-        size, slots = self._size(program_of(*work[0][0].parts))
+        size, slots = self._size(work[0][0].program)
         if cores > 1 and (waiting.confirmation or self._is_last):
             left = len(work) + sum(len(t.work) for t in self.queue)
             least, open_ = slots // 8, len(work) + self._open_pairs()
@@ -205,7 +209,7 @@ class Planner:
     def _given(self) -> list[Configuration]:
         """What there is to begin with: the file's list, or what was proposed; told, if there is enough."""
         if self.proposals is None:
-            return [Configuration(*c) for c in self.study.listed()]
+            return self.listed
         return self.proposals.told() if self.enough else self.proposals.known()
 
     def _take(self, rows: Sequence[Row]) -> None:

@@ -8,13 +8,14 @@ shows it to people.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from model import Spec
 from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
@@ -24,6 +25,7 @@ from search.study.sampler import PARAMS
 from search.study.schema import Study
 from search.study.space import Numbers, draw, fixed, resolve
 from search.study.trial import Configuration
+from trainer import Recipe
 
 KEY = "configuration"
 """The attribute of Optuna's trials that has the key of their configuration."""
@@ -35,10 +37,15 @@ class Proposals:
     A proposal's number is that of its Optuna trial and of its row in the ledger.
     """
 
-    def __init__(self, study: Study, ledger: Ledger):
-        """Begin a search, or go on with it. Raises UserError if it is not the one that was begun."""
+    def __init__(
+        self, study: Study, ledger: Ledger, make: Callable[[Spec, Recipe], Configuration] = Configuration
+    ):
+        """Begin a search, or go on with it; make: a configuration, with the θ that it starts from, if any.
+
+        Raises UserError if it is not the one that was begun.
+        """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.study, self.ledger = study, ledger
+        self.study, self.ledger, self.make = study, ledger, make
         self.base = fixed(study.spec(), study.base_recipe())
         self.planned = study.sampler.planned(study.space)
         names = study.sampler.objectives_of(study.space)
@@ -102,7 +109,7 @@ class Proposals:
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """None for an impossible combination of possible values."""
         try:
-            return Configuration(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
+            return self.make(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
         except ValueError:
             return None
 

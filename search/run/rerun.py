@@ -9,17 +9,20 @@ import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from search.run.worker import environment_of
+from search.run.worker import environment_of, of
 from search.study.schema import Resources
 from search.study.space import LARGEST_SEED
+from search.study.start import ANY, Start
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed, step
 from trainer.checkpoint import Checkpoint
+from trainer.folding import FoldingBank
 from trainer.installed import cache_folder, missing_for_compilation
 from trainer.native import Native
 from trainer.problems import selection
@@ -68,9 +71,7 @@ class Rerun:
 
 def read_request(loaded: Checkpoint) -> Request:
     """What to train, from a checkpoint's papers. Raises ValueError saying what is missing or wrong."""
-    origin = loaded.provenance.get("trained")
-    if origin != "from scratch":
-        raise ValueError("its provenance does not say that it was trained from scratch")
+    start = _start(loaded)
     if not loaded.recipe:
         raise ValueError("it has no recipe")
     if not {"init_seed", "data_seed"} <= loaded.seed.keys():
@@ -84,8 +85,27 @@ def read_request(loaded: Checkpoint) -> Request:
     seed = Seed(loaded.seed["init_seed"], loaded.seed["data_seed"])
     if not all(0 <= n <= LARGEST_SEED for n in (seed.init_seed, seed.data_seed)):
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
-    work, like = ((Configuration(loaded.spec, recipe), seed),), _resources(loaded)
+    configuration = Configuration(loaded.spec, recipe, start)
+    if start and not recipe.fold_step:
+        configuration.pair(seed).check(configuration.begun)
+    work, like = ((configuration, seed),), _resources(loaded)
     return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step)
+
+
+def _start(loaded: Checkpoint) -> Start | None:
+    """Where its θ began, if not at its own initial values. Raises ValueError if its papers do not say."""
+    origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
+    if origin not in ("from scratch", "from a parent") or (origin == "from a parent") > isinstance(
+        began, dict
+    ):
+        raise ValueError("its provenance does not say that it was trained from scratch, or from which θ")
+    if not isinstance(began, dict):
+        return None
+    try:
+        theta = began["theta"]
+        return Start.of({"spec": began["spec"], "thetas": {ANY: theta} if theta else {}, "lineage": []})
+    except (TypeError, ValueError, LookupError) as error:
+        raise ValueError(f"its provenance has no start: {error}") from None
 
 
 def _resources(loaded: Checkpoint) -> Resources:
@@ -125,8 +145,10 @@ def train_again(
     """
     trial = asked.trial
     torch.set_num_threads(trial.resources.cpu)
-    bank = Bank(
-        loaded.spec,
+    begun = trial.work[0][0].begun
+    make = Bank if begun == trial.spec else partial(FoldingBank, begun)
+    bank = make(
+        trial.spec,
         trial.pairs,
         slots=trial.slots,
         device=_device(_recorded(loaded)),
@@ -146,8 +168,8 @@ def _device(recorded: dict[str, Any]) -> str:
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
-def _compare(loaded: Checkpoint, asked: Request, bank: Bank) -> Rerun:
-    result, spec, recorded = bank.result(0), loaded.spec, _recorded(loaded)
+def _compare(loaded: Checkpoint, asked: Request, bank: Bank | FoldingBank) -> Rerun:
+    result, spec, recorded = of(asked.trial.work[0][0], bank.result(0)), loaded.spec, _recorded(loaded)
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()

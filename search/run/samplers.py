@@ -19,10 +19,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import BaseSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.samplers.nsgaii import BLXAlphaCrossover
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
+from search.descent.generations import Generations
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, Space, points, stored
 
@@ -43,7 +44,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
             # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
             population = min(max(4, study.sampler.planned(space) // 15), 50)
             crossover = BLXAlphaCrossover()
-            return _Generations(seed=seed + drawn, population_size=population, crossover=crossover)
+            return Generations(seed=seed + drawn, population_size=population, crossover=crossover)
         if name == "qmc":
             return _Sequence(distributions, seed)
         return RandomSampler(seed=seed + drawn) if name == "random" else _Grid(distributions, space, seed)
@@ -51,22 +52,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
 
 def attributes_of(sampler: BaseSampler, told: int) -> dict[str, Any]:
     """What a sampler notes of the proposal that was told after so many others."""
-    return sampler.attributes(told) if isinstance(sampler, _Generations) else {}
-
-
-class _Generations(NSGAIISampler):
-    """NSGA-II for proposals that are told out of order.
-
-    A generation begins when the one before has been told often enough; what is still in training then is
-    told later and would be nobody's parent. So parents are chosen of all that has been told.
-    """
-
-    def select_parent(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        told = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return self._elite_population_selection_strategy(study, told)
-
-    def attributes(self, told: int) -> dict[str, Any]:
-        return {self._get_generation_key(): told // self.population_size}
+    return sampler.attributes(told // sampler.population_size) if isinstance(sampler, Generations) else {}
 
 
 class _Sequence(QMCSampler):

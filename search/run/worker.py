@@ -14,17 +14,20 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from filelock import FileLock
 
+from model.tied import Tied, project
 from search.run.packing import can_follow
 from search.store.part import ERROR, LOCK, STATE, Orders, Part, has_parts, write_parts
-from search.study.trial import TRIAL_FILE, Trial
+from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
+from trainer.folding import FoldingBank
 
 LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
 LOOK_S = 0.1
@@ -91,7 +94,7 @@ class _Chain:
     numbers: dict[Path, range] = field(default_factory=dict)
     """Which of the bank's pairs are theirs; of trials that have ended, too."""
     locks: dict[Path, FileLock] = field(default_factory=dict)
-    bank: Bank = field(init=False)
+    bank: Bank | FoldingBank = field(init=False)
     trial: Trial = field(init=False)
     """Of which the bank was made."""
     evaluations: int = 0
@@ -129,7 +132,9 @@ class _Chain:
         if hasattr(self, "bank"):
             self.before = self.speed()
         torch.set_num_threads(trial.resources.cpu)
-        self.bank = Bank(
+        begun = trial.work[0][0].begun
+        make = Bank if begun == trial.spec else partial(FoldingBank, begun)
+        self.bank = make(
             trial.spec,
             trial.pairs,
             slots=trial.slots,
@@ -166,7 +171,7 @@ class _Chain:
 
     def rows(self) -> dict[int, dict[str, Any]]:
         """How far the seeds are of trials that have not ended: trial, seed, outcome, step, measures."""
-        newest = self.bank.judge.newest()
+        newest = self.bank.newest()
         return {
             n: newest[n] | {"trial": t.key, "configuration": c.key, "seed": [s.init_seed, s.data_seed]}
             for f, t in self.trials.items()
@@ -235,7 +240,7 @@ def _folders(first: Path) -> list[Path]:
     return [f for f in folders if f.exists()]
 
 
-def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
+def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:
     """What a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),
@@ -250,7 +255,7 @@ def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
     }
 
 
-def parts_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[Part]:
+def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) -> list[Part]:
     """A part for each configuration: every seed's best θ, its curve, and what became of it.
 
     Seeds that were ended from outside are in none: they have not become anything.
@@ -263,4 +268,13 @@ def parts_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[Part]:
     }
     pairs = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
     own = replace(trial, work=tuple(work for work, _ in pairs))
-    return [Part(own.part(c), [r for (mine, _), r in pairs if mine == c], about) for c in own.configurations]
+    found = {c: [of(c, r) for (mine, _), r in pairs if mine == c] for c in own.configurations}
+    return [Part(own.part(c), results, about) for c, results in found.items()]
+
+
+def of(configuration: Configuration, result: Result) -> Result:
+    """A bank's result as the configuration's: of a tied spec whose base was trained, θ's numbers."""
+    spec = configuration.spec
+    if configuration.trained == spec or not isinstance(spec, Tied):
+        return result
+    return replace(result, theta_P=project(spec.ties, result.theta_P[None])[0])

@@ -92,13 +92,51 @@ PROPOSALS = sa.Table(
     sa.Column("configuration", sa.String(12)),  # NULL: the numbers make none
     sa.Column("numbers", sa.JSON, nullable=False),  # as drawn, by key path
 )
+PARENTS = sa.Table(
+    "ledger_parents",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),  # as the file asks for them
+    sa.Column("start", sa.JSON, nullable=False),  # θ and what led to it (search/study/start.py)
+)
+STARTS = sa.Table(
+    "ledger_starts",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("digest", sa.String(12), primary_key=True),
+    sa.Column("start", sa.JSON, nullable=False),
+)
+STARTED = sa.Table(
+    "ledger_started",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("configuration", sa.String(12), primary_key=True),
+    sa.Column("digest", sa.String(12), nullable=False),
+)
+SETS = sa.Table(
+    "ledger_sets",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),  # in the order in which they were proposed
+    sa.Column("round", sa.Integer, nullable=False),
+    sa.Column("configuration", sa.String(12)),  # NULL: a θ that the descent begins at
+    sa.Column("parent", sa.Integer),  # the number of the set from whose θ it was trained
+    sa.Column("ties", sa.JSON, nullable=False),
+    sa.Column("reached", sa.Float),  # its best exact match; NULL: not judged yet
+    sa.Column("wrong", sa.Integer),  # of our own problems, where they were looked at
+    sa.Column("loss", sa.Float),
+    sa.Column("kept", sa.String(12)),  # the digest of its θ among the starts, where it was accepted
+)
+OF_A_STUDY = (ROWS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
 
 NONE = type(None)
 KINDS: dict[type, tuple[type, ...]] = {
     int: (int, NONE), float: (int, float, NONE), str: (str, NONE), bool: (bool, NONE), object: (dict, NONE),
 }  # fmt: skip
 """What a column's values may be, by the kind that SQLAlchemy gives it."""
-FORMS = dict.fromkeys(("study", "configuration", "trial", "experiment", "run"), IDENTIFIER) | {
+FORMS = dict.fromkeys(
+    ("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER
+) | {
     "outcome": re.compile("|".join(Outcome)),
     "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
 }

@@ -19,8 +19,12 @@ from model.fields import nearest
 from search.errors import Failure, UserError, told
 from search.store.database import (
     CONFIGURATIONS,
+    OF_A_STUDY,
+    PARENTS,
     PROPOSALS,
     ROWS,
+    STARTED,
+    STARTS,
     STUDIES,
     Database,
     patient,
@@ -29,6 +33,7 @@ from search.store.hold import LEASE_S, Studies, is_live, own_name
 from search.store.home import Home
 from search.store.stats import Row
 from search.study.schema import is_name
+from search.study.start import Start
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 
@@ -81,8 +86,40 @@ class Ledger(Studies):
     def configurations(self, study: str) -> dict[str, Configuration]:
         """A study's configurations by key, in the order in which they came."""
         rows = self._described(study, "spec", "recipe")
-        with told(f"{self.database.name}: damaged, a configuration", (TypeError, ValueError), Failure):
-            return {row["configuration"]: _configuration(row) for row in rows}
+        started = {r["configuration"]: r["digest"] for r in self._of(STARTED, study)}
+        with told(
+            f"{self.database.name}: damaged, a configuration", (TypeError, ValueError, LookupError), Failure
+        ):
+            starts = {r["digest"]: Start.of(r["start"]) for r in self._of(STARTS, study)} if started else {}
+            return {
+                key: _configuration(row, starts[started[key]] if key in started else None)
+                for row in rows
+                for key in [row["configuration"]]
+            }
+
+    @patient
+    def parents(self, study: str) -> list[Start]:
+        """The θ that a study starts from, as they were chosen when it first ran."""
+        rows = sorted(self._of(PARENTS, study), key=lambda r: r["number"])
+        with told(f"{self.database.name}: damaged, a start", (TypeError, ValueError, LookupError), Failure):
+            return [Start.of(r["start"]) for r in rows]
+
+    @patient
+    def record_parents(self, study: str, parents: Iterable[Start]) -> None:
+        """Keep what a study starts from."""
+        rows = [{"study": study, "number": p.number, "start": p.as_dict()} for p in parents]
+        with self._begin() as db:
+            db.execute(sa.insert(PARENTS), rows)
+
+    @patient
+    def describe(self, study: str, configurations: Iterable[Configuration]) -> None:
+        """Keep configurations before anything of them is trained."""
+        with self._begin() as db:
+            self.describe_in(db, study, configurations)
+
+    def describe_in(self, db: sa.Connection, study: str, configurations: Iterable[Configuration]) -> None:
+        """`describe` as a part of a transaction."""
+        _describe(db, study, configurations)
 
     @patient
     def pages(self, study: str) -> dict[str, tuple[str, str]]:
@@ -94,6 +131,9 @@ class Ledger(Studies):
         columns = [CONFIGURATIONS.c[name] for name in ("configuration", *names)]
         mine = sa.select(*columns).where(CONFIGURATIONS.c.study == study)
         return self.database.read(mine.order_by(CONFIGURATIONS.c.number))
+
+    def _of(self, table: sa.Table, study: str) -> list[Row]:
+        return self.database.read(sa.select(table).where(table.c.study == study))
 
     @patient
     def proposals(self, study: str) -> list[Row]:
@@ -237,7 +277,7 @@ class Ledger(Studies):
     def forget(self, study: str) -> None:
         """Delete all of a study."""
         with self._begin() as db:
-            for table in (ROWS, CONFIGURATIONS, PROPOSALS, STUDIES):
+            for table in OF_A_STUDY:
                 db.execute(sa.delete(table).where(table.c.study == study))
 
     @patient
@@ -324,12 +364,12 @@ def _facts(part: Part, share: Share | None) -> list[Row]:
     ]
 
 
-def _configuration(row: Row) -> Configuration:
-    return Configuration(make_spec(**row["spec"]), Recipe(**row["recipe"]))
+def _configuration(row: Row, start: Start | None) -> Configuration:
+    return Configuration(make_spec(**row["spec"]), Recipe(**row["recipe"]), start)
 
 
 def _describe(db: sa.Connection, study: str, configurations: Iterable[Configuration]) -> None:
-    """Keep spec and recipe of those that are not there yet."""
+    """Keep spec, recipe and start of those that are not there yet."""
     mine = CONFIGURATIONS.c.study == study
     known = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).where(mine)))
     new = [c for c in configurations if c.key not in known]
@@ -342,6 +382,15 @@ def _describe(db: sa.Connection, study: str, configurations: Iterable[Configurat
     ]  # fmt: skip
     if rows:
         db.execute(sa.insert(CONFIGURATIONS), rows)
+    started = [(c.key, c.start) for c in new if c.start]
+    if started:
+        kept = set(db.scalars(sa.select(STARTS.c.digest).where(STARTS.c.study == study)))
+        starts = {s.digest: s for _, s in started if s.digest not in kept}
+        if starts:
+            rows = [{"study": study, "digest": d, "start": s.as_dict()} for d, s in starts.items()]
+            db.execute(sa.insert(STARTS), rows)
+        links = [{"study": study, "configuration": key, "digest": s.digest} for key, s in started]
+        db.execute(sa.insert(STARTED), links)
 
 
 def _is(named: Mapping[str, Any]) -> sa.ColumnElement[bool]:

@@ -21,6 +21,7 @@ from search.store.ledger import Ledger, Row, is_final
 from search.store.part import Part, curve_table, read_curves
 from search.store.stats import rank, seed_of
 from search.store.tracking import TRIALS, answered, artifact, reach
+from search.study.start import ANY
 from search.study.trial import Configuration
 from trainer import Result, Seed
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint import Checkpoint
 
 KEPT = 64
-"""Parts that a shelf has in memory; unit: parts."""
+"""Parts that a shelf has in memory, unless it is told to keep more; unit: parts."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +67,30 @@ class RecordedSeed:
                 "study": self.study,
                 "configuration": self.configuration.key,
                 "environment": self.environment,
+                **self._origin(),
             },
             code=self.environment["code"],
         )
+
+    def _origin(self) -> dict[str, Any]:
+        """Where its θ began, if not at its own initial values, and what led there."""
+        start = self.configuration.start
+        if start is None:
+            return {}
+        theta = start.theta_of(self.result.pair.seed)
+        began = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
+        if theta is None:
+            return {"start": began}
+        *before, parent = start.lineage
+        own = {} if ANY in start.thetas else {"seed": str(self.result.pair.seed)}
+        return {"trained": "from a parent", "start": began, "lineage": [*before, {**parent, **own}]}
 
 
 class Shelf:
     """The parts of a study, read when they are asked for; use as a context manager."""
 
-    def __init__(self, client: MlflowClient, ledger: Ledger, study: str):
-        self.client, self.ledger, self.study = client, ledger, study
+    def __init__(self, client: MlflowClient, ledger: Ledger, study: str, kept: int = KEPT):
+        self.client, self.ledger, self.study, self.kept = client, ledger, study, kept
         self.parts: OrderedDict[tuple[str, str], Part] = OrderedDict()
         self.pages: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
@@ -95,7 +110,7 @@ class Shelf:
         """Have a trial's part at hand; the one that was not asked for the longest leaves."""
         with self.lock:
             self.parts[part.configuration.key, trial] = part
-            while len(self.parts) > KEPT:
+            while len(self.parts) > self.kept:
                 self.parts.popitem(last=False)
 
     def part(self, configuration: str, trial: str) -> Part:
@@ -139,7 +154,7 @@ def pull(
     """
     ledger.require(study)
     known = ledger.configurations(study)
-    mine = _chosen(study, known, model, configuration)
+    mine = chosen(study, known, model, configuration)
     rows = [r for r in ledger.rows(study) if r["configuration"] in mine and r["published"] and is_final(r)]
     wanted = [r for r in rows if seed is None or seed_of(r) == seed]
     if not wanted:
@@ -167,7 +182,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
             ledger.record_verification(study, key, correct)
 
 
-def _chosen(
+def chosen(
     study: str, known: dict[str, Configuration], model: str | None, configuration: str | None
 ) -> Sequence[str]:
     """Keys of the configurations that are meant."""

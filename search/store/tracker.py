@@ -22,6 +22,7 @@ from search.store.seeds import RecordedSeed
 from search.store.stats import Row, counted
 from search.store.tracking import (
     ADDERBOARD,
+    ANCESTOR_TAGS,
     CHECKPOINT,
     FINISHED,
     KEY_TAG,
@@ -29,6 +30,7 @@ from search.store.tracking import (
     SEED_TAG,
     STUDY_JSON,
     STUDY_TAG,
+    TIED_TAG,
     TRIALS,
     answered,
     check_place,
@@ -37,11 +39,13 @@ from search.store.tracking import (
 )
 from search.study.file import stops_at
 from search.study.schema import Study
+from search.study.start import said_of, tied_beyond
 from search.study.trial import Configuration
 from trainer import MEASURES, Seed, durable
 from trainer.screen import PROBE
 
 RUNNING = "RUNNING"
+LONGEST_TAG = 4_000  # characters
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
 
@@ -91,7 +95,7 @@ class Tracker:
         """The run of a configuration that was there when the store was asked: nobody else makes any."""
         if self.known is None:
             runs = self.client.search_runs([self.experiment], max_results=50_000)
-            own = [r for r in runs if PARENT_TAG not in r.data.tags and KEY_TAG in r.data.tags]
+            own = [r for r in runs if KEY_TAG in r.data.tags]  # a seed's run has none
             self.known = {r.data.tags[KEY_TAG]: r.info.run_id for r in own}
         return self.known.get(key)
 
@@ -104,10 +108,22 @@ class Tracker:
 
     def _new_run(self, configuration: Configuration) -> Run:
         """A run that nobody has; if the answer is lost, the store is asked again."""
-        tags, known, self.known = {KEY_TAG: configuration.key}, self.known, None
+        tags = {KEY_TAG: configuration.key, **self._ancestors(configuration)}
+        known, self.known = self.known, None
         run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
         self.known = known
         return run
+
+    def _ancestors(self, configuration: Configuration) -> dict[str, str]:
+        """Tags of what led to the θ that a configuration starts from, and the link to its parent's run."""
+        steps = configuration.start.lineage if configuration.start else ()
+        named = dict(zip(ANCESTOR_TAGS, map(said_of, reversed(steps)), strict=False))
+        if not steps:
+            return {}
+        its, own = steps[-1].get("configuration"), steps[-1].get("study") == self.study.name
+        run = self.runs.get(its) or self._found(its) if own and its else steps[-1].get("run")
+        tied = ", ".join(tied_beyond(steps[-1].get("spec"), configuration.spec))
+        return named | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: tied[:LONGEST_TAG]} if tied else {})
 
     def progress(self, configuration: Configuration, steps: dict[int, dict[str, float]]) -> None:
         """Metrics of a configuration by training step."""

@@ -23,6 +23,10 @@ from trainer import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
 STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
+ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
+"""Of a configuration whose seeds start from another's θ: whose, and the ties that it has beyond its
+parent's.
+"""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG, STUDY_JSON = "curves.png", "study.json"

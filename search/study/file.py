@@ -13,7 +13,8 @@ import yaml
 from pydantic import ValidationError
 
 from model.fields import nearest
-from search.errors import UserError, printable
+from search.errors import UserError, printable, told
+from search.study.compress import Accept, Compress
 from search.study.sampler import Sampler, Share
 from search.study.schema import (
     Allocation,
@@ -26,6 +27,8 @@ from search.study.schema import (
 )
 from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Strict
+from search.study.spelling import with_files_read
+from search.study.start import From
 from search.study.stopping import Screen, Stop
 from trainer import Seed
 
@@ -128,6 +131,8 @@ def parse_study(text: str, source: str) -> Study:
     data = _read_yaml(text, source)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
+    with told(source):
+        data = with_files_read(data)
     try:
         return Study.model_validate(data)
     except ValidationError as error:
@@ -203,7 +208,7 @@ def _keys(problem: Any, given: Any) -> list[str]:
     return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
 
 
-INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share}
+INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share, "accept": Accept}
 """Sections of sections."""
 
 
@@ -211,7 +216,8 @@ def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
-        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults,
+        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": From,
+        "compress": Compress,
     }  # fmt: skip
     sections["configurations"] = Entry
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)

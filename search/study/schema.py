@@ -5,7 +5,6 @@ Every field says what it counts. Pydantic lives here and in search/study/file.py
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -13,13 +12,18 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from model import Spec, make_spec, rung
-from model.fields import nearest
+from model import Spec, name_of
+from model.tied import Tied
+from model.transfer import way
+from search.study.compress import Compress
 from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, SeedCross, Seeds, numbered
 from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space, fitting
+from search.study.spelling import options_of, recipe_of, spec_of, toggled
+from search.study.start import From, trained
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
+from trainer.recipe.ramp import entering
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -136,6 +140,8 @@ class Study(Strict):
         None, description="a rung, or a mapping: rung or family, and fields (adder-search models)"
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
+    start: From | None = Field(None, description="θ of other seeds to start from; without, at random")
+    compress: Compress | None = Field(None, description="constraints to be found for the θ of start")
     configurations: list[Entry] = Field(
         default_factory=list,
         max_length=MOST_CONFIGURATIONS,
@@ -190,11 +196,39 @@ class Study(Strict):
         if self.space:
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
+        self._check_start()
+        if self.compress:
+            self.compress.check(self)
         for configuration in self.written:
             self._check_looks(*configuration)
         self._check_seeds()
         self._check_groups()
         return self
+
+    def _check_start(self) -> None:
+        if self.start and self.start.count > 1 and self.space:
+            raise at("start.best", "a search starts from one θ")
+        if self.start and self.start.each and (self.until.grokked or self.allocation or self.confirm):
+            raise at(
+                "start.each", "the parent study's seeds are those of one round: no until, allocation, confirm"
+            )
+        for i, (spec, recipe) in enumerate(self.written):
+            path = f"configurations.{i}.recipe" if self.configurations else "recipe"
+            if recipe.ramp and not isinstance(spec, Tied):
+                raise at(f"{path}.ramp", "needs a model with ties")
+            self._check_fold(spec, recipe, f"{path}.fold_step")
+
+    def _check_fold(self, spec: Spec, recipe: Recipe, path: str) -> None:
+        unfolded = self.start.unfolded if self.start else None
+        if recipe.fold_step and unfolded is None:
+            raise at(path, "needs start.model: the wider model that is folded")
+        if unfolded is None:
+            return
+        if not recipe.fold_step:
+            raise at(path, "missing: when start.model is folded into this model")
+        narrow = trained(spec, recipe)
+        if not way(unfolded, narrow):
+            raise at("start.model", f"no fold is known from {name_of(unfolded)} to {name_of(narrow)}")
 
     def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
         """Refuse a screen, or an objective, that looks where a configuration has nothing to see."""
@@ -251,11 +285,13 @@ class Study(Strict):
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
         if self.model is None:
             raise at("model", "missing")
-        return _spec(_options(self.model, "model") | changes, "model")
+        return spec_of(options_of(self.model, "model") | changes, "model")
 
     def base_recipe(self, **changes: Any) -> Recipe:
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
-        return _recipe(self.recipe, changes, "recipe")
+        steps = self.recipe.get("steps", entering()["steps"])
+        usual = entering(steps) if self.compress and type(steps) is int and steps > 0 else {}
+        return recipe_of(self.recipe, changes, "recipe", base=usual)
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
         """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
@@ -270,7 +306,7 @@ class Study(Strict):
         found = list(self.written)
         for spec, recipe in tuple(found):
             for i, name in enumerate(self.toggle):
-                other = _toggled(spec, name, f"toggle.{i}")
+                other = toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
                     found.append(fitting(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
@@ -278,20 +314,22 @@ class Study(Strict):
     @cached_property
     def written(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
+        if self.compress:
+            return []
         if not self.configurations:
             return [fitting(self.spec(), self.base_recipe(), "recipe")]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
         model = {} if entry.model is None else entry.model
-        if isinstance(model, dict) and not {"rung", "family"} & model.keys():
+        if isinstance(model, dict) and not {"rung", "family", "base"} & model.keys():
             if self.model is None:
                 raise at(f"{path}.model", "missing, and the study has none")
-            options = _options(self.model, "model") | model
+            options = options_of(self.model, "model") | model
         else:
-            options = _options(model, f"{path}.model")
-        recipe = _recipe(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
-        return fitting(_spec(options, f"{path}.model"), recipe, f"{path}.recipe")
+            options = options_of(model, f"{path}.model")
+        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
+        return fitting(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
@@ -304,9 +342,17 @@ class Study(Strict):
         return found
 
     @property
+    def proposes(self) -> bool:
+        """Whether configurations are proposed while it runs, and not listed in its file."""
+        return bool(self.space or self.compress)
+
+    @property
     def planned(self) -> int:
         """How many configurations the file asks for."""
-        return self.sampler.planned(self.space) if self.space else len(self.every)
+        if self.compress:
+            return self.compress.rounds * self.compress.proposals
+        starts = self.start.count if self.start else 1
+        return self.sampler.planned(self.space) if self.space else starts * len(self.every)
 
     def first_seeds(self) -> list[Seed]:
         """The first round."""
@@ -347,50 +393,3 @@ def _check_numbers(seeds: list[Seed], path: str) -> None:
         raise at(path, "a seed is listed twice")
     if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
         raise at(path, f"seeds go up to {LARGEST_SEED}")
-
-
-def _toggled(spec: Spec, name: str, path: str) -> Spec:
-    """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
-    constraint, _, value = name.partition("=")
-    if value and not value.isdecimal():
-        raise at(path, f"a constraint's value must be a whole number, got {value!r}")
-    try:
-        return spec.toggled(constraint, int(value) if value else True)
-    except ValueError as error:
-        raise at(path, error) from None
-
-
-def _options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
-    """Family and fields of a model as it is given: a rung's, changed by what stands beside it."""
-    options = {"rung": model} if isinstance(model, str) else dict(model)
-    for name in {"rung", "family"} & options.keys():
-        if not isinstance(options[name], str):
-            raise at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
-    if "rung" in options:
-        try:
-            return {**rung(options.pop("rung")).as_dict(), **options}
-        except ValueError as error:
-            raise at(path, error) from None
-    if "family" not in options:
-        raise at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
-    return options
-
-
-def _spec(options: dict[str, Any], path: str) -> Spec:
-    try:
-        return make_spec(**options)
-    except (TypeError, ValueError) as error:
-        raise at(path, error) from None
-
-
-def _recipe(
-    given: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
-) -> Recipe:
-    known = [f.name for f in dataclasses.fields(Recipe)]
-    for name in given:
-        if name not in known:
-            raise at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
-    try:
-        return Recipe(**{**(base or {}), **given, **changes})
-    except (TypeError, ValueError) as error:
-        raise at(path, error) from None

@@ -17,7 +17,7 @@ SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 class SeedRange(Strict):
     """Consecutive seeds; one number sets both the initial values and the data."""
 
-    first: SeedNumber = Field(description="the first seed's number")
+    first: SeedNumber = Field(1, description="the first seed's number")
     count: int = Field(ge=1, le=MOST_SEEDS, description="how many; unit: seeds")
 
 

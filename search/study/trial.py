@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from model import Spec, make_spec, name_of
+from model.tied import Tied
 from search.study.schema import Resources
+from search.study.start import Start, trained
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed, durable
 
 TRIAL_FILE = "trial.json"
+LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000
 
 
 def _digest(value: Any) -> str:
@@ -30,23 +33,48 @@ def _choices(instance: Any) -> dict[str, Any]:
     return {n: [v.family, _choices(v)] if isinstance(v, Spec) else v for n, v in chosen.items()}
 
 
+Program = tuple[Any, ...]
+"""What a compiled program depends on, and with it who shares a bank."""
+
+
 @dataclass(frozen=True)
 class Configuration:
-    """A spec and a recipe. Equal ones have equal keys, in every study and home."""
+    """A spec and a recipe, and where seeds start unless that is at random. Equal ones have equal keys, in
+    every study and home.
+    """
 
     spec: Spec
     recipe: Recipe
+    start: Start | None = None
 
     @cached_property
     def key(self) -> str:
-        return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe)])
+        origin = [self.start.digest] if self.start else []
+        return _digest([self.spec.family, _choices(self.spec), _choices(self.recipe), *origin])
 
     def __hash__(self) -> int:
         return hash(self.key)
 
     @property
-    def parts(self) -> tuple[Spec, Recipe]:
-        return self.spec, self.recipe
+    def trained(self) -> Spec:
+        """What a bank trains."""
+        return trained(self.spec, self.recipe)
+
+    @property
+    def begun(self) -> Spec:
+        """Whose θ seeds have at step 0: that of a wider spec until the recipe's fold."""
+        return self.start.spec if self.start and self.recipe.fold_step else self.trained
+
+    @property
+    def program(self) -> Program:
+        """Configurations with the same can share a bank."""
+        return self.begun, self.trained, *self.pair(Seed.of(0)).program()
+
+    def pair(self, seed: Seed) -> Pair:
+        """What a bank has to train of a seed."""
+        start = self.start.theta_of(seed) if self.start else None
+        ties = self.spec.ties if isinstance(self.spec, Tied) and self.recipe.ramp else None
+        return Pair(self.recipe, seed, start, ties)
 
     @property
     def title(self) -> str:
@@ -58,14 +86,23 @@ class Configuration:
         return {
             "rung": name_of(self.spec),
             "params": self.spec.params,
-            **{f"model.{k}": v for k, v in self.spec.as_dict().items()},
+            **{f"model.{k}": v for k, v in _fields(self.spec).items()},
             **{f"recipe.{k}": v for k, v in self.recipe.as_dict().items()},
+            **({"recipe.start": self.start.title} if self.start else {}),
         }
+
+
+def _fields(spec: Spec) -> dict[str, Any]:
+    """A spec's fields as single values; of a tied one its base's, and the ties in words."""
+    if not isinstance(spec, Tied):
+        return spec.as_dict()
+    said = ", ".join(spec.spelt())
+    return {**spec.base.as_dict(), "family": spec.family, "ties": said[:LONGEST_PARAM]}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What Ray Tune schedules: one spec and pairs of (configuration, seed), trained as one bank."""
+    """What Ray Tune schedules: pairs of (configuration, seed) of one program, trained as one bank."""
 
     study: str
     work: tuple[tuple[Configuration, Seed], ...]
@@ -82,7 +119,8 @@ class Trial:
 
     @property
     def spec(self) -> Spec:
-        return self.work[0][0].spec
+        """What its bank trains."""
+        return self.work[0][0].trained
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
@@ -97,7 +135,7 @@ class Trial:
         Of a configuration each `stop.group` seeds, in order, are ranked together; a trial has whole groups.
         """
         if self.confirmation or not self.stop.rungs:
-            return [Pair(configuration.recipe, seed) for configuration, seed in self.work]
+            return [configuration.pair(seed) for configuration, seed in self.work]
         rungs, size = self.stop.rungs, self.stop.group if self.stop.ranks else 1
         begun: dict[Configuration, list[Seed]] = {}
         pairs = []
@@ -105,7 +143,7 @@ class Trial:
             mine = begun.setdefault(configuration, [])
             mine.append(seed)
             first = mine[(len(mine) - 1) // size * size] if self.stop.ranks else None
-            pairs.append(Pair(configuration.recipe, seed, rungs=rungs, group=first))
+            pairs.append(replace(configuration.pair(seed), rungs=rungs, group=first))
         return pairs
 
     def part(self, configuration: Configuration) -> Trial:
@@ -123,6 +161,7 @@ class Trial:
             "study": self.study,
             "spec": self.spec.as_dict(),
             "recipes": {c.key: c.recipe.as_dict() for c in self.configurations},
+            **self._special(),
             "pairs": [[c.key, s.init_seed, s.data_seed] for c, s in self.work],
             "slots": self.slots,
             "resources": self.resources.model_dump(),
@@ -131,11 +170,24 @@ class Trial:
         }
         return json.dumps(about, indent=2).encode()
 
+    def _special(self) -> dict[str, Any]:
+        """The specs that are not the bank's, and where configurations start, by their keys."""
+        specs = {c.key: c.spec.as_dict() for c in self.configurations if c.spec != self.spec}
+        starts = {c.start.digest: c.start.as_dict() for c in self.configurations if c.start}
+        begun = {c.key: c.start.digest for c in self.configurations if c.start}
+        return {"specs": specs, "starts": starts, "begun": begun} if specs or starts else {}
+
     @classmethod
     def read(cls, folder: Path) -> Trial:
         about = json.loads((folder / TRIAL_FILE).read_text())
         spec = make_spec(**about["spec"])
-        known = {key: Configuration(spec, Recipe(**recipe)) for key, recipe in about["recipes"].items()}
+        specs = {key: make_spec(**its) for key, its in about.get("specs", {}).items()}
+        starts = {digest: Start.of(its) for digest, its in about.get("starts", {}).items()}
+        begun = about.get("begun", {})
+        known = {
+            key: Configuration(specs.get(key, spec), Recipe(**recipe), starts.get(begun.get(key)))
+            for key, recipe in about["recipes"].items()
+        }
         work = tuple((known[key], Seed(*numbers)) for key, *numbers in about["pairs"])
         resources, stop = Resources(**about["resources"]), Stop(**about["stop"])
         confirmation = about.get("confirmation", False)

@@ -5,30 +5,21 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.fields import option
 from trainer.learning_rate import Rates
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
 from trainer.recipe.lessons import Lessons
+from trainer.recipe.ramp import Ramp
 from trainer.weight_decay import Decay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe(Lessons, Stepping, Decay, Rates, Budget):  # listed from the last one to the first
+class Recipe(Ramp, Lessons, Stepping, Decay, Rates, Budget):  # listed from the last one to the first
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 
     What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything
     else is a number a seed.
     """
-
-    ramp: int = option(
-        0, "how long ties take to full hold on θ, linearly; for pairs that have ties", unit="steps", low=0
-    )
-
-    @staticmethod
-    def agree(recipe: Recipe) -> None:
-        if recipe.ramp > recipe.steps:
-            raise ValueError(f"ramp must be at most steps, got {recipe.ramp} > {recipe.steps}")
 
     def program(self) -> tuple[Any, ...]:
         """What shapes the compiled program: the values of SHAPING, and the names of those SWITCHES that are

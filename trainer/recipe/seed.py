@@ -39,9 +39,11 @@ class Seed:
 class Pair:
     """A seed and the recipe it is trained with.
 
-    start: θ [P] at step 0, instead of the spec's initial values. ties: for each entry of θ 0, or plus or
-    minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`. rungs:
-    where it is screened, in order; group: the first of those that it is ranked with there.
+    start: θ [P] at the first step, instead of the spec's initial values. ties: for each entry of θ 0, or
+    plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
+    rungs: where it is screened, in order; group: the first of those that it is ranked with there.
+    first_step: the age at which it begins. wide: whether it ends at the recipe's fold, where another spec's
+    bank goes on with it (trainer/folding.py).
     """
 
     recipe: Recipe
@@ -50,6 +52,18 @@ class Pair:
     ties: tuple[int, ...] | None = None
     rungs: tuple[Rung, ...] = ()
     group: Seed | None = None
+    first_step: int = 0
+    wide: bool = False
+
+    @property
+    def ends(self) -> int:
+        """The step at which its budget is spent."""
+        return self.recipe.fold_step if self.wide else self.recipe.steps
+
+    @property
+    def counts_from(self) -> int:
+        """The first step at which θ is what was asked for: no evaluation before counts."""
+        return self.recipe.fold_step if self.wide else self.recipe.counts_from
 
     def program(self) -> tuple[Any, ...]:
         """What pairs of one bank must agree in."""
@@ -61,6 +75,6 @@ class Pair:
         for name, given in (("start", self.start), ("ties", self.ties)):
             if given is not None and len(given) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
-        if self.recipe.ramp and self.ties is None:
+        if self.recipe.ramp and self.ties is None and not self.wide:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
         self.recipe.check_names(spec.layout)

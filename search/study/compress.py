@@ -1,0 +1,65 @@
+"""The `compress` of a study file: constraints that the machine is to find for the θ that it starts from."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from model.fields import nearest
+from model.structures import STRUCTURES
+from search.study.space import LARGEST_SEED, Strict, at
+
+KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
+"""One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
+PROPOSERS = ("saliency", "nsga2", "random")
+
+
+class Accept(Strict):
+    """What a set must reach to be gone on from."""
+
+    exact: float = Field(
+        1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own"
+    )
+
+
+class Compress(Strict):
+    """Constraints found by the machine: rounds of sets of ties, trained from the θ of one that was kept."""
+
+    proposals: int = Field(64, ge=1, le=4_096, description="sets of a round; unit: sets")
+    beam: int = Field(8, ge=1, le=256, description="kept sets that a round goes on from; unit: sets")
+    rounds: int = Field(40, ge=1, le=1_000, description="how many at most; unit: rounds")
+    patience: int = Field(
+        10, ge=1, le=1_000, description="rounds without a smaller set after which it ends; unit: rounds"
+    )
+    accept: Accept = Field(default=Accept())
+    kinds: list[str] = Field(list(KINDS), min_length=1, description=f"of constraints: {', '.join(KINDS)}")
+    reach: Literal["tensor", "values"] = Field(
+        "tensor", description="tie numbers of one tensor only, or any two (values)"
+    )
+    proposer: Literal["saliency", "nsga2", "random"] = Field(
+        "saliency", description="by predicted cost; by Optuna over the hundred cheapest; at random of those"
+    )
+    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
+
+    def check(self, study: Any) -> None:
+        """Raise ValueError at the key path of what does not go with it in a study."""
+        if study.start is None or study.start.model or study.start.each:
+            raise at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
+        for name in ("model", "configurations", "toggle", "space", "allocation", "confirm"):
+            if getattr(study, name):
+                raise at(name, "does not go with compress, which makes the models")
+        if study.until.grokked is not None:
+            raise at("until", "does not go with compress, which ends by rounds and patience")
+        if not study.base_recipe().ramp:
+            raise at("recipe.ramp", "compress needs one: at 1 or more")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known(cls, value: list[str]) -> list[str]:
+        for kind in value:
+            if kind not in KINDS:
+                raise ValueError(f"unknown {kind!r:.80}; {nearest(kind, KINDS)}")
+        if len(set(value)) < len(value):
+            raise ValueError("a kind is listed twice")
+        return value

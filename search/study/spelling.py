@@ -1,0 +1,118 @@
+"""Spec and recipe as a study file spells them: a rung with changes, a base with ties, a recipe over
+another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from model import Spec, make_spec, rung
+from model.fields import nearest
+from model.tied import Tied
+from search.study.space import at
+from trainer import Recipe
+
+CHECKPOINT = "checkpoint.json"
+LARGEST_FILE = 1 << 20  # bytes
+
+
+def toggled(spec: Spec, name: str, path: str) -> Spec:
+    """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
+    constraint, _, value = name.partition("=")
+    if value and not value.isdecimal():
+        raise at(path, f"a constraint's value must be a whole number, got {value!r}")
+    try:
+        return spec.toggled(constraint, int(value) if value else True)
+    except ValueError as error:
+        raise at(path, error) from None
+
+
+def options_of(model: str | dict[str, Any], path: str) -> dict[str, Any]:
+    """Family and fields of a model as it is given: a rung's, changed by what stands beside it; or a base's,
+    and ties of it.
+    """
+    options = {"rung": model} if isinstance(model, str) else dict(model)
+    if "ties" in options and "family" not in options:
+        base = options.pop("base", None)
+        if not isinstance(base, str | dict):
+            raise at(f"{path}.base", f"must be a string or a mapping, got {base!r:.80}")
+        return {"family": Tied.family, "base": options_of(base, f"{path}.base"), **options}
+    for name in {"rung", "family"} & options.keys():
+        if not isinstance(options[name], str):
+            raise at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+    if "rung" in options:
+        try:
+            return {**rung(options.pop("rung")).as_dict(), **options}
+        except ValueError as error:
+            raise at(path, error) from None
+    if "family" not in options:
+        raise at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
+    return options
+
+
+def spec_of(options: dict[str, Any], path: str) -> Spec:
+    try:
+        return make_spec(**options)
+    except (TypeError, ValueError) as error:
+        raise at(path, error) from None
+
+
+def recipe_of(
+    given: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
+) -> Recipe:
+    known = [f.name for f in dataclasses.fields(Recipe)]
+    for name in given:
+        if name not in known:
+            raise at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
+    try:
+        return Recipe(**{**(base or {}), **given, **changes})
+    except (TypeError, ValueError) as error:
+        raise at(path, error) from None
+
+
+def with_files_read(data: dict[str, Any]) -> dict[str, Any]:
+    """A study's plain values with what its models name in files put in their place: `checkpoint: DIR`,
+    whose spec is meant, and `ties: FILE`, a list of constraints or a mapping by tensor. Raises
+    ValueError at the key path.
+
+    So what is recorded of a study needs no file.
+    """
+    entries = data.get("configurations")
+    listed = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    if isinstance(data.get("model"), dict):
+        data = {**data, "model": _read(data["model"], "model")}
+    if any(isinstance(e.get("model"), dict) for e in listed):
+        made = [
+            {**e, "model": _read(e["model"], f"configurations.{n}.model")}
+            if isinstance(e, dict) and isinstance(e.get("model"), dict)
+            else e
+            for n, e in enumerate(entries or ())
+        ]
+        data = {**data, "configurations": made}
+    return data
+
+
+def _read(model: dict[str, Any], path: str) -> dict[str, Any]:
+    if isinstance(name := model.get("checkpoint"), str):
+        about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
+        spec = about.get("spec") if isinstance(about, dict) else None
+        if not isinstance(spec, dict):
+            raise at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
+        return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
+    if isinstance(name := model.get("ties"), str):
+        return {**model, "ties": _parsed(Path(name), f"{path}.ties")}
+    return model
+
+
+def _parsed(file: Path, path: str) -> Any:
+    """What a file of JSON or YAML says."""
+    try:
+        if not file.is_file() or file.stat().st_size > LARGEST_FILE:
+            raise at(path, f"{file}: {'larger than any of ties' if file.is_file() else 'no such file'}")
+        return yaml.safe_load(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError):
+        raise at(path, f"{file}: cannot be read as JSON or YAML") from None

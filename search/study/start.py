@@ -1,0 +1,131 @@
+"""Where seeds start: from θ of other seeds, with what led to it. The `start` of a study file, and what it
+came to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from model import Spec, make_spec, name_of, rung
+from model.tied import Tied, free, ties_of, words
+from search.study.space import Strict
+from trainer import Recipe, Seed
+
+ANY = ""
+"""In the place of a seed's name: of whichever seed."""
+
+
+class From(Strict):
+    """Whose θ the seeds start from: seeds of a study, a checkpoint, or a wider model that is folded on the
+    way.
+    """
+
+    study: str | None = Field(None, description="a recorded study of this home")
+    best: int | None = Field(
+        None, ge=1, le=1_000, description="so many of its best seeds, each with all the seeds; 1; unit: seeds"
+    )
+    seed: int | str | None = Field(None, description="this seed of it: 800, or 777.804")
+    each: bool = Field(False, description="each seed from the parent study's seed of the same number")
+    configuration: str | None = Field(
+        None, description="of this configuration of it; its key, or how it begins"
+    )
+    checkpoint: str | None = Field(None, description="a checkpoint's folder, from where the command is typed")
+    model: str | None = Field(
+        None, description="a wider rung: from its initial values, folded at recipe.fold_step"
+    )
+    grokked: bool = Field(True, description="refuse a θ that has not grokked")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> From:
+        kinds = [name for name in ("study", "checkpoint", "model") if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            raise ValueError("give exactly one of study, checkpoint, model")
+        chosen = [name for name in ("best", "seed", "each") if getattr(self, name)]
+        if len(chosen) > 1 or (kinds != ["study"] and (chosen or self.configuration)):
+            raise ValueError("a study goes with one of best, seed, each; checkpoint and model with none")
+        if isinstance(self.seed, str):
+            Seed.named(self.seed)
+        if self.model is not None:
+            rung(self.model)
+        return self
+
+    @property
+    def count(self) -> int:
+        """How many θ the file asks for."""
+        return self.best or 1
+
+    @property
+    def unfolded(self) -> Spec | None:
+        """The wider spec whose own initial values are asked for."""
+        return rung(self.model) if self.model else None
+
+
+def trained(spec: Spec, recipe: Recipe) -> Spec:
+    """What a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
+    return spec.base if isinstance(spec, Tied) and recipe.ramp else spec
+
+
+@dataclass(frozen=True)
+class Start:
+    """θ at step 0, of `spec`: one for all seeds (under the name ANY), or one a seed; none: its initial
+    values.
+
+    lineage: what led to it, the oldest first, as plain values; the last is the parent
+    (search/lineage/papers.py). number: its place among those that the study file asks for.
+    """
+
+    spec: Spec
+    thetas: Mapping[str, tuple[float, ...]] = field(compare=False, hash=False, repr=False)
+    lineage: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, hash=False, repr=False)
+    number: int = field(default=0, compare=False)
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        told = json.dumps([self.spec.as_dict(), sorted(self.thetas.items())], sort_keys=True)
+        object.__setattr__(self, "digest", hashlib.sha256(told.encode()).hexdigest()[:12])
+
+    @property
+    def title(self) -> str:
+        """Its parent in a few words; of one without, the spec."""
+        return said_of(self.lineage[-1]) if self.lineage else f"{name_of(self.spec)} at random"
+
+    def theta_of(self, seed: Seed) -> tuple[float, ...] | None:
+        """θ [P] at step 0 of a seed; None: the spec's initial values."""
+        return self.thetas.get(str(seed), self.thetas.get(ANY))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        thetas = {name: list(theta) for name, theta in self.thetas.items()}
+        return {
+            "spec": self.spec.as_dict(),
+            "thetas": thetas,
+            "lineage": list(self.lineage),
+            "number": self.number,
+        }
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any]) -> Start:
+        """From plain values."""
+        thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
+        return cls(make_spec(**about["spec"]), thetas, tuple(about["lineage"]), about.get("number", 0))
+
+
+def said_of(step: Mapping[str, Any]) -> str:
+    """A step of a lineage in a few words: `54p-rate, seed 800 of 54p`."""
+    place = [str(step[name]) for name in ("study",) if step.get(name)]
+    seed = f"seed {step['seed']} of " if step.get("seed") else ""
+    return ", ".join([*place, f"{seed}{step.get('model', '')}".strip()])
+
+
+def tied_beyond(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
+    """The ties that a spec has beyond those of its parent, a spec as plain values."""
+    if not isinstance(spec, Tied):
+        return []
+    base, ties = ties_of(make_spec(**parent)) if parent else (spec.base, free(spec.base.params))
+    return words(spec.base, ties if base == spec.base else free(spec.base.params), spec.ties)

@@ -1,0 +1,273 @@
+"""`start`: a study whose seeds begin at another's θ, chosen once, with what led to it in every record."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import rung
+from model.tied import Tied, constrained
+from model.transfer import moved
+from search.errors import UserError
+from search.lineage.papers import lineage_of
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.store.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
+from search.study.file import parse_study
+from tests.commands import call
+from tests.commands import says as alike
+from tests.homes import forget_places, quick, quickly  # noqa: F401
+from tests.in_process import without_ray
+from tests.reference import QUICK, client_of, rows_of, write_study
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
+
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
+PARENT = QUICK | {"name": "parent", "recipe": RECIPE, "seeds": [1, 2, 3]}
+CHILD = QUICK | {"name": "child", "recipe": RECIPE, "seeds": [7, 8]}
+TIES = ["form[0,2] = 0", "norm[0,1] = norm[0,0]"]
+TIED = {"model": {"base": "46p", "ties": TIES}, "recipe": RECIPE | {"ramp": 4}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, few_selection_problems):
+    """A home in which the parent study has run."""
+    folder = tmp_path_factory.mktemp("parent")
+    with without_ray(), quickly():
+        assert call("run", write_study(folder, PARENT), "--home", folder / "home").exit_code == 0
+    return folder / "home"
+
+
+@pytest.fixture
+def parent(made, here):
+    """That home, here."""
+    forget_places()
+    client_of(shutil.copytree(made, here / "home"))  # it is where it is now
+
+
+def run(study, here, *options):
+    done = call("run", write_study(here, study), *options, "--home", "home")
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def child_of(start, **changes):
+    return CHILD | {"start": {"grokked": False, **start}} | changes
+
+
+def configurations(name):
+    return Ledger(Home("home")).configurations(name)
+
+
+def pulled(study, seed, target="pulled", **options):
+    words = [w for k, v in options.items() for w in (f"--{k}", v)]
+    done = call("pull", study, "--seed", seed, "-o", target, "--home", "home", *words)
+    assert done.exit_code == 0, done.output
+    return Checkpoint.load(Path(target))
+
+
+def trained(spec, recipe, seed, start, ties=None):
+    bank = Bank(
+        spec, [Pair(Recipe(**recipe), Seed.of(seed), start, ties)], slots=1, compiled=False, hopeless=None
+    )
+    while bank.advance():
+        pass
+    return bank.result(0)
+
+
+def parents_theta(seed):
+    return trained(rung("57p"), RECIPE, seed, None).theta_P
+
+
+def test_seeds_begin_at_the_theta_that_was_asked_for_and_say_so(here, parent):
+    run(child_of({"study": "parent", "seed": 2}), here)
+    (found,) = configurations("child").values()
+    assert found.start.theta_of(Seed.of(7)) == tuple(parents_theta(2).tolist())
+    made = pulled("child", 8)
+    wanted = trained(rung("57p"), RECIPE, 8, tuple(parents_theta(2).tolist()))
+    assert torch.equal(made.theta_P, wanted.theta_P)
+    assert made.provenance["trained"] == "from a parent"
+    assert made.provenance["start"]["theta"] == parents_theta(2).tolist()
+    parent, own = lineage_of(made)
+    assert (parent["study"], parent["seed"], parent["model"]) == ("parent", "2", "57p")
+    assert (own["study"], own["seed"], own["tied"], own["how"]) == ("child", "8", [], [])
+    plain = parse_study(json.dumps(CHILD), "").listed()
+    assert found.key != replace(found, start=None).key and (found.spec, found.recipe) == plain[0]
+
+
+def test_mlflow_has_the_parent_its_parent_and_the_ties(here, parent):
+    run(child_of({"study": "parent", "seed": 2}), here)
+    run(child_of({"study": "child", "seed": 7}, name="grandchild", **TIED), here)
+    client = client_of(here / "home")
+
+    def run_of(name):
+        experiment = client.get_experiment_by_name(name).experiment_id
+        (found,) = client.search_runs([experiment], f"tags.`{KEY_TAG}` != ''")
+        return found
+
+    tags = run_of("grandchild").data.tags
+    assert tags[ANCESTOR_TAGS[0]] == "child, seed 7 of 57p"
+    assert tags[ANCESTOR_TAGS[1]] == "parent, seed 2 of 57p"
+    assert tags[TIED_TAG] == ", ".join(TIES)
+    assert tags[PARENT_TAG] == run_of("child").info.run_id
+    assert run_of("child").data.tags[PARENT_TAG] == run_of("parent").info.run_id
+    assert run_of("grandchild").data.params["model.ties"] == ", ".join(TIES)
+    assert run_of("grandchild").data.params["recipe.start"] == "child, seed 7 of 57p"
+
+
+def test_the_best_are_chosen_once(here, parent):
+    asked = child_of({"study": "parent", "best": 2})
+    run(asked, here)
+    before = configurations("child")
+    assert len(before) == 2 and len(rows_of(here / "home", "child")) == 4
+    run(PARENT | {"seeds": [1, 2, 3, 4, 5, 6, 9, 10]}, here)
+    again = run(asked | {"seeds": [7, 8, 9]}, here)
+    assert configurations("child") == before and len(rows_of(here / "home", "child")) == 6
+    assert "nothing left to train" in run(asked | {"seeds": [7, 8, 9]}, here).stdout, again.stdout
+
+
+def test_each_seed_may_go_on_from_its_own(here, parent):
+    run(child_of({"study": "parent", "each": True}, seeds=[1, 3]), here)
+    (found,) = configurations("child").values()
+    for seed in (1, 3):
+        assert found.start.theta_of(Seed.of(seed)) == tuple(parents_theta(seed).tolist())
+        wanted = trained(rung("57p"), RECIPE, seed, tuple(parents_theta(seed).tolist()))
+        assert torch.equal(pulled("child", seed, f"own-{seed}").theta_P, wanted.theta_P)
+    assert lineage_of(Checkpoint.load(Path("own-3")))[0]["seed"] == "3"
+
+
+def test_into_ties_by_a_ramp(here, parent):
+    run(child_of({"study": "parent", "seed": 3}, **TIED), here)
+    made = pulled("child", 7)
+    base, ties = rung("46p"), constrained(rung("46p"), TIES)
+    begun = tuple(moved(rung("57p"), parents_theta(3), base).theta_Q.tolist())
+    wanted = trained(base, TIED["recipe"], 7, begun, ties)
+    assert made.spec == Tied(base=base, ties=ties) and made.theta_P.shape == (44,)
+    assert torch.equal(made.spec.spread(made.theta_P[None])[0], wanted.theta_P)
+    assert wanted.best_step >= 4, "before the ramp has ended nothing counts"
+    own = lineage_of(made)[-1]
+    assert own["tied"] == TIES and own["how"][0].startswith("folded: ")
+    for command in ("models", "verify", "export"):
+        assert "Traceback" not in call(command, "pulled").output
+    assert call("rerun", "pulled").exit_code == 0
+
+
+def test_sets_of_ties_share_a_bank(here, parent):
+    more = [*TIES, "fc1[0,0] = 0", "fc1[0,1] = 0"]
+    entries = [{"model": {"base": "46p", "ties": more[:n]}} for n in range(1, 5)]
+    run(child_of({"checkpoint": str(CERTIFICATES / "46p")}, **TIED, configurations=entries, seeds=[1],
+                 resources=QUICK["resources"] | {"slots": 2, "seeds_per_trial": 4}), here)  # fmt: skip
+    rows = rows_of(here / "home", "child")
+    assert len(rows) == 4 and len({r["trial"] for r in rows}) == 2, (
+        "two trials at once, each with two of them"
+    )
+    assert {c.spec.params for c in configurations("child").values()} == {42, 43, 44, 45}
+
+
+def test_a_checkpoint_and_a_search(here, parent):
+    start = {"checkpoint": str(CERTIFICATES / "54p"), "grokked": True}
+    space = {"space": {"recipe.lr": {"choice": [0.001, 0.002]}}, "sampler": {"name": "grid"}}
+    run(child_of(start, model="46p", **space), here)
+    found = configurations("child")
+    assert len(found) == 2 and {c.start.digest for c in found.values()} == {
+        next(iter(found.values())).start.digest
+    }
+    lineage = next(iter(found.values())).start.lineage
+    assert lineage[-1]["model"] == "54p" and lineage[-1]["seed"] == "800" and len(lineage[-1]["then"]) == 2
+
+
+FILES = {
+    "start: give exactly one of study, checkpoint, model": {"start": {}},
+    "start: a study goes with one of best, seed, each;*": {"start": {"study": "a", "best": 2, "seed": 1}},
+    "start: a study goes with *": {"start": {"checkpoint": "x", "best": 2}},
+    "start.modle: unknown key; did you mean model?": {"start": {"modle": "54p"}},
+    "start.best: a search starts from one θ": {
+        "start": {"study": "a", "best": 2},
+        "space": {"recipe.lr": {"choice": [1.0]}},
+    },
+    "recipe.fold_step: missing: when start.model is folded into this model": {"start": {"model": "54p"}},
+    "recipe.ramp: needs a model with ties": {"recipe": RECIPE | {"ramp": 4}},
+    "recipe.fold_step: needs start.model: *": {"recipe": RECIPE | {"fold_step": 4}},
+    "start.model: no fold is known from 67p to 512p": {
+        "start": {"model": "67p"},
+        "model": "512p",
+        "recipe": RECIPE | {"fold_step": 4},
+    },
+    "model: tie 'form[9,9] = 0': form[9,9] is no*": {"model": {"base": "46p", "ties": ["form[9,9] = 0"]}},
+    "model: tie 'arc[0] = -arc[1]': contradicts*": {
+        "model": {"base": "46p", "ties": ["arc[0] = arc[1]", "arc[0] = -arc[1]"]}
+    },
+    "model: ties leave nothing but zeros in arc,*": {
+        "model": {"base": "46p", "ties": [f"arc[{i}] = 0" for i in range(3)]}
+    },
+    "model.base: must be a string or a mapping, got None": {"model": {"ties": []}},
+}
+
+
+@pytest.mark.parametrize("says", FILES)
+def test_a_bad_file_is_one_line(says):
+    with pytest.raises(UserError) as error:
+        parse_study(json.dumps(CHILD | FILES[says]), "child.yaml")
+    assert alike(str(error.value), f"child.yaml: {says}"), error.value
+
+
+def test_what_cannot_be_started_from_is_one_line(here, parent):
+    Checkpoint(spec=rung("57p"), theta_P=rung("57p").initial(1)).save(Path("raw"))
+    refused = {
+        "start.study: a study cannot start from itself": {"study": "child"},
+        "start.study: study 'paernt' has no records in *; did you mean parent?": {"study": "paernt"},
+        "start: of study parent 1 seeds are asked for, 0 grokked": {"study": "parent"},
+        "start: of study parent seed 9*": {"study": "parent", "seed": 9},
+        "start: of study parent seed 2 has not grokked*": {"study": "parent", "seed": 2},
+        "start.each: study parent has no θ of seed 7": {"study": "parent", "each": True},
+        "start.checkpoint: nowhere: no such checkpoint": {"checkpoint": "nowhere"},
+        "start.checkpoint: raw: has not grokked, 5,000 of *": {"checkpoint": "raw"},
+        "start: a θ of family low_rank cannot become one of split_subspace": {
+            "checkpoint": str(CERTIFICATES / "512p")
+        },
+    }
+    for says, start in refused.items():
+        file = write_study(here, CHILD | {"start": start})
+        done = call("run", file, "--home", "home")
+        assert done.exit_code == 2
+        (line,) = done.stderr.splitlines()
+        assert alike(line, f"error: {file}: {says}"), line
+    assert not rows_of(here / "home", "child")
+
+
+def test_a_study_cannot_go_on_from_another_start(here, parent):
+    run(child_of({"study": "parent", "seed": 2}), here)
+    other = write_study(here, child_of({"study": "parent", "seed": 3}))
+    assert "start: not what it was begun with" in call("run", other, "--home", "home").stderr
+
+
+def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
+    Path("ties.yaml").write_text("- form[0,2] = 0\n- norm[0,1] = norm[0,0]\n")
+    spec = Tied(base=rung("46p"), ties=constrained(rung("46p"), TIES))
+    Checkpoint(spec=spec, theta_P=spec.initial(1)).save(Path("tied"))
+    recipe = {"recipe": RECIPE | {"ramp": 4}}
+    for model in (
+        {"base": "46p", "ties": "ties.yaml"},
+        {"checkpoint": "tied"},
+        {"base": "46p", "ties": TIES},
+    ):
+        study = parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
+        assert study.listed()[0][0] == spec
+        again = type(study).model_validate_json(study.model_dump_json(by_alias=True))
+        assert again.listed() == study.listed(), "what is recorded needs no file"
+    entry = {"configurations": [{"model": {"checkpoint": "tied"}}]}
+    assert parse_study(json.dumps(CHILD | recipe | entry), "x").listed()[0][0] == spec
+    for model, says in (
+        ({"checkpoint": "nowhere"}, "model.checkpoint: nowhere: no such file"),
+        ({"checkpoint": "ties.yaml"}, "model.checkpoint: ties.yaml: not a checkpoint, which has a spec"),
+        ({"base": "46p", "ties": "nothing.yaml"}, "model.ties: nothing.yaml: no such file"),
+    ):
+        with pytest.raises(UserError) as error:
+            parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
+        assert str(error.value) == f"x: {says}"

@@ -1,0 +1,59 @@
+"""When a seed's θ is folded, and when it moves into its ties: fields of a recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from model.fields import option
+from trainer.fields import Group
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ramp(Group):
+    """Of a tied model: it trains its base, each entry free, and moves into the ties. All of it is off at
+    0.
+    """
+
+    ramp: int = option(
+        0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", low=0
+    )  # fmt: skip
+    ramp_start: int = option(0, "where the ramp begins; before, no tie holds", unit="steps", low=0)
+    fold_step: int = option(
+        0,
+        "where θ of a wider model (start.model) is folded into this one; 0 is off",
+        unit="steps",
+        low=0,
+        switch=True,
+    )
+
+    @property
+    def counts_from(self) -> int:
+        """The first step at which θ is what was asked for: no evaluation before counts."""
+        return max(self.fold_step, self.ramp_start + self.ramp if self.ramp else 0)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.ramp > recipe.steps:
+            raise ValueError(f"ramp must be at most steps, got {recipe.ramp} > {recipe.steps}")
+        if recipe.ramp_start and not recipe.ramp:
+            raise ValueError(f"ramp_start={recipe.ramp_start} needs a ramp")
+        if recipe.ramp_start + recipe.ramp > recipe.steps:
+            ends = f"{recipe.ramp_start} + {recipe.ramp} > {recipe.steps}"
+            raise ValueError(f"ramp_start must leave the ramp its steps, got {ends}")
+        if recipe.fold_step % recipe.eval_every or recipe.fold_step >= recipe.steps:
+            what = f"an evaluation (every {recipe.eval_every} steps) before the last step"
+            raise ValueError(f"fold_step must be {what}, got {recipe.fold_step}")
+        if recipe.fold_step and recipe.ramp and recipe.ramp_start < recipe.fold_step:
+            raise ValueError(
+                f"ramp_start must be fold_step or more, got {recipe.ramp_start} < {recipe.fold_step}"
+            )
+
+
+def entering(steps: int = 6_000) -> dict[str, Any]:
+    """The fields of a recipe that takes a trained θ into ties: a short one, calm and without a curriculum."""
+    return {
+        "steps": steps, "ramp": steps // 2, "lr": 0.003, "warmup": min(200, steps), "weight_decay": 0.0,
+        "curriculum": (), "carry_mix": 0.3, "fade_start": steps, "fade_end": steps, "hold": steps,
+        "eval_every": next(k for k in range(max(1, steps // 6), 0, -1) if steps % k == 0),
+    }  # fmt: skip
