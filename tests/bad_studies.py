@@ -11,7 +11,7 @@ BAD = {
     "name: x\nseeds: [1]": ["model: missing"],
     GOOD + "recipes: {}": ["recipes: unknown key; did you mean recipe or resources?"],
     GOOD + "recipe: {step: 1}": ["recipe.step: unknown key; did you mean steps or fold_step?"],
-    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; did you mean *"],
+    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; valid: batch, *"],
     GOOD + "until: {groked: 1}": ["until.groked: unknown key; did you mean grokked?"],
     GOOD + "resources: {cpus: 1}": ["resources.cpus: unknown key; did you mean cpu or gpu?"],
     GOOD + "sampler: {nam: tpe}": ["sampler.nam: unknown key; did you mean name?"],
@@ -65,6 +65,45 @@ BAD = {
     ],
     GOOD + "recipe: {batch: 70000}": ["recipe.batch: must be from 1 to 65536, got 70000"],
     GOOD + "recipe: {carry_mix: 1.1}": ["recipe.carry_mix: must be from 0 to 1, got 1.1"],
+    # Optimisers, wrappers and schedules
+    GOOD + "recipe: {optimiser: sdg}": ["recipe: optimiser: unknown 'sdg'; did you mean sgd?"],
+    GOOD + "recipe: {grokfast_alpha: 0.9}": ["recipe: grokfast_alpha=0.9 needs grokfast_lambda"],
+    GOOD + "recipe: {grokfast_lambda: 2, grokfast_start: 10, grokfast_end: 5}": [
+        "recipe.grokfast_end: must be above grokfast_start, or 0, got 5 and 10"
+    ],
+    GOOD + "recipe: {lookahead_alpha: 0.9}": ["recipe: lookahead_alpha=0.9 needs lookahead_k"],
+    GOOD + "recipe: {sam_rho: -1}": ["recipe.sam_rho: must be 0.0 or more, got -1"],
+    GOOD + "recipe: {ema_decay: 1}": ["recipe.ema_decay: must be from 0 to 0.9999999, got 1"],
+    GOOD + "recipe: {wd_period: 5}": ["recipe: wd_period=5 needs wd_schedule=cyclical"],
+    GOOD + "recipe: {wd_schedule: drop}": [
+        "recipe.wd_schedule: must be constant, drops, cyclical, warmup or smooth, got 'drop'"
+    ],
+    GOOD + "recipe: {wd_schedule: drops}": ["recipe: wd_schedule=drops needs wd_drops"],
+    GOOD + "recipe: {wd_schedule: drops, wd_drops: [[20, 0.5], [10, 0.1]]}": [
+        "recipe: wd_drops must have rising steps, got [20, 10]"
+    ],
+    GOOD + "recipe: {wd_schedule: drops, wd_drops: [[[1], 2]]}": ["recipe.wd_drops: must be pairs [step *"],
+    GOOD + "recipe: {wd_schedule: smooth}": [
+        "recipe: wd_schedule=smooth needs wd_drop below 1: decay falls to its square"
+    ],
+    GOOD + "recipe: {lr_schedule: wsd, lr_cycle: 5}": ["recipe: lr_cycle=5 needs lr_schedule=restarts"],
+    GOOD + "recipe: {lr_factors: [[norn, 2]]}": [
+        "recipe.lr_factors: must be of tensors of θ, not 'norn'; did you mean norm?"
+    ],
+    GOOD + "recipe: {lr_factors: [[norm]]}": [
+        "recipe.lr_factors: must be pairs [tensor, factor], got ('norm',)"
+    ],
+    GOOD + "recipe: {lr_factors: {norm: 2}}": ["recipe.lr_factors: must be a list, got {'norm': 2}"],
+    GOOD + "recipe: {wd_factors: [[norm, 1], [norm, 2]]}": ["recipe: wd_factors must name a tensor once, *"],
+    GOOD + "recipe: {optimiser: full_adam, root_every: 300}": [
+        "recipe: root_every must divide eval_every, got 300 and 1000"
+    ],
+    GOOD + "recipe: {root_every: 50}": ["recipe: root_every=50 needs optimiser=full_adam"],
+    GOOD + "recipe: {damping: 1}": ["recipe: damping=1.0 needs optimiser=levenberg_marquardt"],
+    GOOD + "recipe: {jiggle_every: 6000}": [
+        "recipe.jiggle_every: must be above what a jiggle takes, 6000 steps, got 6000"
+    ],
+    GOOD + "recipe: {jiggle_every: 7500}": ["recipe: eval_every must divide jiggle_every, got 1000 and 7500"],
     GOOD + "recipe: {curriculum: 3}": ["recipe.curriculum: must be a list, got 3"],
     GOOD + "recipe: {init: [[fc3, normal, 1]]}": [
         "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?"

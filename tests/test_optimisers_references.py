@@ -171,7 +171,7 @@ def test_the_gauss_newton_matrix_is_that_of_its_definition():
 def test_levenberg_marquardt_takes_the_damped_step_where_the_loss_falls(lr, factor, taken):
     """A negative rate goes up: there the step is not taken, unless the damping never changes."""
     recipe = Recipe(
-        optimiser="levenberg_marquardt", damping=0.5, damping_factor=factor, weight_decay=0.0, clip=1e9
+        optimiser="levenberg_marquardt", damping=0.5, damping_by=factor, weight_decay=0.0, clip=1e9
     )
     optimiser, hyper = optimiser_of(recipe), numbers(recipe)
     state = state_of(initial(1).double() + 0.1, optimiser)

@@ -27,7 +27,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import schedule, step
 from trainer.build import ENGINE, library
-from trainer.optimisers import optimiser_of
+from trainer.optimisers import OPTIMISERS, optimiser_of
 from trainer.problems import DIGITS, selection
 from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
@@ -93,7 +93,8 @@ class Native:
             name: slice(at, at + math.prod(shape))
             for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
         }
-        owners = (type(spec), self.optimiser.fresh, self.optimiser.update)
+        own = OPTIMISERS[recipe.optimiser]  # in its wrappers it would look like ours
+        owners = (type(spec), own.fresh, own.update, own.gradient)
         self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
         self.program, self._kept = self._program(recipe.batch, recipe.root_every)
         self.problems = step.tokens_of(spec, *selection())

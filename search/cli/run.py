@@ -100,12 +100,12 @@ def _asked(name: str, home: Home) -> Study:
 
 
 def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
-    from search.run.packing import check_resources
+    from search.run.packing import check_resources, optimisers_of
     from search.store.ledger import Ledger
     from search.store.tracking import connect, is_local, tracking_uri
 
     with told(source, UserError):
-        if remark := check_resources(study.resources):
+        if remark := check_resources(study.resources, optimisers_of(study)):
             click.echo(f"{source}: {remark}", err=True)
         uri = tracking_uri(home, study.tracking_uri)
     if not is_local(uri):

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from search.run.packing import Fits, check_resources, here, placement, programs_of, trial_size
+from search.run.packing import (
+    Fits,
+    check_resources,
+    here,
+    optimisers_of,
+    placement,
+    programs_of,
+    trial_size,
+)
 from search.run.progress import duration
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
@@ -21,7 +29,7 @@ GUESSED_RATE = {True: 8_000, False: 100}
 
 def estimate(study: Study, home: Home) -> str:
     """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
-    remark = check_resources(study.resources)
+    remark = check_resources(study.resources, optimisers_of(study))
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
     rounds = list(study.rounds())

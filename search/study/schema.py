@@ -20,7 +20,7 @@ from search.study.places import replaced
 from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, Until, numbered
 from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
-from search.study.spelling import options_of, recipe_of, spec_of, startable, toggled
+from search.study.spelling import fitting, options_of, recipe_of, spec_of, toggled
 from search.study.start import From, trained
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
@@ -308,7 +308,7 @@ class Study(Strict):
             for i, name in enumerate(self.toggle):
                 other = toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append(startable(other, recipe, f"toggle.{i}"))
+                    found.append(fitting(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
 
     @cached_property
@@ -317,7 +317,7 @@ class Study(Strict):
         if self.compress:
             return []
         if not self.configurations:
-            return [startable(self.spec(), self.base_recipe(), "recipe")]
+            return [fitting(self.spec(), self.base_recipe(), "recipe")]
         return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
@@ -329,7 +329,7 @@ class Study(Strict):
         else:
             options = options_of(model, f"{path}.model")
         recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.given)
-        return startable(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
+        return fitting(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
@@ -340,7 +340,7 @@ class Study(Strict):
                 before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
                 value = replaced(before, places, value)
             split[part][name] = value
-        found = startable(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
+        found = fitting(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
         self._check_looks(*found)
         return found
 

@@ -39,7 +39,7 @@ class Distribution(Strict):
 
     float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
     int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
-    choice: list[bool | int | float | str | list[list[int]]] | None = Field(
+    choice: list[bool | int | float | str | list[list[int | float | str]]] | None = Field(
         None, min_length=1, max_length=MOST_TRIED, description="the values"
     )
     log: bool = Field(False, description="sample the logarithm")

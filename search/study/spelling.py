@@ -62,9 +62,12 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
         raise at(path, error) from None
 
 
-def startable(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
-    """Both, if seeds of the spec can start as the recipe says."""
+def fitting(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
+    """Both, if the recipe names only what the spec has, and its seeds can start as the recipe says. Raises
+    ValueError at the recipe's key path.
+    """
     try:
+        recipe.check_names(spec.layout)
         check_start(spec, recipe)
     except ValueError as error:
         raise at(path, error) from None

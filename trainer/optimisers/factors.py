@@ -46,6 +46,6 @@ def entries(layout: Layout, field: str, factors: Sequence[tuple[str, float]]) ->
     """Each entry's factor [P], 1 where none is given. Raises ValueError for a tensor that θ does not have."""
     given = dict(factors)
     for name in given.keys() - set(layout.names):
-        raise ValueError(f"{field}: no tensor {name!r:.80}; {nearest(name, layout.names)}")
+        raise ValueError(f"{field} must be of tensors of θ, not {name!r:.80}; {nearest(name, layout.names)}")
     sizes = zip(layout.names, map(prod, layout.shapes), strict=True)
     return [given.get(name, 1.0) for name, size in sizes for _ in range(size)]

@@ -22,7 +22,7 @@ class LevenbergMarquardt(Group):
         f"optimiser={NAME}", 0.01, "added to every eigenvalue of the Gauss-Newton matrix, at first",
         unit="curvature", low=1e-12, source=SOURCE,
     )  # fmt: skip
-    damping_factor: float = part(
+    damping_by: float = part(
         f"optimiser={NAME}",
         2.0,
         "divides the damping where a step makes the loss of its own problems fall; else multiplies it, and "
@@ -52,7 +52,7 @@ def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
     """The step where the loss falls, and the damping of the next one. With lr 1 it is Gauss and Newton's."""
     import torch
 
-    factor_S, fell_S = now["damping_factor"], now["fall"] > 0
+    factor_S, fell_S = now["damping_by"], now["fall"] > 0
     damped_S = state["damped"] * torch.where(fell_S, 1 / factor_S, factor_S)
     taken_S1 = (fell_S | (factor_S == 1))[:, None]
     nothing_SP = grad_SP - grad_SP  # not a number where the gradient is none
