@@ -10,7 +10,6 @@ from pathlib import Path
 from search.errors import UserError, told
 from search.store.home import Home
 from search.store.ledger import Row, is_final
-from search.store.part import has_parts
 from search.store.stats import seed_of
 from search.study.schema import Resources, Study
 from search.study.seeds import numbered
@@ -179,6 +178,10 @@ def interrupted(
 ) -> list[Trial]:
     """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
+    if not open_:
+        return []
+    from search.store.part import has_parts  # with it comes torch, which a plan does not wait for
+
     folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
     trials = [t for t in map(_described, folders) if t is not None]
     holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
