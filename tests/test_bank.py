@@ -240,10 +240,10 @@ def test_nothing_saved_is_nothing_loaded(tmp_path):
 
 
 def test_an_eager_bank_leaves_no_files(monkeypatch, tmp_path):
-    """Locks and caches are for compilation."""
+    """Locks and caches are for compilation; what the engine has recorded is kept for the next time."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     make([pair(1)])
-    assert not list(tmp_path.iterdir())
+    assert {path.name for path in tmp_path.iterdir()} <= {"tapes"}
 
 
 def test_block_sizes_divide():

@@ -20,6 +20,7 @@ from search.lineage.sets import Sets, front, lineage_of, smallest
 from search.run import driver, worker
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
+from search.store.outbox import Outbox
 from search.store.seeds import Shelf
 from search.store.tracker import Tracker
 from search.store.tracking import connect, tracking_uri
@@ -189,18 +190,24 @@ class Died(BaseException):
 @pytest.mark.parametrize("where", CUTS)
 def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch, uninterrupted):
     cls, name, when = CUTS[where]
-    whole, calls = getattr(cls, name), []
+    whole, calls, outboxes, start = getattr(cls, name), [], [], Outbox.__post_init__
+
+    def die():
+        for outbox in outboxes:  # its thread is of the driver that dies
+            outbox.close()
+        raise Died
 
     def cut(self, *given):
         calls.append(given)
         dies = len(calls) in (2, 6)
         if dies and when == "before":
-            raise Died
+            die()
         result = whole(self, *given)
         if dies:
-            raise Died
+            die()
         return result
 
+    monkeypatch.setattr(Outbox, "__post_init__", lambda self: (outboxes.append(self), start(self)))
     monkeypatch.setattr(cls, name, cut)
     for _ in range(2):
         with suppress(Died):  # the second time, if it comes so far
