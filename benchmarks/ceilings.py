@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from trainer.native import at
 LANES = Path(__file__).with_name("lanes.cpp")
 ATTEMPTS, EXP_CALLS = 7, 50
 EXP_NUMBERS = 1 << 12  # 16 KiB
+PRODUCTS_AN_EXP = 8  # about as long
 NUMBER = 4  # bytes of a float32
 
 
@@ -41,7 +43,7 @@ class Sizes:
     matrix: int
     copied: int
     exponentials: int
-    products: int = 1 << 26  # a tenth of a second
+    products: int = 1 << 27  # two milliseconds
 
     @classmethod
     def of(cls, device: str, threads: int) -> Sizes:
@@ -104,13 +106,22 @@ def _lanes(products: int) -> dict[str, float]:
     made, threads = library(LANES), torch.get_num_threads()
     rows = np.full((threads, EXP_NUMBERS), 0.5, np.float32)
     rounds = products // made.fma_of_a_round()
+    exp_rounds = max(products // PRODUCTS_AN_EXP // EXP_NUMBERS, 1)
 
     def on_all(call: Callable[[ctypes.c_void_p], object]) -> float:
+        """Calls a second. Each thread times itself: to start it takes as long as many exponentials do."""
+
+        def timed(row: np.ndarray[Any, Any]) -> float:
+            start = time.perf_counter()
+            call(at(row))
+            return time.perf_counter() - start
+
         with ThreadPoolExecutor(threads) as pool:
-            return threads / _best("cpu", lambda: list(pool.map(lambda row: call(at(row)), rows)))
+            return threads / min(max(pool.map(timed, rows)) for _ in range(ATTEMPTS + 1))
 
     fused = on_all(lambda row: made.lanes_fma(row, rounds)) * rounds * made.fma_of_a_round()
-    exps = on_all(lambda row: made.lanes_exponentials(row, EXP_NUMBERS, EXP_CALLS)) * EXP_NUMBERS * EXP_CALLS
+    exps = on_all(lambda row: made.lanes_exponentials(row, EXP_NUMBERS, exp_rounds)) * exp_rounds
+    exps *= EXP_NUMBERS
     return {"lane_gflops_per_s": 2 * fused / 1e9, "lane_gexps_per_s": exps / 1e9}
 
 

@@ -24,6 +24,7 @@ void lanes_exponentials(float* numbers, int count, int rounds) {
     V sum[4] = {one(0), one(0), one(0), one(0)};
     for (int n = 0; n < rounds; n++) {
         for (int at = 0; at < count; at += 4 * LANES)
+#pragma GCC unroll 4
             for (int i = 0; i < 4; i++) sum[i] += exponential(load<LANES>(numbers + at + i * LANES));
     }
     for (int i = 1; i < 4; i++) sum[0] += sum[i];

@@ -53,7 +53,7 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     lesson = ctypes.byref(programs.program), ctypes.byref(asked)
     to, numbers, back = (at(array) for array in (tokens, wide, gradient))
     sampling_s = timed("cpu", lambda: engine.engine_problems(*lesson, to), probe)
-    kernel_s = timed("cpu", lambda: kernel.kernel_train(numbers, to, batch, back), probe)
+    kernel_s = timed("cpu", lambda: kernel.kernel_train(numbers, to, batch, back, None), probe)
     turns = bank.slots / min(torch.get_num_threads(), bank.slots)
     return sampling_s * turns, kernel_s * turns
 

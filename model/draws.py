@@ -27,6 +27,14 @@ def xavier(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return uniform(shape, math.sqrt(3.0) * math.sqrt(2.0 / float(sum(shape))), generator)
 
 
+def kaiming(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """torch.nn.init.kaiming_uniform_ (He et al. 2015) of a matrix [fan out, fan in], as torch.nn.Linear
+    has it, a = √5.
+    """
+    gain = math.sqrt(2.0 / (1 + math.sqrt(5) ** 2))
+    return uniform(shape, math.sqrt(3.0) * (gain / math.sqrt(shape[1])), generator)
+
+
 def normal(shape: tuple[int, ...], deviation: float, generator: torch.Generator) -> Tensor:
     """Normal around 0, float32: Tensor.normal_(0, deviation), the Box-Muller method."""
     count = math.prod(shape)

@@ -110,6 +110,8 @@ def nearest(name: object, valid: Any) -> str:
     """A hint for an unknown name: the valid ones that are spelt most like it, or all of them."""
     names = [str(v) for v in valid]
     close = get_close_matches(str(name), names, n=3, cutoff=0.5)
-    if close:
+    if get_close_matches(
+        str(name), close, n=1, cutoff=0.58
+    ):  # else all are far: learning_rate is not again_at
         return "did you mean " + " or ".join(close) + "?"
     return "valid: " + ", ".join(sorted(names))

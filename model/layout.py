@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
+
+from model.fields import nearest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +49,23 @@ class Layout:
     def budget(self) -> dict[str, int]:
         """Parameters by component, as in the 57p paper, section 2.8."""
         return dict(zip(self.names, map(prod, self.shapes), strict=True))
+
+    def entries(self) -> list[str]:
+        """The name of each entry of θ: `arc[0]`, `form[0,2]`."""
+        return [
+            f"{name}[{','.join(map(str, place))}]"
+            for name, shape in zip(self.names, self.shapes, strict=True)
+            for place in product(*map(range, shape))
+        ]
+
+    def places(self, name: str) -> list[int]:
+        """Where in θ a name is: a tensor's entries, or one entry's. Raises ValueError naming the nearest."""
+        entries = self.entries()
+        found = [p for p, entry in enumerate(entries) if name in (entry, entry.partition("[")[0])]
+        if not found:
+            known = entries if "[" in name else self.names
+            raise ValueError(f"there is no {name!r:.80}; {nearest(name, known)}")
+        return found
 
     def split(self, theta_SP: Tensor) -> dict[str, Tensor]:
         """θ [S, P] as named tensors [S, *shape] (views)."""

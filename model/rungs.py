@@ -27,7 +27,12 @@ _80p = replace(_90p, tie_vo=True)
 _78p = replace(_80p, linear_correction=False, plain_spiral=True)
 _75p = replace(_78p, frozen_plus=True)
 _74p = replace(_75p, circular=True, spiral_amp=3.5, spiral_slope=0.15)
+_72p = replace(_75p, frozen_z_hi=True)
+_71p = replace(_72p, flat_spiral=True)
+_70p = replace(_74p, frozen_spiral=True, spiral_amp=1.0, spiral_slope=1 / 9)
 _67p = replace(_74p, frozen_spiral=True, qk_dim=4)
+_64p = replace(_67p, qk_dim=3)
+_61p = replace(_67p, qk_dim=2)
 _57p = replace(_67p, tie_fc2_head=True)
 _54p = replace(_57p, no_eos=True)
 _47p = replace(_54p, direct_forms=True)
@@ -55,7 +60,12 @@ RUNGS: dict[str, Spec] = {
     "78p": _78p,
     "75p": _75p,
     "74p": _74p,
+    "72p": _72p,
+    "71p": _71p,
+    "70p": _70p,
     "67p": _67p,
+    "64p": _64p,
+    "61p": _61p,
     "57p": _57p,
     "54p": _54p,
     "47p": _47p,

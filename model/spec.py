@@ -134,6 +134,12 @@ class Spec(ABC):
         read = [probe(self, wide_SP) for probe in self.probes().values()]
         return torch.stack(read, dim=1) if read else wide_SP[:, :0]
 
+    def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
+        """A function of the spec and θ [S, P] (float32, on the CPU) that gives hidden units of no use another
+        one, θ [S, P]: the same where there are none. None where the family does not know.
+        """
+        return None
+
     def hard_wired(self) -> dict[str, float]:
         """The constants of this architecture that are no parameter and neither 0 nor a sign, by name."""
         return {}

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
-from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import nearest
@@ -117,6 +116,11 @@ class Tied(Spec, listed=False):
         """The base's, of the θ that it reads."""
         return {name: _of_base(probe) for name, probe in self.base.probes().items()}
 
+    def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
+        """The base's, and from there the nearest θ that keeps the ties."""
+        its = self.base.recycled()
+        return None if its is None else _kept_tied(its)
+
     def trained(self) -> Tied:
         return dataclasses.replace(self, base=self.base.trained())
 
@@ -148,6 +152,13 @@ def _of_base(probe: Probe) -> Probe:
         return probe(spec.base, spec.spread(theta_SR))
 
     return read
+
+
+def _kept_tied(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    def make(spec: Tied, theta_SR: Tensor) -> Tensor:
+        return project(spec.ties, change(spec.base, spec.spread(theta_SR)))
+
+    return make
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,15 +260,7 @@ def retied(ties: Ties, p: int, k: int) -> Ties:
 
 def entries_of(spec: Spec) -> list[str]:
     """The name of each entry of θ: `arc[0]`, `form[0,2]`."""
-    names = []
-    for name, shape in spec.shapes().items():
-        for flat in range(prod(shape)):
-            place: list[int] = []
-            for size in reversed(shape):
-                flat, at = divmod(flat, size)
-                place.insert(0, at)
-            names.append(f"{name}[{','.join(map(str, place))}]")
-    return names
+    return spec.layout.entries()
 
 
 def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None) -> Ties:

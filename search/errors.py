@@ -38,6 +38,14 @@ def _masked(word: str) -> str:
     return re.sub(r"([?&#][^?&#=]*=)[^?&#]+", r"\1***", bare)
 
 
+def has_secret(uri: str) -> bool:
+    """Whether a store's address has a password or token in it: before an @, or behind ? or #."""
+    scheme, _, rest = uri.partition("://")
+    who, at_sign, _ = rest.rpartition("@")
+    has_user = bool(at_sign) and (":" in who or scheme.startswith("http"))
+    return has_user or not set("?#").isdisjoint(uri)
+
+
 @contextmanager
 def told(
     where: object = "",

@@ -11,7 +11,7 @@ BAD = {
     "name: x\nseeds: [1]": ["model: missing"],
     GOOD + "recipes: {}": ["recipes: unknown key; did you mean recipe or resources?"],
     GOOD + "recipe: {step: 1}": ["recipe.step: unknown key; did you mean steps or fold_step?"],
-    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; valid: batch, *"],
+    GOOD + "recipe: {learning_rate: 0.1}": ["recipe.learning_rate: unknown key; valid: again_at, *"],
     GOOD + "until: {groked: 1}": ["until.groked: unknown key; did you mean grokked?"],
     GOOD + "resources: {cpus: 1}": ["resources.cpus: unknown key; did you mean cpu or gpu?"],
     GOOD + "sampler: {nam: tpe}": ["sampler.nam: unknown key; did you mean name?"],
@@ -92,6 +92,9 @@ BAD = {
     ],
     GOOD + "recipe: {lr_factors: [[norm]]}": [
         "recipe.lr_factors: must be pairs [tensor, factor], got ('norm',)"
+    ],
+    GOOD + "recipe: {freeze: [[0, norn]]}": [
+        "recipe.freeze: must be of entries or tensors of θ: there is no 'norn'; did you mean norm?"
     ],
     GOOD + "recipe: {lr_factors: {norm: 2}}": ["recipe.lr_factors: must be a list, got {'norm': 2}"],
     GOOD + "recipe: {wd_factors: [[norm, 1], [norm, 2]]}": ["recipe: wd_factors must name a tensor once, *"],

@@ -24,8 +24,8 @@ from tests.processes import PATIENCE_S, marked, wait_until
 COMMAND = Path(sys.executable).with_name("adder-search")
 MARK = "ADDER_SEARCH_TEST_MARK"
 OTHERS = (
-    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "MLFLOW_TRACKING_URI", "RAY_ADDRESS", "PYTHONPATH",
-    "FORCE_COLOR",
+    "ADDER_SEARCH_HOME", "ADDER_SEARCH_DATABASE", "ADDER_SEARCH_DEPOT", "MLFLOW_TRACKING_URI", "RAY_ADDRESS",
+    "PYTHONPATH", "FORCE_COLOR",
 )  # fmt: skip
 """Environment variables that would lead a command elsewhere."""
 

@@ -55,7 +55,7 @@ def train(config):
     worker.train(config)
 
 
-def unlucky(folder):
+def unlucky(folder, depot):
     raise RuntimeError("no luck\nat all")
     yield
 

@@ -55,7 +55,7 @@ def _tune(driver: Driver) -> None:
 
 def _train(driver: Driver, trial: Trial) -> str | None:
     """Train a trial, again where it fails and may be started again. Returns why it was given up."""
-    folder, broken = driver.home.trial(trial.study, trial.key), []
+    broken = []
 
     def report(found: dict[str, Any]) -> None:
         try:
@@ -68,7 +68,7 @@ def _train(driver: Driver, trial: Trial) -> str | None:
         patch.setattr(tune, "report", report)
         for _ in range(driver.study.faults.max_failures + 1):
             try:
-                worker.train({"folder": str(folder)})
+                worker.train(driver.config(trial))
                 return None
             except Exception:
                 if broken:

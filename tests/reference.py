@@ -21,6 +21,7 @@ from search.run.proposals import KEY
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.store.part import Part
+from search.store.seeds import Shelf
 from search.store.tracking import (
     KEY_TAG,
     PARENT_TAG,
@@ -126,8 +127,15 @@ def rows_of(home: Path, study: str) -> list[Row]:
 
 
 def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
-    """What MLflow has of a study's seeds. No pair is there twice."""
+    """What MLflow has of a study's seeds, or the depot that keeps them. No pair is there twice."""
     client, found = client_of(home), {}
+    if Home(home).depot.keeps:
+        rows = rows_of(home, study)
+        with Shelf(client, Ledger(Home(home)), study) as shelf:
+            return {
+                (r["configuration"], r["init_seed"], r["data_seed"]): _facts(shelf.seed(r).result)
+                for r in rows
+            }
     for run in _runs(client, study):
         if KEY_TAG not in run.data.tags:
             continue

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -229,9 +229,13 @@ ASK = """
 import json, sys
 from ray._raylet import GcsClient
 nodes = GcsClient(address=sys.argv[1]).get_all_node_info(timeout=10).values()
-found = [{"name": n.node_name, "alive": n.state == 0, "has": dict(n.resources_total)} for n in nodes]
+found = [{"name": n.node_name, "id": n.node_id.hex(), "alive": n.state == 0, "has": dict(n.resources_total),
+          "metrics": n.metrics_export_port} for n in nodes]
 print(json.dumps(found))
 """
+
+
+HIDE = 'mount -t tmpfs none "$1" && shift && exec "$@"'
 
 
 class RayNode:
@@ -248,8 +252,8 @@ class RayNode:
 class RayCluster:
     """A head without CPUs and nodes that have some, on one machine, with token authentication."""
 
-    def __init__(self, folder: Path):
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
+        self.folder, self.port, self.settings = folder, free_port(), dict(settings or {})
         self.address, self.token = f"{LOOPBACK}:{self.port}", folder / "token"
         write_secret(self.token, secrets.token_hex(32))
         self.head: RayNode | None = None
@@ -264,7 +268,7 @@ class RayCluster:
 
     def _system(self) -> dict[str, str]:
         """A dead node is noticed after 5 s, where Ray takes 15."""
-        return {**self._authentication(), "RAY_health_check_period_ms": "1000"}
+        return {**self._authentication(), "RAY_health_check_period_ms": "1000", **self.settings}
 
     def start_head(self) -> None:
         options = ["--head", "--port", str(self.port)]
@@ -272,23 +276,46 @@ class RayCluster:
         self.head = self._start("head", options)
         self.head.process.wait_until(lambda: is_listening(self.port))
 
-    def add(self, cpus: float = 1, gpus: float = 0) -> RayNode:
-        """Start one more node, and do not wait for it. GPUs are only declared."""
+    def add(
+        self, cpus: float = 1, gpus: float = 0, kind: str = "", hidden: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> RayNode:  # fmt: skip
+        """Start one more node, and do not wait for it. GPUs and a kind of accelerator are only declared.
+
+        hidden: a folder that it sees empty, and without what others write there (needs to be root).
+        """
         name = f"node-{len(self.nodes)}"
         options = ["--address", self.address, "--num-cpus", str(cpus), "--num-gpus", str(gpus)]
-        self.nodes.append(self._start(name, options))
+        options += ["--resources", json.dumps({f"accelerator_type:{kind}": 1})] if kind else []
+        before = ["unshare", "--mount", "sh", "-c", HIDE, "sh", str(hidden)] if hidden else []
+        self.nodes.append(self._start(name, options, before, environment))
         return self.nodes[-1]
 
-    def _start(self, name: str, options: list[str]) -> RayNode:
+    def drain(self, node: RayNode, seconds: int) -> None:
+        """Tell Ray that a node will be taken away, as who lends machines does, so long before."""
+        (number,) = (its["id"] for its in self.known() if its["name"] == node.name)
+        command = [sys.executable, "-I", "-m", "ray.scripts.scripts", "drain-node", "--address", self.address]
+        command += ["--node-id", number, "--reason", "DRAIN_NODE_REASON_PREEMPTION"]
+        command += ["--reason-message", "taken away", "--deadline-remaining-seconds", str(seconds)]
+        own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)} | self._authentication()
+        subprocess.run(command, env=own, check=True, timeout=60)
+
+    def _start(
+        self, name: str, options: list[str], before: list[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> RayNode:  # fmt: skip
         command = [sys.executable, "-I", "-m", "ray.scripts.scripts", "start", "--block", "--node-name", name]
         command += ["--temp-dir", str(self.folder / name)]  # else two that start at once take one socket
         command += ["--node-ip-address", LOOPBACK, "--object-store-memory", "100000000"]
         command += ["--disable-usage-stats", "--include-log-monitor", "false", *options]
         log = self.folder / f"{name}.log"
-        return RayNode(name, Process(command, log, self._system(), cwd=self.folder))
+        known = self._system() | dict(environment or {})
+        return RayNode(name, Process([*(before or []), *command], log, known, cwd=self.folder))
 
     def known(self) -> list[dict[str, Any]]:
-        """The nodes that the head knows: `name`, `alive`, and what it `has` by Ray's names of resources."""
+        """The nodes that the head knows: `name`, `id`, `alive`, what it `has` by Ray's names of resources,
+        and the port of its `metrics`.
+        """
         environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
         environment |= self._authentication()
         command = [sys.executable, "-I", "-c", ASK, self.address]
@@ -310,10 +337,14 @@ class RayCluster:
 
 
 @contextlib.contextmanager
-def ray_cluster(workers: int = 2, cpus: float = 1, gpus: float = 0) -> Iterator[RayCluster]:
-    """A running cluster whose workers have so many CPUs and declared GPUs each."""
+def ray_cluster(
+    workers: int = 2, cpus: float = 1, gpus: float = 0, settings: Mapping[str, str] | None = None
+) -> Iterator[RayCluster]:
+    """A running cluster whose workers have so many CPUs and declared GPUs each. settings: of Ray, as its
+    environment names them.
+    """
     with short_folder() as place:
-        cluster = RayCluster(place)
+        cluster = RayCluster(place, settings)
         try:
             cluster.start_head()
             for _ in range(workers):

@@ -26,7 +26,8 @@ def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
         "median_grok_step": 41_500.0 if grokked else math.nan, "held": grokked // 2, "verified": 0,
         "verify_tried": 0, "best_seed": "777" if grokked else "",
         "given_up": 0, "wrongly": 0.0, "confirmation_given_up": 0, "confirmation_wrongly": 0.0,
-        "confirmation_grokked": 0, "confirmation_seeds": 0, "recipe.curriculum": ((3, 10), (6, 20)),
+        "stopped": False, "confirmation_grokked": 0, "confirmation_seeds": 0,
+        "recipe.curriculum": ((3, 10), (6, 20)),
     } | changes  # fmt: skip
 
 

@@ -34,6 +34,13 @@ def test_a_share_rises_and_falls_linearly_between_its_points():
     assert not kinds.by_kind.any()
 
 
+def test_late_re_injection_is_the_published_fade_with_two_points_more():
+    faded = Recipe(carry_shares=((15_000, 0.8), (45_000, 0.0), (50_000, 0.0), (52_000, 0.4)))
+    steps = [0, 15_000, 30_000, 45_000, 49_000]
+    assert shares_at(steps, faded)[0] == pytest.approx(shares_at(steps, Recipe())[0])
+    assert shares_at([51_000, 52_000, 59_999], faded)[0] == pytest.approx([0.2, 0.4, 0.4])
+
+
 def test_it_is_constant_before_its_first_point_and_one_point_is_a_constant():
     assert shares_at([0, 50, 100], Recipe(carry_shares=((100, 0.3),)))[0] == pytest.approx([0.3] * 3)
     assert shares_at([0, 99], Recipe(carry_shares=((100, 0.3), (200, 0.1))))[0] == pytest.approx([0.3] * 2)

@@ -5,6 +5,7 @@ Whole runs by the command, with everything but Ray (tests/in_process.py) and pic
 
 import pytest
 
+from search.record.tally import Tally
 from search.run import worker
 from search.run.driver import Driver
 from search.run.packing import Fits
@@ -41,9 +42,13 @@ def reports(monkeypatch):
     told, whole = [], Driver.reported
 
     def reported(self, first, report):
-        seeds = report.get("seeds", [])
-        steps = {(s["configuration"], s["seed"][0]): s["step"] for s in seeds}
-        told.append((first.key, report["phase"], {s["trial"] for s in seeds}, steps))
+        tallies, open_ = report.get("tallies", {}), self.chains[first.key].open
+        steps = {
+            (c.key, seed.init_seed): step
+            for key, tally in tallies.items()
+            for (c, seed), step in zip(open_[key].work, Tally(**tally).each_step(), strict=True)
+        }
+        told.append((first.key, report["phase"], set(tallies), steps))
         whole(self, first, report)
 
     monkeypatch.setattr(Driver, "reported", reported)
@@ -136,8 +141,8 @@ def unlucky(monkeypatch):
     """A worker that raises after so many reports, so many times."""
     state, whole = {"after": 5, "times": 1}, worker.run_trial
 
-    def run_trial(folder):
-        for count, report in enumerate(whole(folder), 1):
+    def run_trial(folder, depot):
+        for count, report in enumerate(whole(folder, depot), 1):
             yield report
             if count == state["after"] and state["times"]:
                 state["times"] -= 1

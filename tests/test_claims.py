@@ -1,10 +1,14 @@
 """Claims: the data, the rules by which records decide them, the command and its page."""
 
+import json
+
 import pytest
 
 from search.claims.claim import Claim, arm, claims, read
 from search.claims.judge import Verdict, arms, judge
+from search.claims.text import as_json, markdown
 from search.errors import UserError
+from search.intervals import power
 from search.study.file import load_study
 from search.study.trial import Configuration
 
@@ -137,3 +141,38 @@ def test_two_claims_of_one_name_and_unknown_arms_are_errors():
         read(one + one)
     with pytest.raises(UserError, match="no configuration 'robuts'"):
         arm("57p-paired", "robuts")
+
+
+def test_how_sudden_it_is_counts_the_seeds_that_grokked_and_whose_curve_is_known():
+    claim = claim_of("rate", at_least=0.5, within=5_000)
+    steep, slow = seeds(ONE, "ggf", rise=3_000.0), seeds(ONE, "g", first=310_010, rise=6_000.0)
+    found = judge(claim, arms(steep + slow + seeds(ONE, "g", first=310_020))).with_it
+    assert (str(found), found.wrongly) == ("2 of 3", 0.0)
+    again = seeds(ONE, "ggf", study="57p")  # a table of the same runs that does not have it
+    assert str(judge(claim, arms(again + steep)).with_it) == "2 of 2"
+    with pytest.raises(ValueError, match="one of reaches, held and within"):
+        claim_of("rate", at_least=0.5, within=5_000, held=True)
+
+
+@pytest.mark.parametrize("claim", [c for c in claims() if c.kind == "rate"], ids=lambda c: c.id)
+def test_no_rate_is_asked_of_a_study_that_stops_at_a_success(claim):
+    assert load_study(claim.study).until.grokked is None
+    assert claim.study not in {"claims-chosen", "claims-chosen-74p", "claims-170p"}, "seeds that were chosen"
+
+
+def test_power_is_against_an_arm_in_which_none_does():
+    found = judge(claim_of("impossible"), arms(seeds(ONE, "f" * 20) + seeds(OTHER, "g" * 6 + "f" * 14)))
+    assert found.power == judge(
+        claim_of("better"), arms(seeds(ONE, "g" * 6 + "f" * 14) + seeds(OTHER, "f" * 20))
+    ).power == pytest.approx(power(20, 0.3)) and power(20, 0.3) < 0.6  # fmt: skip
+    assert judge(claim_of("rate", at_least=0.5), arms(seeds(ONE, "gf"))).power is None
+
+
+def test_only_what_is_about_a_share_is_shown_with_an_interval():
+    """The seeds of other claims may be chosen, and a study for a success stops at one."""
+    judged = [judge(claim_of(kind, **more), arms(seeds(ONE, "gff")))
+              for kind, more in (("possible", {"without": None}), ("rate", {"at_least": 0.5}))]  # fmt: skip
+    possible, rate = (line for line in markdown(judged).splitlines() if "| 57p paper |" in line)
+    assert "| 1 of 3 " in possible and "1 of 3 (" not in possible
+    assert "1 of 3 (6.1–79.2 %)" in rate
+    assert [row["with"]["interval"] is None for row in json.loads(as_json(judged))] == [True, False]

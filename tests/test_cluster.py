@@ -4,6 +4,7 @@ all of them, strangers at Ray's door. `make test-full`; without Ray: test_server
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -12,12 +13,14 @@ import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from search.store.home import Home
 from search.store.ledger import Ledger
+from search.store.part import LOCK
 from tests import services
 from tests.commands import adder_search, running
 from tests.processes import OURS, wait_until
@@ -48,6 +51,7 @@ QUARTERS = QUICK | {
     "seeds": {"first": 5, "count": 5},
     "resources": QUICK["resources"] | {"gpu": 0.25, "seeds_per_trial": 1},
 }
+MORE = QUARTERS | {"name": "more"}
 GRID = QUICK | {
     "name": "grid",
     "seeds": [5],
@@ -63,28 +67,42 @@ def grid_wanted():
     return found[0] | found[1]
 
 
-def test_two_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tmp_path):
-    """To the bit; four trials of a quarter of the one GPU at a time and no fifth; no secret in any file."""
+def in_training(home, *studies):
+    """Trials whose worker has their folder: what Ray has placed, whatever a driver believes to fit."""
+    locked = {line.split()[5].rpartition(":")[2] for line in Path("/proc/locks").read_text().splitlines()}
+    files = [file for study in studies for file in home.glob(f"trials/{study}/*/{LOCK}")]
+    with contextlib.suppress(FileNotFoundError):  # it has just ended
+        return sum(str(file.stat().st_ino) in locked for file in files)
+    return 0
+
+
+def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tmp_path):
+    """To the bit. Two of them want eight quarters of the one GPU at a time, and Ray places four: neither
+    counts the other's. No secret is in any file.
+    """
     home = tmp_path / "home"
-    files = {study["name"]: write_study(tmp_path, study) for study in (QUARTERS, GRID)}
+    files = {study["name"]: write_study(tmp_path, study) for study in (QUARTERS, MORE, GRID)}
     options = {"cwd": tmp_path, "environment": around.known | {"ADDER_SEARCH_HOME": str(home)}}
-    most = 0
+    placed = wanted = 0
     with (
         running("run", files["quarters"], **options) as quarters,
+        running("run", files["more"], **options) as more,
         running("run", files["grid"], **options) as grid,
         environment(options["environment"]),
     ):
         wait_until(home.exists, "no home was made")
         ledger = Ledger(Home(home))
-        while quarters.process.poll() is None:
-            rows = ledger.rows("quarters")
-            most = max(most, sum(r["outcome"] == Outcome.RUNNING for r in rows))
-            assert most <= 4, "a fifth trial does not fit"
+        while quarters.process.poll() is None or more.process.poll() is None:
+            rows = ledger.rows("quarters") + ledger.rows("more")
+            wanted = max(wanted, sum(r["outcome"] == Outcome.RUNNING for r in rows))
+            placed = max(placed, in_training(home, "quarters", "more"))
+            assert placed <= 4, "a fifth trial does not fit"
             time.sleep(0.1)
-        said = quarters.wait(), grid.wait()
-        assert [(s.code, s.err) for s in said] == [(0, ""), (0, "")], said
-        assert most == 4, "four quarters at one time"
-        check_whole(home, QUARTERS, tmp_path, expected(QUARTERS))
+        said = quarters.wait(), more.wait(), grid.wait()
+        assert [(s.code, s.err) for s in said] == [(0, ""), (0, ""), (0, "")], said
+        assert placed == 4 < wanted, "four quarters at one time, and more were asked for"
+        for study in (QUARTERS, MORE):
+            check_whole(home, study, tmp_path, expected(study))
         check_whole(home, GRID, tmp_path, grid_wanted())
     assert not (home / "optuna.db").exists() and not (home / "mlflow.db").exists()
     texts = [s.out + s.err for s in said]

@@ -32,7 +32,9 @@ def test_out_of_memory_is_a_process_that_died(error):
 
 
 def test_what_the_driver_raises_ends_the_run_and_not_the_trial():
-    driver = SimpleNamespace(study=SimpleNamespace(faults=SimpleNamespace(stall_s=1)), tick=lambda: None)
+    driver = SimpleNamespace(
+        study=SimpleNamespace(name="any", faults=SimpleNamespace(stall_s=1)), tick=lambda: None, measures=dict
+    )
     watch = engine.Watch(driver)
     with watch.kept():
         raise KeyError("the ledger is away")
@@ -51,8 +53,9 @@ def watched(stall_s):
     """A watch over one trial that runs, and its trial."""
     lost = []
     driver = SimpleNamespace(
-        study=SimpleNamespace(faults=SimpleNamespace(stall_s=stall_s)),
+        study=SimpleNamespace(name="any", faults=SimpleNamespace(stall_s=stall_s)),
         tick=lambda: None,
+        measures=dict,
         lost=lambda first, preempted: lost.append((first, preempted)),
     )
     actor = SimpleNamespace(
@@ -136,7 +139,7 @@ def test_as_many_workers_as_there_is_room_for_now(cluster, clock):
     cluster.nodes = [{"CPU": 2.0}]
     trial = Trial("study", ((Configuration(RUNGS["57p"], Recipe()), Seed.of(1)),), 1, Resources(), Stop())
     cluster.driver.start_next = lambda: trial
-    cluster.driver.home = SimpleNamespace(trial=lambda study, key: f"{study}/{key}")
+    cluster.driver.config = lambda trial: {"folder": trial.key}
     searcher = engine.PlanSearcher(cluster.driver, None, engine.Room(cluster.driver))
     assert searcher.set_max_concurrency(7), "Tune does not count them"
 
@@ -167,7 +170,9 @@ def test_a_preempted_worker_has_not_failed():
         assert trial.run_metadata.num_failures == failures
     told = []
     driver = SimpleNamespace(
-        study=SimpleNamespace(faults=SimpleNamespace(stall_s=9)), lost=lambda *given: told.append(given)
+        study=SimpleNamespace(name="any", faults=SimpleNamespace(stall_s=9)),
+        measures=dict,
+        lost=lambda *given: told.append(given),
     )
     watch = engine.Watch(driver)
     for preempted in (True, False):

@@ -1,8 +1,5 @@
 """Services that are away and a disk that is full, in the middle of a study; run by `make test-faults`."""
 
-import contextlib
-import os
-import subprocess
 import time
 
 import pytest
@@ -11,6 +8,7 @@ from tests.commands import adder_search, running
 from tests.reference import QUICK, check_whole, environment, expected, states, wait_for_progress, write_study
 from tests.services import mlflow_server, postgres
 from tests.test_faults import GRID, LONG, grid_wanted, long_wanted
+from tests.test_full_disk import fill, small_disk
 
 pytestmark = pytest.mark.faults
 
@@ -84,30 +82,12 @@ def test_postgresql_is_restarted(tmp_path):
             check_whole(home, GRID, tmp_path, grid_wanted())
 
 
-@contextlib.contextmanager
-def small_disk(folder):
-    """A file system of 2 MB. Root alone may mount one."""
-    folder.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no small file system can be mounted here")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(path):
-    """Take all the room that is left."""
-    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(1_000))
-
-
-def test_a_full_disk_costs_states_and_no_result(tmp_path):
+@pytest.mark.parametrize(("where", "megabytes"), [("trials", 2), ("", 8)])
+def test_a_full_disk_costs_states_and_no_result(where, megabytes, tmp_path):
+    """Of trials alone, and of all that there is: ledger, MLflow's store and artifacts too."""
     home = tmp_path / "home"
-    with small_disk(home / "trials") as disk:
-        words = ("run", write_study(tmp_path, LONG), "--home", str(home))
+    words = ("run", write_study(tmp_path, LONG), "--home", str(home))
+    with small_disk(home / where, megabytes) as disk:
         with running(*words, cwd=tmp_path) as command:
             wait_for_progress(command, home)
             fill(disk / "filler")
@@ -118,5 +98,7 @@ def test_a_full_disk_costs_states_and_no_result(tmp_path):
             (disk / "filler").unlink()
             wait_for_progress(command, home)
             said = command.wait()
-        assert said.code == 0, said
+        assert said.code == 0 and "Traceback" not in said.err, said
+        again = adder_search(*words, cwd=tmp_path)  # writes what MLflow could not take
+        assert again.code == 0 and "nothing left to train" in again.out, again
         check_whole(home, LONG, tmp_path, long_wanted())

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from docs.measurements import idle as simulated
+from search.record.tally import Tally
 from search.run import estimate
 from search.run.planner import DONE
 from search.study.file import parse_study
@@ -25,6 +26,12 @@ RECIPES = (
 )
 GROKKED = {"outcome": Outcome.GROKKED, "grok_step": 500}
 CONFIRM = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
+
+
+def hear(planner, trial, rows):
+    """Tell a planner what a worker says of these rows."""
+    known = {"seed": (0, 0), "step": 0, "budget": 1_000, "best_exact": 0.0}
+    planner.hear(trial, Tally.of([known | row for row in rows]))
 
 
 def heard(trial, **grokked):
@@ -55,7 +62,7 @@ def test_free_slots_take_seeds_of_the_next_round(home):
     planner = planner_of(UNTIL, home)
     first, second = planner.next(), planner.next()
     assert numbers([first, second]) == [[1, 2], [3, 4]]
-    planner.hear(first, ended(first, 2))
+    hear(planner, first, ended(first, 2))
     more = planner.next(first)
     assert numbers([more]) == [[5, 6]] and more.slots == first.slots == 2
     assert planner.open_in([first, more]) == 3
@@ -89,7 +96,7 @@ def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
     first = planner.next()
     assert len(first.configurations) == 2
     assert planner.next(first) is None, "a quarter of eight"
-    planner.hear(first, ended(first, 3))
+    hear(planner, first, ended(first, 3))
     assert planner.next(first) is None, "both are still open"
     assert len(planner.tell(first, rows_of(first))) == 2
     assert len(planner.next(first).configurations) == 2
@@ -112,9 +119,9 @@ def test_once_enough_have_grokked_nothing_more_is_begun(home):
     first, second = planner.next(), planner.next()
     planner.next(first)
     (one,) = first.configurations
-    planner.hear(second, heard(second))
+    hear(planner, second, heard(second))
     assert not planner.has_enough(one)
-    planner.hear(first, heard(first, s2=500))
+    hear(planner, first, heard(first, s2=500))
     assert planner.has_enough(one) and planner.grokked == 1 and planner.queued_steps == 0
     assert planner.next(second) is None
     for trial in list(planner.running.values()):
@@ -146,7 +153,7 @@ def test_enough_is_counted_for_each_configuration(home):
     one, other = trial.configurations
     rows = heard(trial)
     rows[0]["grok_step"] = 500
-    planner.hear(trial, rows)
+    hear(planner, trial, rows)
     assert planner.has_enough(one) and not planner.has_enough(other)
     assert planner.next(trial).configurations == (other,)
 
@@ -160,7 +167,7 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
         planner.tell(trial, rows)
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
-    planner.hear(confirming, heard(confirming, s101=500, s102=500))
+    hear(planner, confirming, heard(confirming, s101=500, s102=500))
     assert planner.grokked == 1
     planner.tell(confirming, rows_of(confirming, Outcome.GROKKED))
     assert planner.grokked == 1 and not planner.enough and planner.next() == DONE
@@ -169,7 +176,7 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
 def test_a_confirmation_follows_though_there_is_enough(home):
     planner = planner_of(UNTIL + CONFIRM, home, ahead=1)
     trial = planner.next()
-    planner.hear(trial, heard(trial, s1=500))
+    hear(planner, trial, heard(trial, s1=500))
     rows = rows_of(trial, Outcome.CENSORED)
     rows[0] |= GROKKED
     planner.tell(trial, rows)
@@ -184,7 +191,7 @@ def test_a_search_that_has_enough_leaves_proposals_untold(home):
     one, _ = trial.configurations
     rows = heard(trial)
     rows[0]["grok_step"] = 500
-    planner.hear(trial, rows)
+    hear(planner, trial, rows)
     assert planner.enough
     recorded = [r for r in rows_of(trial) if r["configuration"] == one.key]  # of the other none had begun
     recorded[0] |= GROKKED
@@ -218,7 +225,7 @@ def test_the_last_spec_is_shared_by_the_cores(home):
     text = text.replace("resources: {seeds_per_trial: 2}\n", "").replace("count: 5", "count: 8")
     planner = planner_of(text, home)
     one, other = planner.next(), planner.next()
-    planner.hear(other, ended(other, 7, 8))
+    hear(planner, other, ended(other, 7, 8))
     planner.tell(one, rows_of(one))
     last = planner.next()
     assert len(last.work) == 5, "half of the ten seeds that are left"

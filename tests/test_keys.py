@@ -41,10 +41,11 @@ def test_every_key_of_the_studies_that_come_along_is_listed(name):
 
 @pytest.mark.parametrize("path", [p for p, k in LISTED.items() if k.default is not None and p not in OFF])
 def test_a_default_is_what_the_file_would_say(path):
-    given = LISTED[path].default
-    for name in reversed(path.split(".")):
-        given = {name: given}
-    parsed = [parse_study(json.dumps(SMALL | more), "") for more in (given, {})]
+    *sections, last = path.split(".")
+    given, without = {last: LISTED[path].default}, {}
+    for name in reversed(sections):
+        given, without = ([given], [without]) if name == "N" else ({name: given}, {name: without})
+    parsed = [parse_study(json.dumps(SMALL | more), "") for more in (given, without)]
     assert parsed[0].listed() == parsed[1].listed()
     assert parsed[0].model_copy(update={"recipe": {}}) == parsed[1]
 

@@ -379,23 +379,3 @@ def test_a_study_that_was_never_begun_is_named_with_what_there_is(ledger):
     assert ledger.studies() == ["begun", "study"] and ledger.running() == ["begun"]
     with pytest.raises(UserError, match=r"did you mean study\?"):
         ledger.require("studdy")
-
-
-# ---- rows that come and go
-
-
-def test_a_study_is_forgotten(ledger):
-    for study in ("study", "another"):
-        ledger.claim(trial_of(SEEDS[0], study=study))
-        ledger.hold(study, {}, None)
-        ledger.propose(study, 0, CONFIGURATION, {})
-    ledger.forget("study")
-    assert [r["study"] for r in ledger.rows()] == ledger.studies() == ["another"]
-    assert ledger.study("study") is None and ledger.study("another")
-    kept = {study: (ledger.configurations(study), ledger.proposals(study)) for study in ("study", "another")}
-    assert kept["study"] == ({}, []) and all(kept["another"])
-
-
-def test_a_ledger_is_opened_again(ledger, home):
-    ledger.claim(trial_of(*SEEDS))
-    assert Ledger(home).rows() == ledger.rows()

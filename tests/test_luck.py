@@ -48,7 +48,9 @@ SAID = {"odd": "odd code", "left": "left the plateau", "basin": "in the basin"}
 def test_the_pages_shares_are_those_of_the_seed_table(name):
     x_VDR = luck_shares.read(EARLY, 6_000, ["as-built", "contracted"])[name]
     assert x_VDR.shape == (64, 2, 2)
-    line = next(line for line in RESULTS.splitlines() if line.startswith(f"| {SAID[name]} "))
+    line = next(
+        line for line in RESULTS.splitlines() if line.startswith(f"| {SAID[name]} ") and "/ 256" in line
+    )
     cells = [cell.strip() for cell in line.split("|")[2:-1]]
     assert cells[0] == f"{int(x_VDR.sum())} / 256"
     shares = luck_shares.shares(x_VDR)

@@ -43,7 +43,7 @@ def test_the_seeds_are_the_first_of_those_that_were_fixed(rows):
 
 
 def test_the_screens_are_those_of_the_table(rows):
-    study = load_study("57p-robust")
+    study = load_study("57p-faded")
     key = Configuration(study.spec(), study.base_recipe()).key
     for rung, column in (
         (Rung(5_000, (("token", 0.35, inf),)), "token"),
@@ -61,7 +61,7 @@ def test_what_the_screen_costs_without_the_hopeless_rule_bounds_what_is_said(row
     """The page counts the hopeless rule behind it too, for which whole curves are needed: so this is more."""
     assert f"| none | {len(won(rows))} of {len(won(rows))} | | {_cost(rows, rows, False)} | |" in LUCK
     kept = [r for r in rows if float(r["token_5000"]) >= 0.35]
-    assert 166 <= _cost(rows, kept, False) <= 1.2 * 166 and 252 <= _cost(rows, kept, True) <= 1.3 * 252
+    assert 193 <= _cost(rows, kept, False) <= 1.2 * 193 and 300 <= _cost(rows, kept, True) <= 1.3 * 300
 
 
 def _cost(rows, kept, tenth):
@@ -74,10 +74,9 @@ def _cost(rows, kept, tenth):
 def test_the_choice_is_made_by_step_3000(rows):
     early, late, end = ({r["seed"] for r in rows if odd(r, step)} for step in (3_000, 12_000, 60_000))
     winners = {r["seed"] for r in won(rows)}
-    assert early == late and early <= end and winners <= early
-    said = (
-        f"of {len(early)} that were odd at 3,000 {len(early)} were odd at 12,000 and {len(early)} at the end"
-    )
+    assert late <= early and winners <= early
+    stayed = f"{len(late)} were odd at 12,000 and {len(end & early)} at the end"
+    said = f"of {len(early)} that were odd at 3,000 {stayed}"
     assert said in LUCK and f"All {len(winners)} winners were odd at 3,000" in LUCK
     assert (
         f"of {len(rows) - len(early)} that were not, 0 had turned by 12,000 and {len(end - early)} by" in LUCK
@@ -107,7 +106,7 @@ def test_winners_and_the_basin(rows):
     for r in low:
         assert f"{r['seed']} stood at a token accuracy of {float(r['token_5000']):.2f} at step 5,000" in LUCK
         assert f"grokked at {int(r['grok_step']):,}" in LUCK
-    assert len(low) == 2
+    assert len(low) == 6
 
 
 def test_what_moves_the_choice_of_code():
@@ -116,11 +115,58 @@ def test_what_moves_the_choice_of_code():
     arms = {
         name: [r for r in rows if r["changed"] == name] for name in dict.fromkeys(r["changed"] for r in rows)
     }
-    first = {r["seed"]: odd(r, 3_000) for r in arms["nothing"]}
-    assert f"in {len(arms)} of the arms" in LUCK
+    first = {r["seed"]: odd(r, 12_000) for r in arms["nothing"]}
+    assert len(arms) == 12
     for name, mine in arms.items():
-        assert {r["seed"] for r in mine} == first.keys() and len(first) == 32
-        more = sum(odd(r, 3_000) and not first[r["seed"]] for r in mine)
-        fewer = sum(first[r["seed"]] and not odd(r, 3_000) for r in mine)
-        said = f"| {name} | {sum(odd(r, 3_000) for r in mine)} of 32"
+        assert {r["seed"] for r in mine} == first.keys() and len(first) == 64
+        more = sum(odd(r, 12_000) and not first[r["seed"]] for r in mine)
+        fewer = sum(first[r["seed"]] and not odd(r, 12_000) for r in mine)
+        said = f"| {name} | {sum(odd(r, 12_000) for r in mine)} of 64"
         assert (said if name == "nothing" else f"{said} (+{more} −{fewer}, p = ") in LUCK
+
+
+def test_two_ways_to_lose_with_an_odd_code():
+    with (DOCS / "measurements" / "seeds" / "kinds-64.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(odd(r, 4_000) for r in rows) == 64
+    switched = [r for r in rows if odd(r, 8_000) and float(r["switches_8000"]) > 0.95]
+    near = [r for r in switched if float(r["equals_8000"]) < 6]
+    far = [r for r in switched if r not in near]
+    others = [r for r in rows if r not in switched]
+    names = ("EQUALS nearer than 6", "EQUALS farther out", "anything else")
+    for name, some in zip(names, (near, far, others), strict=True):
+        assert f"{name} | {len(some)} | {len(won(some))} |" in LUCK
+    assert f"Yet {len(won(rows))} grok" in LUCK
+    lost = [r for r in far if r["outcome"] == "failed"]
+    assert len(lost) == 5 and all(r["init_seed"] in LUCK and float(r["best_exact"]) < 0.01 for r in lost)
+
+
+def test_with_fewer_numbers_the_switches_decide_too():
+    sizes = {"55a18b974633": "54p", "df16906803c4": "47p", "60cc6fe6fcfa": "46p", "2d0760a26a39": "57p"}
+    counts = {name: [0, 0, 0, 0] for name in sizes.values()}
+    for table in ("robust-128", "small-64"):
+        with (DOCS / "measurements" / "seeds" / f"{table}.csv").open() as file:
+            for r in csv.DictReader(file):
+                at = 26_000 if r["odd_26000"] else 20_000
+                both = odd(r, at) and float(r[f"switches_{at}"]) > 0.95
+                count = counts[sizes[r["configuration"]]]
+                count[0] += 1
+                count[1] += both
+                count[2 if both else 3] += r["outcome"] == "grokked"
+    for name, count in counts.items():
+        assert f"| {name} | " + " | ".join(map(str, count)) + " |" in LUCK
+
+
+def test_at_larger_rungs_the_code_decides_too(rows):
+    with (DOCS / "measurements" / "seeds" / "rungs-64.csv").open() as file:
+        larger = list(csv.DictReader(file))
+    some = {name: [r for r in larger if r["arm"] == name] for name in ("67p", "74p", "100p")}
+    numbers = [r["init_seed"] for r in some["67p"]]
+    assert numbers == [str(n) for n in range(320_001, 320_033)]
+    for name, mine in {"57p": rows[:32], **some}.items():
+        late = [r for r in mine if odd(r, 12_000)]
+        same = sum(odd(r, 3_000) == odd(r, 12_000) for r in mine)
+        off = [r for r in mine if float(r["token_12000"]) >= 0.35]
+        both = sum(float(r["switches_12000"]) > 0.95 for r in late)
+        counts = (len(mine), len(late), same, len(off), sum(r in late for r in off), both)
+        assert f"| {name} | " + " | ".join(map(str, counts)) + " |" in LUCK

@@ -48,7 +48,12 @@ BUDGETS = """
      78    4  4  0 3 6 15  0 1  0 10  5 10 10 10
      75    4  4  0 3 3 15  0 1  0 10  5 10 10 10
      74    3  4  0 3 3 15  0 1  0 10  5 10 10 10
+     72    4  4  0 0 3 15  0 1  0 10  5 10 10 10
+     71    4  3  0 0 3 15  0 1  0 10  5 10 10 10
+     70    3  0  0 3 3 15  0 1  0 10  5 10 10 10
      67    3  0  0 3 3 12  0 1  0 10  5 10 10 10
+     64    3  0  0 3 3  9  0 1  0 10  5 10 10 10
+     61    3  0  0 3 3  6  0 1  0 10  5 10 10 10
      57    3  0  0 3 3 12  0 1  0 10  5 10  0 10
      54    3  0  0 0 3 12  0 1  0 10  5 10  0 10
      47    3  0  0 0 3  9  0 0  0  7  5 10  0 10
@@ -86,6 +91,7 @@ def test_a_spec_that_is_no_rung_is_named_by_its_count():
 def test_a_rung_that_starts_elsewhere_keeps_its_name_and_a_frozen_spiral_elsewhere_does_not():
     assert name_of(replace(rung("75p"), spiral_amp=3.5)) == "75p"
     assert name_of(replace(rung("57p"), spiral_amp=3.0)) == "split_subspace 57p"
+    assert rung("70p").spiral_start == [1.0, 0.0, 1 / 9, 0.0]
 
 
 def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
@@ -110,6 +116,11 @@ def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
         ("78p", {"plain_spiral": 10}),
         ("75p", {"frozen_plus": 3}),
         ("74p", {"circular": 1, "tie_vo": 10}),
+        ("72p", {"frozen_z_hi": 3}),
+        ("71p", {"flat_spiral": 1}),
+        ("70p", {"frozen_spiral": 4}),
+        ("64p", {"qk_dim": 6}),
+        ("61p", {"qk_dim": 9}),
         ("67p", {"qk_dim": 3, "frozen_spiral": 4, "plain_spiral": 14, "spiral": 30}),
         ("57p", {"tie_fc2_head": 10, "arc": 17, "vocabulary": 25, "frozen_eos": 3}),
         ("54p", {"no_eos": 3, "frozen_eos": 6}),
@@ -270,7 +281,9 @@ def test_below_57p_what_remains_starts_as_it_would_have():
 
 
 LOW_RANK_OUT = [spec for spec in LADDER.values() if spec.out_rank]
-LOW_RANK_OUT += [rung("57p").constrained(name) for name in ("unit_out", "token_out", "onehot_out")]
+LOW_RANK_OUT += [
+    rung("57p").constrained(name) for name in ("unit_out", "opposite_out", "token_out", "onehot_out")
+]
 
 
 @pytest.mark.parametrize("spec", LOW_RANK_OUT, ids=name_of)

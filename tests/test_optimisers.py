@@ -6,6 +6,7 @@ That each of the others computes what it is named after is in test_optimisers_re
 import pytest
 import torch
 
+from model import rung
 from tests.banks import EVERY, SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Pair, Recipe, Seed, step
 from trainer.bank import _empty
@@ -15,10 +16,12 @@ from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.recipe import SHAPING, SWITCHES
 from trainer.schedule import hyper_of
+from trainer.teacher import Teacher
 
 CONSTANT = {"warmup": 0, "lr_floor": 1.0}
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 ROOT = {"optimiser": "full_adam", "root_every": EVERY}
+TEACHER = Teacher(rung("100p"), tuple(rung("100p").initial(5).tolist())).word
 WRAPPED = {
     "sam": {"sam_rho": 0.05},
     "noise": {"noise_eta": 0.01},
@@ -27,6 +30,11 @@ WRAPPED = {
     "average": {"ema_decay": 0.9},
     "factors": {"lr_factors": (("norm", 3.0),), "wd_factors": (("arc", 0.0),)},
     "schedules": {"lr_schedule": "restarts", "lr_cycle": 3, "wd_schedule": "cyclical", "wd_period": 4},
+    "losses": {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4},
+    "teacher": {"teacher": TEACHER, "distill_alpha": 0.5},
+    "data": {"swapped": 0.5, "targeted": 0.5},
+    "l1": {"l1_lambda": 0.5, "l1_entries": ("fc1", "norm[0,4]"), "l1_start": 1, "l1_rise": 4, "l1_end": 7},
+    "freeze": {"freeze": ((1, "arc", "norm[0,4]"), (4, "out_B"))},
     "jiggle": {"jiggle_every": 3 * EVERY, "jiggle_settle": EVERY, "jiggle_candidates": 1},
 }
 VARIANTS = {name: ROOT if name == "full_adam" else {"optimiser": name} for name in OPTIMISERS}
@@ -181,8 +189,8 @@ def test_a_bank_with_six_different_recipes_equals_six_banks(compiled):
 
 
 def test_what_shapes_the_program():
-    assert SHAPING == ("batch", "eval_every", "optimiser", "root_every")
-    assert Recipe().program() == (256, 1_000, "adamw", 100)
+    assert SHAPING == ("batch", "eval_every", "optimiser", "root_every", "teacher")
+    assert Recipe().program() == (256, 1_000, "adamw", 100, "")
     assert Recipe(lr=0.5, steps=2_000).program() == Recipe().program() != Recipe(batch=32).program()
     assert "optimiser" not in hyper_of([Recipe()]), "a name is no number of a slot"
 

@@ -77,7 +77,7 @@ def configuration_row(configuration, rows):
         **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
         "screened_wrongly": rate.wrongly, "seed_steps": cost.seed_steps,
         "grokked_per_million": cost.per_million, "core_s_per_grokked": cost.each or np.nan,
-        "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high,
+        "grok_rate": rate.rate, "stopped": False, "grok_rate_low": low, "grok_rate_high": high,
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
         "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",

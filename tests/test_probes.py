@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from model import RUNGS, rung
+from model.families.split_subspace.forward import read_inputs
+from model.families.split_subspace.probes import _columns
 from model.tied import Tied
 from trainer.checkpoint import Checkpoint
 
@@ -45,12 +47,13 @@ def test_every_certificate_whose_attention_reads_one_number_has_an_odd_code_and_
     assert 0.55 < found["lead"] < 0.7
     assert found.get("stride", 0.13) < 0.16
     assert found.get("basin", 1.0) == 1.0
+    assert found["switches"] == 1.0 or (name in ("90p", "75p") and 0.3 < found["switches"] < 0.4)
 
 
 def test_who_has_which_probes():
     probes = {name: set(spec.probes()) for name, spec in RUNGS.items()}
-    assert probes["57p"] == probes["46p"] == {"odd", "basin", "stride", "lead"}
-    assert probes["100p"] == probes["67p"] == {"odd", "stride", "lead"}
+    assert probes["57p"] == probes["46p"] == {"odd", "basin", "switches", "stride", "lead"}
+    assert probes["100p"] == probes["67p"] == {"odd", "switches", "stride", "lead"}
     assert probes["133p"] == {"lead"} and probes["170p"] == probes["456p"] == set()
     assert all(probe.__doc__ for spec in RUNGS.values() for probe in spec.probes().values())
 
@@ -64,6 +67,62 @@ def test_probes_of_57p_are_those_of_the_definition():
         assert {k: mine[k] for k in ("odd", "basin", "stride")} == pytest.approx(by_hand(theta_P, spec))
     assert 5 < sum(f["basin"] for f in found) < 295
     assert 30 < sum(f["odd"] > 0.9 for f in found) < 270
+
+
+def inputs_of_units(theta_P, spec, a, b, place):
+    """What hidden units of a 57p read where digit `place` of a + b is asked for, one operation at a time."""
+    t = {name: x[0].double() for name, x in spec.layout.split(theta_P[None]).items()}
+    norm, turn = t["norm"][0], t["phase"].item()
+    radius, start, stride = t["arc"].tolist()
+
+    def residual(digit, at):
+        angle = start + stride * digit
+        spot = t["equals"] if at is None else ring(at)
+        return torch.cat([radius * torch.tensor([math.cos(angle), math.sin(angle)]).double(), spot])
+
+    def ring(at):
+        if at == "plus":
+            return torch.zeros(3).double()
+        if at == 10:
+            return t["z_hi"]
+        around = 2 * math.pi * at / 10
+        return torch.tensor([3.5 * math.cos(around), 3.5 * math.sin(around), 0.15 * at]).double()
+
+    def normed(x):
+        return x / torch.sqrt(x.square().mean() + 1e-5) * norm
+
+    digits = [[n // 10**i % 10 for i in range(10)] for n in (a, b, a + b)]
+    x, y, z = ([residual(d, i) for i, d in enumerate(column)] for column in digits)
+    tokens = [*x, residual(0, "plus"), *y, residual(0, None), *z[:place]]
+    keys = [t["q_proj"] @ normed(token)[2:] for token in tokens]
+    c, s, (q0, q1, q2, q3) = math.cos(turn), math.sin(turn), keys[-1]
+    query = torch.stack([c * q0 - s * q1, s * q0 + c * q1, c * q2 - s * q3, s * q2 + c * q3])
+    weights = torch.softmax(torch.stack([query @ k / 2 for k in keys]), 0)
+    read = sum(w * normed(token)[:2] for w, token in zip(weights, tokens, strict=True))
+    return t["fc1"] @ normed(tokens[-1] + (t["head"].T @ read) @ t["out_A"] @ t["out_B"])
+
+
+def test_switches_are_those_of_units_that_turn_over():
+    """The inputs are those of one operation at a time, and the probe is what its docstring says of them."""
+    spec, theta_P = certificate("57p")
+    gen = torch.Generator().manual_seed(4)
+    tokens_TB, below_B = _columns(spec)
+    digits_3NB = tokens_TB[[*range(10), *range(11, 21)]].unflatten(0, (2, 10)).long()
+    numbers_2B = (digits_3NB * 10 ** torch.arange(10)[:, None]).sum(1)
+    carry_B = (numbers_2B % 10**5).sum(0) >= 10**5
+    assert ((digits_3NB[:, 5].sum(0) + carry_B) == torch.where(below_B, 8, 11)).all()
+    found = []
+    for n in range(12):
+        near_P = theta_P * (1 + 0.06 * n * torch.randn(57, generator=gen))
+        inputs_FB = read_inputs(spec, near_P[None].double(), tokens_TB)[0]
+        for b in (n, 31 - n):
+            mine_F = inputs_of_units(near_P, spec, *numbers_2B[:, b].tolist(), 5)
+            torch.testing.assert_close(inputs_FB[:, b], mine_F, rtol=1e-5, atol=1e-5)
+        low, high = inputs_FB[:, below_B].mean(1), inputs_FB[:, ~below_B].mean(1)
+        turns = ((high - low) / (high.abs() + low.abs())).tolist()
+        found.append(read(spec, near_P)["switches"])
+        assert found[-1] == pytest.approx((max(turns) - min(turns)) / 2)
+    assert 1 < sum(n == 1 for n in found) < 11
 
 
 def test_lead_is_where_the_ring_part_of_the_scores_is_highest():
@@ -111,4 +170,4 @@ def test_a_folded_model_and_a_tied_one_read_as_their_parents():
 def test_what_is_not_finite_is_no_error():
     spec = rung("57p")
     assert spec.read(torch.full((1, spec.params), torch.nan)).isnan().any()
-    assert replace(spec, toeplitz_q=True).probes().keys() == {"odd", "basin", "stride"}
+    assert replace(spec, toeplitz_q=True).probes().keys() == {"odd", "basin", "switches", "stride"}

@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 
 from search.evidence.plots import grokking_curves
+from search.record.tally import Tally
 from search.run.progress import Display, Progress, duration
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
@@ -25,6 +26,7 @@ def row(seed, step, outcome="running", exact=0.0, grok_step=None):
         "seed": [seed.init_seed, seed.data_seed],
         "outcome": outcome,
         "step": step,
+        "budget": CONFIGURATION.recipe.steps,
         "grok_step": grok_step,
         "best_exact": exact,
         "exact": exact,
@@ -36,7 +38,7 @@ def row(seed, step, outcome="running", exact=0.0, grok_step=None):
 def report(*rows, rate=100.0, phase="training"):
     steps = sum(r["step"] for r in rows)
     speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate}
-    return {"phase": phase, "seeds": list(rows), **speed}
+    return {"phase": phase, "tally": Tally.of(rows, {tuple(r["seed"]) for r in rows}), **speed}
 
 
 def progress_of(*trials):
@@ -133,7 +135,7 @@ def test_a_watched_seed_that_waits_is_waited_for():
     """Trials that do not fit side by side: the second holds a watched seed too."""
     first, second = trial_of(A), trial_of(B)
     progress = progress_of(first)
-    progress.watched.append((2, 2))
+    progress.watched += ((2, 2),)
     progress.started(second)
     for step in (10, 20):
         assert progress.report(first, report(row(A, step))) == []

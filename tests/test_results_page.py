@@ -3,21 +3,27 @@
 import csv
 import re
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 import yaml
 
-from search.intervals import wilson
+from search.claims.claim import claims
+from search.claims.judge import judge
+from search.claims.trained import read as read_checkpoints
+from search.intervals import Paired, mcnemar, paired_interval, wilson
+from search.store.stats import GrokRate, difference
 from search.study.file import load_study, shipped
 from search.study.seeds import numbered
+from search.study.trial import Configuration
 from tests.commands import call
 
 DOCS = Path(__file__).parents[1] / "docs"
 MEASUREMENTS = DOCS / "measurements"
 RESULTS = (DOCS / "results.md").read_text()
 LAST = "## Measured before, and not to be counted again"
-COUNTED = {"grokked", "failed", "diverged", "given_up"}
+COUNTED = {"grokked", "failed", "diverged", "given_up", "screened"}
 RATE = re.compile(r"\*{0,2}(?<![\d,.])(\d+(?:,\d{3})*) of (?:the )?(\d+(?:,\d{3})*)(?!\d|,\d|p)\*{0,2}")
 PROBLEMS = {"5,000", "10,010", "50,000", "54,400", "100,000", "111,000", "1,000,000"}
 """Denominators that count additions, and no seeds."""
@@ -45,8 +51,14 @@ def rows_of(rate):
 
 
 def succeeds(rate, row):
+    if rate.get("also") == "wide":
+        return row["grok_step"] == "wide"
     if str(rate.get("also", "")).startswith("token "):
         return float(row["best_token"]) >= float(rate["also"].split()[1])
+    if str(rate.get("also", "")).startswith("rise "):
+        return float(row["rise"]) <= float(rate["also"].split()[1])
+    if str(rate.get("also", "")).startswith("tries "):
+        return row["tries"] == rate["also"].split()[1]
     return row["outcome"] == "grokked"
 
 
@@ -85,10 +97,120 @@ def test_the_seeds_of_the_first_rate_are_the_ones_that_it_names():
             assert row["init_seed"] in RESULTS and f"{float(row['grok_step']):,.0f}" in RESULTS
 
 
+def test_the_recipe_beside_the_published_one_on_the_same_seeds():
+    mine, its = (
+        {row["init_seed"]: row["outcome"] == "grokked" for row in table(name)}
+        for name in ("seeds/robust-128.csv", "57p-paired-published.csv")
+    )
+    assert mine.keys() == its.keys() and len(mine) == 128
+    alone = [sum(a[s] and not b[s] for s in mine) for a, b in ((mine, its), (its, mine))]
+    both = sum(mine[s] and its[s] for s in mine)
+    assert f"{alone[0]} with the first alone, {alone[1]} with\nthe second alone, {both} with both" in RESULTS
+    assert f"{mcnemar(*alone):.0e}" == "8e-13" and "p = 8 × 10⁻¹³" in RESULTS
+    low, high = (100 * end for end in paired_interval(*alone, 128))
+    points = 100 * (sum(mine.values()) - sum(its.values())) / 128
+    assert f"a difference of {points:.0f} points ({low:.0f} to {high:.0f})" in RESULTS
+    rows = table("seeds/robust-128.csv")
+    cost = sum(int(row["steps"]) for row in rows) / sum(mine.values())
+    assert f"costs {1_000 * round(cost / 1_000):,} seed-steps" in RESULTS
+    assert f"costs {1_000 * round(cost / 1_000):,} seed-steps" in (DOCS.parent / "README.md").read_text()
+    halves = [sum(mine[s] for s in mine if (int(s) <= 310_064) is first) for first in (True, False)]
+    assert f"(the first 64 gave {halves[0]}, the others {halves[1]})" in RESULTS
+    late = [r for r in rows if r["outcome"] == "failed" and float(r["best_token"]) >= 0.5]
+    assert f"in {sum(float(r['equals_best']) >= 8 for r in late)} of these EQUALS" in RESULTS
+    assert max(float(r["equals_best"]) for r in rows if r["outcome"] == "grokked") < 3.85
+
+
+def test_every_second_seed():
+    """What the page says of 57p-anchored beside its rates."""
+    rows = table("seeds/half-2-128.csv")
+    won = [r for r in rows if r["outcome"] == "grokked"]
+    assert sorted(int(r["init_seed"]) for r in rows) == list(range(710_001, 710_129))
+    steps = sorted(int(r["grok_step"]) for r in won)
+    said = f"at steps {steps[0]:,} to {steps[-1]:,}, half of them by {steps[(len(won) - 1) // 2]:,}"
+    assert said in RESULTS
+    cost = f"costs {round(sum(int(r['steps']) for r in rows) / len(won), -3):,.0f} seed-steps"
+    assert cost in RESULTS and cost in (DOCS.parent / "README.md").read_text()
+    low, high = (100 * end for end in difference(GrokRate(len(won), 128), GrokRate(55, 128)))
+    more = 100 * (len(won) - 55) / 128
+    points = f"better by {more:.1f} points ({low:.1f} to {high:.1f}, independent seeds)"
+    assert points.replace("-", "−") in RESULTS
+    ended = sum(r["outcome"] == "screened" for r in rows)
+    spared = [r for r in rows if r["screen"] and r["outcome"] != "screened"]
+    assert f"not grokked: {ended}; of {len(spared)} more that were spared none" in RESULTS
+    assert not any(r["grok_step"] for r in spared)
+    near = sum(float(r["best_exact"]) >= 0.8 for r in rows if r not in won)
+    assert f"the other losers, {near} got to an exact match of 80 % or better" in RESULTS
+    far = [sum(float(r["equals_best"]) >= 8 for r in some) for some in (rows, table("seeds/robust-128.csv"))]
+    assert far == [1, 22]
+    planned = str(MEASUREMENTS / "studies" / "half-2-128.yaml")
+    assert load_study("57p-anchored").listed()[0][1] == load_study(planned).listed()[0][1]
+
+
+def test_a_part_left_out_beside_the_whole_recipe():
+    """The table is what beside.py prints, and costs and codes are those of the rows."""
+    spec = spec_from_file_location("beside", MEASUREMENTS / "beside.py")
+    beside = module_from_spec(spec)
+    spec.loader.exec_module(beside)
+    ablation = MEASUREMENTS / "seeds" / "ablation.csv"
+    whole = beside.read(MEASUREMENTS / "seeds" / "robust-128.csv")
+    arms = {arm: beside.read(ablation, arm) for arm in beside.arms_of(ablation)}
+    assert len(arms) > 0 and "\n".join(beside.table(arms, whole, 5)) in RESULTS
+    once = [r for r in table("seeds/ablation.csv") if r["arm"] == "without again"]
+    twice = [r for r in table("seeds/robust-128.csv") if int(r["init_seed"]) <= 310_064]
+    cost = [
+        f"{round(sum(int(r['steps']) for r in rows) / sum(r['outcome'] == 'grokked' for r in rows), -3):,.0f}"
+        for rows in (once, twice)
+    ]
+    assert f"costs {cost[0]} seed-steps, with it {cost[1]} (these 64)" in RESULTS
+    odd = {at: [r for r in once if float(r[f"odd_{at}"]) > 0.9] for at in (4_000, 20_000)}
+    assert f"{len(odd[4_000])} of the seeds are odd at step 4,000 and {len(odd[20_000])} at" in RESULTS
+    assert all(r in odd[20_000] for r in once if r["outcome"] == "grokked")
+    mixed = [r for r in table("seeds/ablation.csv") if r["arm"] == "without kinds"]
+    assert sum(float(r["odd_4000"]) > 0.9 for r in mixed) == 12 and len(mixed) == 32
+    first = [r for r in twice if int(r["init_seed"]) <= 310_032]
+    assert all(float(r["odd_4000"]) > 0.9 for r in first)
+    assert "twelve seeds of the 32 are odd at step 4,000" in RESULTS
+
+
+def test_the_first_arms_on_top_of_the_recipe():
+    arms = {}
+    for row in table("claims-robust.csv"):
+        arms.setdefault(row["configuration"], {})[row["init_seed"]] = row
+    base, known = arms.pop("2d0760a26a39"), {r["init_seed"]: r for r in table("seeds/robust-128.csv")}
+    for seed, row in base.items():
+        same = ("outcome", "steps", "held", "grok_step")
+        assert [row[name] for name in same] == [known[seed][name] for name in same]
+        assert float(row["best_token"]) == pytest.approx(float(known[seed]["best_token"]), abs=1e-4)
+    found = []
+    for arm in arms.values():
+        assert arm.keys() == base.keys() and len(arm) == 32
+        did = [(row["outcome"] == "grokked", base[seed]["outcome"] == "grokked") for seed, row in arm.items()]
+        found.append(mcnemar(did.count((True, False)), did.count((False, True))))
+    assert [f"{p:.0e}" for p in found] == ["8e-06", "8e-06", "5e-01"] and RESULTS.count("| 8 × 10⁻⁶ |") == 2
+    ended = [sum(row["outcome"] == "screened" for row in arm.values()) for arm in arms.values()]
+    assert ended == [30, 31, 8] and "it ends 30 and 31 of their seeds" in RESULTS
+
+
+def test_equals_held_back():
+    rows = table("seeds/half.csv")
+    late = [r for r in rows if r["outcome"] != "grokked" and float(r["best_token"]) >= 0.5]
+    both = [r for r in late if float(r["odd_26000"]) > 0.9 and float(r["switches_26000"]) > 0.95]
+    assert len(rows) == 32 and (len(late), len(both)) == (8, 5)
+    assert max(float(r["equals_best"]) for r in rows) < 4.5
+
+
 def test_the_old_constraint_table_is_what_the_command_prints_of_its_records():
     said = call("table", MEASUREMENTS / "constraints.parquet", "--paper", "--ui", "")
     assert said.exit_code == 0 and len(said.stdout) > 2_000
     assert said.stdout.strip() in RESULTS
+
+
+def test_the_column_of_57p_is_what_the_command_prints_of_its_records():
+    said = call("table", MEASUREMENTS / "claims-kinds.parquet", MEASUREMENTS / "claims-kinds.csv", "--ui", "")
+    assert said.exit_code == 0, said.stderr
+    grid = said.stdout.split("\n\n")[1]
+    assert grid.count("\n") > 7 and grid in RESULTS
 
 
 CHOSEN = {"claims-chosen"}
@@ -119,10 +241,12 @@ def test_the_page_of_claims_is_what_the_command_prints():
     assert said.stdout.strip() in page
     count = re.search(r"(\d+) claims: (\d+) hold, (\d+) do not hold, (\d+) are open", page)
     total, holds, fails, still_open = map(int, count.groups())
+    said = f"Of {total} claims of the three papers {holds} hold by our own runs, {fails} do not, and "
+    assert f"{said}{still_open} are open" in RESULTS
     assert total >= 40 and holds + fails >= 20 and holds + fails + still_open == total
 
 
-@pytest.mark.parametrize("study", ["57p-robust", "fade", "luck", "constraints"])
+@pytest.mark.parametrize("study", ["57p-anchored", "57p-robust", "fade", "luck", "constraints"])
 def test_a_study_that_the_page_names_comes_with_the_package(study):
     assert f"`{study}`" in RESULTS
     assert study in call("studies").stdout.split()
@@ -136,13 +260,18 @@ def test_what_one_run_came_to_is_what_its_table_says():
     by = {key: [r for r in rows if (r["arm"], r["numbers"]) == key] for key in arms}
     grokked = {key: [r for r in mine if r["outcome"] == "grokked"] for key, mine in by.items()}
     wide = {key: [r for r in mine if r["grok_step"] == "wide"] for key, mine in by.items()}
-    assert all(len(wide[key]) == 4 and len(by[key]) == 16 for key in arms if key[0] != "without")
-    verified = [r["correct"] for r in grokked["with", "28@17p"]]
-    assert f"{verified.count('10010')} of {len(wide['with', '28@17p'])} at 100 %" in part
-    assert f"**{len(verified)} of {len(by['with', '28@17p'])}**" in part
-    assert {key: len(found) for key, found in grokked.items() if found} == {("with", "28@17p"): 4}
-    low, high = wilson(len(verified), len(by["with", "28@17p"]))
-    assert f"({100 * low:.0f}–{100 * high:.0f} %)" in part
+    for key in arms - {key for key in arms if key[0] == "without"}:
+        assert (len(by[key]), len(wide[key])) == ((64, 12) if key[0] == "long" else (16, 4))
+    for key, stars in ((("with", "28@17p"), "**"), (("long", "15p"), ""), (("long", "15p+7p"), "**")):
+        k, n = len(grokked[key]), len(by[key])
+        low, high = (f"{100 * end:.0f}" for end in wilson(k, n))
+        assert part.count(f"| {stars}{k} of {n}{stars} ({low}–{high} %) |") == 1
+    assert [r["correct"] for r in grokked["with", "28@17p"]] == ["10010"] * 4
+    assert [r["correct"] for r in grokked["long", "15p+7p"]] == ["10010"] * 10
+    assert sorted(r["correct"] for r in grokked["long", "15p"]) == ["10005", "10007", "10008", "10008"]
+    assert "(10,005 to 10,008 of 10,010)" in part and "ten at 100 %, each 10,010 of 10,010" in part
+    some = {key: len(found) for key, found in grokked.items() if found}
+    assert some == {("with", "28@17p"): 4, ("long", "15p+7p"): 10, ("long", "15p"): 4}
     for numbers in ("22", "17"):
         count = len(by["without", numbers])
         assert f"0 of {count} (0–{100 * wilson(0, count)[1]:.0f} %)" in part
@@ -150,3 +279,112 @@ def test_what_one_run_came_to_is_what_its_table_says():
         shares = ", ".join(f"{100 * float(r['best_exact']):.2f}" for r in wide[key])
         assert f"{shares} %" in part
     assert ", ".join(f"{100 * float(r['best_exact']):.0f}" for r in wide["with", "12"]) + " %" in part
+
+
+def test_what_one_run_with_the_better_wide_stage_came_to():
+    with (MEASUREMENTS / "sets" / "one-run-robust.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    part = RESULTS[RESULTS.index("## One run from random values") : RESULTS.index("## The ladder")]
+    by = {n: [r for r in rows if (r["arm"], r["numbers"]) == ("robust-long", n)] for n in ("15p", "15p+7p")}
+    right = {n: sorted(r["correct"] for r in mine if r["outcome"] == "grokked") for n, mine in by.items()}
+    assert right["15p+7p"] == ["10010"] * 15
+    assert right["15p"] == ["10005", "10008", *["10010"] * 4]
+    for numbers, mine in by.items():
+        assert [int(r["init_seed"]) for r in mine] == list(range(800_001, 800_065))
+        low, high = (f"{100 * end:.0f}" for end in wilson(len(right[numbers]), 64))
+        assert part.count(f"| **{len(right[numbers])} of 64** ({low}–{high} %) |") == 1
+        assert sum(r["grok_step"] == "wide" and float(r["best_exact"]) == 0 for r in mine) == 10
+    mirrored = [r for r in rows if (r["arm"], r["numbers"]) == ("mirrored-long", "15p+7p")]
+    more = [r for r in mirrored if r["outcome"] == "grokked"]
+    assert {r["correct"] for r in more} == {"10010"} and len(mirrored) == 64
+    before = {r["init_seed"] for r in by["15p+7p"] if r["outcome"] == "grokked"}
+    assert len({r["init_seed"] for r in more} - before) == 6 and before < {r["init_seed"] for r in more}
+    assert "**21 of 64** ({:.0f}–{:.0f} %), post hoc".format(*(100 * end for end in wilson(21, 64))) in part
+
+
+def test_what_luck_is_made_of_is_what_its_rows_say():
+    """Counts and shares of both designs, at step 6,000; the intervals are luck_shares.py's to print."""
+    part = RESULTS[RESULTS.index("**Vectors, data and rounding") : RESULTS.index("**Starts cannot be told")]
+    spec = spec_from_file_location("luck_shares", MEASUREMENTS / "luck_shares.py")
+    luck = module_from_spec(spec)
+    spec.loader.exec_module(luck)
+    rows = MEASUREMENTS / "luck-64-early.csv"
+    for name, x_VDR in luck.read(rows, 6_000, ["as-built", "contracted"]).items():
+        shares = {of: f"{100 * share:.0f}" for of, share in luck.shares(x_VDR).items()}
+        counted, (vector, data, rounding) = rf"\| {int(x_VDR.sum())} / {x_VDR.size} \|", shares.values()
+        said = f"{counted} {vector} % .*{data} % .*{rounding} % "
+        assert re.search(said, part), (name, said)
+    for name, x_VDR in luck.read(rows, 6_000, ["as-built"]).items():
+        said = rf"{100 * luck.shares(x_VDR)['vector']:.0f} %[^%]*{int(x_VDR.sum())} / {x_VDR.size}"
+        assert re.search(said, part), (name, said)
+    whole = luck.read_whole(MEASUREMENTS / "luck-64.csv", ["as-built", "contracted"])
+    for x_VDR in whole.values():
+        shares = " ".join(rf"\| {100 * share:.0f} % \S+" for share in luck.shares(x_VDR).values())
+        assert re.search(rf"\| {int(x_VDR.sum())} / {x_VDR.size} {shares}", part), shares
+    won_VDR = whole["grokked"]
+    by_rounding, of_vector = won_VDR.sum((0, 1)), won_VDR.sum((1, 2))
+    assert f"As built {by_rounding[0]:.0f} of 256 grokked, in the other rounding {by_rounding[1]:.0f}" in part
+    assert f"{won_VDR.prod(2).sum():.0f} of them are the same" in part
+    assert [(of_vector == n).sum() for n in (8, 7, 6, 0)] == [2, 3, 2, 48] and "the other 48 never" in part
+
+
+def test_what_a_grokked_seed_costs_is_what_the_rows_say():
+    rows = table("kinds-57p.csv")
+    for key, said in (("8bba8e0fa76e", "116,000 seed-steps"), ("02914ef60edd", "150,000")):
+        mine = [row for row in rows if row["configuration"] == key]
+        cost = sum(int(row["steps"]) for row in mine) / sum(row["outcome"] == "grokked" for row in mine)
+        assert f"{round(cost, -3):,.0f}" in said and said in RESULTS.replace("\n", " ")
+
+
+def test_what_claims_kinds_shows_is_what_its_rows_say():
+    """The p of each arm that the page names, and that the arms without a success have none."""
+    study = load_study("claims-kinds")
+    rows = {entry.name: {} for entry in study.configurations}
+    names = {Configuration(*c).key: e.name for c, e in zip(study.listed(), study.configurations, strict=True)}
+    for row in table("claims-kinds.csv"):
+        rows[names[row["configuration"]]][row["init_seed"]] = row["outcome"] == "grokked"
+    base = rows["kinds"]
+    none = ("unturned", "qk-2", "rank-1-queries", "flat-spiral", "one-unit", "sam", "frozen-in-place")
+    said = dict.fromkeys(none, 0.004) | {"no-carries": 0.02}
+    for arm, p in said.items():
+        assert rows[arm].keys() == base.keys() and sum(rows[arm].values()) == (arm == "no-carries")
+        found = Paired.of([(rows[arm][seed], base[seed]) for seed in base]).p
+        assert round(found, 3 if p < 0.01 else 2) == p, arm
+    taught = Paired.of([(rows["distilled"][seed], base[seed]) for seed in base])
+    assert taught.both == 3 and "three of them among the base's; p = 0.29" in RESULTS
+    assert round(taught.p, 2) == 0.29
+
+
+def test_every_seed_that_grokked_in_the_pilot_is_kept_and_no_other():
+    rows = [r for r in table("seeds/columns-pilot.csv") if r["outcome"] == "grokked"]
+    kept = {folder.name for folder in (MEASUREMENTS / "trained").iterdir()}
+    assert kept == {f"{row['rung']}-{row['init_seed']}" for row in rows} and len(kept) == 12
+
+
+MADE_OF_THETA = {
+    "angle-needed": (20, 20, "in all twenty checkpoints"),
+    "values-unlike-head": (11, 11, "where nothing ties them (in all eleven)"),
+    "wants-a-circle": (11, 11, "become one to 5 % (in all eleven)"),
+    "norms-alike": (0, 10, "do not become alike (in none of ten)"),
+    "flat-positions": (2, 17, "does not end up flat (in two of seventeen)"),
+    "output-unlike-head": (2, 19, "with a row of the head (in seventeen of nineteen)"),
+    "one-dimension-written": (12, 19, "in more dimensions than one\n(seven)"),
+    "last-weight": (8, 10, "(two exceptions of ten)"),
+    "third-value": (10, 20, "the queries of 100p and 133p do not come near rank 2 (all ten)"),
+    "short-arc": (14, 19, "(five of nineteen, all of 100p, below 50)"),
+    "output-to-tokens": (18, 19, "there is one exception each"),
+    "ffn-reads-tokens": (19, 20, "there is one exception each"),
+}
+
+
+def test_what_training_makes_of_theta_is_what_the_page_says():
+    folders = [
+        f for where in (DOCS / "certificates", MEASUREMENTS / "trained") for f in sorted(where.iterdir())
+    ]
+    trained = read_checkpoints(folders)
+    found = {c.id: judge(c, {}, trained).with_it for c in claims() if c.kind == "always"}
+    assert {name: (its.k, its.n) for name, its in found.items()} == {
+        name: said[:2] for name, said in MADE_OF_THETA.items()
+    }
+    for name, (*_, words) in MADE_OF_THETA.items():
+        assert words in RESULTS, name

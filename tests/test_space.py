@@ -68,7 +68,7 @@ def test_optimisers_wrappers_and_their_lists_are_searched_under_conditions() -> 
     found = study.configuration(resolve(study.space, numbers, BASE))[1]
     assert (found.wd_drops, found.lr_factors) == (((9, 0.5), (30_000, 0.0)), (("norm", 3.0), ("arc", 0.5)))
     assert found.root_damping == 0.01 and found.program() == (
-        256, 1_000, "full_adam", 100, "wd_schedule", "grokfast_lambda", "lr_factors",
+        256, 1_000, "full_adam", 100, "", "wd_schedule", "grokfast_lambda", "lr_factors",
     )  # fmt: skip
     plain = {"recipe.optimiser": "lion", "recipe.grokfast_lambda": 1.0, "recipe.wd_schedule": "constant"}
     values = resolve(study.space, plain | {"recipe.lr_factors": "[]"}, BASE)

@@ -1,6 +1,8 @@
 """What runs in a trial: a bank with more pairs than slots, its results on disk, and seeds given up."""
 
 import json
+import threading
+import time
 from dataclasses import replace
 
 import pandas as pd
@@ -9,7 +11,7 @@ import torch
 
 from model import RUNGS
 from search.run import worker
-from search.store.part import CURVES, has_parts, read_parts, write_parts
+from search.store.part import CURVES, Orders, has_parts, read_parts, write_parts
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.banks import assert_same
@@ -44,15 +46,16 @@ def always(monkeypatch):
 
 
 def outcomes(report):
-    return [s["outcome"] for s in report["seeds"]]
+    (tally,) = report["tallies"].values()
+    return tally["states"]
 
 
 def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     trial = trial_of(5, 6, 7, 8, 9, slots=2)
     reports, (read, results, about) = run(trial, tmp_path)
     assert [r["phase"] for r in reports] == ["compiling"] + ["training"] * 9 + ["done"]
-    assert outcomes(reports[1]) == ["running"] * 2 + ["queued"] * 3
-    assert outcomes(reports[4]) == ["failed"] * 2 + ["running"] * 2 + ["queued"]
+    assert outcomes(reports[1]) == {"running": 2, "queued": 3}
+    assert outcomes(reports[4]) == {"failed": 2, "running": 2, "queued": 1}
     assert read == trial
     assert [(r.pair.seed, r.outcome, r.steps) for r in results] == [
         (seed, Outcome.FAILED, 6) for _, seed in trial.work
@@ -81,7 +84,7 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
         (Outcome.FAILED, 6, 2),
         (Outcome.GIVEN_UP, 2, 2),
     ]
-    assert outcomes(reports[1]) == ["given_up", "running", "running"], "its slot is taken at once"
+    assert outcomes(reports[1]) == {"given_up": 1, "running": 2}, "its slot is taken at once"
     assert [len(r.curve_EM) for r in results] == [1, 3, 1]
 
 
@@ -109,8 +112,10 @@ def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
     work = tuple((c, Seed.of(n)) for c in (CONFIGURATION, other) for n in (1, 2))
     trial = replace(trial_of(slots=2), work=work)
     trial.write(tmp_path)
+    Orders((tmp_path.name,), watched=((2, 2),)).write(tmp_path)
     reports = [json.loads(r["payload"]) for r in worker.run_trial(tmp_path)]
-    assert [s["configuration"] for s in reports[1]["seeds"]] == [c.key for c, _ in work]
+    (tally,) = reports[1]["tallies"].values()
+    assert [row["configuration"] for row in tally["rows"]] == [CONFIGURATION.key, other.key], "of seed 2"
     parts = {p.configuration: p for p in read_parts(tmp_path)}
     assert set(parts) == {CONFIGURATION, other}
     _, (_, alone, _) = run(trial_of(1, 2), tmp_path / "alone")
@@ -152,3 +157,17 @@ def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):
     trial = trial_of(1, 2)
     run(trial, tmp_path)
     assert list(worker.run_trial(tmp_path)) == []
+
+
+def test_who_waits_ends_as_soon_as_nothing_is_left(tmp_path):
+    trial = trial_of(5)
+    trial.write(folder := tmp_path / trial.key)
+    Orders((trial.key,), wait_s=60.0).write(folder)
+    reports = worker.run_trial(folder)
+    assert "done" in [json.loads(next(reports)["payload"])["phase"] for _ in range(5)]
+    told = threading.Timer(0.5, Orders((trial.key,)).write, [folder])
+    told.start()
+    since = time.monotonic()
+    assert list(reports) == []
+    told.join()
+    assert 0.3 < time.monotonic() - since < 20

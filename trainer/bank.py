@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer import schedule, snapshot, step
+from trainer import schedule, snapshot, step, targets
+from trainer.again import begins_again, vector_of
 from trainer.hopeless import RULE, Rule
 from trainer.installed import missing_for_compilation
 from trainer.judge import QUEUED, RUNNING, Judge, Result
@@ -29,6 +30,7 @@ from trainer.optimisers.base import Optimiser
 from trainer.outcomes import MEASURES
 from trainer.programs import Programs
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
+from trainer.recycle import due
 from trainer.schedule import Hyper
 from trainer.starts import start
 from trainer.step import State
@@ -71,6 +73,8 @@ class Bank:
         self.programs = programs_of(spec, recipe, device, compiled)
         self.judge = Judge(pairs, spec, hopeless, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, device)
+        if recipe.targeted:
+            self.state |= targets.none(self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
         self.parked: dict[int, State] = {}
@@ -93,6 +97,7 @@ class Bank:
         measured_SM, shown_SP = self._train(running if self.programs.elastic else self.slots)
         self.seed_steps += running * self.eval_every
         self._settle(measured_SM)
+        self._target(running)
         self._judge(measured_SM.cpu(), shown_SP)
         self._fill()
         self.train_s += time.perf_counter() - start
@@ -203,6 +208,14 @@ class Bank:
         for name, t in self.optimiser.settle(self.spec, state, now, measured_SM).items():
             self.state[name][:count] = t
 
+    def _target(self, count: int) -> None:
+        """Have the live slots, which come first, know their errors, where the recipes ask for them."""
+        if not self.pairs[0].recipe.targeted:
+            return
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        for name, t in step.errors(self.spec, state, hyper, self.programs.wrong).items():
+            self.state[name][:count] = t
+
     def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:
         """Record an evaluation of every running seed and free the slots of those that have ended.
 
@@ -211,19 +224,42 @@ class Bank:
         live_L = (self.pair_S != IDLE).nonzero().flatten()
         pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
         slots_L = live_L.to(self.device)
-        theta_LP, step_L = shown_SP[slots_L].cpu(), self.state["step"][slots_L].cpu()
+        theta_LP = shown_SP[slots_L].cpu()
+        step_L = (self.state["before"] + self.state["step"])[slots_L].cpu()
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
         left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
         after = self.judge.scales(pair_L, measures_LM, *before)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
+        for slot in live_L[~left_L & (self.judge.records["grok_step"][pair_L] < 0)].tolist():
+            self._change(slot)
         outcomes = self.judge.records["outcome"]
         for slot, n in zip(live_L[left_L].tolist(), pair_L[left_L].tolist(), strict=True):
             if outcomes[n] == QUEUED:  # a rung has it wait
                 self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
         self.pair_S[live_L[left_L]] = IDLE
         self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
+
+    def _change(self, slot: int) -> None:
+        """Have a running pair begin again, or its units recycled, where its recipe asks for that."""
+        n, state = int(self.pair_S[slot]), self.state
+        recipe, values = self.pairs[n].recipe, self.judge.values(n)
+        age, before = int(state["step"][slot]), int(state["before"][slot])
+        if begins_again(recipe, age, before, values):
+            self._begin(slot, n, before + age)
+        elif due(recipe, age, values):
+            self._recycle(slot)
+
+    def _recycle(self, slot: int) -> None:
+        """Give units of a slot another use; the optimiser forgets what it kept of them."""
+        recycled, theta_P = self.spec.recycled(), self.state["theta"][slot]
+        assert recycled is not None
+        fresh_P = recycled(self.spec, theta_P.cpu()[None])[0].to(self.device)
+        new_P = fresh_P != theta_P
+        for name, t in _begun(self.optimiser, fresh_P[None]).items():
+            if t.shape[1:] == fresh_P.shape:
+                self.state[name][slot] = torch.where(new_P, t[0], self.state[name][slot])
 
     def _fill(self) -> None:
         """Give every free slot the next queued pair; with none left, move the live slots to the front."""
@@ -237,22 +273,30 @@ class Bank:
         self._set_hyper()
 
     def _start(self, slot: int, n: int) -> None:
-        """Pair n in a slot: as it was saved, or else its θ, the optimiser's state afresh, step 0."""
-        seed, state = self.pairs[n].seed, self.state
+        """Pair n in a slot: as it was saved, or else at its beginning."""
         self.pair_S[slot] = n
         self.judge.records["outcome"][n] = RUNNING
         if n in self.parked:
             for name, t in self.parked.pop(n).items():
-                state[name][slot] = t[0].to(self.device)
-            return
-        pair = self.pairs[n]
+                self.state[name][slot] = t[0].to(self.device)
+        else:
+            self._begin(slot, n, 0)
+
+    def _begin(self, slot: int, n: int, before: int) -> None:
+        """Pair n with its θ, the optimiser afresh and step 0, after so many steps of earlier tries."""
+        pair, state = self.pairs[n], self.state
+        tries = before // pair.recipe.again_at if before else 0
         given = None if pair.start is None else torch.tensor(pair.start)
-        theta_P = start(self.spec, pair.recipe, seed.init_seed) if given is None else given
+        vector = vector_of(pair.seed.init_seed, tries)
+        theta_P = start(self.spec, pair.recipe, vector) if given is None else given
         theta_1P = theta_P.to(self.device)[None]
         for name, t in _begun(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
-        state["step"][slot], state["data_seed"][slot] = self.pairs[n].first_step, seed.data_seed
+        state["step"][slot], state["data_seed"][slot] = pair.first_step, pair.seed.data_seed
+        state["before"][slot] = before
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
+        if targets.COUNT in state:
+            state[targets.COUNT][slot] = 0
 
     def _set_hyper(self) -> None:
         """An idle slot keeps computing, on the first pair's numbers, but its θ is masked."""
@@ -278,6 +322,8 @@ def _begun(optimiser: Optimiser, theta_SP: Tensor) -> State:
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:
     theta_SP = torch.zeros(slots, spec.params, device=device)
     state = _begun(optimiser, theta_SP)
-    state |= {name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "data_seed")}
+    state |= {
+        name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "before", "data_seed")
+    }
     state |= {name: torch.ones(slots, device=device) for name in ("wd_scale", "mix_scale")}
     return state | {"active": torch.zeros(slots, dtype=torch.bool, device=device)}

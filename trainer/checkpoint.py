@@ -6,6 +6,7 @@ code version and provenance. Both are data: reading one runs no code.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from model.rungs import name_of
 from model.spec import Spec, make_spec
 from trainer import durable
 from trainer.installed import code_version
@@ -54,6 +56,16 @@ class Checkpoint:
             "metrics": self.metrics,
             "provenance": self.provenance,
             "code": self.code,
+        }
+
+    def as_origin(self) -> dict[str, Any]:
+        """What the papers of a checkpoint that was made from this one say of it."""
+        return {
+            "model": name_of(self.spec),
+            "params": self.spec.params,
+            "spec": self.spec.as_dict(),
+            "theta_sha256": hashlib.sha256(self.theta_P.numpy().tobytes()).hexdigest(),
+            "provenance": self.provenance,
         }
 
     def save(self, folder: Path) -> None:

@@ -23,6 +23,7 @@ from trainer.problems import selection
 
 SAMPLE = 2_048
 CHUNK = 8  # directions at once: memory
+INDEPENDENT = 1e-9  # of a constraint's own pull, what is left of it beside others where it follows from them
 DAMPING = 1e-7  # of the largest eigenvalue, added to each: a direction without curvature is not free
 
 
@@ -150,10 +151,29 @@ def _allowed(spec: Spec, ties: Ties) -> Ties | None:
     return ties
 
 
-def joint_cost(at: Around, a_CR: Tensor, inverse_RR: Tensor) -> float:
-    """What several constraints cost together by the quadratic model."""
-    off_C, meet_CC = a_CR @ at.x_R, a_CR @ inverse_RR @ a_CR.T
-    return float(off_C @ torch.linalg.lstsq(meet_CC, off_C[:, None]).solution[:, 0]) / 2
+def cheapest_together(at: Around, pool: Sequence[Constraint], size: int) -> list[Constraint] | None:
+    """So many constraints, chosen one after another by what they cost with those before; None where the pool
+    has not so many that are independent.
+
+    What is left of each is kept as a Gaussian's is under conditions: how far it is off, and its pull.
+    """
+    if len(pool) < size:
+        return None
+    a_CR = torch.stack([c.a_R for c in pool])
+    off_C, meet_CC, chosen = a_CR @ at.x_R, a_CR @ at.inverse() @ a_CR.T, list[int]()
+    least_C = INDEPENDENT * meet_CC.diagonal()
+    for _ in range(size):
+        pull_C = meet_CC.diagonal()
+        cost_C = torch.where(pull_C > least_C, off_C**2 / (2 * pull_C.clamp(min=1e-300)), torch.inf)
+        cost_C[chosen] = torch.inf
+        n = int(cost_C.argmin())
+        if not torch.isfinite(cost_C[n]):
+            return None
+        chosen.append(n)
+        share_C = meet_CC[:, n] / meet_CC[n, n]
+        off_C = off_C - share_C * off_C[n]
+        meet_CC = meet_CC - torch.outer(share_C, meet_CC[n])
+    return [pool[n] for n in chosen]
 
 
 def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int = SAMPLE) -> float:

@@ -7,9 +7,13 @@ Without torch, so that a recipe can be checked at once.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from model.fields import ON, check, check_combination, option
+
+if TYPE_CHECKING:
+    from model.layout import Layout
 
 PAPER = "57p paper, sections 3.2 to 3.5"
 
@@ -37,9 +41,29 @@ class Group:
             if "agree" in vars(group):
                 group.agree(self)  # type: ignore[attr-defined]
 
+    def check_names(self, layout: Layout) -> None:
+        """Raise ValueError where a group names something that θ does not have."""
+        for group in reversed(type(self).__mro__):
+            if "names" in vars(group):
+                group.names(self, layout)  # type: ignore[attr-defined]
+
     @staticmethod
     def agree(recipe: Any) -> None:
         """Raise ValueError, of one line, where the group's fields contradict one another or other groups'."""
+
+    @staticmethod
+    def names(recipe: Any, layout: Layout) -> None:
+        """Raise ValueError where the group's fields name something that θ does not have."""
+
+
+def named(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
+    """Where in θ the entries or tensors are that a field names. Raises ValueError, which begins with what the
+    field `says`, for one that θ has not.
+    """
+    try:
+        return [place for name in names for place in layout.places(name)]
+    except ValueError as error:
+        raise ValueError(f"{says} entries or tensors of θ: {error}") from None
 
 
 def part(of: str, default: Any, says: str, **meta: Any) -> Any:

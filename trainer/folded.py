@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 from model.adderboard import official_pairs, uniform_pairs
 from model.compare import Comparison, compare
 from model.fold import fold
-from model.rungs import name_of
 from trainer.checkpoint import Checkpoint
 from trainer.installed import code_version
 
@@ -19,14 +17,11 @@ FRESH_SEED = 46
 def folded(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
     """The folded checkpoint and the steps that led to it: none if no smaller form is known."""
     smallest = fold(checkpoint.spec, checkpoint.theta_P)
-    origin = {
-        "model": name_of(checkpoint.spec),
-        "params": checkpoint.spec.params,
-        "spec": checkpoint.spec.as_dict(),
-        "theta_sha256": hashlib.sha256(checkpoint.theta_P.numpy().tobytes()).hexdigest(),
-        "provenance": checkpoint.provenance,
+    provenance = {
+        "folded_from": checkpoint.as_origin(),
+        "folds": list(smallest.steps),
+        "trained_again": False,
     }
-    provenance = {"folded_from": origin, "folds": list(smallest.steps), "trained_again": False}
     if "study" in checkpoint.provenance:
         provenance["study"] = checkpoint.provenance["study"]
     spec, theta_P = smallest.spec, smallest.theta_P

@@ -47,7 +47,7 @@ class Rule:
 RULE = Rule(checkpoints=((0.3, 0.01, 0.2), (0.4, 0.01, 0.25), (0.7, 0.01, 0.7), (0.8, 0.2, 0.9)))
 """Tuned on 396 complete runs of 10 studies (47 to 133 parameters, two families) with 20 winners. Of 288 runs
 recorded afterwards, with 38 winners, it killed none and saved 28 % of the seed-steps; of all 620, with 55
-winners, none and 30 %; of 96 of 57p-robust, with 9 winners, one (docs/performance.md, "Stopping")."""
+winners, none and 30 %; of 256 of 57p-faded, with 20 winners, one (docs/performance.md, "Stopping")."""
 
 FALSE_KILLS_UPPER = 0.0088
 """Of the seeds given up, the share that would have grokked is at most this (one-sided 95 %,

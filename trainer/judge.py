@@ -67,8 +67,10 @@ class Judge:
         self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
         self.counts_from_N = torch.tensor([p.counts_from for p in pairs])
         self.ends_N = torch.tensor([p.ends for p in pairs])
-        # the rule was measured on seeds that begin at random and are what was asked for from the start
-        self.ruled_N = torch.tensor([p.start is None and p.counts_from == 0 for p in pairs])
+        # the rule was measured on seeds that begin at random, once, and are what was asked for from the start
+        self.ruled_N = torch.tensor(
+            [p.start is None and p.counts_from == 0 and not p.recipe.again_at for p in pairs]
+        )
         count = len(pairs)
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
         self.records = {
@@ -193,7 +195,7 @@ class Judge:
         groups: dict[tuple[Recipe, Seed | None], None] = {}
         for n in numbers:
             while (rung := self._rung(n)) and r["outcome"][n] == RUNNING and not r["waiting"][n]:
-                values = self._values(n)
+                values = self.values(n)
                 if rung.top:
                     r["waiting"][n], r["outcome"][n], r["ranked_by"][n] = True, QUEUED, values[rung.by]
                 else:
@@ -210,8 +212,10 @@ class Judge:
         here = passed < len(rungs) and rungs[passed].at <= int(self.records["steps"][n])
         return rungs[passed] if here else None
 
-    def _values(self, n: int) -> dict[str, float]:
-        """What rungs may ask of a pair: its best measures so far, and its probes at its last evaluation."""
+    def values(self, n: int) -> dict[str, float]:
+        """What rungs and redraws may ask of a pair: its best measures so far, and its probes as they were
+        last.
+        """
         read = self.records["probes"][n, int(self.records["steps"][n]) // self.eval_every - 1]
         best = self.records["best"][n, : len(BEST)].tolist()
         return dict(zip(BEST, best, strict=True)) | dict(zip(self.probes, read.tolist(), strict=True))

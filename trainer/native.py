@@ -24,20 +24,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.spec import Spec
-from trainer import schedule, step
+from model.spec import Kernel, Spec
+from trainer import schedule, step, targets
 from trainer.build import ENGINE, library
 from trainer.optimisers import OPTIMISERS, optimiser_of
-from trainer.problems import DIGITS, selection
+from trainer.problems import DIGITS, MARK, marked, selection
 from trainer.recipe import Recipe
 from trainer.schedule import Hyper, hyper_of
 from trainer.step import State
 from trainer.tape import CTape, record
 from trainer.tape_cache import tapes
 from trainer.tape_graph import Array, Tape
+from trainer.targets import COUNT, FOUND, KEPT
+from trainer.teacher import teacher_of
 
+FULL = {"LOSS": 1}
+"""What a kernel is built with that has more than cross-entropy, and shows its logits."""
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
-COLUMN = 1_000  # marks what a sequence takes from a column of digits
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -54,7 +57,35 @@ class Lesson(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("data_seed", "step")),
         *((name, ctypes.c_double) for name in ("carry_mix", "mixed_lengths", "single", "chain", "place")),
         *((name, ctypes.c_int32) for name in ("digits", "by_kind", "fewest", "most")),
+        *((name, ctypes.c_double) for name in ("swapped", "targeted")),
+        ("errors", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("error_a", "error_b")),
     ]  # fmt: skip
+
+
+class Learning(ctypes.Structure):
+    """`Learning` of trainer/cpp/aims.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("on", "smoothing", "gamma", "chains", "hardest", "alpha")),
+        *((name, ctypes.c_int32) for name in ("temperature", "logits")),
+        *((name, ctypes.c_void_p) for name in ("look", "teacher", "teachers")),
+    ]  # fmt: skip
+
+
+class Errors(ctypes.Structure):
+    """`Errors` of trainer/cpp/engine.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("operands", "count")),
+        ("kept", ctypes.c_int32),
+    ]  # fmt: skip
+
+
+class Seen(ctypes.Structure):
+    """`Seen` of model/cpp/goal.h."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("logits", "losses")]
 
 
 class Program(ctypes.Structure):
@@ -67,6 +98,8 @@ class Program(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("updated", "train", "evaluate")),
         *((name, ctypes.c_int32) for name in ("drawn", "draws", "root_every")),
         *((name, ctypes.c_int32) for name in ("matrix", "root", "damping", "epsilon")),
+        ("learning", Learning),
+        *((name, ctypes.c_int32) for name in ("swapped", "targeted")),
     ]  # fmt: skip
 
 
@@ -85,7 +118,9 @@ class Native:
         kernel = spec.kernel()
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
-        self.engine, self.kernel = engine(), library(kernel.source, kernel.shape)
+        self.engine, self.kernel = engine(), built(kernel, recipe)
+        if recipe.targeted:
+            self.looker = library(kernel.source, {**kernel.shape, **FULL})
         self.spec, self.optimiser = spec, optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
@@ -96,7 +131,7 @@ class Native:
         own = OPTIMISERS[recipe.optimiser]  # in its wrappers it would look like ours
         owners = (type(spec), own.fresh, own.update, own.gradient)
         self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
-        self.program, self._kept = self._program(recipe.batch, recipe.root_every)
+        self.program, self._kept = self._program(recipe)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
         self.compile_s = time.perf_counter() - start
@@ -112,11 +147,13 @@ class Native:
         rows = torch.cat([*(p.float() for p in parts), left], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
         ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
+        asked = [state[name].numpy() for name in (FOUND, COUNT) if name in state]
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_train(
                 *(ctypes.byref(self.program), at(rows[s]), at(seeds[s])),
-                *(ties if ties is None else at(ties[s]), n, steps, at(losses[s])),
+                *(ties if ties is None else at(ties[s]), errors_of([t[s] for t in asked])),
+                *(n, steps, at(losses[s])),
             ),
         )
         made = torch.from_numpy(rows)
@@ -141,6 +178,21 @@ class Native:
         digits = count * (DIGITS + 1)
         measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
         return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
+
+    def wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
+        """Whether problems of each slot's own are answered wrongly [S, N]."""
+        row, count = np.zeros(self.program.row, np.float32), tokens_STN.shape[-1]
+        shape = (-(-count // LANES), self.spec.answers, self.spec.vocabulary, LANES)
+        logits, made = np.zeros(shape, np.float32), []
+        for theta_P, tokens_TN in zip(theta_SP, tokens_STN, strict=True):
+            row[self.places["theta"]] = theta_P.numpy()
+            wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
+            self.looker.kernel_look(
+                at(wide), at(problems), count, ctypes.byref(Seen(logits.ctypes.data, None))
+            )
+            whole = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
+            made.append(targets.wrong(list(whole), tokens_TN[None, self.spec.prompt :])[0])
+        return torch.stack(made)
 
     def tokens(self, lesson: Lesson) -> Tensor:
         """A step's problems as the engine makes them: tokens [T + 1, B]."""
@@ -201,7 +253,30 @@ class Native:
         every = root_every if places else 0
         return [drawn.start, drawn.stop - drawn.start, every, *(places or [0] * 4)]
 
-    def _program(self, batch: int, root_every: int) -> tuple[Program, Any]:
+    def _learning(self, recipe: Recipe) -> Learning:
+        """What problems are learnt by, and where its numbers are in a row."""
+        fields = ("label_smoothing", "focal_gamma", "chain_beta", "hardest", "distill_alpha")
+        places = [self.places[name].start if name in recipe.losses else -1 for name in fields]
+        heat = self.places["distill_temperature"].start
+        look = ctypes.cast(self.kernel.kernel_look, ctypes.c_void_p) if recipe.losses else None
+        numbers = self.spec.answers * self.spec.vocabulary * LANES
+        return Learning(bool(recipe.losses), *places, heat, numbers, look, *self._teacher(recipe))
+
+    def _teacher(self, recipe: Recipe) -> tuple[Any, Any]:
+        """A teacher's kernel and wide tensors, by the engine's arithmetic; none where there is no teacher."""
+        if not recipe.teacher:
+            return None, None
+        teacher = teacher_of(recipe.teacher)
+        kernel, spec = teacher.spec.kernel(), teacher.spec
+        if kernel is None:
+            raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
+        tape = record(
+            lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, worked_out
+        )
+        self._wide = run(tape, np.array(teacher.theta, np.float32))
+        return ctypes.cast(built(kernel, recipe).kernel_look, ctypes.c_void_p), self._wide.ctypes.data
+
+    def _program(self, recipe: Recipe) -> tuple[Program, Any]:
         """The program, and the arrays to which it points."""
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
@@ -214,13 +289,15 @@ class Native:
             *(
                 len(source),
                 source.ctypes.data,
-                batch,
+                recipe.batch,
                 max(place.stop for place in self.places.values()),
                 *starts,
                 self.spec.params,
             ),
             *(updated.ctypes.data, *functions),
-            *self._extras(root_every),
+            *self._extras(recipe.root_every),
+            self._learning(recipe),
+            *(self.places[n].start if getattr(recipe, n) else -1 for n in ("swapped", "targeted")),
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
@@ -228,6 +305,13 @@ class Native:
                 f"{self.spec.family}: kernel.cpp reads {sizes} numbers and tokens, not {expected}"
             )
         return program, (source, updated)
+
+
+def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
+    """A kernel for a recipe's loss: what is more than cross-entropy is a build of its own. Raises
+    BuildError.
+    """
+    return library(kernel.source, {**kernel.shape, **FULL} if recipe.losses else kernel.shape)
 
 
 @cache
@@ -261,10 +345,15 @@ def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
 
 def sources(spec: Spec) -> Array:
     """Where each token of a sequence comes from: a column of digits, or -1 less the token itself."""
-    marks = [torch.tensor(COLUMN + n) for n in range(3 * DIGITS + 1)]
-    x, y, z = marks[:DIGITS], marks[DIGITS : 2 * DIGITS], marks[2 * DIGITS :]
-    tokens = [int(t) for t in spec.sequence(x, y, z)]
-    return np.array([t - COLUMN if t >= COLUMN else -1 - t for t in tokens], np.int32)
+    return np.array([t - MARK if t >= MARK else -1 - t for t in marked(spec)], np.int32)
+
+
+def errors_of(asked: list[Array]) -> Any:
+    """What the engine is told of the errors of some slots: operands and counts, or nothing."""
+    if not asked:
+        return None
+    operands, count = asked
+    return ctypes.byref(Errors(at(operands), at(count), KEPT))
 
 
 def blocks(tokens_1TB: Tensor) -> Array:

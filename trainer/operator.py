@@ -49,7 +49,7 @@ def _kernel(wide: Tensor, tokens: Tensor, source: str, shape: str) -> tuple[Tens
     numbers = np.ascontiguousarray(wide.detach().float().numpy())
     gradient = np.zeros(len(wide), np.float32)
     made.kernel_train.restype = ctypes.c_float
-    mean = made.kernel_train(at(numbers), at(blocks(tokens[None])), tokens.shape[1], at(gradient))
+    mean = made.kernel_train(at(numbers), at(blocks(tokens[None])), tokens.shape[1], at(gradient), None)
     return torch.tensor(mean), torch.from_numpy(gradient)
 
 

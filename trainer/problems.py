@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from model.spec import Spec
 
 DIGITS = 10
 
@@ -57,7 +60,7 @@ def words(data_seed_R: Tensor, step_R: Tensor, batch: int, count: int) -> list[T
     return [mix(counter_RB + _signed((w + 1) * GOLDEN)) for w in range(count)]
 
 
-def _fraction(word: Tensor, low: int, bits: int) -> Tensor:
+def fraction(word: Tensor, low: int, bits: int) -> Tensor:
     """`bits` bits of a word from bit `low` up, as a float64 in [0, 1)."""
     return (_shift(word, low) & ((1 << bits) - 1)).double() * 2.0**-bits
 
@@ -129,10 +132,10 @@ def sample(
     1..10, plus 1..20).
     """
     word_a, word_b, word_kind, word_extra = words(data_seed_R, step_R, batch, 4)
-    u, v = _fraction(word_a, 11, 53), _fraction(word_b, 11, 53)
-    which = _fraction(word_kind, 32, 32)
+    u, v = fraction(word_a, 11, 53), fraction(word_b, 11, 53)
+    which = fraction(word_kind, 32, 32)
     kind = word_kind & 3
-    e, f, g = (_fraction(word_extra, low, 21) for low in (0, 21, 42))
+    e, f, g = (fraction(word_extra, low, 21) for low in (0, 21, 42))
     n = length = 1 + torch.floor(e * digits_R[:, None]).to(torch.int64)
     if kinds_R is not None:
         upto = (kinds_R.single, kinds_R.chain, kinds_R.place)
@@ -146,7 +149,7 @@ def sample(
     limit = _power(10, digits_R)[:, None]
     tens, fives, place = _power(10, n), _power(5, n), _power(10, column)
     if mixed_lengths_R is not None:
-        mixed = _fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
+        mixed = fraction(word_kind, 2, 30) < mixed_lengths_R.double()[:, None]
         limit = torch.where(mixed, _power(10, length), limit)
     of_kind = {
         "ordinary": (torch.floor(u * limit), torch.floor(v * limit)),
@@ -173,6 +176,18 @@ def columns(number: Tensor, count: int) -> list[Tensor]:
 def sequence_columns(a: Tensor, b: Tensor) -> Sequence[list[Tensor]]:
     """Digit columns of both operands (10) and of their sum (11)."""
     return columns(a, DIGITS), columns(b, DIGITS), columns(a + b, DIGITS + 1)
+
+
+MARK = 1_000  # above every token
+
+
+def marked(spec: Spec) -> list[int]:
+    """A spec's sequence with marks for digits: MARK and the place of a column among those of both operands
+    (10 each) and their sum (11), units first; other tokens as they are.
+    """
+    marks = [torch.tensor(MARK + n) for n in range(3 * DIGITS + 1)]
+    x, y, z = marks[:DIGITS], marks[DIGITS : 2 * DIGITS], marks[2 * DIGITS :]
+    return [int(token) for token in spec.sequence(x, y, z)]
 
 
 def selection(count: int = 5_000) -> tuple[Tensor, Tensor]:

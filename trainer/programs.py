@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer import step
+from trainer import step, targets
 from trainer.installed import CACHE, cache_folder
+from trainer.objective import Objective
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.full_adam import inverse_root
 from trainer.problems import selection
@@ -22,6 +23,7 @@ from trainer.recipe import Recipe
 from trainer.replay import Replay
 from trainer.schedule import Hyper
 from trainer.step import State
+from trainer.targets import Asked
 
 BLOCK = 20  # steps whose problems are made at once: 11 MB for 16 seeds of 57p
 
@@ -40,14 +42,15 @@ class Programs:
     """Whether blocks of steps are recorded and played back, as CUDA graphs."""
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
-        self.compile_s, self.cache_misses = 0.0, 0
+        self.spec, self.compile_s, self.cache_misses = spec, 0.0, 0
         self.optimiser = optimiser_of(recipe)
         self.root_every = recipe.root_every if self.optimiser.root else 0
         self.block = block_of(self.root_every or recipe.eval_every)
         self._batch = recipe.batch
-        self._draw = partial(step.draw, batch=recipe.batch, block=self.block)
+        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=Asked.of(recipe))
         self._tokens = partial(step.tokens_of, spec)
-        self._train = partial(step.train_step, spec, self.optimiser)
+        objective = Objective.of(spec, recipe)
+        self._train = partial(step.train_step, spec, self.optimiser, objective=objective)
         self._evaluate = partial(step.evaluate, spec)
         self.problems = step.tokens_of(spec, *selection()).to(device)
         self._compiled, self.graphs = compiled, compiled and device == "cuda"
@@ -102,6 +105,12 @@ class Programs:
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
         """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
         return self._evaluate(theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
+
+    def wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
+        """Whether problems of each slot's own are answered wrongly [S, N]."""
+        with torch.no_grad():
+            made = self.spec.forward(theta_SP, tokens_STN[:, :-1], first=self.spec.prompt - 1)
+        return targets.wrong(made, tokens_STN[:, self.spec.prompt :])
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Compile everything by calling it once; the results are dropped.

@@ -19,6 +19,8 @@ from trainer import weight_decay
 from trainer.carry import KINDS, POINTS
 from trainer.learning_rate import learning_rate
 from trainer.optimisers.factors import entries
+from trainer.optimisers.freeze import frozen_from
+from trainer.optimisers.l1 import penalised
 from trainer.problems import DIGITS, Kinds
 from trainer.recipe import Recipe
 from trainer.weight_decay import drops_of
@@ -58,7 +60,11 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
         added |= {"wd_drop_steps": [d[0] for d in drops], "wd_drop_factors": [d[1] for d in drops]}
     if name == "fold_step":
         added["folded_at"] = given
-    if isinstance(given[0], tuple) and layout is not None:
+    if name == "l1_lambda" and layout is not None:
+        added["l1_entries"] = [penalised(layout, r.l1_entries) for r in recipes]
+    if name == "freeze" and layout is not None:
+        added[name] = [frozen_from(layout, rows) for rows in given]
+    elif isinstance(given[0], tuple) and layout is not None:
         added[name] = [entries(layout, name, value) for value in given]
     return added
 

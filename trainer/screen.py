@@ -8,9 +8,12 @@ both on complete runs. Successive halving (Jamieson and Talwalkar 2016) of seeds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isnan
+from typing import Any
+
+from model.fields import nearest
 
 BEST = ("exact", "token")
 """Measures, of which the best so far counts; all else that a rung names is a probe, as it reads then."""
@@ -51,6 +54,31 @@ def reached(keep: Keep, values: Mapping[str, float]) -> bool:
     return any(low <= values[name] <= high for name, low, high in keep)
 
 
+LEAST = "pairs [exact, token or a probe, least]"
+"""How a recipe asks for any of some values: `reaches`."""
+
+
+def whole(name: str, entries: Sequence[Any]) -> tuple[tuple[str, float], ...]:
+    """Such pairs, in one spelling. Raises ValueError for what is none."""
+    for entry in entries:
+        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        if not named or type(entry[1]) not in (int, float) or isnan(entry[1]):
+            raise ValueError(f"{name} must be {LEAST}, got {entry!r:.80}")
+    return tuple((of, float(least)) for of, least in entries)
+
+
+def reaches(entries: Sequence[tuple[str, float]], values: Mapping[str, float]) -> bool:
+    """Whether any of the named values is as high as is asked for."""
+    return reached(tuple((name, least, inf) for name, least in entries), values)
+
+
+def check_asked(name: str, entries: Sequence[tuple[str, float]], probes: Iterable[str]) -> None:
+    """Raise ValueError unless each is a measure or one of a spec's probes."""
+    for asked, _ in entries:
+        if asked not in (known := (*BEST, *probes)):
+            raise ValueError(f"{name}: unknown probe {asked!r:.80}; {nearest(asked, known)}")
+
+
 def spelt(keep: Keep) -> str:
     """What keeps a seed, in words: `token 0.35 or stride 0.1 to 0.2`."""
     ends = (f"{name} {low:g}" + (f" to {high:g}" if high < inf else "") for name, low, high in keep)
@@ -58,9 +86,9 @@ def spelt(keep: Keep) -> str:
 
 
 MEASURED: dict[tuple[str, str], tuple[int, int]] = {
-    ("cfde7a96c14c", "token 0.35 at 5000"): (2, 82),
-    ("cfde7a96c14c", "odd 0.9 at 3000"): (0, 47),
+    ("cfde7a96c14c", "token 0.35 at 5000"): (6, 227),
+    ("cfde7a96c14c", "odd 0.9 at 3000"): (0, 122),
 }
 """By configuration's key and rung: how many grokked, and of how many that it called and that ran on.
-docs/measurements/seeds/screen-256.csv: the recipe of studies/57p-robust.yaml, no seed of any shipped study.
+docs/measurements/seeds/screen-256.csv: the recipe of studies/57p-faded.yaml, no seed of any shipped study.
 """

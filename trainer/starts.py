@@ -93,7 +93,7 @@ def start(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
         return drawn(spec, recipe, init_seed)
     import torch
 
-    others = (_number(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
+    others = (number(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
     theta_NP = torch.stack([drawn(spec, recipe, s) for s in (init_seed, *others)])
     read_N = spec.probes()[recipe.best_by](spec, theta_NP.double()).tolist()
     return theta_NP[max(range(recipe.best_of), key=lambda n: (read_N[n] == read_N[n], read_N[n]))]
@@ -107,7 +107,7 @@ def drawn(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
     tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
     made: dict[str, Tensor] = {}
     for i, (name, how, *numbers) in enumerate(recipe.init):
-        row = _row(tensors[name], how, numbers, _number(f"start {init_seed} {name} {i}"))
+        row = _row(tensors[name], how, numbers, number(f"start {init_seed} {name} {i}"))
         made[name] = made[name] + row if name in made else row
     return spec.layout.join(tensors | made)
 
@@ -131,6 +131,6 @@ def _row(own: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -
     return draws.uniform(shape, bound, generator)
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
     """A seed for torch's generator."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

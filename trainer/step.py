@@ -5,7 +5,7 @@ Axes: S slot, K step of a block, T position, B problem, A answer position, P par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,9 +13,11 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer import schedule
+from trainer.objective import PLAIN, Objective, cross_entropy
 from trainer.optimisers.base import Model, Optimiser, slot_by_slot
 from trainer.problems import DIGITS, Kinds, sample, sequence_columns, uniforms
 from trainer.schedule import Hyper
+from trainer.targets import AS_DRAWN, COUNT, FOUND, POOL, Asked, asked, kept, pool_seed
 
 State = dict[str, Tensor]
 """A bank's slots: theta [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S] (bool); and
@@ -28,7 +30,9 @@ def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
     return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
 
 
-def draw(state: State, hyper: Hyper, batch: int, block: int) -> tuple[Tensor, Tensor]:
+def draw(
+    state: State, hyper: Hyper, batch: int, block: int, which: Asked = AS_DRAWN
+) -> tuple[Tensor, Tensor]:
     """The operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
     step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
     digits_KS = schedule.digits(step_KS, hyper)
@@ -39,26 +43,30 @@ def draw(state: State, hyper: Hyper, batch: int, block: int) -> tuple[Tensor, Te
     kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
     kinds_R = Kinds(*(t.expand_as(step_KS).reshape(-1) for t in kinds))
     a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
+    if which != AS_DRAWN:
+        shares = tuple(hyper[n].expand_as(step_KS).reshape(-1) for n in ("targeted", "swapped"))
+        errors = tuple(
+            state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (FOUND, COUNT) if n in state
+        )
+        a, b = asked(which, (a, b), (seeds_R, step_R), shares, errors)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 
-def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
-    """Cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
-    largest, right = logits_V[0], logits_V[0]
-    for v, logit in enumerate(logits_V[1:], start=1):
-        largest = torch.maximum(largest, logit)
-        right = torch.where(target_SAB == v, logit, right)
-    largest = largest.detach()
-    total = torch.exp(logits_V[0] - largest)
-    for logit in logits_V[1:]:
-        total = total + torch.exp(logit - largest)
-    return torch.log(total) + largest - right
+def errors(
+    spec: Spec, state: State, hyper: Hyper, wrong: Callable[[Tensor, Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Each slot's own errors (trainer/targets.py), in problems such as its lesson has now.
+
+    wrong: of θ as the model reads it [S, P] and tokens [S, T + 1, N], whether a problem is answered wrongly.
+    """
+    a_1SN, b_1SN = draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1)
+    read_SP = held(state["theta"], state["step"], hyper)
+    return kept(a_1SN[0], b_1SN[0], wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
 
 
 def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
     """Mean cross-entropy [S] over the answer and the end token, where the spec has one; teacher-forced."""
-    logits = spec.forward(theta_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
-    return cross_entropy(logits, tokens_STB[:, spec.prompt :]).mean((1, 2))
+    return PLAIN(spec, theta_SP, tokens_STB, {})
 
 
 def held(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
@@ -86,10 +94,12 @@ class AtStep:
     state: State
     hyper: Hyper
     tokens_STB: Tensor
+    objective: Objective = PLAIN
 
     def loss(self, theta_SP: Tensor) -> Tensor:
         """The mean loss [S]."""
-        return loss(self.spec, held(theta_SP, self.state["step"], self.hyper), self.tokens_STB)
+        read_SP = held(theta_SP, self.state["step"], self.hyper)
+        return self.objective(self.spec, read_SP, self.tokens_STB, self.hyper)
 
     def logits(self, theta_SP: Tensor) -> Tensor:
         """[V, S, A, B]"""
@@ -115,7 +125,12 @@ class AtStep:
 
 
 def train_step(
-    spec: Spec, optimiser: Optimiser, state: State, hyper: Hyper, tokens_STB: Tensor
+    spec: Spec,
+    optimiser: Optimiser,
+    state: State,
+    hyper: Hyper,
+    tokens_STB: Tensor,
+    objective: Objective = PLAIN,
 ) -> tuple[State, Tensor]:
     """One step of every slot. Returns the new state and the losses [S] before it.
 
@@ -123,7 +138,7 @@ def train_step(
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-        loss_S = loss(spec, held(theta_SP, state["step"], hyper), tokens_STB)
+        loss_S = objective(spec, held(theta_SP, state["step"], hyper), tokens_STB, hyper)
         return loss_S.sum(), loss_S
 
     def slope(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,7 +152,8 @@ def train_step(
     if optimiser.draws:
         count = optimiser.draws * grad_SP.shape[1]
         hyper = {**hyper, "draws": uniforms(state["data_seed"], state["step"], count)}
-    return take(optimiser, state, hyper, grad_SP, AtStep(spec, state, hyper, tokens_STB)), loss_S
+    model = AtStep(spec, state, hyper, tokens_STB, objective)
+    return take(optimiser, state, hyper, grad_SP, model), loss_S
 
 
 def take(

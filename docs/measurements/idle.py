@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from search.record.tally import Tally
 from search.run.packing import Fits
 from search.run.planner import Planner
 from search.run.proposals import Proposals
@@ -144,7 +145,7 @@ class World:
             worker.steps[trial.key, i] += 1
         for trial in worker.trials if self.after else ():
             heard = [self._heard(worker, trial, i) for i in range(len(trial.work))]
-            self.planner.hear(trial, heard)
+            self.planner.hear(trial, Tally.of(heard))
         for trial in list(worker.trials):
             self._cut(worker, trial)
             if all(self._is_over(worker, trial, i) for i in range(len(trial.work))):
@@ -161,7 +162,8 @@ class World:
         has_grokked = grok is not None and worker.steps[trial.key, i] >= grok
         over = self._is_over(worker, trial, i)
         return {"configuration": configuration.key, "outcome": outcome if over else Outcome.RUNNING,
-                "grok_step": grok if has_grokked else None}  # fmt: skip
+                "grok_step": grok if has_grokked else None, "seed": (seed.init_seed, seed.data_seed),
+                "step": 0, "budget": 0, "best_exact": 0.0}  # fmt: skip
 
     def _cut(self, worker: Worker, trial: Trial) -> None:
         """End the seeds of configurations that have enough, as a worker does."""

@@ -166,7 +166,7 @@ def runs_of(paths: Paths, recipe: Recipe, names: Sequence[str]) -> list[Run]:
         ran = int(paths.steps[n]) // recipe.eval_every
         found.append(
             Run(
-                study="57p-robust", configuration="", seed=Seed.of(int(seed)), budget=recipe.steps,
+                study="57p-faded", configuration="", seed=Seed.of(int(seed)), budget=recipe.steps,
                 taught=taught(recipe.curriculum), steps=int(paths.steps[n]),
                 grok_step=int(paths.grok_step[n]) if paths.grok_step[n] >= 0 else None,
                 step_E=step_E[:ran], exact_E=paths.exact_NE[n, :ran], token_E=paths.token_NE[n, :ran],

@@ -20,7 +20,7 @@ def draw(paths: Any, state_NE: np.ndarray, spec: Spec, folder: Path) -> None:
     """Write three pictures into a folder."""
     for name, figure in (
         ("luck-states", shares(state_NE)),
-        ("luck-probes", traces(paths)),
+        ("luck-probes", traces(paths, list(spec.probes()))),
         ("luck-codes", codes(paths, spec)),
     ):
         (folder / f"{name}.png").write_bytes(png(figure))
@@ -41,20 +41,24 @@ def shares(state_NE: np.ndarray) -> Any:
     return figure
 
 
-def traces(paths: Any) -> Any:
+def traces(paths: Any, names: list[str]) -> Any:
     """Each probe of every seed over steps: winners in colour, in front."""
-    figure = new_figure(10.0, 5.6)
+    figure = new_figure(13.0, 5.6)
     step_E = (np.arange(paths.evaluations) + 1) * 1_000
     won = paths.grok_step >= 0
-    panels = (("odd", 0, (-0.03, 1.03)), ("stride", 2, (-0.05, 0.75)), ("lead", 3, (-0.5, 1.6)))
-    grid = figure.subplots(2, 2, sharex=True)
-    for axis, (name, r, limits) in zip(grid.flat, panels, strict=False):
+    panels = {
+        "odd": (-0.03, 1.03), "switches": (-0.03, 1.03), "stride": (-0.05, 0.75), "lead": (-0.5, 1.6),
+    }  # fmt: skip
+    grid = figure.subplots(2, 3, sharex=True)
+    grid.flat[5].set_visible(False)
+    for axis, (name, limits) in zip(grid.flat, panels.items(), strict=False):
+        r = names.index(name)
         for n in np.argsort(won):
             colour, width, alpha = (COLOURS[0], 1.3, 0.9) if won[n] else (GREY, 0.6, 0.6)
             axis.plot(step_E, paths.probes_NER[n, :, r], color=colour, lw=width, alpha=alpha)
         axis.set_title(name, fontsize=11, loc="left")
         axis.set_ylim(*limits)
-    token = grid.flat[3]
+    token = grid.flat[4]
     for n in np.argsort(won):
         colour, width = (COLOURS[0], 1.3) if won[n] else (GREY, 0.6)
         token.plot(step_E, paths.token_NE[n], color=colour, lw=width)

@@ -1,6 +1,7 @@
 """What luck is made of: shares of the variance among seeds of crossed vectors, data streams and roundings.
 
     python docs/measurements/luck_shares.py docs/measurements/luck-64-early.csv [--step 6000]
+    python docs/measurements/luck_shares.py docs/measurements/luck-64.csv              # to their end
 
 Each outcome is 0 or 1 for a vector v, a stream d and a rounding r; the model is x = mean + V_v + D_d + VD_vd
 + E_vdr with random effects, fitted by moments (analysis of variance). *vector* is the share of V, *data* that
@@ -49,6 +50,27 @@ def read(file: Path, step: int, roundings: Sequence[str]) -> dict[str, np.ndarra
             dtype=float,
         )
         for name, reading in given.items()
+    }
+
+
+def read_whole(file: Path, roundings: Sequence[str]) -> dict[str, np.ndarray]:
+    """Outcomes [V, D, R] of seeds that were trained to their end, by luck_whole.py: grokked, plateau left."""
+    with file.open() as opened:
+        rows = {
+            (r["init_seed"], r["data_seed"], r["rounding"]): r
+            for r in csv.DictReader(opened)
+            if r["rounding"] in roundings
+        }
+    vectors, streams, kinds = (sorted({key[i] for key in rows}) for i in range(3))
+    tests = {
+        "grokked": lambda r: r["outcome"] == "grokked",
+        "left": lambda r: float(r["best_token"]) >= OUTCOMES["left"],
+    }
+    return {
+        name: np.array(
+            [[[test(rows[v, d, k]) for k in kinds] for d in streams] for v in vectors], dtype=float
+        )
+        for name, test in tests.items()
     }
 
 
@@ -104,7 +126,10 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=6_000)
     parser.add_argument("--rounding", nargs="+", default=["as-built", "contracted"])
     args = parser.parse_args()
-    for name, x_VDR in read(args.file, args.step, args.rounding).items():
+    with args.file.open() as file:
+        whole = "outcome" in file.readline()
+    read_ = read_whole(args.file, args.rounding) if whole else read(args.file, args.step, args.rounding)
+    for name, x_VDR in read_.items():
         generator = np.random.default_rng(1)
         found, around = shares(x_VDR), intervals(x_VDR, generator)
         said = ", ".join(

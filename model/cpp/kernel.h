@@ -5,6 +5,7 @@
 // last ANSWERS are asked for. A last block may be part empty: its tokens are valid and its lanes do not count.
 #pragma once
 
+#include "goal.h"
 #include "lanes.h"
 
 constexpr int LANES = 16;
@@ -30,6 +31,43 @@ INLINE I first_lanes(int n) {  // the mask of lanes that count
     return load<LANES>(lane) < all<LANES>((int32_t)n);
 }
 
+// What a block's answers count in the loss, and what they are learnt by.
+struct Aim {
+    V share;  // of an answer in the mean; 0 where a lane is empty
+#if LOSS
+    V weight;  // of a problem
+    const Goal* goal;
+    const float* theirs;  // the block's of the teacher's logits, or none
+#endif
+};
+
+INLINE Aim aim_of(const Goal* goal, int block, I counted, int problems, int answers, int vocabulary) {
+    Aim aim = {select(counted, one(1.0f / ((float)answers * problems)), one(0))};
+#if LOSS
+    aim.goal = goal, aim.theirs = nullptr, aim.weight = one(1);
+    if (!goal) return aim;
+    if (goal->weights) aim.weight = load<LANES>(goal->weights + block * LANES);
+    if (goal->teacher) aim.theirs = goal->teacher + (size_t)block * answers * vocabulary * LANES;
+    aim.share = aim.share * aim.weight;
+#endif
+    return aim;
+}
+
+#if LOSS
+INLINE V weighed(const Aim& aim, V loss) { return aim.weight * loss; }
+INLINE void see(const Seen* seen, int answer, int vocabulary, const V* logits) {
+    if (!seen || !seen->logits) return;
+    for (int v = 0; v < vocabulary; v++) store<LANES>(seen->logits + ((size_t)answer * vocabulary + v) * LANES, logits[v]);
+}
+INLINE void see_losses(const Seen* seen, int block, int answers, V loss) {
+    if (seen && seen->losses) store<LANES>(seen->losses + block * LANES, loss * one(1.0f / answers));
+}
+#else
+INLINE V weighed(const Aim&, V loss) { return loss; }
+INLINE void see(const Seen*, int, int, const V*) {}
+INLINE void see_losses(const Seen*, int, int, V) {}
+#endif
+
 // Sums over the evaluated problems: all eleven digits right, digits right, loss (its mean over the answers).
 struct Measures {
     int64_t exact, right;
@@ -51,7 +89,15 @@ template <int N> INLINE I is_right(const V* logits, I target) {
 extern "C" {
 int kernel_size(void);  // numbers of the wide tensors of a seed
 int kernel_length(void);  // tokens of a sequence
-// Mean loss of `problems` problems; gradient towards the wide tensors.
-float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient);
+// Mean loss of `problems` problems; gradient towards the wide tensors. Of a kernel that is built with LOSS the loss is the
+// goal's, of any other one cross-entropy.
+float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
 void kernel_evaluate(const float* wide, const int32_t* tokens, int problems, Measures* sums);
+#if LOSS  // what a teacher says of problems, and which are hard
+void kernel_look(const float* wide, const int32_t* tokens, int problems, const Seen* seen);
+#endif
 }
+
+#if LOSS
+#include "loss.h"
+#endif

@@ -10,7 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE_MEMBER __attribute__((always_inline)) inline
+#define INLINE static INLINE_MEMBER
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define REGISTER_LANES 16
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -19,25 +20,35 @@
 #define REGISTER_LANES 4
 #endif
 
-// A vector is one register, or two halves.
+// A vector is one register, or two halves. Halves are copied as registers: as bytes they would go in smaller pieces.
+#define HALVES(KIND) \
+    KIND<L / 2> low, high; \
+    KIND() = default; \
+    INLINE_MEMBER KIND(KIND<L / 2> low, KIND<L / 2> high) : low(low), high(high) {} \
+    INLINE_MEMBER KIND(const KIND& other) : low(other.low), high(other.high) {} \
+    INLINE_MEMBER KIND& operator=(const KIND& other) { \
+        low = other.low, high = other.high; \
+        return *this; \
+    }
 template <int L, bool FITS = (L <= REGISTER_LANES)> struct Floats {
     typedef float Reg __attribute__((vector_size(4 * L)));
     Reg v;
 };
 template <int L> struct Floats<L, false> {
-    Floats<L / 2> low, high;
+    HALVES(Floats)
 };
 template <int L, bool FITS = (L <= REGISTER_LANES)> struct Ints {  // masks too: all bits of a lane or none
     typedef int32_t Reg __attribute__((vector_size(4 * L)));
     Reg v;
 };
 template <int L> struct Ints<L, false> {
-    Ints<L / 2> low, high;
+    HALVES(Ints)
 };
+#undef HALVES
 #define T template <int L> INLINE
 #define FITS (L <= REGISTER_LANES)
 
-// The three operations on one register R; what has no instruction takes the general form.
+// These operations on one register R; what has no instruction takes the general form.
 template <class R> INLINE R fma_of(R a, R b, R c) {
     for (unsigned i = 0; i < sizeof(R) / 4; i++) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return c;
@@ -50,17 +61,23 @@ template <class R> INLINE R floor_of(R x) {
     for (unsigned i = 0; i < sizeof(R) / 4; i++) x[i] = __builtin_floorf(x[i]);
     return x;
 }
+template <class R> INLINE R above_of(R a, R b) { return a > b ? a : b; }  // GCC makes two instructions of it
+template <class R> INLINE R below_of(R a, R b) { return a < b ? a : b; }
 #define SPECIAL template <> inline __attribute__((always_inline))
 #if REGISTER_LANES >= 8
 #include <immintrin.h>
 SPECIAL __m256 fma_of(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
 SPECIAL __m256 root_of(__m256 x) { return _mm256_sqrt_ps(x); }
 SPECIAL __m256 floor_of(__m256 x) { return _mm256_floor_ps(x); }
+SPECIAL __m256 above_of(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+SPECIAL __m256 below_of(__m256 a, __m256 b) { return _mm256_min_ps(a, b); }
 #endif
 #if REGISTER_LANES == 16
 SPECIAL __m512 fma_of(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 SPECIAL __m512 root_of(__m512 x) { return _mm512_sqrt_ps(x); }
 SPECIAL __m512 floor_of(__m512 x) { return _mm512_floor_ps(x); }
+SPECIAL __m512 above_of(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
+SPECIAL __m512 below_of(__m512 a, __m512 b) { return _mm512_min_ps(a, b); }
 #endif
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -78,10 +95,21 @@ T Ints<L> all(int32_t x) {
     if constexpr (FITS) return {x - typename Ints<L>::Reg{}};
     else return {all<L / 2>(x), all<L / 2>(x)};
 }
-T Floats<L> load(const float* p) { Floats<L> o; std::memcpy(&o, p, 4 * L); return o; }
-T Ints<L> load(const int32_t* p) { Ints<L> o; std::memcpy(&o, p, 4 * L); return o; }
-T void store(float* p, Floats<L> x) { std::memcpy(p, &x, 4 * L); }
-T void store(int32_t* p, Ints<L> x) { std::memcpy(p, &x, 4 * L); }
+// A register at a time: copies of bytes would go in pieces, or through memory.
+#define MEMORY(KIND, E) \
+    T KIND<L> load(const E* p) { \
+        typedef typename KIND<L < REGISTER_LANES ? L : REGISTER_LANES>::Reg Any __attribute__((may_alias, aligned(4))); \
+        if constexpr (FITS) return {*(const Any*)p}; \
+        else return {load<L / 2>(p), load<L / 2>(p + L / 2)}; \
+    } \
+    T void store(E* p, KIND<L> x) { \
+        typedef typename KIND<L < REGISTER_LANES ? L : REGISTER_LANES>::Reg Any __attribute__((may_alias, aligned(4))); \
+        if constexpr (FITS) *(Any*)p = x.v; \
+        else store<L / 2>(p, x.low), store<L / 2>(p + L / 2, x.high); \
+    }
+MEMORY(Floats, float)
+MEMORY(Ints, int32_t)
+#undef MEMORY
 
 #define UNARY(MADE, name, TAKEN, expression) \
     T MADE<L> name(TAKEN<L> a) { \
@@ -128,8 +156,8 @@ TERNARY(Ints, select, Ints, Ints, a.v ? b.v : c.v)
 T Floats<L> largest(Floats<L> a, Floats<L> b) { return select<L>((a > b) | (a != a), a, b); }
 T Floats<L> smallest(Floats<L> a, Floats<L> b) { return select<L>((b > a) | (a != a), a, b); }
 // The same in one instruction where the first is a number: no number in the second stays none.
-BINARY(Floats, above, Floats, a.v > b.v ? a.v : b.v)
-BINARY(Floats, below, Floats, a.v < b.v ? a.v : b.v)
+BINARY(Floats, above, Floats, above_of(a.v, b.v))
+BINARY(Floats, below, Floats, below_of(a.v, b.v))
 
 UNARY(Ints, whole, Floats, __builtin_convertvector(a.v, typename Ints<L>::Reg))
 UNARY(Floats, real, Ints, __builtin_convertvector(a.v, typename Floats<L>::Reg))
@@ -150,11 +178,23 @@ T Floats<L> look_up(const float* table, Ints<L> x) {
 #if REGISTER_LANES == 16 && defined(__GNUC__) && !defined(__clang__)
     if constexpr (L == 16) return {__builtin_shuffle(load<16>(table).v, x.v)};
 #endif
-    int32_t entry[L];
-    float made[L];
-    store<L>(entry, x);
-    for (int i = 0; i < L; i++) made[i] = table[entry[i]];
-    return load<L>(made);
+#if REGISTER_LANES == 8  // bit 3 of x is the sign by which two halves of the table are blended
+    if constexpr (L == 8) {
+        const __m256i entry = (__m256i)x.v;
+        const __m256 low = _mm256_permutevar8x32_ps(load<8>(table).v, entry);
+        const __m256 high = _mm256_permutevar8x32_ps(load<8>(table + 8).v, entry);
+        return {_mm256_blendv_ps(low, high, (__m256)_mm256_slli_epi32(entry, 28))};
+    }
+#endif
+    if constexpr (!FITS) {
+        return {look_up<L / 2>(table, x.low), look_up<L / 2>(table, x.high)};
+    } else {
+        int32_t entry[L];
+        float made[L];
+        store<L>(entry, x);
+        for (int i = 0; i < L; i++) made[i] = table[entry[i]];
+        return load<L>(made);
+    }
 }
 
 // The sum over lanes: the upper half is added to the lower until one is left.
@@ -169,7 +209,7 @@ T float total(Floats<L> x) {
 }
 
 // Rows of four become columns.
-typedef float Four __attribute__((vector_size(16)));
+typedef float Four __attribute__((vector_size(16), may_alias, aligned(4)));
 #if defined(__clang__)
 #define PICKED(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #else
@@ -182,6 +222,44 @@ INLINE void turn(Four (&x)[4]) {
     x[2] = PICKED(b, d, 0, 1, 4, 5), x[3] = PICKED(b, d, 2, 3, 6, 7);
 }
 #undef PICKED
+
+// `total` of many vectors of 16: the same sums in the same order, of four vectors at once.
+INLINE void totals(const Floats<16>* vectors, int count, float* to) {
+    int n = 0;
+    for (; n + 4 <= count; n += 4) {
+        Four x[4];
+        for (int i = 0; i < 4; i++) {
+            const Four* quarter = (const Four*)(vectors + n + i);
+            x[i] = (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+        }
+        turn(x);
+        const Four made = (x[0] + x[2]) + (x[1] + x[3]);
+        *(Four*)(to + n) = made;
+    }
+    for (; n < count; n++) to[n] = total<16>(vectors[n]);
+}
+
+// `count` vectors of L as L rows [L][stride], and back; the stride is a multiple of four and not below the count.
+T void to_rows(const Floats<L>* vectors, int count, float* rows, int stride) {
+    if constexpr (L == 1) std::memcpy(rows, vectors, sizeof(float) * count);
+    else for (int n = 0; n < count; n += 4)
+        for (int l = 0; l < L; l += 4) {
+            Four x[4] = {};
+            for (int i = 0; i < 4 && n + i < count; i++) x[i] = ((const Four*)(vectors + n + i))[l / 4];
+            turn(x);
+            for (int i = 0; i < 4; i++) *(Four*)(rows + (l + i) * stride + n) = x[i];
+        }
+}
+T void from_rows(const float* rows, int stride, Floats<L>* vectors, int count) {
+    if constexpr (L == 1) std::memcpy(vectors, rows, sizeof(float) * count);
+    else for (int n = 0; n < count; n += 4)
+        for (int l = 0; l < L; l += 4) {
+            Four x[4];
+            for (int i = 0; i < 4; i++) x[i] = *(const Four*)(rows + (l + i) * stride + n);
+            turn(x);
+            for (int i = 0; i < 4 && n + i < count; i++) ((Four*)(vectors + n + i))[l / 4] = x[i];
+        }
+}
 
 // exp(x) for x up to 88, relative error 2e-7 near 0 and 1e-7 |x| far from it. Below -87 it is exp(-87), so that nothing
 // downstream is denormal for its sake. x = n ln 2 + f ln 2 with n whole: adding 1.5 · 2^23 rounds to n and leaves it

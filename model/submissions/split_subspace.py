@@ -77,7 +77,8 @@ class Adder(nn.Module):
             value_EK = w["head"].T if spec["tie_vo"] else w["v_proj"]
             queries = by_head(positions_BTC @ self.projection("q_proj").T, heads)
             if spec["tie_qk"]:
-                keys, queries = queries, rotate(queries, w["phase"][:, None, None])
+                keys = queries
+                queries = queries if spec["unturned"] else rotate(queries, w["phase"][:, None, None])
             else:
                 keys = by_head(positions_BTC @ self.projection("k_proj").T, heads)
             values = by_head(tokens_BTK @ value_EK.T, heads)
@@ -87,6 +88,8 @@ class Adder(nn.Module):
 
     def projection(self, name: str) -> Tensor:
         """The query or key projection [Q, C]; where diagonals are constant, columns are shifted entries."""
+        if self.spec["rank1_q"]:
+            return (self.weights["q_A"][:, :, None] * self.weights["q_B"][:, None]).flatten(0, 1)
         spec, entries, columns = self.spec, self.weights[name], self.spec["pos_dim"]
         rows = spec["qk_dim"] or self.width // spec["heads"]
         if spec["toeplitz_q"]:  # a diagonal an entry, from the top right to the bottom left
@@ -105,7 +108,10 @@ class Adder(nn.Module):
         if spec["onehot_out"]:
             row_RD = torch.eye(self.width).to(w["head"])[1:2]
         else:
-            row_RD = F.pad(w["out_B"], (1, 0), value=1.0) if spec["unit_out"] else w["out_B"]
+            row_RD = w["out_B"] if "out_B" in w else w["out_A"].new_zeros(1, 0)
+            row_RD = F.pad(row_RD, (1, 0), value=1.0) if spec["unit_out"] else row_RD
+            if spec["opposite_out"]:  # the second entry is minus the first
+                row_RD = torch.cat([row_RD[:, :1], -row_RD[:, :1], row_RD[:, 1:]], dim=1)
             row_RD = F.pad(row_RD, (0, self.width - row_RD.shape[1]))  # no more than tokens, with token_out
         return (w["out_A"] @ row_RD).T
 
@@ -118,7 +124,7 @@ class Adder(nn.Module):
         if spec["structured_norm3"]:  # b, but b + c in the second dimension and b + d in the last
             norm = norm[0] + F.pad(norm[1:2], (1, width - 2)) + F.pad(norm[2:], (width - 1, 0))
         elif spec["structured_norm2"]:  # b, but b + d in the last dimension
-            norm = norm[0] + F.pad(norm[1:], (width - 1, 0))
+            norm = norm[0] + F.pad(norm[1:], (width - 1, 0))  # scalar_norm: the same number everywhere
         return norm.expand(3, width)
 
     def token_table(self) -> Tensor:
@@ -187,8 +193,8 @@ def architecture(spec: dict[str, Any]) -> str:
     table = "circular arc" if spec["circular"] else "elliptical arc" if spec["arc"] else "learned"
     return (
         f"1-layer pre-norm decoder, width {tok + pos} ({tok} token, {pos} position), {heads} attention"
-        f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN 2 (GELU), vocabulary"
-        f" {spec['vocabulary']}, tied token table ({table})"
+        f" head{'s' * (heads > 1)} ({routes}, values from tokens), FFN {1 if spec['one_unit'] else 2} (GELU),"
+        f" vocabulary {spec['vocabulary']}, tied token table ({table})"
     )
 
 

@@ -64,6 +64,10 @@ class Claim(Strict):
     held: bool = Field(
         False, description="of the seeds that grokked early enough to show it, count those that held"
     )
+    within: int | None = Field(
+        None, gt=0, description="of the seeds that grokked, count those whose exact match came from below "
+        "10 % to 90 % in so many steps: a table's column `rise`"
+    )  # fmt: skip
     at_least: float | None = Field(None, description="of a rate or a measure")
     at_most: float | None = Field(None, description="of a rate or a measure")
     rungs: list[str] = Field([], description="whose checkpoints decide it")
@@ -84,6 +88,8 @@ class Claim(Strict):
             raise ValueError(f"{self.kind} needs without")
         if (self.kind in ("rate", "always")) != (self.at_least is not None or self.at_most is not None):
             raise ValueError("at_least and at_most are for rate and always, which need one")
+        if (self.reaches is not None) + self.held + (self.within is not None) > 1:
+            raise ValueError("one of reaches, held and within")
         return self
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 from search.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from search.claims.trained import Trained
-from search.intervals import LEVEL, Interval, Paired, discoveries, exact_low, wilson
+from search.intervals import LEVEL, Interval, Paired, discoveries, exact_low, power, wilson
 from search.store.stats import COUNTED, wrongly_given_up
 from trainer import Outcome
 
@@ -63,6 +63,15 @@ class Judged:
         if self.paired is None or not self.paired.n or self.claim.kind == "rate":
             return None
         return self.paired.association if self.claim.kind == "unrelated" else self.paired.p
+
+    @property
+    def power(self) -> float | None:
+        """How likely McNemar's test would have told the arm in which more do from one in which none does."""
+        if self.p is None or self.paired is None or self.claim.kind == "unrelated":
+            return None
+        return power(
+            self.paired.n, (self.paired.both + max(self.paired.one, self.paired.other)) / self.paired.n
+        )
 
     @property
     def verdict(self) -> Verdict:
@@ -144,8 +153,8 @@ _RULES: dict[str, Callable[[Judged], Verdict]] = {
 
 def arms(rows: Iterable[Row]) -> dict[str, Arm]:
     """The counted seeds of each configuration. A seed of several studies counts once: a seed is a function of
-    its configuration and numbers, so that they are the same run; where they are not (another engine), the one
-    whose study comes first by name counts.
+    its configuration and numbers, so that they are the same run, of which one table may say more; where they
+    are not (another engine), the one whose study comes first by name counts.
     """
     found: dict[str, Arm] = {}
     for row in sorted(rows, key=lambda r: str(r["study"]), reverse=True):
@@ -153,7 +162,8 @@ def arms(rows: Iterable[Row]) -> dict[str, Arm]:
             seeds = found.setdefault(row["configuration"], {})
             called = row.get("hopeless_step")
             none = {"hopeless_step": None if called is None or isnan(called) else called}
-            seeds[int(row["init_seed"]), int(row["data_seed"])] = {**row, **none}
+            numbers = int(row["init_seed"]), int(row["data_seed"])
+            seeds[numbers] = {**seeds.get(numbers, {}), **row, **none}
     return found
 
 
@@ -191,10 +201,16 @@ def believed(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def _eligible(claim: Claim, seeds: Arm) -> Arm:
-    """The counted seeds that the claim's study lists; where it is about holding, those that could show it."""
+    """The counted seeds that the claim's study lists; where it is about some that grokked, those."""
     assert claim.study
     listed = seeds_of(claim.study)
-    return {s: row for s, row in seeds.items() if s in listed and (not claim.held or _could_hold(row))}
+    return {s: row for s, row in seeds.items() if s in listed and _could_show(claim, row)}
+
+
+def _could_show(claim: Claim, row: Row) -> bool:
+    if claim.within is not None:
+        return row["outcome"] == Outcome.GROKKED and not isnan(row.get("rise", nan))
+    return not claim.held or _could_hold(row)
 
 
 def _could_hold(row: Row) -> bool:
@@ -206,11 +222,13 @@ def _could_hold(row: Row) -> bool:
 def _succeeds(claim: Claim, row: Row) -> bool:
     if claim.held:
         return bool(row["held"])
+    if claim.within is not None:
+        return float(row["rise"]) <= claim.within
     if claim.reaches is not None:
         return float(row["best_token"]) >= claim.reaches
     return str(row["outcome"]) == Outcome.GROKKED
 
 
 def _count(claim: Claim, seeds: Arm) -> Count:
-    wrongly = 0.0 if claim.held else wrongly_given_up(seeds.values())
+    wrongly = 0.0 if claim.held or claim.within else wrongly_given_up(seeds.values())
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly)

@@ -13,7 +13,10 @@ from search.claims.trained import MEASURES
 from search.evidence.table_text import chance, pipes, points
 from search.intervals import LEVEL
 
-HEAD = ("paper", "section", "claim", "decided by", "with", "without", "difference in points", "p", "verdict")
+HEAD = (
+    "paper", "section", "claim", "decided by", "with", "without", "difference in points", "p", "power",
+    "verdict",
+)  # fmt: skip
 MISSING = "–"
 
 
@@ -28,8 +31,8 @@ ABOUT = {"id", "paper", "section", "says", "kind", "study", "rungs", "measure", 
 def _plain(j: Judged, is_believed: bool) -> dict[str, Any]:
     low, high = j.paired.interval if j.paired and j.paired.n else (None, None)
     return j.claim.model_dump(by_alias=True, include=ABOUT) | {
-        "with": _arm(j.claim.with_, j.with_it),
-        "without": _arm(j.claim.without, j.without),
+        "with": _arm(j.claim.with_, j.with_it, j.claim.kind == "rate"),
+        "without": _arm(j.claim.without, j.without, False),
         "pairs": j.paired and j.paired.n,
         "only_with": j.paired and j.paired.one,
         "only_without": j.paired and j.paired.other,
@@ -37,15 +40,17 @@ def _plain(j: Judged, is_believed: bool) -> dict[str, Any]:
         "difference_low": low,
         "difference_high": high,
         "p": j.p,
+        "power": j.power,
         "believed": None if j.p is None else is_believed,
         "verdict": str(j.verdict),
     }
 
 
-def _arm(name: str | None, count: Count | None) -> dict[str, Any] | None:
+def _arm(name: str | None, count: Count | None, is_rate: bool) -> dict[str, Any] | None:
+    """An interval only where the claim is about the share: others may have chosen seeds, or end at one."""
     if count is None:
         return None
-    return {"arm": name, "k": count.k, "n": count.n, "interval": count.interval}
+    return {"arm": name, "k": count.k, "n": count.n, "interval": count.interval if is_rate else None}
 
 
 def markdown(judged: Sequence[Judged]) -> str:
@@ -71,6 +76,8 @@ def notes(judged: Sequence[Judged]) -> list[str]:
         "censored seeds are not, and given-up ones did not grok",
         "differences in points are between the seeds that both arms had, with the exact interval of 95 %",
         "p: McNemar's exact test, two-sided; of `unrelated` Fisher's",
+        "power: how likely that test would have told the arm in which more seeds do from one in which none "
+        "does",
         f"{len(tests)} claims have a test; {len(small)} have p below 5 %, by chance alone "
         f"{LEVEL * len(tests):.1f} would; at a false discovery rate of 5 % (Benjamini and Hochberg) "
         f"{len(kept)} are left" + (f", without {lost}" if lost else ""),
@@ -79,7 +86,7 @@ def notes(judged: Sequence[Judged]) -> list[str]:
 
 
 def _line(j: Judged) -> tuple[str, ...]:
-    claim, none = j.claim, [MISSING] * 3
+    claim, none = j.claim, [MISSING] * 4
     about = (claim.paper, claim.section, claim.says)
     if claim.kind is None:
         return (*about, f"needs {claim.open}", MISSING, *none, str(j.verdict))
@@ -89,10 +96,11 @@ def _line(j: Judged) -> tuple[str, ...]:
     return (
         *about,
         f"{claim.study}: {claim.with_}{against} ({claim.kind})",
-        _count(j.with_it, j.without is None),
+        _count(j.with_it, claim.kind == "rate"),
         _count(j.without),
         _difference(j),
         MISSING if j.p is None else chance(j.p),
+        MISSING if j.power is None else f"{100 * j.power:.0f} %",
         str(j.verdict),
     )
 

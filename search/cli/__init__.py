@@ -28,6 +28,7 @@ COMMANDS = {
     "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
     "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
     "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
+    "finish": ("checkpoints", "Take a checkpoint that is nearly right to all 10,010."),
     "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
     "diagnose": ("compress", "Show which directions of a checkpoint matter."),
     "thresholds": ("compress", "Show the smallest certificates beside the published thresholds."),

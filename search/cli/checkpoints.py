@@ -1,4 +1,4 @@
-"""`adder-search pull`, `verify`, `export`, `rerun`, `fold` and `import`: checkpoints."""
+"""`adder-search pull`, `verify`, `export`, `rerun`, `fold`, `finish` and `import`: checkpoints."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
     from trainer.checkpoint import Checkpoint
+    from trainer.finishing import Finished, Turn
 
 NAMED = 20
 """Wrong answers that `verify` names one by one."""
+WAYS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 
 
 @click.command()
@@ -281,3 +283,83 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
     elif not (again.same or again.differs):
         lines.append("  nothing that is recorded of the environment explains it")
     return "\n".join(lines)
+
+
+@click.command()
+@checkpoint_argument
+@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option(
+    "--method",
+    "methods",
+    type=click.Choice(WAYS),
+    multiple=True,
+    help="Only this; may be given again, in order [all, until one is enough].",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Of a method, while each helps.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the problems that methods see."
+)
+@json_option
+def finish(
+    checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool
+) -> None:
+    """Take a CHECKPOINT that gets nearly everything right to where it gets everything right.
+
+    Methods see problems of our own alone, and are judged on others of our own. AdderBoard's 10,010 are
+    read once, at the end. Exit code 0 only if all of them are right.
+    """
+    from model import verify
+    from search.descent.exam import Exam
+    from trainer.finishing import finish as take
+    from trainer.finishing import finished
+
+    loaded = load_checkpoint(checkpoint)
+    if target.exists() and target.resolve() == checkpoint.resolve():
+        raise UserError(f"{target}: is the checkpoint itself; choose another folder with -o")
+    exam = Exam(loaded.spec)
+
+    def watch(turn: Turn) -> None:
+        if not as_json:
+            click.echo(f"  {_turn(turn)}", err=True)
+
+    its = take(
+        loaded.spec, loaded.theta_P, lambda t: exam.wrong(t)[0], methods or WAYS,
+        turns=turns, seed=seed, watch=watch,
+    )  # fmt: skip
+    made = finished(loaded, its)
+    save_checkpoint(made, target)
+    verified = verify(made.spec, made.theta_P)
+    click.echo(json.dumps(_about(its, verified)) if as_json else _text(target, its, exam.size, verified))
+    sys.exit(0 if verified.verified else Failure.code)
+
+
+def _turn(turn: Turn) -> str:
+    return f"{turn.method}: {turn.wrong:,} wrong, {turn.problems:,} problems, {turn.cpu_s:.1f} core-seconds"
+
+
+def _about(its: Finished, verified: Verification) -> dict[str, object]:
+    turns = [asdict(turn) for turn in its.turns]
+    cost = {name: sum(turn[name] for turn in turns) for name in ("problems", "cpu_s")}
+    found = {"by": its.by, "wrong_before": its.before, "wrong": its.wrong, **cost, "turns": turns}
+    return {**found, "verification": verified.as_dict()}
+
+
+def _text(target: Path, its: Finished, size: int, verified: Verification) -> str:
+    verdict = "VERIFIED" if verified.verified else "QUALIFIED" if verified.qualified else "NOT QUALIFIED"
+    by = f"by {its.by}" if its.by else "by nothing that was tried"
+    cost = (
+        f"{sum(t.problems for t in its.turns):,} problems, {sum(t.cpu_s for t in its.turns):.1f} core-seconds"
+    )
+    return "\n".join(
+        [
+            f"{target}: {verified.correct}/{verified.total} {verdict}",
+            f"  of {size:,} problems of our own {its.before:,} were wrong and {its.wrong:,} are, "
+            f"{by}; {cost}",
+        ]
+    )

@@ -15,6 +15,8 @@ from search.cli.options import checkpoint_argument, json_option, load_checkpoint
 from search.errors import UserError, told
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from model import Verification
     from search.descent.descend import Descent, Round
     from trainer.checkpoint import Checkpoint
@@ -40,10 +42,23 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 @click.command()
 @checkpoint_argument
 @click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option(
+    "--beside",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Another checkpoint of the same model, which must bear every set too; again for more.",
+)
 @kinds_option
 @reach_option
 @click.option(
-    "--proposals", type=click.IntRange(1, 1024), default=16, show_default=True, help="Sets a round."
+    "--proposals", type=click.IntRange(1, 1024), default=12, show_default=True, help="Sets a round."
+)
+@click.option(
+    "--screen",
+    type=click.IntRange(1, 1024),
+    default=24,
+    show_default=True,
+    help="How many times as many are trained briefly first; those with the lowest loss are the round's.",
 )
 @click.option(
     "--patience",
@@ -71,6 +86,7 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
 def compress(
     checkpoint: Path,
     target: Path,
+    beside: tuple[Path, ...],
     kinds: str,
     ramp: int | None,
     max_hours: float | None,
@@ -92,7 +108,7 @@ def compress(
         settings = Settings(kinds=_kinds(kinds), ramp=half if ramp is None else ramp, **asked)
         settings.recipe()
         use_cores(cores)
-        descent = Descent(start.spec, start.theta_P, settings, target)
+        descent = Descent(start.spec, start.theta_P, settings, target, [_beside(p, start) for p in beside])
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
         descent.deadline = time.time() + 3600 * max_hours if max_hours else float("inf")
@@ -102,6 +118,18 @@ def compress(
         click.echo(json.dumps(_about(descent, its)))
     else:
         click.echo(_text(descent, its, target))
+
+
+def _beside(path: Path, start: Checkpoint) -> Tensor:
+    """θ of another checkpoint of the same form."""
+    from model import name_of
+    from trainer.folded import folded
+
+    other, _ = folded(load_checkpoint(path))
+    if other.spec != start.spec:
+        what = f"{name_of(other.spec)} beside {name_of(start.spec)}"
+        raise UserError(f"{path}: another model, {what}; a set must be of one that all of them have")
+    return other.theta_P
 
 
 def _kinds(text: str) -> tuple[str, ...]:
@@ -240,7 +268,8 @@ def _about(descent: Descent, its: Verification) -> dict[str, Any]:
     return {
         "params": spec.params, "start": journal.kept[0].numbers, "count": asdict(count(spec)),
         "rounds": journal.rounds, "sets_tried": len(journal.tried), "kept": by_numbers,
-        "seconds": journal.seconds, "seed_steps": journal.seed_steps, "ties": _ties(spec),
+        "seconds": journal.seconds, "core_seconds": journal.core_seconds,
+        "seed_steps": journal.seed_steps, "ties": _ties(spec),
         "verification": its.as_dict(),
     }  # fmt: skip
 
@@ -259,7 +288,8 @@ def _text(descent: Descent, its: Verification, target: Path) -> str:
         [
             f"{target}: {about['start']} numbers tied to {about['params']}, "
             f"{its.correct}/{its.total} {verdict}",
-            f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s",
+            f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s, "
+            f"{about['core_seconds']:,.0f} core-seconds",
             f"  {counts['inside']} numbers with ties inside tensors, {counts['across']} with ties across"
             f" tensors, {counts['constants']} with hard-wired constants",
         ]

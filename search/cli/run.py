@@ -73,7 +73,7 @@ def run(
         with told(study, UserError):
             click.echo(estimate(asked, place))
         return
-    _begin(asked, study, place, fresh, detach, max_hours)
+    _begin_all(asked, study, place, fresh, detach, max_hours)
 
 
 @click.command()
@@ -81,7 +81,7 @@ def run(
 def resume(study: str, detach: bool, max_hours: float | None, home: str | None, trust_store: bool) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
     place = Home(home, trust_store)
-    _begin(_asked(study, place), study, place, False, detach, max_hours)
+    _begin_all(_asked(study, place), study, place, False, detach, max_hours)
 
 
 def _asked(name: str, home: Home) -> Study:
@@ -99,6 +99,33 @@ def _asked(name: str, home: Home) -> Study:
         return recorded_study(json.dumps(kept["definition"]), f"study {name} as it was recorded")
 
 
+def _begin_all(
+    study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None
+) -> None:
+    """A study; or, of one with stages, each stage behind the other, as far as seeds go on."""
+    if not study.stages:
+        return _begin(study, source, home, fresh, detach, max_hours)
+    if fresh or detach:
+        raise UserError(f"{source}: a study with stages runs here, under its own name")
+    from search.lineage import stages
+    from search.store.ledger import Ledger
+
+    until = time.monotonic() + 3600 * max_hours if max_hours else None
+    home.create()
+    ledger = Ledger(home)
+    for n in range(len(study.stages)):
+        if (stage := stages.stage_of(study, n, ledger)) is None:
+            click.echo(f"{study.name}: no seed goes on to stage {n + 1}, {stages.name_of(study, n)}")
+            return None
+        trainable, all_ = stages.counts(stage)
+        counted = f"{trainable} numbers trainable, {all_} with what is frozen"
+        click.echo(f"{stage.name}: {len(stage.first_seeds())} seeds; {counted}")
+        if not stages.is_done(stage, ledger):
+            left = max(1e-3, (until - time.monotonic()) / 3600) if until else None
+            _begin(stage, source, home, False, False, left)
+    return None
+
+
 def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
     from search.run.packing import check_resources, optimisers_of
     from search.store.ledger import Ledger
@@ -108,6 +135,7 @@ def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max
         if remark := check_resources(study.resources, optimisers_of(study)):
             click.echo(f"{source}: {remark}", err=True)
         uri = tracking_uri(home, study.tracking_uri)
+        home.depot.check()
     if not is_local(uri):
         connect(home, uri)  # a server that is away is noticed before anything is written
     home.create()

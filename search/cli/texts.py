@@ -99,7 +99,8 @@ def _descent(name: str, ledger: Ledger) -> list[str]:
 def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     name, by_key, until = study.name, grouped(rows, "configuration"), stops_at(study)
-    rates = {key: GrokRate.of(mine, until) for key, mine in by_key.items()}
+    searched = grouped((r for r in rows if not r["confirmation"]), "configuration")
+    rates = {key: GrokRate.of(mine, until) for key, mine in searched.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]

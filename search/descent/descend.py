@@ -1,16 +1,17 @@
 """A descent: rounds of sets of ties that curvature proposes, a ramp enters and selection problems accept.
 
 Each round takes one of the smallest sets that were kept, trains the cheapest sets one step or several
-further, from its θ with every tie loosened, and keeps those that get enough right. Those that nearly do are
-trained again from where they got to.
+further, from its θ with every tie loosened, and keeps those that get enough right. Many are trained briefly,
+the best of them in full. Those that nearly hold are trained again from where they got to.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import torch
@@ -25,20 +26,24 @@ from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.recipe.ramp import entering
 
 NEAR, CHANCES, AGAIN = 0.98, 4, 3  # of `accept`: what is trained again; how many a round, how often each
+BRIEF = 10  # the part of a set's steps after which it is seen whether it is one of the better
 LATE = 0.5  # of `accept`: sets below it some way after the ramp are not trained on
+SEVERAL = 16  # constraints at once at most, and an eighth of many numbers; up to twice so many are tried
 STUCK, LONGEST = 5, 3  # rounds without a gain after which training is longer; how many times at most
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a descent goes. proposals: sets of a round; seeds: data seeds of each set, fresh ones every round;
-    patience: rounds that may pass without a smaller set; accept: the share that a set must get right, of the
-    selection problems and of others of our own.
+    """How a descent goes. proposals: sets of a round; screen: how many times as many are trained for a tenth
+    of the steps first, of which those with the lowest loss go on; seeds: data seeds of each set, fresh ones
+    every round; patience: rounds that may pass without a smaller set; accept: the share that a set must get
+    right, of the selection problems and of others of our own.
     """
 
     kinds: tuple[str, ...] = KINDS
     reach: str = "values"
-    proposals: int = 16
+    proposals: int = 12
+    screen: int = 24
     patience: int = 40
     seeds: int = 1
     first_seed: int = 1
@@ -47,6 +52,12 @@ class Settings:
     lr: float = 0.003
     problems: int = 1_024
     accept: float = 1.0
+
+    def brief(self) -> Recipe:
+        """The recipe of a first look at a set."""
+        steps = max(2, self.steps // BRIEF)
+        briefly = {"ramp": self.ramp * steps // self.steps, "lr": self.lr, "eval_every": steps}
+        return Recipe(**entering(steps) | briefly)
 
     def recipe(self, times: int = 1) -> Recipe:
         """The recipe of a set, so many times as long as was asked for."""
@@ -65,28 +76,38 @@ class Round:
 
 
 class Descent:
-    """A descent from one θ, as far as its journal has it."""
+    """A descent from one θ, or of several side by side, as far as its journal has it."""
 
-    def __init__(self, spec: Spec, theta_P: Tensor, settings: Settings, folder: Path):
-        """Raises ValueError where the start does not get everything right, or the journal is of another."""
+    def __init__(
+        self, spec: Spec, theta_P: Tensor, settings: Settings, folder: Path, beside: Sequence[Tensor] = ()
+    ):
+        """beside: other θ [P] of the spec, which must bear every set too.
+
+        Raises ValueError where a start does not get everything right, or the journal is of another.
+        """
         self.base, ties = ties_of(spec)
         self.exam = Exam(self.base)
         self.settings, self.folder, self.deadline = settings, folder, float("inf")
-        origin = hashlib.sha256(theta_P.numpy().tobytes() + repr(spec).encode()).hexdigest()
+        thetas = b"".join(t.numpy().tobytes() for t in (theta_P, *beside))
+        origin = hashlib.sha256(thetas + repr((self.base.family, ties)).encode()).hexdigest()
         journal = Journal.read(folder)
         if journal is not None and journal.origin != origin:
             raise ValueError(f"{folder}: holds a descent from another checkpoint")
         self.journal = journal or Journal(origin, asdict(settings))
         if journal is None:
-            start = _of_base(spec, theta_P)
-            wrong, total = self.wrong(start)
-            if wrong > (1 - settings.accept) * total:
-                raise ValueError(f"the start has not grokked: it adds {wrong} of our own problems wrongly")
-            loss = float(self.exam.programs.evaluate(start[None])["loss"])
-            self.journal.kept.append(Kept(ties, start.tolist(), spec.params, loss))
+            starts = [_of_base(spec, t) for t in (theta_P, *beside)]
+            for start in starts:
+                wrong, total = self.wrong(start)
+                if wrong > (1 - settings.accept) * total:
+                    raise ValueError(
+                        f"the start has not grokked: it adds {wrong} of our own problems wrongly"
+                    )
+            loss = max(float(self.exam.programs.evaluate(start[None])["loss"]) for start in starts)
+            first, *others = (start.tolist() for start in starts)
+            self.journal.kept.append(Kept(ties, first, spec.params, loss, beside=others))
 
     def rounds(self) -> Iterator[Round]:
-        """Go on until patience or time has run out."""
+        """Go on until patience, time or what can be proposed has run out."""
         while (parent := self._next_parent()) is not None and time.time() < self.deadline:
             found = self._round(parent)
             if found is None:
@@ -105,25 +126,30 @@ class Descent:
     def _next_parent(self) -> int | None:
         """Best first: the fewest numbers, where each round that a set was gone on from counts as one more.
 
-        None where the smallest set has not shrunk for `patience` rounds.
+        None where the smallest set has not shrunk for `patience` rounds, or nothing is left to train.
         """
         journal, kept = self.journal, self.journal.kept
         if journal.rounds - journal.shrunk >= self.settings.patience:
             return None
-        return min(range(len(kept)), key=lambda n: (kept[n].numbers + kept[n].visits, kept[n].loss))
+        order = sorted(range(len(kept)), key=lambda n: (kept[n].numbers + kept[n].visits, kept[n].loss))
+        left = [n for n in order if not kept[n].empty] or (order if journal.chances(AGAIN) else [])
+        return next(iter(left), None)
 
     def _round(self, n: int) -> Round | None:
         """None where time ran out; nothing is kept then."""
-        journal, parent, start = self.journal, self.journal.kept[n], time.perf_counter()
+        journal, parent = self.journal, self.journal.kept[n]
+        start, worked = time.perf_counter(), time.process_time()
         near = journal.chances(AGAIN)[:CHANCES]
-        proposed = self.propose(parent, self.settings.proposals - len(near))
+        wanted = self.settings.proposals - len(near)
+        proposed, spent = self._screened(parent, wanted)
+        parent.empty = wanted > 0 and not proposed and time.time() < self.deadline
         results = self._train(parent, proposed, near) if proposed or near else []
         if results is None:
             return None
         before = len(journal.kept)
         smallest = journal.kept[journal.smallest()].numbers
-        for result, chance in results:
-            self._judge(n, result, chance)
+        for of_set, chance in results:
+            self._judge(n, of_set, chance)
         new = list(range(before, len(journal.kept)))
         self._adapt(parent, new)
         parent.visits += 1
@@ -131,78 +157,116 @@ class Descent:
         if journal.kept[journal.smallest()].numbers < smallest:
             journal.shrunk = journal.rounds
         journal.seconds += time.perf_counter() - start
-        journal.seed_steps += sum(r.steps for r, _ in results)
+        journal.core_seconds += time.process_time() - worked
+        journal.seed_steps += spent + sum(r.steps for of_set, _ in results for r in of_set)
         journal.write(self.folder)
-        reached = [(max(map(abs, r.pair.ties or ()), default=0), r.best_exact) for r, _ in results]
+        reached = [(_numbers(rs[0].pair.ties or ()), min(r.best_exact for r in rs)) for rs, _ in results]
         return Round(journal.rounds, parent, reached, new)
 
     def _adapt(self, parent: Kept, new: list[int]) -> None:
         """Take more constraints at once while that works, fewer where it does not."""
         journal = self.journal
         gained = parent.numbers - min((journal.kept[k].numbers for k in new), default=parent.numbers)
-        journal.several = min(16, 2 * journal.several) if gained >= journal.several else max(2, gained)
+        most = max(SEVERAL, parent.numbers // 8)
+        journal.several = min(most, 2 * journal.several) if gained >= journal.several else max(2, gained)
 
     def propose(self, parent: Kept, count: int) -> list[Ties]:
         """So many sets that were not tried: several constraints at once in some, one in others."""
         asked = self.settings
         if parent.numbers < 2:
             return []
-        proposer = Proposer.around(
-            self.base, parent.ties, torch.tensor(parent.theta), asked.kinds, asked.reach, asked.problems
-        )
-        return proposer.sets(count, self.journal.several, self.journal.tried)
+        start = torch.tensor(parent.starts[self.journal.rounds % len(parent.starts)])
+        proposer = Proposer.around(self.base, parent.ties, start, asked.kinds, asked.reach, asked.problems)
+        several, tried = self.journal.several, self.journal.tried
+        found = proposer.sets(count, several, tried)
+        return found if len(found) == count else proposer.wide.sets(count, several, tried)
+
+    def _screened(self, parent: Kept, count: int) -> tuple[list[Ties], int]:
+        """So many sets, those with the lowest loss after a brief training of many, and its seed-steps.
+
+        Sets of as many numbers are compared with each other, and take turns: more numbers have less loss.
+        """
+        proposed = self.propose(parent, self.settings.screen * count) if count > 0 else []
+        if len(proposed) <= count:
+            return proposed, 0
+        recipe, seed = self.settings.brief(), Seed(0, self.settings.first_seed + self.journal.rounds)
+        starts = [tuple(theta) for theta in parent.starts]
+        pairs = [Pair(recipe, seed, start, ties) for ties in proposed for start in starts]
+        bank = Bank(self.base, pairs, slots=16, hopeless=None)
+        while bank.advance():
+            self.watch(bank.seed_steps, recipe.steps * len(pairs))
+            if time.time() > self.deadline:
+                return [], bank.seed_steps
+        by_size: dict[int, list[tuple[float, Ties]]] = {}
+        for n, ties in enumerate(proposed):
+            of_set = [bank.result(n * len(starts) + k) for k in range(len(starts))]
+            self._remember(ties, of_set)
+            loss = max(float(r.curve_EM[-1, 2]) for r in of_set)
+            by_size.setdefault(_numbers(ties), []).append((loss, ties))
+        turns = zip_longest(*(sorted(by_size[size]) for size in sorted(by_size)))
+        best = [found[1] for found in chain.from_iterable(turns) if found is not None]
+        return best[:count], bank.seed_steps
+
+    def _remember(self, ties: Ties, of_set: Sequence[Result]) -> None:
+        tried, exact = self.journal.tried, min(r.best_exact for r in of_set)
+        tried[digest(ties)] = max(exact, tried.get(digest(ties), 0.0))
 
     def _train(
         self, parent: Kept, proposed: list[Ties], near: list[Kept]
-    ) -> list[tuple[Result, Kept | None]] | None:
+    ) -> list[tuple[list[Result], Kept | None]] | None:
         """Every set with every data seed, and again those that came near, from where they got to, in one
-        bank; None where time ran out.
+        bank; None where time ran out. A result for each start.
         """
         journal, asked = self.journal, self.settings
         recipe = asked.recipe(min(LONGEST, 1 + (journal.rounds - journal.shrunk) // STUCK))
         calmer = replace(recipe, ramp=0, lr=recipe.lr / 3)
         seeds = [Seed(0, asked.first_seed + journal.rounds * asked.seeds + n) for n in range(asked.seeds)]
-        work: list[tuple[Pair, Kept | None]]
-        work = [(Pair(recipe, seed, tuple(parent.theta), t), None) for t in proposed for seed in seeds]
-        work += [(Pair(calmer, seeds[0], tuple(k.theta), k.ties), k) for k in near]
-        bank = Bank(self.base, [pair for pair, _ in work], slots=16, hopeless=None)
+        starts = len(parent.starts)
+        work: list[tuple[Recipe, Seed, Ties, Kept | None]]
+        work = [(recipe, seed, ties, None) for ties in proposed for seed in seeds]
+        work += [(calmer, seeds[0], k.ties, k) for k in near]
+        pairs = [Pair(how, s, tuple(theta), t) for how, s, t, k in work for theta in (k or parent).starts]
+        bank = Bank(self.base, pairs, slots=16, hopeless=None)
         while bank.advance():
-            self.watch(bank.seed_steps, recipe.steps * len(work))
+            self.watch(bank.seed_steps, recipe.steps * len(pairs))
             if time.time() > self.deadline:
                 return None
             bank.end(self._late(bank, recipe))
-        return [(bank.result(n), chance) for n, (_, chance) in enumerate(work)]
+        results = [bank.result(n) for n in range(len(pairs))]
+        return [(results[n * starts : (n + 1) * starts], k) for n, (*_, k) in enumerate(work)]
 
     def _late(self, bank: Bank, recipe: Recipe) -> list[int]:
         """The sets that are nowhere a third of the way from the ramp's end to the end."""
         since = recipe.ramp + (recipe.steps - recipe.ramp) // 3
         least = LATE * self.settings.accept
         return [
-            n for n, row in enumerate(bank.judge.newest())
+            n for n, row in enumerate(bank.newest())
             if row["step"] >= since and row["best_exact"] < least
         ]  # fmt: skip
 
     watch: Callable[[int, int], None] = staticmethod(lambda done, of: None)
 
-    def _judge(self, n: int, result: Result, chance: Kept | None) -> None:
-        """Remember what a set reached, and keep it, or keep it for another chance."""
-        journal, ties = self.journal, result.pair.ties
-        assert ties is not None
-        journal.tried[digest(ties)] = max(result.best_exact, journal.tried.get(digest(ties), 0.0))
-        numbers, exact = max(map(abs, ties), default=0), result.best_exact
+    def _judge(self, n: int, of_set: list[Result], chance: Kept | None) -> None:
+        """Remember what a set reached from every start, and keep it, or keep it for another chance."""
+        journal, pair = self.journal, of_set[0].pair
+        assert pair.ties is not None
+        self._remember(pair.ties, of_set)
+        exact = min(r.best_exact for r in of_set)
         if chance is not None:
             chance.visits += 1
         if exact < NEAR * self.settings.accept:
             return
-        loss = float(result.curve_EM[result.best_step // result.pair.recipe.eval_every - 1, 2])
+        loss = max(float(r.curve_EM[r.best_step // pair.recipe.eval_every - 1, 2]) for r in of_set)
         parent = n if chance is None else chance.parent
-        made = Kept(ties, result.theta_P.tolist(), numbers, loss, parent, result.pair.seed.data_seed)
-        if exact >= self.settings.accept and self.right_enough(result.theta_P):
+        theta, *beside = (r.theta_P.tolist() for r in of_set)
+        numbers, seed = _numbers(pair.ties), pair.seed.data_seed
+        made = Kept(pair.ties, theta, numbers, loss, parent, seed, beside=beside)
+        if exact >= self.settings.accept and all(self.right_enough(r.theta_P) for r in of_set):
             self._keep(made)
         elif chance is None:
             journal.near.append(made)
         elif loss < chance.loss:
-            chance.theta, chance.loss, chance.seed = made.theta, made.loss, made.seed
+            chance.theta, chance.beside, chance.loss, chance.seed = theta, beside, loss, seed
 
     def _keep(self, made: Kept) -> None:
         """Keep a set, the better where it has two from one parent."""
@@ -222,6 +286,10 @@ class Descent:
     def wrong(self, theta_P: Tensor) -> tuple[int, int]:
         """How many selection problems and others of our own θ [P] of the base adds wrongly, and of all."""
         return self.exam.wrong(theta_P)
+
+
+def _numbers(ties: Ties) -> int:
+    return max(map(abs, ties), default=0)
 
 
 def _of_base(spec: Spec, theta_P: Tensor) -> Tensor:

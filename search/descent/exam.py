@@ -31,12 +31,16 @@ class Exam:
 
     def wrong(self, theta_P: Tensor) -> tuple[int, int]:
         """How many θ [P] adds wrongly, and of how many."""
-        count = total = 0
+        count = 0
         for tokens in (self.programs.problems, self.others):
             exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
-            total += tokens.shape[-1]
             count += round((1 - float(exact)) * tokens.shape[-1])
-        return count, total
+        return count, self.size
+
+    @property
+    def size(self) -> int:
+        """Of how many problems it is."""
+        return int(self.programs.problems.shape[-1] + self.others.shape[-1])
 
     @cached_property
     def programs(self) -> Native | Programs:

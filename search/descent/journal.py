@@ -28,9 +28,17 @@ class Kept:
     seed: int | None = None
     visits: int = 0
     """Rounds that went on from here; of a set that was not accepted, how often it was trained again."""
+    beside: list[list[float]] = field(default_factory=list)
+    """θ on the same set of the other starts that must bear it."""
+    empty: bool = False
+    """Whether everything that can be proposed from here was tried."""
 
     def __post_init__(self) -> None:
         self.ties = tuple(self.ties)
+
+    @property
+    def starts(self) -> list[list[float]]:
+        return [self.theta, *self.beside]
 
 
 @dataclass
@@ -49,6 +57,8 @@ class Journal:
     """The round in which the smallest set last lost a number."""
     several: int = 8
     seconds: float = 0.0
+    core_seconds: float = 0.0
+    """The same, of processors that really worked on it."""
     seed_steps: int = 0
 
     def write(self, folder: Path) -> None:

@@ -8,24 +8,26 @@ last constraint such a set is as large as its parent, but may lie better.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-import torch
 from torch import Tensor
 
 from model.spec import Spec
 from model.structures import STRUCTURES
 from model.tied import Tied, Ties, constrained, equated, project, retied, tie, ties_of, zeroed
 from search.descent.journal import digest
-from trainer.curvature import Around, Constraint, around, constraints, joint_cost
+from trainer.curvature import Around, around, cheapest_together, constraints
 from trainer.quadratic import Quadratic, quadratic
 
 SINGLE = ("zero", "equal", "opposite")
 KINDS, REACHES = (*SINGLE, *STRUCTURES, "other"), ("tensor", "values")
-POOL = 60  # cheapest constraints from which sets of several are made
-WIDE = 128  # entries of a base up to which its whole Hessian is made
-RETIED, EACH = 40, 3  # ways to loosen a tie that are gone on from, and constraints after each
+POOL = 60  # cheapest constraints from which sets of several are made; of large sets four for each
+WIDE, PART = (
+    128,
+    8,
+)  # entries up to which a base's whole Hessian is made; beyond, of an eighth of the problems
+RETIED, EACH = 80, 4  # ways to loosen a tie that are gone on from, and constraints after each
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ class Proposer:
     """None where the base is too wide for it: then ties are only added."""
     kinds: Sequence[str]
     reach: str
+    ways: int | None = RETIED
+    """How many ways to loosen a tie are looked at; None: all."""
+
+    @property
+    def wide(self) -> Proposer:
+        """The same for when what it proposes has all been tried."""
+        return replace(self, ways=None)
 
     @classmethod
     def around(
@@ -46,7 +55,7 @@ class Proposer:
         spec = tie(base, ties)
         if base.params > WIDE:
             own_P = project(ties, theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-            return cls(spec, around(spec, own_P, problems), None, kinds, reach)
+            return cls(spec, around(spec, own_P, -(-problems // PART)), None, kinds, reach)
         model = quadratic(base, theta_P, problems)
         return cls(spec, model.inside(ties), model, kinds, reach)
 
@@ -63,8 +72,8 @@ class Proposer:
         return list(made.values())
 
     def _groups(self, several: int) -> Iterator[Ties]:
-        """Several constraints at once, many first; and the cheapest structures."""
-        size = min(several, self.spec.params // 2)
+        """Several constraints at once, up to twice so many, many first; and the cheapest structures."""
+        size = min(2 * several, self.spec.params // 2)
         structured = iter(self._structures())
         while size > 1:
             for ties in (self._several(size, skip=0), self._several(size, skip=1), next(structured, None)):
@@ -74,11 +83,12 @@ class Proposer:
 
     def _one_by_one(self) -> Iterator[Ties]:
         """By turns a constraint more, a tie loosened and a constraint more, and a tie loosened for one that
-        lowers the loss; each cheapest first.
+        lowers the loss; each cheapest first. Of `wide` also those that raise it: another place to go on from.
         """
         singles = (c.ties for c in constraints(self.at, self.kinds, self.reach))
         others = self._others() if "other" in self.kinds else []
-        turns = zip_longest(singles, self._loosened(others), (t for cost, t in others if cost < 0))
+        same = (t for cost, t in others if cost < 0 or self.ways is None)
+        turns = zip_longest(singles, self._loosened(others), same)
         return (ties for ties in chain.from_iterable(turns) if ties is not None)
 
     def _several(self, size: int, skip: int) -> Ties | None:
@@ -86,20 +96,11 @@ class Proposer:
 
         skip: leave out so many of the cheapest, for another set of the same size.
         """
-        at, chosen = self.at, list[Constraint]()
-        pool, inverse_RR = constraints(at, self.kinds, self.reach)[skip:POOL], at.inverse()
-        for _ in range(size):
-            best = None
-            for constraint in pool:
-                a_CR = torch.stack([c.a_R for c in (*chosen, constraint)])
-                if torch.linalg.matrix_rank(a_CR) < len(a_CR):
-                    continue
-                cost = joint_cost(at, a_CR, inverse_RR)
-                if best is None or cost < best[0]:
-                    best = cost, constraint
-            if best is None:
-                return None
-            chosen.append(best[1])
+        at = self.at
+        pool = constraints(at, self.kinds, self.reach)[skip : max(POOL, 4 * size)]
+        chosen = cheapest_together(at, pool, size)
+        if chosen is None:
+            return None
         ties = at.ties
         for constraint in chosen:
             ties = _imposed(at.ties, ties, constraint.a_R)
@@ -124,7 +125,7 @@ class Proposer:
         """One entry tied to another number than its own, cheapest first, with what it costs."""
         if self.model is None:
             return []
-        found = self._cheapest(self._retied())[:RETIED]
+        found = self._cheapest(self._retied())[: self.ways]
         costs = self.model.costs([*found, self.at.ties]).tolist()
         return [(cost - costs[-1], ties) for cost, ties in zip(costs, found, strict=False)]
 

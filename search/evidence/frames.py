@@ -63,8 +63,9 @@ def records(
     budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung that would have
     ended it), best_step, best_exact, best_token, core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
-    its 95 % interval, screened_wrongly (at most, of the screened), seed_steps, grokked_per_million,
-    core_s_per_grokked, median_grok_step, best_seed, the confirmation's share of the counts, and a column for
+    its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (at most,
+    of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed, the
+    confirmation's share of the counts, and a column for
     every field of spec and recipe (`model.tie_vo`, `recipe.lr`). curves: configuration, init_seed, data_seed,
     step, the measures at that step, and what the spec's probes read (docs/architecture.md, "Records").
     `trust_store`: read them from the MLflow server that the study names, though it is not
@@ -210,6 +211,7 @@ def _configuration(
         "params": fields.pop("params"),
         "seeds": n["seeds"],
         **{name: n[name] for name in (*COUNTS, "grok_rate", "grok_rate_low", "grok_rate_high", "best_exact")},
+        "stopped": bool(n["stopped"]),
         "screened_wrongly": n["screened_wrongly"],
         **{name: n[name] for name in COST},
         "core_s_per_grokked": n.get("core_s_per_grokked", NAN),
@@ -225,7 +227,7 @@ def _configuration(
 
 def _hashable(value: Any) -> Any:
     """Lists, such as a curriculum, become tuples."""
-    return tuple(map(tuple, value)) if isinstance(value, list) else value
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def configurations_frame(ledger: Ledger, study: str) -> pd.DataFrame:

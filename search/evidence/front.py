@@ -17,15 +17,17 @@ NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-al
 
 def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
     """Of a configuration as search.evidence.frames has it: of all of its seeds, of the confirmation's, of the
-    search's, by which it was chosen.
+    search's, by which it was chosen. Where the search stopped once enough had grokked, its interval says so.
     """
-    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"])
+    ends = (row["grok_rate_low"], row["grok_rate_high"]) if row["stopped"] else None
+    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"], ends=ends)
     fresh = GrokRate(*(row[f"confirmation_{name}"] for name in ("grokked", "seeds", "given_up", "wrongly")))
     search = GrokRate(
         whole.grokked - fresh.grokked,
         whole.n - fresh.n,
         whole.given_up - fresh.given_up,
         max(whole.wrongly - fresh.wrongly, 0.0),
+        ends=ends,
     )
     return whole, fresh, search
 
@@ -47,7 +49,7 @@ def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = 
 SHOWN = (
     "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
-    "grok_rate_high", "grokked_per_million", "median_grok_step",
+    "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped",
 )  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["rung"],
         row["study"],
         row["configuration"],
-        f"{counted} ({low:.1%} to {high:.1%})",
+        f"{counted} ({'stopped there: ' * row['stopped']}{low:.1%} to {high:.1%})",
         f"{row['grokked_per_million']:.3g}",
         confirmed,
         row["best_seed"],

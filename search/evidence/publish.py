@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.store.ledger import Ledger, Row, is_final
 from search.store.part import PARTS, curve_table
-from search.store.seeds import RecordedSeed, Shelf
+from search.store.seeds import RecordedSeed, Shelf, alike
 from search.store.stats import rank, seed_of, step_metrics
 from search.store.tracker import Tracker
 from search.store.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
+from search.study.file import stops_at
 from search.study.trial import Configuration, Trial
 from trainer import MEASURES, Outcome, Result
 from trainer.screen import PROBE
@@ -35,7 +37,8 @@ def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> Non
     for configuration in trial.configurations:
         mine = ledger.rows(trial.study, configuration.key, trial.key)
         if tracker.is_count_due(configuration, len(mine)):
-            tracker.counts(configuration, ledger.rows(trial.study, configuration.key))
+            rows = ledger.rows if stops_at(tracker.study) else partial(alike, ledger)  # a stop asks for seeds
+            tracker.counts(configuration, rows(trial.study, configuration.key))
         if mine and all(r["published"] for r in mine):  # what is there is not touched
             continue
         if any(map(is_final, mine)):  # or all of its seeds were cut

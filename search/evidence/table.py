@@ -330,6 +330,8 @@ def _arms(configurations: Sequence[Mapping[str, Any]], seeds: Grokked) -> Arms:
         configurations, key=lambda r: (size[r["study"]], r["seeds"], str(r["study"])), reverse=True
     )
     for record in order:
+        if isinstance(taught := record.get("recipe.teacher"), str) and taught:
+            continue  # a frame has its teacher's title alone: it cannot be said whose partner it is
         try:
             arm = _arm(record, seeds)
         except (ValueError, TypeError) as error:
@@ -357,7 +359,8 @@ def _rate(record: Mapping[str, Any]) -> GrokRate:
     """Where a frame does not say how many seeds may have been given up wrongly and nobody measured, all."""
     grokked, n, given_up = (int(record[name]) for name in ("grokked", "seeds", "given_up"))
     most = given_up * (FALSE_KILLS_UPPER if record["configuration"] in MEASURED else 1.0)
-    return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)))
+    ends = (record["grok_rate_low"], record["grok_rate_high"]) if record.get("stopped") in (True, 1) else None
+    return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)), ends=ends)
 
 
 def _fields(record: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -375,7 +378,7 @@ def _recipe(given: dict[str, Any]) -> Recipe:
     for name, its in Recipe.__dataclass_fields__.items():
         if isinstance(its.default, tuple) and name in given:
             entries = json.loads(kept) if isinstance(kept := given[name], str) else kept
-            given[name] = [[_plain(number) for number in entry] for entry in entries]
+            given[name] = [e if isinstance(e, str) else [_plain(number) for number in e] for e in entries]
     return Recipe(**_typed(Recipe, given))
 
 

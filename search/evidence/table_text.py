@@ -13,9 +13,14 @@ from search.evidence.table import Arm, Cell, Scale, Table, constraint_table
 from search.evidence.verdicts import CLAIMS, RULE, SCALES, SECTION, Agreement
 from search.intervals import LEVEL, Interval, discoveries
 from trainer import Recipe
+from trainer.teacher import shown
 
 FORMATS = ("md", "csv", "json", "html", "latex")
 MISSING = "–"
+STOPPED = (
+    "stopped there: it went on until enough seeds had grokked; the share is too high for that, and the "
+    "interval is the exact one for stopping there (negative binomial)"
+)
 DETAILS = (
     "constraint", "scale", "verdict", "with it", "without", "difference in points", "of the same seeds", "p",
     "power", "best exact match, %", "median grok step", "verified", "saves",
@@ -64,7 +69,8 @@ def _rate(arm: Arm) -> str:
     if not arm.rate.n:
         return MISSING
     low, high = arm.rate.interval
-    return f"{_percent(arm.rate.rate)} % ({_percent(low)}–{_percent(high)})"
+    stopped = "stopped there: " * arm.rate.stopped
+    return f"{_percent(arm.rate.rate)} % ({stopped}{_percent(low)}–{_percent(high)})"
 
 
 def summary(cell: Cell) -> str:
@@ -152,6 +158,7 @@ def notes(made: Table) -> list[str]:
         "intervals are of 95 %: Wilson's for a rate, its upper end with what given-up seeds might have done; "
         "Newcombe's hybrid score interval for a difference of independent seeds, an exact one for that of "
         "the same",
+        *([STOPPED] if any(a and a.rate.stopped for c in made.cells for a in (c.with_it, c.without)) else []),
         *_tests(made),
         "verified: of the decoded best seeds; saves: parameters",
         *([pooled] if made.pooled else []),
@@ -183,9 +190,11 @@ def _base(scale: Scale, others: Sequence[Scale]) -> str:
     first = next(s for s in others if s.rung == scale.rung and s.base)
     what = f"{scale.params} parameters, study {scale.base.study}"
     if first is scale:
-        changed = _changed(scale.base.recipe.as_dict(), Recipe().as_dict())
+        changed = _changed(shown(scale.base.recipe.as_dict()), Recipe().as_dict())
         return f"{what}; recipe: {changed or 'as the 57p paper has it'}"
-    mine, theirs = ({**s.base.recipe.as_dict(), **s.base.spec.as_dict()} for s in (scale, first) if s.base)
+    mine, theirs = (
+        {**shown(s.base.recipe.as_dict()), **s.base.spec.as_dict()} for s in (scale, first) if s.base
+    )
     return f"{what}; unlike {first.label}: {_changed(mine, theirs)}"
 
 

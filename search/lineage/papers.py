@@ -46,6 +46,8 @@ def _with(own: Step, provenance: Mapping[str, Any]) -> list[Step]:
     if isinstance(origin := provenance.get("folded_from"), Mapping):
         how = [f"folded: {says}" for says in _texts(provenance.get("folds"))]
         return [*_origin(origin), own | {"tied": [], "how": how}]
+    if isinstance(origin := provenance.get("finished_from"), Mapping):
+        return [*_origin(origin), own | {"tied": [], "how": [f"finished by {provenance.get('finished_by')}"]}]
     if isinstance(origin := provenance.get("compressed_from"), Mapping):
         return [*_origin(origin), *_descent(own, provenance.get("descent"))]
     return [own | {"tied": [], "how": []}]

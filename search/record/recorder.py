@@ -15,7 +15,7 @@ from search.evidence.publish import conclude, publish
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
 from search.store.outbox import Outbox
-from search.store.part import Damaged, Part, has_parts, read_cut, read_parts, set_aside
+from search.store.part import PARTS, STATE, Damaged, Part, has_parts, read_cut, read_parts, set_aside
 from search.store.seeds import Shelf
 from search.store.stats import ENOUGH
 from search.store.tracker import Tracker
@@ -52,7 +52,7 @@ class Recorder:
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study, key)
             try:
-                if has_parts(folder):
+                if self.home.depot.get_folder(folder / PARTS):
                     parts, trial = read_parts(folder), Trial.read(folder)
                     found |= {c.key for c in trial.configurations}
                     self.record(trial, parts)
@@ -66,7 +66,7 @@ class Recorder:
         """What the worker of a trial that has just ended left. Raises Damaged."""
         folder = self.home.trial(self.study, trial.key)
         deadline = time.monotonic() + SHARED_S
-        while not has_parts(folder) and time.monotonic() < deadline:
+        while not self.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
             time.sleep(0.2)  # a shared folder may show them late
         if not has_parts(folder):
             raise Failure(f"study {self.study}: a trial ended without results in {folder}; is it shared?")
@@ -88,6 +88,7 @@ class Recorder:
         kept = ""
         if has_parts(folder):
             kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study, key), reason)}"
+            self.home.depot.remove(folder / PARTS)
         log.warning("study %s: %s%s; their seeds are trained again", self.study, reason, kept)
         self.ledger.reopen(self.study, key, reason)
 
@@ -97,6 +98,7 @@ class Recorder:
         if has_parts(folder):  # or it was done, and was cut off afterwards
             publish(self.ledger, self.tracker, trial, folder)
             shutil.rmtree(folder, ignore_errors=True)
+            self.home.depot.remove(folder / STATE)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""

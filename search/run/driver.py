@@ -14,13 +14,16 @@ from typing import Any
 
 from mlflow import MlflowClient
 
+from search.depot.depot import Depot
 from search.descent.beam import Beam
 from search.descent.published import log_descents
 from search.errors import UserError
 from search.evidence.publish import log_evidence
 from search.evidence.views import write_views
 from search.lineage.starts import configurations, maker
+from search.record.metrics import Values
 from search.record.recorder import Recorder
+from search.record.tally import OPEN, Tally
 from search.run.packing import interrupted
 from search.run.planner import DONE, Planner
 from search.run.progress import Display, Progress
@@ -30,13 +33,13 @@ from search.store.home import Home
 from search.store.ledger import is_final
 from search.store.optuna_mirror import Mirror
 from search.store.outbox import Outbox
-from search.store.part import ERROR, Damaged, Orders, has_parts, orders_of
+from search.store.part import ERROR, PARTS, Damaged, Orders, orders_of
 from search.store.seeds import KEPT, Shelf
-from search.store.stats import grouped
 from search.store.tracker import Tracker
 from search.store.tracking import answered
 from search.study.schema import Study
-from search.study.trial import Configuration, Trial
+from search.study.trial import TRIAL_FILE, Configuration, Trial
+from trainer import Outcome
 
 PATIENCE_S = 600.0
 """How long a database that is away is waited for."""
@@ -160,10 +163,17 @@ class Driver:
         self.tick()
         return trial
 
+    def config(self, trial: Trial) -> dict[str, Any]:
+        """What a worker of its own is told of a trial."""
+        found = {"folder": str(self.home.trial(self.study.name, trial.key))}
+        return found | ({"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {})
+
     def _start(self, trial: Trial, chain: Chain) -> None:
         self.ledger.claim(trial)
         self.ended.trials += 1
-        trial.write(self.home.trial(self.study.name, trial.key))
+        folder = self.home.trial(self.study.name, trial.key)
+        trial.write(folder)
+        self.home.depot.put(folder / TRIAL_FILE)
         chain.open[trial.key] = chain.last = trial
         chain.unseen.add(trial.key)
         self.progress.started(trial, chain.first.key)
@@ -174,15 +184,16 @@ class Driver:
     def reported(self, first: Trial, report: dict[str, Any]) -> None:
         """Take the progress report of the worker that was started with this trial."""
         chain = self.chains[first.key]
+        self.progress.reports += 1
         chain.starts, chain.due = chain.starts + (report["phase"] == "compiling"), float("inf")
-        seeds = grouped(report.pop("seeds", []), "trial")
+        tallies = {key: Tally(**found) for key, found in report.pop("tallies", {}).items()}
         steps: dict[Configuration, dict[int, dict[str, float]]] = {}
         for trial in list(chain.open.values()):
             its = report
-            if mine := seeds.get(trial.key):
+            if mine := tallies.get(trial.key):
                 chain.unseen.discard(trial.key)
                 self.planner.hear(trial, mine)
-                its = report | {"seeds": mine}
+                its = report | {"tally": mine}
             for configuration, step, metrics in self.progress.report(trial, its):
                 steps.setdefault(configuration, {})[step] = metrics
         for configuration, values in steps.items():
@@ -251,26 +262,30 @@ class Driver:
         many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
         apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
         times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
-        orders = Orders(tuple(chain.open), tuple(sorted(enough)), *times)
+        orders = Orders(tuple(chain.open), tuple(sorted(enough)), *times, self.progress.watched)
         if orders != chain.orders:
-            orders.write(self.home.trial(self.study.name, chain.first.key))
+            folder = self.home.trial(self.study.name, chain.first.key)
+            orders.write(folder)
+            self.home.depot.put(orders_of(folder))
             chain.orders = orders
 
     def finished(self, first: Trial, failure: str | None) -> None:
         """A worker has ended: by itself, with results in its trials' folders, or for the reason given."""
         chain = self.chains.pop(first.key)
         for key, trial in chain.open.items():
-            folder = self.home.trial(self.study.name, key)
-            if key in chain.unseen and trial is not first and not has_parts(folder):  # it came too late
+            has_ended = self.home.depot.get_folder(self.home.trial(self.study.name, key) / PARTS)
+            if key in chain.unseen and trial is not first and not has_ended:  # it came too late
                 self.progress.finished(trial, [])
                 self.ledger.censor([trial], LATE)
                 self.ledger.release_unbegun(trial)
                 self.planner.give_back(trial)
-            elif failure is None or has_parts(folder):
+            elif failure is None or has_ended:
                 self._ended(trial)
             else:
                 self._failed(trial, failure)
-        orders_of(self.home.trial(self.study.name, first.key)).unlink(missing_ok=True)
+        orders = orders_of(self.home.trial(self.study.name, first.key))
+        orders.unlink(missing_ok=True)
+        self.home.depot.remove(orders)
         self._order_again()
 
     def _ended(self, trial: Trial) -> None:
@@ -283,6 +298,7 @@ class Driver:
 
     def _failed(self, trial: Trial, failure: str) -> None:
         error = self.home.trial(self.study.name, trial.key) / ERROR
+        self.home.depot.get(error)
         reason = error.read_text().partition("\n")[0] if error.exists() else failure
         self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
         self.ledger.censor([trial], reason, self.progress.steps())
@@ -333,6 +349,26 @@ class Driver:
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
         if not (left or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
+
+    def measures(self) -> Values:
+        """What is shown of it to Prometheus, by the names in search/record/metrics.py."""
+        open_ = self.progress.states()
+        waiting = sum(chain.waits for chain in self.chains.values())
+        return {
+            "seeds_ended": {o: n for o, n in self.progress.ended.items() if o not in OPEN},
+            "seeds_open": {
+                "running": open_[Outcome.RUNNING],
+                "waiting": open_[Outcome.QUEUED],
+                "planned": self.planner.planned,
+            },
+            "seed_steps_per_s": self.progress.rate,
+            "workers": {"training": len(self.chains) - waiting, "waiting": waiting},
+            "trials_failed": len(self.ended.failed_trials),
+            "outbox_jobs": len(self.outbox.jobs),
+            "mlflow_away": self.outbox.away,
+            "reports": self.progress.reports,
+            "driver_cpu_s": time.process_time(),
+        }
 
     def tick(self) -> None:
         """Look whether the run is to end, and show how far it is when that is due."""

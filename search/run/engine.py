@@ -28,6 +28,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
 from search.errors import Failure, UserError
+from search.record.metrics import Metrics
 from search.run import worker
 from search.run.driver import Driver, Ended
 from search.run.packing import Fits, placement
@@ -123,7 +124,7 @@ class PlanSearcher(Searcher):
         if not isinstance(trial, Trial):
             return Searcher.FINISHED if trial == DONE else None
         self.trials[trial_id] = trial
-        return {"folder": str(self.driver.home.trial(trial.study, trial.key))}
+        return self.driver.config(trial)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         with self.watch.kept():
@@ -158,6 +159,7 @@ class Watch(tune.Callback):
         self.stalled: set[str] = set()
         self.looked = time.monotonic()
         self.broken: Exception | None = None
+        self.metrics: Metrics | None = Metrics(driver.study.name)
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -172,6 +174,7 @@ class Watch(tune.Callback):
             raise self.broken
         if self.driver:
             self.driver.tick()
+            self.show()
         now = time.monotonic()
         if now - self.looked > BLIND_S:
             self.heard = dict.fromkeys(self.heard, now)
@@ -179,6 +182,11 @@ class Watch(tune.Callback):
         for trial_id, heard in self.heard.items():
             if now - heard > self.stall_s:
                 self._kill(trial_id)
+
+    def show(self) -> None:
+        """Show Prometheus how far the study is, when that is due."""
+        if self.driver and self.metrics and self.metrics.due():
+            self.metrics.show(self.driver.measures())
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         self.running[trial.trial_id], self.heard[trial.trial_id] = trial, time.monotonic()
@@ -227,6 +235,7 @@ class Watch(tune.Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         empty: dict[str, Any] = {"driver": None, "heard": {}, "running": {}, "stalled": set(), "broken": None}
+        empty["metrics"] = None
         return {**self.__dict__, **empty}
 
 

@@ -9,10 +9,11 @@ for work gets of the next one, and what turns out not to be needed is not traine
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from search.record.tally import Tally
 from search.run.allocation import Standing, deserving, leaders, objective, successes
 from search.run.packing import Fits, can_follow, pack, trial_size
 from search.store.ledger import Row, is_final
@@ -130,14 +131,13 @@ class Planner:
     def _waiting(self, after: Trial | None) -> Trial | None:
         return next((t for t in self.queue if after is None or can_follow(t, after)), None)
 
-    def hear(self, trial: Trial, seeds: Sequence[Mapping[str, Any]]) -> None:
-        """Take how far a running trial's seeds are: configuration, outcome and grok_step of each.
+    def hear(self, trial: Trial, tally: Tally) -> None:
+        """Take how far a running trial's seeds are.
 
         A seed has grokked as soon as it was perfect once; what is left of it is to see whether it holds.
         """
-        open_ = sum(s["outcome"] in (Outcome.QUEUED, Outcome.RUNNING) for s in seeds)
-        grokked = Counter(s["configuration"] for s in seeds if s["grok_step"] is not None)
-        self.heard[trial.key] = Heard(open_, Counter() if trial.confirmation else grokked)
+        grokked = Counter(tally.grokked)
+        self.heard[trial.key] = Heard(tally.open, Counter() if trial.confirmation else grokked)
         if grokked:
             self._drop_needless()
 
@@ -169,6 +169,11 @@ class Planner:
         """The budgets of all seeds that are planned and in no trial yet that runs; unit: seed-steps."""
         trials = sum(c.recipe.steps for t in self.queue for c, _ in t.work)
         return trials + sum(c.recipe.steps * len(seeds) for c, seeds, _ in self.unpacked)
+
+    @property
+    def planned(self) -> int:
+        """Pairs that are in no trial yet that runs."""
+        return sum(len(t.work) for t in self.queue) + sum(len(seeds) for _, seeds, _ in self.unpacked)
 
     @property
     def grokked(self) -> int:
@@ -373,8 +378,7 @@ class Planner:
 
     def _open_pairs(self) -> int:
         """Pairs that are planned or in training."""
-        waiting = sum(len(t.work) for t in self.queue) + sum(len(seeds) for _, seeds, _ in self.unpacked)
-        return waiting + self.open_in(self.running.values())
+        return self.planned + self.open_in(self.running.values())
 
     def open_in(self, trials: Iterable[Trial]) -> int:
         """Pairs of running trials that have not ended, as far as was heard."""

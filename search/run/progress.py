@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from search.record.tally import Tally
 from search.store.stats import COUNTED, step_metrics
 from search.study.trial import Configuration, Trial
-from trainer import Outcome, Seed
+from trainer import Outcome
 
 SeedKey = tuple[int, int]
 Row = dict[str, Any]
@@ -61,8 +62,8 @@ class Progress:
     trained and are of the same seeds at every step.
     """
 
-    def __init__(self, watched: list[SeedKey]):
-        self.watched = watched
+    def __init__(self, watched: Sequence[SeedKey]):
+        self.watched = tuple(watched)
         self.start = time.monotonic()
         self.trials: dict[str, Row] = {}
         self.running: dict[str, Trial] = {}
@@ -71,6 +72,8 @@ class Progress:
         """Of each running trial, the first trial of its worker: they share one bank and its speed."""
         self.ended: Counter[str] = Counter()
         self.best_exact = 0.0
+        self.reports = 0
+        """Of workers."""
         self.seed_steps: dict[str, int] = {}
         self.trained_from, self.trained_to = float("inf"), 0.0
 
@@ -90,27 +93,26 @@ class Progress:
         """chain: the key of its worker's first trial, if that is another one."""
         self.chain_of[trial.key] = chain or trial.key
         speed = (t["seed_steps_per_s"] for key, t in self.trials.items() if self.chain_of[key] == chain)
-        waiting = {"outcome": Outcome.QUEUED, "step": 0, "grok_step": None}
+        budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
         self.trials[trial.key] = {
             "phase": "starting",
-            "seeds": [waiting] * len(trial.work),
+            "tally": Tally({Outcome.QUEUED: len(trial.work)}, budgets),
             "seed_steps_per_s": next(speed, 0.0),
         }
         self.running[trial.key] = trial
 
     def report(self, trial: Trial, report: Row) -> list[tuple[Configuration, int, dict[str, float]]]:
         """Take a worker's report. Returns the steps of configurations whose metrics are now complete."""
-        self.trials[trial.key] = self.trials[trial.key] | report
-        seeds = report.get("seeds", [])
+        its = self.trials[trial.key] = self.trials[trial.key] | report
         if report["phase"] == "training":
             self.trained_to = time.monotonic()
             self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
             self.seed_steps[self.chain_of[trial.key]] = report["seed_steps"]
-        self.best_exact = max([self.best_exact, *(s["best_exact"] for s in seeds)])
+        self.best_exact = max(self.best_exact, its["tally"].best_exact)
         if report["phase"] != "training" or trial.confirmation:
             return []
         mine: dict[str, list[Row]] = defaultdict(list)
-        for row in seeds:
+        for row in its["tally"].rows if "tally" in report else ():
             mine[row["configuration"]].append(row)
         found = ((c, self._complete(c, mine[c.key])) for c in trial.configurations)
         return [(c, step, metrics) for c, steps in found for step, metrics in steps]
@@ -120,10 +122,20 @@ class Progress:
         self.running.pop(trial.key, None)
         self.ended.update(outcomes)
 
+    def states(self) -> Counter[str]:
+        """How many seeds of running trials are in each state."""
+        found: Counter[str] = Counter()
+        for t in self.trials.values():
+            found.update(t["tally"].states)
+        return found
+
     def steps(self) -> dict[tuple[str, int, int], int]:
         """How far each seed of a running trial is, by configuration key and seed."""
-        rows = [s for t in self.trials.values() for s in t["seeds"] if "seed" in s]
-        return {(s["configuration"], s["seed"][0], s["seed"][1]): s["step"] for s in rows}
+        return {
+            (c.key, seed.init_seed, seed.data_seed): step
+            for key, t in self.trials.items()
+            for (c, seed), step in zip(self.running[key].work, t["tally"].each_step(), strict=False)
+        }
 
     def _complete(self, configuration: Configuration, seeds: list[Row]) -> list[tuple[int, dict[str, float]]]:
         """A step's metrics are complete when every watched seed is past it or has ended."""
@@ -152,17 +164,14 @@ class Progress:
         What is left is counted in budgets, so the time left is the most it may take: a seed that groks or is
         given up ends earlier, and counts no more from then on.
         """
-        seeds = [s for t in self.trials.values() for s in t["seeds"]]
-        states = Counter(s["outcome"] for s in seeds)
-        unended = (Outcome.QUEUED, Outcome.RUNNING)
-        left = queued_seed_steps + sum(
-            c.recipe.steps - seed["step"] for _, c, seed in self._seeds() if seed["outcome"] in unended
-        )
+        tallies: list[Tally] = [t["tally"] for t in self.trials.values()]
+        states = self.states()
+        left = queued_seed_steps + sum(tally.left for tally in tallies)
         rate = self.rate or self.overall_rate
         failed = sum(states[o] + self.ended[o] for o in COUNTED if o != Outcome.GROKKED)
         return Snapshot(
             running=states[Outcome.RUNNING],
-            grokked=sum(s["grok_step"] is not None for s in seeds) + self.ended[Outcome.GROKKED],
+            grokked=sum(sum(t.grokked.values()) for t in tallies) + self.ended[Outcome.GROKKED],
             failed=failed,
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
@@ -172,18 +181,20 @@ class Progress:
             holding=self._holding(has_enough),
         )
 
-    def _seeds(self) -> Iterator[tuple[Trial, Configuration, Row]]:
-        for key, t in self.trials.items():
-            if t["seeds"]:
-                for (c, _), seed in zip(self.running[key].work, t["seeds"], strict=True):
-                    yield self.running[key], c, seed
-
     def _holding(self, has_enough: Callable[[Configuration], bool]) -> dict[str, int]:
         """The seeds that have grokked and train on, if nothing else of the search does."""
-        live = [(c, s) for t, c, s in self._seeds() if s["outcome"] == Outcome.RUNNING and not t.confirmation]
-        if any(s["grok_step"] is None or not has_enough(c) for c, s in live):
-            return {}
-        return {str(Seed(*s["seed"])): c.recipe.hold for c, s in live}
+        found: dict[str, int] = {}
+        for key, t in self.trials.items():
+            known = {c.key: c for c in self.running[key].configurations}
+            tally: Tally = t["tally"]
+            if self.running[key].confirmation:
+                continue
+            if tally.states.get(Outcome.RUNNING, 0) > len(tally.holding):
+                return {}
+            if not all(has_enough(known[configuration]) for configuration, _ in tally.holding):
+                return {}
+            found |= {seed: known[configuration].recipe.hold for configuration, seed in tally.holding}
+        return found
 
 
 # What is shown of it: a live line in a terminal, a plain one every few seconds elsewhere

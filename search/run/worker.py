@@ -1,8 +1,10 @@
 """What runs inside a Ray trial: banks, one after another, each from its saved state to its last seed.
 
 The driver leaves trial.json in the trial's folder; the worker keeps the trial's state there and leaves its
-parts for the driver to record (search/store/part.py). While a bank trains the driver may order other trials:
-those of its program take the slots that have fallen free, others get a bank of their own after it.
+parts for the driver to record (search/store/part.py). Where they see no folder in common these go through a
+depot (search/depot/depot.py), and the worker has a folder of its own. While a bank trains the driver may
+order other trials: those of its program take the slots that have fallen free, others get a bank of their own
+after it.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,43 +26,56 @@ import torch
 from filelock import FileLock
 
 from model.tied import Tied, project
+from search.depot.depot import Depot, Shared
+from search.errors import Failure
+from search.record.tally import OPEN, Tally
 from search.run.packing import can_follow
-from search.store.part import ERROR, LOCK, STATE, Orders, Part, has_parts, write_parts
+from search.store.part import ERROR, LOCK, PARTS, STATE, Orders, Part, orders_of, write_parts
+from search.store.stats import grouped
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import RULE, Bank, Outcome, Result
 from trainer.checkpoint import code_version
 from trainer.folding import FoldingBank
 
 LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
-LOOK_S = 0.1
-"""How often a worker without work looks for orders."""
-OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
 
 def train(config: dict[str, Any]) -> None:
     """Ray Tune's trainable. `config["folder"]`: where its first trial is described."""
     from ray import tune  # the worker's process; `run_trial` itself needs no Ray
 
-    folder = Path(config["folder"])
-    for place in _folders(folder):
-        (place / ERROR).unlink(missing_ok=True)  # of an earlier attempt
-    try:
-        for progress in run_trial(folder):
-            tune.report(progress)
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        for place in _folders(folder):
-            (place / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")
-        raise
+    with _own(Path(config["folder"]), config.get("depot")) as (folder, depot):
+        for place in _named(folder, _orders(folder, depot)):
+            (place / ERROR).unlink(missing_ok=True)  # of an earlier attempt
+            depot.remove(place / ERROR)
+        try:
+            for progress in run_trial(folder, depot):
+                tune.report(progress)
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            for place in filter(Path.exists, _named(folder, _orders(folder, depot))):
+                (place / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")
+                depot.put(place / ERROR)
+            raise
 
 
-def run_trial(folder: Path) -> Iterator[dict[str, Any]]:
+@contextmanager
+def _own(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]]:
+    """Where a worker has the trial whose folder the driver names, and what its files go through."""
+    if uri is None:
+        yield folder, Shared()
+        return
+    with tempfile.TemporaryDirectory(prefix="adder-search-") as root:
+        yield Path(root, *folder.parts[-2:]), Depot(Path(root), uri)
+
+
+def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, Any]]:
     """Train a trial, and what is ordered after it, yielding a report after each evaluation, or less often.
 
     The last one is `done`; it is no more the last if trials were ordered meanwhile. Who is to wait for more
     says it again now and then.
     """
-    chain = _Chain(folder)
+    chain = _Chain(folder, depot or Shared())
     try:
         if not chain.take():  # it died between its results and its end
             return
@@ -72,7 +89,7 @@ def run_trial(folder: Path) -> Iterator[dict[str, Any]]:
                 chain.save_at_times()
             if ended or not alive or chain.has_news(rows):
                 phase = "training" if alive else "done"
-                report = {"phase": phase, "seeds": list(rows.values()), "ended": ended}
+                report = {"phase": phase, "tallies": chain.tallies(rows), "ended": ended}
                 yield {"payload": json.dumps(report | chain.speed())}
             if not (chain.follow() or alive or chain.wait()):
                 return
@@ -89,6 +106,9 @@ class _Chain:
     """
 
     folder: Path
+    depot: Shared
+    orders: Orders = field(init=False)
+    """As they were found when it looked last."""
     trials: dict[Path, Trial] = field(default_factory=dict)
     """Those that have not ended, by their folders; of the first that waits, the next bank is made."""
     numbers: dict[Path, range] = field(default_factory=dict)
@@ -105,8 +125,10 @@ class _Chain:
 
     def take(self) -> list[Path]:
         """Have what is ordered and was not known; the results of some may be there already."""
-        new = [f for f in _folders(self.folder) if f not in self.numbers and f not in self.trials]
-        new = [f for f in new if not has_parts(f) and (f / TRIAL_FILE).exists()]
+        self.orders = _orders(self.folder, self.depot)
+        ordered = _named(self.folder, self.orders)
+        new = [f for f in ordered if f not in self.numbers and f not in self.trials]
+        new = [f for f in new if self.depot.get(f / TRIAL_FILE) and not self.depot.has_folder(f / PARTS)]
         for folder in new:
             self.locks[folder] = FileLock(folder / LOCK, timeout=LOCK_WAIT_S)
             self.locks[folder].acquire()
@@ -147,21 +169,26 @@ class _Chain:
         self._know(folder, range(len(trial.pairs)))
 
     def wait(self) -> bool:
-        """Without work: look for orders, as long as is ordered. False if there will be none."""
-        until = time.monotonic() + Orders.read(self.folder).wait_s
-        while time.monotonic() < until:
+        """Without work: look for orders, as long as is ordered. False if there will be none.
+
+        How long may change meanwhile: who waits is told when nothing is left.
+        """
+        since = time.monotonic()
+        while time.monotonic() - since < self.orders.wait_s:
             if self.follow():
                 return True
-            time.sleep(LOOK_S)
-        return Orders.read(self.folder).wait_s > 0
+            time.sleep(self.depot.look_s)
+        return _orders(self.folder, self.depot).wait_s > 0
 
     def _know(self, folder: Path, numbers: range) -> None:
         self.numbers[folder] = numbers
+        if self.depot.keeps:  # else its predecessor may be whole where it is torn
+            self.depot.get(folder / STATE)
         self.bank.load(folder / STATE, numbers)
 
     def _end_enough(self) -> None:
         """Of configurations that have enough, only grokked seeds go on: to see whether they hold."""
-        enough = set(Orders.read(self.folder).enough)
+        enough = set(self.orders.enough)
         mine = [(f, t) for f, t in self.trials.items() if f in self.numbers]
         searching = [(f, t) for f, t in mine if enough and not t.confirmation]
         work = [(n, c) for f, t in searching for n, (c, _) in zip(self.numbers[f], t.work, strict=True)]
@@ -170,20 +197,28 @@ class _Chain:
             self.bank.end(over)
 
     def rows(self) -> dict[int, dict[str, Any]]:
-        """How far the seeds are of trials that have not ended: trial, seed, outcome, step, measures."""
+        """How far the seeds are of trials that have not ended: trial, what Tally wants to know, measures."""
         newest = self.bank.newest()
         return {
-            n: newest[n] | {"trial": t.key, "configuration": c.key, "seed": [s.init_seed, s.data_seed]}
+            n: newest[n]
+            | {"trial": t.key, "configuration": c.key, "seed": (s.init_seed, s.data_seed)}
+            | {"budget": c.recipe.steps}
             for f, t in self.trials.items()
             if f in self.numbers
             for n, (c, s) in zip(self.numbers[f], t.work, strict=True)
         }
 
+    def tallies(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """What is said of them, by their trials' keys."""
+        watched = set(self.orders.watched)
+        of = grouped(rows.values(), "trial")
+        return {key: vars(Tally.of(mine, watched)) for key, mine in of.items()}  # asdict would copy all
+
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
         """Whether to report: one of many workers does so seldom, but for grokked seeds and free slots."""
         grokked = sum(row["grok_step"] is not None for row in rows.values())
         free = self.trial.slots - sum(row["outcome"] in OPEN for row in rows.values())
-        due = time.monotonic() - self.said[0] >= Orders.read(self.folder).apart_s
+        due = time.monotonic() - self.said[0] >= self.orders.apart_s
         if due or grokked != self.said[1] or free - self.said[2] > self.trial.slots // 8:
             self.said = time.monotonic(), grokked, free
             return True
@@ -204,6 +239,7 @@ class _Chain:
                 if r.outcome == Outcome.CENSORED
             }
             write_parts(folder, parts_of(trial, self.bank, results), cut)
+            self.depot.put_folder(folder / PARTS)
             self.locks.pop(folder).release()
             keys.append(trial.key)
         return keys
@@ -216,8 +252,10 @@ class _Chain:
         for folder in self.trials.keys() & self.numbers.keys():
             try:
                 self.bank.save(folder / STATE, self.numbers[folder])
-            except OSError as error:
-                logging.getLogger(__name__).warning("%s: state not saved (%s)", folder, error.strerror)
+                self.depot.put(folder / STATE, patient=False)
+            except (OSError, Failure) as error:
+                said = getattr(error, "strerror", error)
+                logging.getLogger(__name__).warning("%s: state not saved (%s)", folder, said)
 
     def speed(self) -> dict[str, float]:
         """Of the bank, and what all banks of this worker came to."""
@@ -234,10 +272,16 @@ class _Chain:
             lock.release()
 
 
-def _folders(first: Path) -> list[Path]:
-    """Of the trials that a worker is to have, as far as they exist. `first`: that of its first one."""
-    folders = [first if key == first.name else first.with_name(key) for key in Orders.read(first).trials]
-    return [f for f in folders if f.exists()]
+def _orders(first: Path, depot: Shared) -> Orders:
+    """What is ordered of the worker whose first trial has this folder; of a store that is away, what was."""
+    with suppress(Failure):
+        depot.get(orders_of(first), patient=False)
+    return Orders.read(first)
+
+
+def _named(first: Path, orders: Orders) -> list[Path]:
+    """The folders of the trials that are ordered. `first`: that of the worker's first one."""
+    return [first if key == first.name else first.with_name(key) for key in orders.trials]
 
 
 def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:

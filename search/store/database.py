@@ -6,6 +6,7 @@ Transactions that say in one line what is wrong, and wait for a server that is a
 from __future__ import annotations
 
 import functools
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -145,6 +146,8 @@ FORMS = dict.fromkeys(
 P = ParamSpec("P")
 R = TypeVar("R")
 
+log = logging.getLogger(__name__)
+
 
 class Away(Failure):
     """The database does not answer, is locked or has no room: it may come back."""
@@ -229,15 +232,22 @@ def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[An
 
 
 def wait_for(call: Callable[[], R], patience_s: float, errors: tuple[type[Exception], ...] = (Away,)) -> R:
-    """What `call` returns, called again while it raises one of the errors, for so long."""
-    deadline = time.monotonic() + patience_s
+    """What `call` returns, called again while it raises one of the errors, for so long; it is said once."""
+    deadline, was_away = time.monotonic() + patience_s, False
     while True:
         try:
-            return call()
-        except errors:
+            found = call()
+        except errors as error:
             if time.monotonic() > deadline:
                 raise
+            if not was_away:
+                log.warning("%s; waiting for it, for up to %.0f s", error, patience_s)
+            was_away = True
             time.sleep(RETRY_S)
+        else:
+            if was_away:
+                log.warning("the database that was waited for is back")
+            return found
 
 
 class _Transaction:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from functools import cached_property
 from pathlib import Path
 
+from search.depot.depot import VARIABLE as DEPOT
+from search.depot.depot import Shared, depot_of
 from search.errors import UserError
 from trainer import durable
 
@@ -19,8 +22,9 @@ class Home:
     """Paths below the home. Absolute from the start: Tune changes the working directory of trials.
 
     With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
-    the folder, which the machines of a cluster then share. Nothing in it names its own path (MLflow's store
-    is brought along when it is next opened), so a home can be moved, or put into a tar file.
+    the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
+    go through (search/depot/depot.py): then it is the driver's alone. Nothing in it names its own path
+    (MLflow's store is brought along when it is next opened), so a home can be moved, or put into a tar file.
 
     `trust_store`: the user said so of the MLflow store that a study names (search/store/tracking.py).
     """
@@ -79,6 +83,19 @@ class Home:
     def database_name(self) -> str:
         """What to call the database in a message."""
         return str(self.ledger_db) if self.has_own_database else self.ledger_url.partition("://")[2]
+
+    @cached_property
+    def depot(self) -> Shared:
+        """What files of trials go through between driver and workers, who may see no folder in common.
+
+        Raises UserError for a URI that names no store, or has a password in it.
+        """
+        return self.depot_at(self.path / "trials")
+
+    @staticmethod
+    def depot_at(folder: Path) -> Shared:
+        """The same for who has another folder."""
+        return depot_of(folder, os.environ.get(DEPOT))
 
     @property
     def artifacts(self) -> Path:

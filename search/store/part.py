@@ -246,7 +246,8 @@ def set_aside(folder: Path, place: Path, reason: str) -> Path:
 @dataclass(frozen=True)
 class Orders:
     """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, how long it is to
-    wait without work until it says so again (0: it ends), and how far apart reports without news are to be.
+    wait without work until it says so again (0: it ends), how far apart reports without news are to be, and
+    of which seeds (init_seed, data_seed) reports have whole rows.
 
     The worker reads them when it starts and between evaluations, so a trial can follow another one in its
     slots, and a process that was started again knows what it has. A power cut ends whom they are for.
@@ -256,6 +257,7 @@ class Orders:
     enough: tuple[str, ...] = ()
     wait_s: float = 0.0
     apart_s: float = 0.0
+    watched: tuple[tuple[int, int], ...] = ()
 
     def write(self, folder: Path) -> None:
         """Leave them for the worker whose first trial has this folder."""
@@ -270,7 +272,8 @@ class Orders:
         if not orders_of(folder).exists():
             return cls((folder.name,))
         found = json.loads(orders_of(folder).read_text())
-        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"])
+        watched = tuple((init, data) for init, data in found.get("watched", ()))
+        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"], watched)
 
 
 def orders_of(folder: Path) -> Path:

@@ -141,6 +141,7 @@ def delete(found: Contents, ledger: Ledger) -> str:
     assert is_name(study)
     for folder in (home.trial(study, ""), home.damaged(study, "")):
         shutil.rmtree(folder, ignore_errors=True)
+    home.depot.remove(home.trial(study, ""))
     delete_mirror(home, study)
     if found.experiment is not None:
         with answered(found.uri):

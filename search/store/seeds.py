@@ -6,6 +6,7 @@ this process wrote is fetched back.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections import OrderedDict
@@ -14,11 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from model import name_of
 from model.fields import nearest
+from search.depot.depot import VARIABLE
 from search.errors import Failure, UserError
+from search.store.database import ROWS, wait_for
+from search.store.home import below
 from search.store.ledger import Ledger, Row, is_final
-from search.store.part import Part, curve_table, read_curves
+from search.store.part import PARTS, Part, curve_table, read_curves
 from search.store.stats import rank, seed_of
 from search.store.tracking import TRIALS, answered, artifact, reach
 from search.study.start import ANY
@@ -140,9 +146,46 @@ class Shelf:
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
         with answered(self.study):
             folder = artifact(self.client, run, name, scratch, self.ledger.home) if run else None
+        folder = folder or self._in_depot(configuration, trial)
         if folder is None:
-            raise Failure(f"study {self.study}: MLflow has not got {name} of configuration {configuration}")
+            depot = "" if os.environ.get(VARIABLE) else f"; if a depot keeps it, {VARIABLE} has to name it"
+            raise Failure(
+                f"study {self.study}: MLflow has not got {name} of configuration {configuration}{depot}"
+            )
         return folder
+
+    def _in_depot(self, configuration: str, trial: str) -> Path | None:
+        """A part that MLflow was not given. Only the environment's depot is asked, whatever a run names."""
+        root = Path(self.scratch.name)
+        depot, parts = self.ledger.home.depot_at(root), below(root, self.study, trial) / PARTS
+        return below(parts, configuration) if depot.keeps and depot.get_folder(parts) else None
+
+
+ALIKE = (
+    "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen"
+)  # fmt: skip
+"""What rows have in common that count for the same."""
+
+
+def alike(ledger: Ledger, study: str, configuration: str) -> list[Row]:
+    """A configuration's rows as they are counted: of those that count for the same one, again and again.
+
+    So counting a hundred thousand takes the memory of some hundred. `core_s` is their mean, and `best_exact`
+    their highest.
+    """
+    columns = [ROWS.c[name] for name in ALIKE]
+    mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
+    query = sa.select(
+        *columns,
+        sa.type_coerce(mean, sa.Float).label("core_s"),
+        sa.func.max(ROWS.c.best_exact).label("best_exact"),
+        sa.func.count().label("count"),
+    )
+    mine = (ROWS.c.study == study, ROWS.c.configuration == configuration)
+    groups = wait_for(
+        lambda: ledger.database.read(query.where(*mine).group_by(*columns)), ledger.database.patience_s
+    )
+    return [row for row in groups for _ in range(row["count"])]
 
 
 def pull(

@@ -47,6 +47,8 @@ class GrokRate:
     """At most so many of the seeds that rules ended would have grokked, by `wrongly_given_up` and so on."""
     tries: tuple[int, int, int] | None = None
     """Where it stopped once enough had grokked: how many, and at which try, see `tries_until`."""
+    ends: Interval | None = None
+    """The interval of one that stopped, where its seeds are not at hand."""
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None) -> GrokRate:
@@ -66,6 +68,10 @@ class GrokRate:
         return self.grokked / self.n if self.n else 0.0
 
     @property
+    def stopped(self) -> bool:
+        return bool(self.tries or self.ends)
+
+    @property
     def interval(self) -> Interval:
         """95 %: Wilson's, with what the given-up and the screened seeds might have done.
 
@@ -74,6 +80,8 @@ class GrokRate:
         meets is chance for the one as for the other. Where few grok that is wider than adding their share to
         the end for the grokked alone. Where it went on until enough had grokked it is the exact one for that.
         """
+        if self.ends:
+            return self.ends
         if self.tries:
             return stopped(*self.tries, more=self.wrongly)
         might = min(self.grokked + self.wrongly, self.n)
@@ -81,7 +89,7 @@ class GrokRate:
 
     def __str__(self) -> str:
         low, high = self.interval
-        if self.tries:
+        if self.stopped:
             return f"{self.grokked} of {self.n} grokked, where it stopped ({STOPPED} {low:.1%} to {high:.1%})"
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
@@ -290,7 +298,7 @@ def counted(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]
         "seed_steps": cost.seed_steps, "grokked_per_million": cost.per_million,
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up,
-        "wrongly": rate.wrongly, "confirmation_wrongly": confirmation.wrongly,
+        "stopped": float(rate.stopped), "wrongly": rate.wrongly, "confirmation_wrongly": confirmation.wrongly,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
     }  # fmt: skip
     if grok_steps:
@@ -308,9 +316,10 @@ def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = Non
 
 def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
     """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
-    several, chosen by what came before, means nothing.
+    several, chosen by what came before, means nothing. Where it stops (until) the confirmation is left out.
     """
-    rate, stopping, cost = GrokRate.of(rows, until), Stopping.of(rows), Cost.of(rows)
+    searched = [r for r in rows if not (until and r["confirmation"])]  # that is another rate
+    rate, stopping, cost = GrokRate.of(searched, until), Stopping.of(rows), Cost.of(rows)
     screen = Stopping.of(rows, Outcome.SCREENED)
     counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})
@@ -323,7 +332,7 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         "counted": rate.n,
         "grok_rate": rate.rate if configurations == 1 else None,
         "interval": list(rate.interval) if configurations == 1 else None,
-        "stopped": bool(rate.tries),
+        "stopped": rate.stopped,
         "held": sum(bool(r["held"]) for r in rows),
         "given_up": stopping.ended,
         "spared": stopping.spared,

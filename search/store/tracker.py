@@ -16,6 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 
 from model import verify
+from search.depot.depot import Depot
 from search.errors import Failure
 from search.store.home import Home
 from search.store.seeds import RecordedSeed
@@ -24,6 +25,7 @@ from search.store.tracking import (
     ADDERBOARD,
     ANCESTOR_TAGS,
     CHECKPOINT,
+    DEPOT_TAG,
     FINISHED,
     KEY_TAG,
     PARENT_TAG,
@@ -62,7 +64,7 @@ class Tracker:
         self.steps: dict[str, set[int]] = {}
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
-        """Runs whose folder of artifacts has its name on disk."""
+        """Runs whose folder of artifacts has its name on disk, or which name their depot."""
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
@@ -145,8 +147,15 @@ class Tracker:
         self.steps[run] = known.union(new)
 
     def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
-        """A part's files, as its worker left them, as artifacts of its configuration's run."""
+        """A part's files, as its worker left them, as artifacts of its configuration's run. Where a depot
+        keeps them MLflow has summaries and the best checkpoints, and is told the name of the depot.
+        """
         run, name = self.run_of(configuration), f"{TRIALS}/{trial}"
+        if isinstance(depot := self.home.depot, Depot):
+            if run not in self.rooted:
+                self.client.set_tag(run, DEPOT_TAG, depot.uri)
+                self.rooted.add(run)
+            return
         if (mine := self._place(run)) is None:
             self.client.log_artifacts(run, str(folder), name)
         else:
@@ -180,11 +189,11 @@ class Tracker:
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
         """What a configuration's rows come to so far, as `final.*` metrics."""
-        self.counted[configuration.key] = len(rows), 0
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
         values = counted(rows, stops_at(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
+        self.counted[configuration.key] = len(rows), 0  # what was not written is still due
 
     def child(self, seed: RecordedSeed) -> None:
         """The run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""

@@ -22,7 +22,7 @@ from search.store.ledger import Ledger
 from trainer import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
-STUDY_TAG, BEST_TAG = "adder.study", "adder.best_seed"
+STUDY_TAG, BEST_TAG, DEPOT_TAG = "adder.study", "adder.best_seed", "adder.depot"
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Of a configuration whose seeds start from another's θ: whose, and the ties that it has beyond its
 parent's.
@@ -68,6 +68,7 @@ def connect(home: Home, uri: str) -> MlflowClient:
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     logging.getLogger("mlflow").setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
     logging.getLogger("alembic").setLevel(logging.ERROR)
     with answered(uri):
         if uri == f"sqlite:///{home.mlflow_db}":

@@ -22,6 +22,7 @@ from search.study.schema import (
     Entry,
     Faults,
     Resources,
+    Stage,
     Study,
     Until,
 )
@@ -219,7 +220,7 @@ def _siblings(keys: list[str]) -> list[str]:
         "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": From,
         "compress": Compress,
     }  # fmt: skip
-    sections["configurations"] = Entry
+    sections |= {"configurations": Entry, "stages": Stage}
     model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
     model = next((inner for name, inner in INNER.items() if name in keys[1:-1]), model)
     models: list[type[Strict]] = [SeedRange, SeedCross] if model is SeedRange else [model]

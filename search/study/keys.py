@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-WITHIN = {"space": "space.FIELD", "configurations": "configurations.N"}
+WITHIN = {"space": "space.FIELD", "configurations": "configurations.N", "stages": "stages.N"}
 """Where keys stand below a name or a number that the file gives."""
 
 

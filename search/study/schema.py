@@ -15,18 +15,19 @@ from pydantic import Field, field_validator, model_validator
 from model import Spec, name_of
 from model.tied import Tied
 from model.transfer import way
+from search.errors import has_secret
 from search.study.compress import Compress
 from search.study.places import replaced
 from search.study.sampler import Sampler
-from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, Until, numbered
+from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, Until, check_numbers, numbered
 from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
 from search.study.spelling import fitting, options_of, recipe_of, spec_of, toggled
-from search.study.start import From, trained
+from search.study.start import From, check_alone, trained
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import entering
 
-CPU_SLOTS, MOST_CORES = 16, 1_024
+CPU_SLOTS, MOST_CORES, MOST_WATCHED = 16, 1_024, 64
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
 ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -116,6 +117,14 @@ class Entry(Strict):
     )
 
 
+class Stage(Entry):
+    """A stage of a cascade, begun by each seed with the θ that it has where the stage before has ended."""
+
+    go_on: Literal["grokked", "held"] | float = Field(
+        "grokked", description="what must hold of a seed to go on; a number: its best exact match, at least"
+    )
+
+
 class Study(Strict):
     """One question. `model` is a rung's name, or a mapping: rung or family, and constraints."""
 
@@ -134,6 +143,9 @@ class Study(Strict):
         default_factory=list,
         max_length=MOST_CONFIGURATIONS,
         description="several, each trained with all the seeds",
+    )
+    stages: list[Stage] = Field(
+        default_factory=list, max_length=64, description="one after the other, each from the θ of the last"
     )
     toggle: list[str] = Field(
         default_factory=list,
@@ -169,7 +181,7 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Study:
-        if _has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
+        if has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
             out = "leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
             raise at("tracking_uri", out)
         if (asked := (len(self.configurations) or 1) * (1 + len(self.toggle))) > MOST_CONFIGURATIONS:
@@ -191,6 +203,8 @@ class Study(Strict):
             self._check_looks(*configuration)
         self._check_seeds()
         self._check_groups()
+        if self.stages:
+            check_alone(self)
         return self
 
     def _check_start(self) -> None:
@@ -241,7 +255,7 @@ class Study(Strict):
 
     def _check_seeds(self) -> None:
         seeds = self.first_seeds()
-        _check_numbers(seeds, "seeds")
+        check_numbers(seeds, "seeds")
         limit = self.until.max_seeds
         if limit is not None and self.until.grokked is None:
             raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
@@ -264,7 +278,7 @@ class Study(Strict):
             raise at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
         if self.confirm:
             fresh = numbered(self.confirm.seeds)
-            _check_numbers(fresh, "confirm.seeds")
+            check_numbers(fresh, "confirm.seeds")
             if isinstance(self.confirm.seeds, Chosen) and self.confirm.seeds.of_recipe:
                 raise at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
             used = {s for r in self.rounds() for s in r}
@@ -316,9 +330,11 @@ class Study(Strict):
         """Those of `listed` that the file spells out."""
         if self.compress:
             return []
-        if not self.configurations:
+        if not (self.configurations or self.stages):
             return [fitting(self.spec(), self.base_recipe(), "recipe")]
-        return [self._entry(entry, f"configurations.{i}") for i, entry in enumerate(self.configurations)]
+        entries = [(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
+        entries += [(e, f"stages.{i}") for i, e in enumerate(self.stages)]
+        return [self._entry(*entry) for entry in entries]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
         model = {} if entry.model is None else entry.model
@@ -363,11 +379,12 @@ class Study(Strict):
 
     def watched(self) -> list[Seed]:
         """The seeds whose metrics over steps are shown: the first round's, as many as a CPU has slots for.
+        Reports have rows of these alone, so of a GPU's thousand slots they are few.
 
         They have slots from the start, so a step's metrics are complete soon after it was trained, however
         many seeds wait; and which they are depends on the study file alone, not on machine or interruptions.
         """
-        return self.first_seeds()[: self.resources.slots or CPU_SLOTS]
+        return self.first_seeds()[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
 
     def rounds(self) -> Iterator[list[Seed]]:
         """The seeds of each round: those that are written, then as many again, up to the most there are."""
@@ -379,20 +396,3 @@ class Study(Strict):
             count = min(left, len(seeds))
             yield [Seed.of(n) for n in range(following, following + count)]
             following, left = following + count, left - count
-
-
-def _has_secret(uri: str) -> bool:
-    """Whether a store's address has a password or token in it: before an @, or behind ? or #."""
-    scheme, _, rest = uri.partition("://")
-    who, at_sign, _ = rest.rpartition("@")
-    has_user = bool(at_sign) and (":" in who or scheme.startswith("http"))
-    return has_user or not set("?#").isdisjoint(uri)
-
-
-def _check_numbers(seeds: list[Seed], path: str) -> None:
-    if not seeds:
-        raise at(path, "give at least one seed")
-    if len(set(seeds)) < len(seeds):
-        raise at(path, "a seed is listed twice")
-    if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
-        raise at(path, f"seeds go up to {LARGEST_SEED}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from search.study.space import LARGEST_SEED, Strict
+from search.study.space import LARGEST_SEED, Strict, at
 from trainer import Seed
 from trainer.starts import MOST_VECTORS
 
@@ -89,3 +89,13 @@ class Until(Strict):
     max_seeds: int | None = Field(
         None, ge=1, le=MOST_SEEDS, description="while fewer grokked, go on in rounds up to this; unit: seeds"
     )
+
+
+def check_numbers(seeds: list[Seed], path: str) -> None:
+    """Raise ValueError, at a key path, for seeds that are none, listed twice or too large."""
+    if not seeds:
+        raise at(path, "give at least one seed")
+    if len(set(seeds)) < len(seeds):
+        raise at(path, "a seed is listed twice")
+    if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
+        raise at(path, f"seeds go up to {LARGEST_SEED}")

@@ -5,6 +5,7 @@ another.
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from model.fields import nearest
 from model.tied import Tied
 from search.study.space import at
 from trainer import Recipe
-from trainer.starts import check_start
+from trainer.recipe.seed import check_fit
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
@@ -67,11 +68,14 @@ def fitting(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
     ValueError at the recipe's key path.
     """
     try:
-        recipe.check_names(spec.layout)
-        check_start(spec, recipe)
+        check_fit(spec, recipe)
     except ValueError as error:
         raise at(path, error) from None
     return spec, recipe
+
+
+WORD = re.compile(r"[0-9a-f]{12}:")
+"""How a teacher's word begins, which a file may have as it is."""
 
 
 def recipe_of(
@@ -88,25 +92,40 @@ def recipe_of(
 
 
 def with_files_read(data: dict[str, Any]) -> dict[str, Any]:
-    """A study's plain values with what its models name in files put in their place: `checkpoint: DIR`,
-    whose spec is meant, and `ties: FILE`, a list of constraints or a mapping by tensor. Raises
-    ValueError at the key path.
+    """A study's plain values with what is named in files put in their place: of a model `checkpoint: DIR`,
+    whose spec is meant, and `ties: FILE`, a list of constraints or a mapping by tensor; of a recipe
+    `teacher: DIR`, a checkpoint. Raises ValueError at the key path.
 
     So what is recorded of a study needs no file.
     """
-    entries = data.get("configurations")
-    listed = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
-    if isinstance(data.get("model"), dict):
-        data = {**data, "model": _read(data["model"], "model")}
-    if any(isinstance(e.get("model"), dict) for e in listed):
-        made = [
-            {**e, "model": _read(e["model"], f"configurations.{n}.model")}
-            if isinstance(e, dict) and isinstance(e.get("model"), dict)
-            else e
-            for n, e in enumerate(entries or ())
-        ]
-        data = {**data, "configurations": made}
+    data = _with_parts_read(data, "")
+    for key in ("configurations", "stages"):
+        if isinstance(entries := data.get(key), list):
+            made = [
+                _with_parts_read(e, f"{key}.{n}.") if isinstance(e, dict) else e
+                for n, e in enumerate(entries)
+            ]
+            data = {**data, key: made}
     return data
+
+
+def _with_parts_read(entry: dict[str, Any], path: str) -> dict[str, Any]:
+    readers = {"model": _read, "recipe": _taught}
+    found = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
+    return {**entry, **found}
+
+
+def _taught(recipe: dict[str, Any], path: str) -> dict[str, Any]:
+    """A recipe with its teacher's word in the place of a path."""
+    name = recipe.get("teacher")
+    if not isinstance(name, str) or not name or WORD.match(name):
+        return recipe
+    from trainer.teachers import read_teacher
+
+    try:
+        return {**recipe, "teacher": read_teacher(Path(name))}
+    except ValueError as error:
+        raise at(f"{path}.teacher", error) from None
 
 
 def _read(model: dict[str, Any], path: str) -> dict[str, Any]:

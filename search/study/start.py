@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from model import Spec, make_spec, name_of, rung
 from model.tied import Tied, free, ties_of, words
-from search.study.space import Strict
+from search.study.space import Strict, at
 from trainer import Recipe, Seed
 
 ANY = ""
@@ -69,6 +69,19 @@ class From(Strict):
 def trained(spec: Spec, recipe: Recipe) -> Spec:
     """What a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
     return spec.base if isinstance(spec, Tied) and recipe.ramp else spec
+
+
+def check_alone(study: Any) -> None:
+    """Raise ValueError where a study with stages asks for what goes with one set of configurations only."""
+    for name in ("configurations", "toggle", "space", "compress", "allocation", "confirm"):
+        if getattr(study, name):
+            raise at(name, "does not go with stages")
+    if study.until.grokked is not None:
+        raise at("until.grokked", "does not go with stages: each seed goes through all that it can")
+    if any(s.init_seed != s.data_seed for s in study.first_seeds()):
+        raise at("seeds", "crossed seeds do not go with stages")
+    if study.start and (study.start.count > 1 or study.start.unfolded):
+        raise at("start", "stages begin at one θ, or at one a seed")
 
 
 @dataclass(frozen=True)

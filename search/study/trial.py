@@ -17,6 +17,7 @@ from search.study.schema import Resources
 from search.study.start import Start, trained
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed, durable
+from trainer.teacher import shown
 
 TRIAL_FILE = "trial.json"
 LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000
@@ -87,7 +88,7 @@ class Configuration:
             "rung": name_of(self.spec),
             "params": self.spec.params,
             **{f"model.{k}": v for k, v in _fields(self.spec).items()},
-            **{f"recipe.{k}": v for k, v in self.recipe.as_dict().items()},
+            **{f"recipe.{k}": v for k, v in shown(self.recipe.as_dict()).items()},
             **({"recipe.start": self.start.title} if self.start else {}),
         }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "aims.h"
 #include "problems.h"
 #include "root.h"
 #include "tape.h"
@@ -22,22 +23,39 @@ struct Program {
     Sequence sequence;
     int32_t batch, row, theta, step, gradient, parameters;
     const int32_t* updated;  // the places in the row of what `take` makes
-    float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient);
+    float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
     void (*evaluate)(const float* wide, const int32_t* tokens, int problems, Measures* sums);
     int32_t drawn, draws, root_every;  // random numbers of a step: where and how many; 0: none, no matrix
     int32_t matrix, root, damping, epsilon;  // where they are: root = (matrix + ...)^(-1/2), trainer/cpp/root.h
+    Learning learning;
+    int32_t swapped, targeted;  // places of shares of problems; -1: off
+};
+
+// Problems that each seed gets wrong: operands [seeds][2][kept], and how many of them there are.
+struct Errors {
+    const double* operands;
+    const int64_t* count;
+    int32_t kept;
 };
 
 template <int L> struct Group {
     const Program& p;
     Registers<L> lesson, expand, probe, take;
     std::vector<Floats<L>> row, wide, pull, made, free, there;
+    const int stride;  // of a seed's wide tensors, and of the gradient towards them, where each seed has its own
+    std::vector<float> seed_wide, seed_pull;
     const int32_t* ties = nullptr;  // [seeds][parameters], or none
+    Aims aims;
+    Errors errors = {nullptr, nullptr, 0};
 
-    explicit Group(const Program& program) : p(program), row(p.row), wide(p.expand.outputs), pull(p.expand.outputs) {
+    explicit Group(const Program& program)
+        : p(program), row(p.row), wide(p.expand.outputs), pull(p.expand.outputs), stride((p.expand.outputs + 3) / 4 * 4),
+          seed_wide(stride * L), seed_pull(stride * L) {
         lesson.fit(p.lesson), expand.fit(p.expand), probe.fit(p.probe), take.fit(p.take);
-        made.resize(p.row);
+        made.resize(p.row), aims.fit(p.learning, blocks(), PER_BLOCK);
     }
+
+    int blocks() const { return (p.batch + PER_BLOCK - 1) / PER_BLOCK; }
 
     static float& lane(Floats<L>& x, int l) { return ((float*)&x)[l]; }
 
@@ -49,12 +67,6 @@ template <int L> struct Group {
     void write(float* rows, int seeds) {
         for (int l = 0; l < seeds; l++)
             for (int n = 0; n < p.row; n++) rows[l * p.row + n] = lane(row[n], l);
-    }
-
-    std::vector<float> column(std::vector<Floats<L>>& of, int l) {
-        std::vector<float> out(of.size());
-        for (size_t n = 0; n < of.size(); n++) out[n] = lane(of[n], l);
-        return out;
     }
 
     // A vector of θ's size held by each seed's ties, in place: (1 - r) x + r Π x, where Π makes each entry the mean of
@@ -86,20 +98,26 @@ template <int L> struct Group {
         }
         expand.run(p.expand, row.data(), wide.data());
         if (ties) std::copy(free.begin(), free.end(), &row[p.theta]);
-        std::vector<float> gradient(wide.size());
+        to_rows<L>(wide.data(), wide.size(), seed_wide.data(), stride);
         for (int l = 0; l < seeds; l++) {
+            const float* numbers = &seed_wide[l * stride];
             const auto ask = [&](int n) { return lane(asked[n], l); };
-            const Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), ask(1), ask(2), ask(3), ask(4), ask(5),
+            Lesson its = {data_seeds[l], (int64_t)lane(row[p.step], l), ask(1), ask(2), ask(3), ask(4), ask(5),
                                 (int32_t)ask(6), (int32_t)ask(7), (int32_t)ask(8), (int32_t)ask(9)};
-            problems(its, p.sequence, p.batch, tokens);
-            losses[l] += p.train(column(wide, l).data(), tokens, p.batch, gradient.data());
-            for (size_t n = 0; n < wide.size(); n++) lane(pull[n], l) = gradient[n];
+            if (p.swapped >= 0) its.swapped = lane(row[p.swapped], l);
+            if (p.targeted >= 0) {
+                its.targeted = lane(row[p.targeted], l), its.errors = errors.count[l];
+                its.error_a = errors.operands + (size_t)l * 2 * errors.kept, its.error_b = its.error_a + errors.kept;
+            }
+            problems(its, p.sequence, p.batch, tokens, aims.chains(p.learning));
+            const auto number = [&](int n) { return lane(row[n], l); };
+            const Goal* goal = aims.of(p.learning, number, numbers, tokens, p.batch);
+            losses[l] += p.train(numbers, tokens, p.batch, &seed_pull[l * stride], goal);
         }
-        for (int l = seeds; l < L; l++)
-            for (auto& x : pull) lane(x, l) = 0;
-        expand.back(p.expand, pull.data(), made.data());
-        if (ties) hold(&made[p.theta], asked[0], seeds);
-        std::memcpy(&row[p.gradient], &made[p.theta], sizeof(Floats<L>) * p.parameters);
+        from_rows<L>(seed_pull.data(), stride, pull.data(), pull.size());
+        Floats<L>* gradient = expand.back(p.expand, pull.data()) + p.theta;
+        if (ties) hold(gradient, asked[0], seeds);
+        std::copy_n(gradient, p.parameters, &row[p.gradient]);
     }
 
     // The gradient taken where `probe` says, of the same problems.
@@ -136,10 +154,11 @@ template <int L> struct Group {
                             (float*)&row[p.epsilon], p.parameters);
     }
 
-    void train(float* rows, const int64_t* data_seeds, const int32_t* held, int seeds, int steps, float* losses) {
+    void train(float* rows, const int64_t* data_seeds, const int32_t* held, const Errors* wrong, int seeds, int steps,
+               float* losses) {
         ties = held;
-        const int blocks = (p.batch + PER_BLOCK - 1) / PER_BLOCK;
-        std::vector<int32_t> tokens((size_t)blocks * PER_BLOCK * p.sequence.length);
+        if (wrong) errors = *wrong;
+        std::vector<int32_t> tokens((size_t)blocks() * PER_BLOCK * p.sequence.length);
         read(rows, seeds);
         for (int n = 0; n < steps; n++) step(data_seeds, seeds, tokens.data(), losses);
         write(rows, seeds);
@@ -148,18 +167,19 @@ template <int L> struct Group {
     void evaluate(const float* rows, int seeds, const int32_t* tokens, int problems, Measures* sums) {
         read(rows, seeds);
         expand.run(p.expand, row.data(), wide.data());
-        for (int l = 0; l < seeds; l++) p.evaluate(column(wide, l).data(), tokens, problems, sums + l);
+        to_rows<L>(wide.data(), wide.size(), seed_wide.data(), stride);
+        for (int l = 0; l < seeds; l++) p.evaluate(&seed_wide[l * stride], tokens, problems, sums + l);
     }
 };
 
 extern "C" {
-// `rows` [seeds][row], at most 16 seeds; `ties` [seeds][parameters] or none (model/tied.py); `losses` [seeds]: the sum
-// over steps is added.
-void engine_train(const Program* p, float* rows, const int64_t* data_seeds, const int32_t* ties, int seeds, int steps,
-                  float* losses) {
-    if (seeds == 1) std::make_unique<Group<1>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
-    else if (seeds <= 4) std::make_unique<Group<4>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
-    else std::make_unique<Group<16>>(*p)->train(rows, data_seeds, ties, seeds, steps, losses);
+// `rows` [seeds][row], at most 16 seeds; `ties` [seeds][parameters] or none (model/tied.py); `errors`: or none; `losses`
+// [seeds]: the sum over steps is added.
+void engine_train(const Program* p, float* rows, const int64_t* data_seeds, const int32_t* ties, const Errors* errors,
+                  int seeds, int steps, float* losses) {
+    if (seeds == 1) std::make_unique<Group<1>>(*p)->train(rows, data_seeds, ties, errors, seeds, steps, losses);
+    else if (seeds <= 4) std::make_unique<Group<4>>(*p)->train(rows, data_seeds, ties, errors, seeds, steps, losses);
+    else std::make_unique<Group<16>>(*p)->train(rows, data_seeds, ties, errors, seeds, steps, losses);
 }
 
 void engine_evaluate(const Program* p, const float* rows, int seeds, const int32_t* tokens, int problems,
@@ -184,6 +204,6 @@ void engine_tape(const Tape* t, const float* input, float* output, const float* 
     Registers<1> registers;
     registers.fit(*t);
     registers.run(*t, (const Floats<1>*)input, (Floats<1>*)output);
-    if (pull) registers.back(*t, (const Floats<1>*)pull, (Floats<1>*)gradient);
+    if (pull) std::memcpy(gradient, registers.back(*t, (const Floats<1>*)pull), sizeof(float) * t->inputs);
 }
 }

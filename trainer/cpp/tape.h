@@ -4,6 +4,7 @@
 // in order; operations of one kind that do not need each other stand in one block. A lane never meets another.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "lanes.h"
@@ -35,16 +36,23 @@ inline float power(float base, float n) {
 }
 
 template <int L> struct Registers {
-    std::vector<Floats<L>> value, slope;
+    std::vector<Floats<L>> value, slope;  // between two calls of `back` all slopes of operations are 0
+    std::vector<int32_t> read;  // the inputs that anything reads: a seed's row has many more
 
     void fit(const Tape& t) {
         value.resize(t.registers());
         for (int n = 0; n < t.constants; n++) value[t.inputs + n] = all<L>(t.constant[n]);
+        std::vector<bool> is_read(t.registers());
+        for (const int32_t* reads : {t.a, t.b, t.c})
+            for (int n = 0; n < t.operations; n++) is_read[reads[n]] = true;
+        for (int n = 0; n < t.outputs; n++) is_read[t.output[n]] = true;
+        for (int n = 0; n < t.inputs; n++)
+            if (is_read[n]) read.push_back(n);
     }
 
     // Every register from the inputs [inputs]; the outputs [outputs] where they are asked for.
     void run(const Tape& t, const Floats<L>* input, Floats<L>* output) {
-        std::memcpy(value.data(), input, sizeof(Floats<L>) * t.inputs);
+        for (int n : read) value[n] = input[n];
         const Floats<L>* v = value.data();
         Floats<L>* to = value.data() + t.inputs + t.constants;
         const Floats<L> yes = all<L>(1.0f), no = all<L>(0.0f);
@@ -91,18 +99,20 @@ template <int L> struct Registers {
     }
 
     // The gradient towards the inputs [inputs] from that of the outputs [outputs], after `run`.
-    void back(const Tape& t, const Floats<L>* output, Floats<L>* input) {
-        slope.assign(t.registers(), all<L>(0.0f));
+    Floats<L>* back(const Tape& t, const Floats<L>* output) {
+        const Floats<L> no = all<L>(0.0f);
+        slope.resize(t.registers(), no);
+        std::fill_n(slope.begin(), t.inputs + t.constants, no);
         for (int n = 0; n < t.outputs; n++) slope[t.output[n]] += output[n];
         const int first = t.inputs + t.constants;
         const Floats<L>* v = value.data();
         Floats<L>* s = slope.data();
-        const Floats<L> no = all<L>(0.0f);
 #define EACH(body) \
     for (int n = k.end; n-- > k.begin;) { \
         const int ia = t.a[n], ib = t.b[n]; \
         const Floats<L> a = v[ia], b = v[ib], y = v[first + n], d = s[first + n]; \
         (void)a, (void)b, (void)y; \
+        s[first + n] = no; \
         body; \
     } \
     break
@@ -124,9 +134,10 @@ template <int L> struct Registers {
             case MIN: EACH(Ints<L> m = b > a; s[ia] += select<L>(m, d, no); s[ib] += select<L>(m, no, d));
             case CHOOSE:
                 EACH(Ints<L> m = a != no; s[ib] += select<L>(m, d, no); s[t.c[n]] += select<L>(m, no, d));
+            default: std::fill(s + first + k.begin, s + first + k.end, no);  // no gradient passes
             }
         }
 #undef EACH
-        std::memcpy(input, s, sizeof(Floats<L>) * t.inputs);
+        return s;
     }
 };

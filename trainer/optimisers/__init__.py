@@ -21,9 +21,11 @@ from trainer.optimisers.average import Average, average
 from trainer.optimisers.base import Optimiser, zeros
 from trainer.optimisers.factors import OfTensors
 from trainer.optimisers.first_order import adam, adamw, lion, sgd
+from trainer.optimisers.freeze import Freeze, freeze
 from trainer.optimisers.full_adam import FULL_ADAM, FullAdam
 from trainer.optimisers.grokfast import Grokfast, grokfast
 from trainer.optimisers.jiggle import Jiggle, jiggle
+from trainer.optimisers.l1 import L1, l1
 from trainer.optimisers.levenberg_marquardt import LEVENBERG_MARQUARDT, LevenbergMarquardt
 from trainer.optimisers.lookahead import Lookahead, lookahead
 from trainer.optimisers.noise import Noise, noise
@@ -44,6 +46,8 @@ WRAPPERS: dict[str, Callable[[Optimiser], Optimiser]] = {
     "lookahead_k": lookahead,
     "ema_decay": average,
     "jiggle_every": jiggle,
+    "l1_lambda": l1,
+    "freeze": freeze,
 }
 """By the field that switches one on; the innermost first."""
 
@@ -77,6 +81,7 @@ class Chosen(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class Stepping(
-    OfTensors, Jiggle, Average, Lookahead, Grokfast, Noise, Sam, LevenbergMarquardt, FullAdam, Chosen
-):
+    Freeze, L1, OfTensors, Jiggle, Average, Lookahead, Grokfast, Noise, Sam, LevenbergMarquardt, FullAdam,
+    Chosen,
+):  # fmt: skip
     """Every field of optimisers and wrappers; groups are listed from the last one to the first."""

@@ -36,10 +36,10 @@ class OfTensors(Group):
                 raise ValueError(f"{field} must name a tensor once, got {given!s:.80}")
             object.__setattr__(recipe, field, tuple((name, float(factor)) for name, factor in given))
 
-    def check_names(self, layout: Layout) -> None:
-        """Raise ValueError for a tensor that θ does not have."""
+    @staticmethod
+    def names(recipe: Any, layout: Layout) -> None:
         for field in ("lr_factors", "wd_factors"):
-            entries(layout, field, getattr(self, field))
+            entries(layout, field, getattr(recipe, field))
 
 
 def entries(layout: Layout, field: str, factors: Sequence[tuple[str, float]]) -> list[float]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from trainer.again import Again
 from trainer.carry import CarrySchedule
 from trainer.learning_rate import Rates
+from trainer.losses import Losses
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
+from trainer.recipe.data import Data
 from trainer.recipe.lessons import Lessons
 from trainer.recipe.ramp import Ramp
+from trainer.recycle import Recycle
 from trainer.starts import Starts
 from trainer.weight_decay import Decay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(
-    Starts, CarrySchedule, Ramp, Lessons, Stepping, Decay, Rates, Budget
+    Again, Recycle, Starts, Data, Losses, CarrySchedule, Ramp, Lessons, Stepping, Decay, Rates, Budget
 ):  # listed from the last one to the first
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 

@@ -6,9 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from model.spec import Spec
+from trainer.again import check_again
 from trainer.recipe.recipe import Recipe
+from trainer.recycle import check_recycle
 from trainer.screen import Rung
 from trainer.starts import check_start
+from trainer.teacher import check_teacher
 
 if TYPE_CHECKING:
     from model.spec import Spec
@@ -75,11 +78,19 @@ class Pair:
 
     def check(self, spec: Spec) -> None:
         """Raise ValueError unless it can be trained with a spec."""
-        check_start(spec, self.recipe)
+        check_fit(spec, self.recipe, given=self.start is not None)
         params = spec.params
         for name, given in (("start", self.start), ("ties", self.ties)):
             if given is not None and len(given) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
         if self.recipe.ramp and self.ties is None and not self.wide:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
-        self.recipe.check_names(spec.layout)
+
+
+def check_fit(spec: Spec, recipe: Recipe, given: bool = False) -> None:
+    """Raise ValueError unless a spec has all that a recipe asks of it. given: θ at step 0 is not drawn."""
+    recipe.check_names(spec.layout)
+    check_start(spec, recipe)
+    check_teacher(spec, recipe)
+    check_recycle(spec, recipe)
+    check_again(spec, recipe, given)

@@ -9,7 +9,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import init
 
 from model import draws
 from model.families.low_rank.spec import VOCABULARY, LowRank
@@ -40,8 +39,8 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
         if _is_factor(name):
             drawn[name] = draws.normal(shapes[name], math.sqrt(2 / sum(shapes[name])), gen)
         else:
-            init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
-    init.kaiming_uniform_(torch.empty(VOCABULARY, spec.width), a=math.sqrt(5), generator=gen)
+            drawn[name] = draws.kaiming(shapes[name], gen)
+    draws.kaiming((VOCABULARY, spec.width), gen)
 
     for name in ["tokens", *([] if spec.pos_rank else rows), *whole, "tokens"]:
         drawn[name] = draws.normal(tuple(drawn[name].shape), 0.02, gen)

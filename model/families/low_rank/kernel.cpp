@@ -35,7 +35,7 @@ struct Work {
     Answers answers;
 
     // A block, step by step for all its answers: while one waits for a root or a sum, the others work.
-    template <bool TRAIN> V solve(const Wide& __restrict w, const int32_t* block, V share) {
+    template <bool TRAIN> V solve(const Wide& __restrict w, const int32_t* block, const Aim& aim) {
         V query[ANSWERS][RANK];
         Answers& k = answers;
         attention.begin<TRAIN>(inputs, block);
@@ -46,7 +46,7 @@ struct Work {
             attention.forward(a, inputs.bounded[a], query[a], k.channels[a]);
         }
         k.forward(w);
-        V loss = k.judge<TRAIN>(block + PROMPT * LANES, share);
+        V loss = k.judge<TRAIN>(block + PROMPT * LANES, aim);
         if (!TRAIN) return loss;
         k.backward(w);
         for (int a = 0; a < ANSWERS; a++) {
@@ -67,15 +67,16 @@ static __attribute__((noinline)) Work& work_of_thread() {
 }
 
 template <bool TRAIN>
-static V run(const Wide& w, const int32_t* tokens, int problems, Measures* m, Gradient& g) {
+static V run(const Wide& w, const int32_t* tokens, int problems, Measures* m, Gradient& g, const Goal* goal,
+             const Seen* seen = nullptr) {
     Work& work = work_of_thread();
     V loss = one(0);
     work.inputs.begin(w);
     for (int b = 0; b * LANES < problems; b++) {
         const int32_t* block = tokens + b * LANES * (POSITIONS + 1);
         I counted = first_lanes(problems - b * LANES), exact = counted;
-        V share = select(counted, one(1.0f / ((float)ANSWERS * problems)), one(0));
-        V block_loss = select(counted, work.solve<TRAIN>(w, block, share), one(0));
+        const Aim aim = aim_of(goal, b, counted, problems, ANSWERS, VOCABULARY);
+        V block_loss = select(counted, weighed(aim, work.solve<TRAIN>(w, block, aim)), one(0));
         loss += block_loss;
         if (TRAIN) {
             work.answers.add_to(g);
@@ -86,6 +87,8 @@ static V run(const Wide& w, const int32_t* tokens, int problems, Measures* m, Gr
                 m->right += count(right);
             }
             m->exact += count(exact), m->loss += total(block_loss) / ANSWERS;
+            for (int a = 0; a < ANSWERS; a++) see(seen, b * ANSWERS + a, VOCABULARY, work.answers.logits[a]);
+            see_losses(seen, b, ANSWERS, block_loss);
         }
     }
     if (TRAIN) work.inputs.finish(w, g);
@@ -96,16 +99,23 @@ extern "C" {
 int kernel_size(void) { return SIZE; }
 int kernel_length(void) { return POSITIONS + 1; }
 
-float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient) {
+float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal) {
     Gradient& g = own<Gradient>();
     std::memset(&g, 0, sizeof g);
-    V loss = run<true>(*(const Wide*)wide, tokens, problems, nullptr, g);
-    for (int n = 0; n < SIZE; n++) gradient[n] = total(((const V*)&g)[n]);
+    V loss = run<true>(*(const Wide*)wide, tokens, problems, nullptr, g, goal);
+    totals((const V*)&g, SIZE, gradient);
     return total(loss) / ((float)ANSWERS * problems);
 }
 
 void kernel_evaluate(const float* wide, const int32_t* tokens, int problems, Measures* sums) {
     *sums = {0, 0, 0};
-    run<false>(*(const Wide*)wide, tokens, problems, sums, *(Gradient*)nullptr);
+    run<false>(*(const Wide*)wide, tokens, problems, sums, *(Gradient*)nullptr, nullptr);
 }
+
+#if LOSS
+void kernel_look(const float* wide, const int32_t* tokens, int problems, const Seen* seen) {
+    Measures unread = {0, 0, 0};
+    run<false>(*(const Wide*)wide, tokens, problems, &unread, *(Gradient*)nullptr, nullptr, seen);
+}
+#endif
 }

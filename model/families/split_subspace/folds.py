@@ -22,7 +22,8 @@ def folds(spec: SplitSubspace) -> list[Fold]:
         smaller = replace(spec, no_eos=True, frozen_z_hi=False)
         found.append(Fold("only the end token's prediction reads z_hi", smaller, dict))
     if not spec.direct_forms:
-        plain = replace(spec, direct_forms=True, toeplitz_q=False, circulant_q=False)
+        forms = dict.fromkeys(("toeplitz_q", "circulant_q", "rank1_q", "unturned"), False)
+        plain = replace(spec, direct_forms=True, **forms)
         found.append(Fold("scores as one form, output from tokens", plain, lambda t: direct(spec, t)))
     if spec.rank1_out and not (spec.unit_out or spec.onehot_out):
         found.append(Fold("the first entry of the output's row is 1", replace(spec, unit_out=True), unit))
@@ -32,7 +33,7 @@ def folds(spec: SplitSubspace) -> list[Fold]:
 def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
     """Queries and keys multiplied out, a form [heads · pos_dim, pos_dim]; values and output likewise."""
     heads = range(spec.heads)
-    forms = [_projection(spec, t, "q_proj", h).T @ _keys(spec, t, h) for h in heads]
+    forms = [_projection(spec, t, "q", h).T @ _keys(spec, t, h) for h in heads]
     values = t["head"].T if spec.tie_vo else t["v_proj"]
     parts = [slice(h * spec.head_dim, (h + 1) * spec.head_dim) for h in heads]
     new = {"form": torch.cat(forms) / math.sqrt(spec.query_dim)}
@@ -59,13 +60,16 @@ def _single(t: Tensor) -> bool:
 def _keys(spec: SplitSubspace, t: Tensors, h: int) -> Tensor:
     """The matrix K of head h such that scores are pᵀ Qᵀ K p: turned back by the phase where K is Q."""
     if not spec.tie_qk:
-        return _projection(spec, t, "k_proj", h)
-    return _turned(_projection(spec, t, "q_proj", h), -t["phase"][h])
+        return _projection(spec, t, "k", h)
+    keys = _projection(spec, t, "q", h)
+    return keys if spec.unturned else _turned(keys, -t["phase"][h])
 
 
-def _projection(spec: SplitSubspace, t: Tensors, name: str, h: int) -> Tensor:
-    """The query or key projection of head h, [query_dim, pos_dim]."""
-    q, c = spec.query_dim, spec.pos_dim
+def _projection(spec: SplitSubspace, t: Tensors, what: str, h: int) -> Tensor:
+    """The query (q) or key (k) projection of head h, [query_dim, pos_dim]."""
+    if spec.rank1_q:
+        return torch.outer(t["q_A"][h], t["q_B"][h])
+    q, c, name = spec.query_dim, spec.pos_dim, f"{what}_proj"
     i, j = torch.arange(q)[:, None], torch.arange(c)
     if spec.toeplitz_q:
         return t[name][h][i - j + c - 1]

@@ -27,6 +27,7 @@ from model.ops import Matrix, Tensors, Vector, add, dot, lookup, matrix, normed,
 from model.spec import Kernel
 
 EPS = 1e-5
+_NO_SCALARS = ("positions", "attention", "scale")
 
 
 def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
@@ -46,6 +47,7 @@ def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
     else the scores before that scale, which is then a table of its own [S, T, V].
     """
     raw = spec.layout.split(theta_SP)
+    raw |= _second_unit(raw) if spec.one_unit else {}
     p = {name: scalars(t) for name, t in raw.items()}
     norms, table, write = _norms(spec, p), _table(spec, p), _write(spec, p)
     pos = [c[:, : spec.prompt - 1 + spec.answers] for c in _positions(spec, raw, p)]
@@ -65,20 +67,34 @@ def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
 
 def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
     """Logits after each position from `first` on, V tensors [S, A, B]: what kernel.cpp computes, in torch."""
-    p = {name: scalars(t) for name, t in wide.items() if name not in ("positions", "attention", "scale")}
-    length = tokens_STB.shape[1]
-    answers = slice(first - spec.prompt + 1, length - spec.prompt + 1)
-    channels = _attend(spec, wide, p["values"], tokens_STB, answers)
-
-    stream = [lookup(axis, tokens_STB[:, first:]) for axis in p["table"]]
-    stream += [c[:, answers, None] for c in wide["positions"].unbind(1)]
-    stream = add(stream, matrix(p["write"], channels))
-    hidden = matrix(p["fc1"], normed(stream, EPS))
-    hidden = [F.gelu(h) for h in (hidden if spec.no_ffn_bias else add(hidden, p["fc1_bias"]))]
-    stream = add(stream, matrix(p["fc2"], hidden))
+    p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
+    stream, inputs = _block(spec, wide, p, tokens_STB, first)
+    stream = add(stream, matrix(p["fc2"], [F.gelu(h) for h in inputs]))
     stream = stream if spec.no_ffn_bias else add(stream, p["fc2_bias"])
     out = matrix(p["head"], normed(stream, EPS))
     return [dot(entry, out) for entry in transposed(p["table"])]
+
+
+def _block(
+    spec: SplitSubspace, wide: Tensors, p: Any, tokens_STB: Tensor, first: int
+) -> tuple[Vector, Vector]:
+    """The residual behind attention, and the inputs of the hidden units: lists of tensors [S, A, B]."""
+    length = tokens_STB.shape[1]
+    answers = slice(first - spec.prompt + 1, length - spec.prompt + 1)
+    channels = _attend(spec, wide, p["values"], tokens_STB, answers)
+    stream = [lookup(axis, tokens_STB[:, first:]) for axis in p["table"]]
+    stream += [c[:, answers, None] for c in wide["positions"].unbind(1)]
+    stream = add(stream, matrix(p["write"], channels))
+    inputs = matrix(p["fc1"], normed(stream, EPS))
+    return stream, inputs if spec.no_ffn_bias else add(inputs, p["fc1_bias"])
+
+
+def read_inputs(spec: SplitSubspace, theta_SP: Tensor, tokens_TB: Tensor) -> Tensor:
+    """The inputs of the hidden units at the last of some tokens, an answer position or EQUALS [S, FFN, B]."""
+    wide = expand(spec, theta_SP)
+    p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
+    tokens_STB = tokens_TB[None].expand(len(theta_SP), -1, -1)
+    return torch.stack([h[:, 0] for h in _block(spec, wide, p, tokens_STB, len(tokens_TB) - 1)[1]], dim=1)
 
 
 def kernel(spec: SplitSubspace) -> Kernel:
@@ -154,6 +170,12 @@ def _attention(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vecto
     return wide | {"attention": weights / weights.sum(3, keepdim=True) * scale_S1T[:, None]}
 
 
+def _second_unit(raw: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The FFN's tensors with a unit beside the one that there is, which does nothing: kernels have two."""
+    where = {"fc1": 1, "fc1_bias": 1, "fc2": 2}
+    return {n: torch.cat([raw[n], torch.zeros_like(raw[n])], dim=d) for n, d in where.items() if n in raw}
+
+
 def _values_read(spec: SplitSubspace, p: Any, h: int, norm: Any, table: Matrix) -> Matrix:
     """What head h reads of each token before the norm's scale, [channel][V]."""
     read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
@@ -178,7 +200,7 @@ def read_units(spec: SplitSubspace, theta_SP: Tensor) -> tuple[Tensor, Tensor]:
 
 def read_form(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """The first head's scores as a form of two positions, the norm's weights in it [S, pos_dim, pos_dim]."""
-    p = _some(spec, theta_SP, "norm", "form", "phase", "q_proj", "k_proj")
+    p = _some(spec, theta_SP, "norm", "form", "phase", "q_proj", "q_A", "q_B", "k_proj")
     weights = _norms(spec, p)[0][spec.tok_dim :]
     axes = torch.eye(spec.pos_dim, dtype=theta_SP.dtype, device=theta_SP.device)[:, None, :, None]
     return _form(spec, p, 0, [axis * w for axis, w in zip(axes, weights, strict=True)], 0)
@@ -219,17 +241,21 @@ def _form(spec: SplitSubspace, p: Any, h: int, pos: Vector, first: int) -> Tenso
         rows = p["form"][h * spec.pos_dim : (h + 1) * spec.pos_dim]
         queries, keys = [c[:, first:] for c in pos], matrix(rows, pos)
     else:
-        keys = matrix(_projection(spec, p["q_proj" if spec.tie_qk else "k_proj"], h), pos)
-        if spec.tie_qk:
-            queries = _rotate([k[:, first:] for k in keys], p["phase"][h])
+        keys = matrix(_projection(spec, p, "q" if spec.tie_qk else "k", h), pos)
+        if not spec.tie_qk:
+            queries = matrix(_projection(spec, p, "q", h), [c[:, first:] for c in pos])
         else:
-            queries = matrix(_projection(spec, p["q_proj"], h), [c[:, first:] for c in pos])
+            queries = [k[:, first:] for k in keys]
+            queries = queries if spec.unturned else _rotate(queries, p["phase"][h])
     return dot(queries, [k.transpose(1, 2) for k in keys])
 
 
-def _projection(spec: SplitSubspace, rows: Any, h: int) -> Matrix:
-    """The query or key projection of head h, [query_dim][pos_dim]."""
+def _projection(spec: SplitSubspace, p: Any, what: str, h: int) -> Matrix:
+    """The query (q) or key (k) projection of head h, [query_dim][pos_dim]."""
     q, c = spec.query_dim, spec.pos_dim
+    if spec.rank1_q:
+        return [[a * b for b in p["q_B"][h]] for a in p["q_A"][h]]
+    rows = p[f"{what}_proj"]
     if spec.toeplitz_q:
         return [[rows[h][i - j + c - 1] for j in range(c)] for i in range(q)]
     if spec.circulant_q:
@@ -258,8 +284,10 @@ def _write(spec: SplitSubspace, p: Any) -> list[Any]:
     if spec.onehot_out:
         return [[1.0] if i == 1 else None for i in range(spec.width)]
     if spec.out_rank:
-        first = [[1.0]] if spec.unit_out else []
-        rows: list[Any] = first + transposed(p["out_B"])
+        rows: list[Any] = [[1.0]] if spec.unit_out else []
+        rows += transposed(p["out_B"]) if "out_B" in spec.layout.budget() else []
+        if spec.opposite_out:
+            rows.insert(1, [-w for w in rows[0]])
         return rows + [None] * (spec.width - len(rows))
     if spec.direct_forms:
         return list(p["out"])
@@ -279,6 +307,8 @@ def _norms(spec: SplitSubspace, p: Any) -> list[Any]:
     elif spec.structured_norm2:
         base, last = p["norm"]
         weights = [base] * (spec.width - 1) + [base + last]
+    elif spec.scalar_norm:
+        weights = list(p["norm"]) * spec.width
     else:
         return list(p["norm"]) * (3 if spec.shared_norm else 1)
     return [weights] * 3

@@ -10,11 +10,10 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import init
 
 from model import draws
 from model.families.split_subspace.folds import direct
-from model.families.split_subspace.spec import DIGITS, FFN, SplitSubspace
+from model.families.split_subspace.spec import DIGITS, SplitSubspace
 
 # Close to the trained geometry: A, start, stride (field: arc).
 ARC = (2.5, -1.2, 0.29)
@@ -35,23 +34,22 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
         "spiral": torch.tensor(spiral[:2] + spiral[2 + spec.flat_spiral :]),
         "correction": torch.zeros(shapes.get("correction", (0,))),
         "phase": torch.zeros(spec.heads),
-        "fc1_bias": torch.zeros(FFN),
+        "fc1_bias": torch.zeros(spec.units),
         "fc2_bias": torch.zeros(spec.width),
         "norm": torch.ones(shapes.get("norm", (0,))),
     }
-    if spec.structured_norm3 or spec.structured_norm2:
+    if spec.norm_numbers:
         fixed["norm"][1:] = 0
     return spec.layout.join(_silenced(spec, drawn | fixed))
 
 
 def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     """Every random tensor, in the order in which the training code makes them."""
-    full = dataclasses.replace(spec, direct_forms=False, unit_out=False, token_out=False, onehot_out=False)
+    ours = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
+    full = dataclasses.replace(spec, **dict.fromkeys(ours, False))
     shapes = full.shapes()
     made = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
-    drawn: dict[str, Tensor] = {name: torch.empty(shapes[name]) for name in made}
-    for name in made:
-        init.kaiming_uniform_(drawn[name], a=math.sqrt(5), generator=gen)
+    drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in made}
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
         shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
         if place in shapes or place == "z_hi":
@@ -72,9 +70,15 @@ def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tens
         tensors = {name: t.float() for name, t in exact.items()}
     if spec.unit_out or spec.onehot_out:  # the row is not zero, so the column has to be
         tensors["out_A"] = torch.zeros_like(tensors["out_A"])
+    if spec.rank1_q:
+        of_heads = tensors["q_proj"].unflatten(0, (spec.heads, -1))
+        tensors |= {"q_A": of_heads[:, :, 0], "q_B": of_heads[:, 0]}
+    if spec.one_unit:
+        tensors |= {"fc1": tensors["fc1"][:1], "fc2": tensors["fc2"][:, :1]}
     if spec.rank1_out:
         end = spec.tok_dim if spec.token_out else spec.width
-        tensors["out_B"] = tensors["out_B"][:, int(spec.unit_out) : end]
+        first = spec.unit_out + spec.opposite_out  # whichever are left out, the row is zero
+        tensors["out_B"] = tensors["out_B"][:, first:end]
     return tensors
 
 

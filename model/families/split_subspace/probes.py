@@ -9,6 +9,9 @@ Axes: S seed, P parameters, V vocabulary.
 from __future__ import annotations
 
 import math
+from functools import cache
+from itertools import islice
+from random import Random
 from typing import TYPE_CHECKING
 
 from model.families.split_subspace.spec import DIGITS, SplitSubspace
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
 
 ODD = 0.9
 """From which share on a code of digits counts as odd; on a trained arc it is near 1 or near 0."""
+TURNED = 1 - 1e-9
+"""From where on a unit turns over: its input has one sign at a total of 8 and the other at 11."""
+PLACE, EACH = 5, 16
+"""Where `switches` looks: the answer's digit, and how many problems of either total."""
 
 
 def probes(spec: SplitSubspace) -> dict[str, Probe]:
@@ -29,9 +36,10 @@ def probes(spec: SplitSubspace) -> dict[str, Probe]:
         found["odd"] = odd
         if spec.tie_fc2_head:
             found["basin"] = basin
+        found["switches"] = switches
     if spec.arc:
         found["stride"] = stride
-    if spec.heads == 1 and spec.spiral and not (spec.toeplitz_q or spec.circulant_q):
+    if spec.heads == 1 and spec.spiral and not (spec.toeplitz_q or spec.circulant_q or spec.rank1_q):
         found["lead"] = lead
     return found
 
@@ -56,6 +64,41 @@ def basin(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     return (units_S & written_S & (_oddness(v_SV) > ODD)).to(theta_SP.dtype)
 
 
+def switches(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """Whether one hidden unit turns on and another off where a column's total passes ten: 1 where one does
+    each, about a half where one unit alone turns over, 0 where all do the same."""
+    turn_SF = turns(spec, theta_SP)
+    return (turn_SF.amax(1) - turn_SF.amin(1)) / 2
+
+
+def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """How each hidden unit's input changes from a total of 8 to one of 11 [S, FFN]: 1 where it turns on, -1
+    where it turns off, and less where it keeps its sign."""
+    from model.families.split_subspace.forward import read_inputs
+
+    tokens_TB, below_B = _columns(spec)
+    inputs_SFB = read_inputs(spec, theta_SP, tokens_TB)
+    low_SF, high_SF = inputs_SFB[..., below_B].mean(2), inputs_SFB[..., ~below_B].mean(2)
+    return (high_SF - low_SF) / (high_SF.abs() + low_SF.abs())
+
+
+def opposed(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """θ with a hidden unit that does not turn over made the opposite of the other one that does; where both
+    turn over the same way, the second. Where neither does, or they do one each way, θ as it is."""
+    import torch
+
+    tensors, turn_SF = spec.layout.split(theta_SP), turns(spec, theta_SP.double())
+    over_SF = turn_SF.abs() > TURNED
+    alike_S = over_SF.all(1) & (turn_SF[:, 0] * turn_SF[:, 1] > 0)
+    taken_SF = over_SF.flip(1) & ~over_SF
+    taken_SF[:, 1] |= alike_S
+    for name in {"fc1", "fc1_bias"} & tensors.keys():
+        own = tensors[name]
+        chosen = taken_SF.reshape(*taken_SF.shape, *[1] * (own.dim() - 2))
+        tensors[name] = torch.where(chosen, -own.flip(1), own)
+    return torch.cat([t.flatten(1) for t in tensors.values()], dim=1)
+
+
 def stride(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """The angle from one digit to the next on the arc, in radians; 0.29 at step 0."""
     return spec.layout.split(theta_SP)["arc"][:, -1]
@@ -70,6 +113,36 @@ def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     along_S = form_S33[:, 0, 0] + form_S33[:, 1, 1]
     across_S = form_S33[:, 0, 1] - form_S33[:, 1, 0]
     return across_S.atan2(along_S) * DIGITS / (2 * math.pi)
+
+
+@cache
+def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
+    """Fixed problems up to where digit PLACE of the answer is asked for [T, B], int32, in which that column's
+    total with the carry is 8 or 11, and in which of them it is 8 [B]."""
+    import torch
+
+    draw = Random(PLACE).randrange
+    pairs: list[tuple[int, int]] = []
+    for total in (8, 11):
+        some = ((draw(10**DIGITS), draw(10**DIGITS)) for _ in iter(int, 1))
+        pairs += islice((pair for pair in some if _total(*pair) == total), EACH)
+    x, y, z = (
+        [torch.tensor([_digit(n, i) for n in some]) for i in range(DIGITS)]
+        for some in zip(*((a, b, a + b) for a, b in pairs), strict=True)
+    )
+    tokens = spec.sequence(x, y, z[:PLACE])
+    below = [_total(*pair) == 8 for pair in pairs]
+    return torch.stack([t.to(torch.int32) for t in tokens]), torch.tensor(below)
+
+
+def _digit(number: int, place: int) -> int:
+    return number // 10**place % 10
+
+
+def _total(a: int, b: int) -> int:
+    """The sum of the digits at PLACE and of the carry into it."""
+    below = 10**PLACE
+    return _digit(a, PLACE) + _digit(b, PLACE) + (a % below + b % below >= below)
 
 
 def _oddness(v_SV: Tensor) -> Tensor:

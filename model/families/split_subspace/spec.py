@@ -21,6 +21,8 @@ from model.spec import Spec
 from model.structures import Words, rotations
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from model.ops import Tensors
@@ -44,7 +46,8 @@ class SplitSubspace(Spec):
         "digits": "digit positions, shared by X, Y and Z", "spiral": "amplitude, phase, slope, offset",
         "correction": "scales of digit positions", "z_hi": "position of Z10", "equals": "position of EQUALS",
         "plus": "position of PLUS", "eos": "position of EOS", "phase": "angle between queries and keys",
-        "q_proj": "positions to queries (and keys where tied)", "k_proj": "positions to keys",
+        "q_proj": "positions to queries (and keys where tied)", "q_A": "its column", "q_B": "its row",
+        "k_proj": "positions to keys",
         "v_proj": "tokens to values", "form": "attention scores as a form of two positions",
         "out": "attention output", "out_A": "attention output, column", "out_B": "attention output, row",
         "fc1": "FFN, first layer", "fc1_bias": "its bias", "fc2": "FFN, second layer", "fc2_bias": "its bias",
@@ -115,6 +118,10 @@ class SplitSubspace(Spec):
         False, "keys and queries share a projection; queries are turned by one angle a head", off=False,
         source=f"{PAPER} 2.3",
     )  # fmt: skip
+    unturned: bool = option(
+        False, "the angle between queries and keys is 0", off=False, needs={"tie_qk": True},
+        source=f"{PAPER} 2.3",
+    )  # fmt: skip
     qk_dim: int = option(
         0, "width of a head's queries and keys; 0: as its values", unit="dimensions", high=16, low=0, off=0,
         source=f"{PAPER} 2.3",
@@ -127,9 +134,13 @@ class SplitSubspace(Spec):
         False, "the query projection of a head has constant diagonals that wrap around", off=False,
         needs={"tie_qk": True}, source=f"{PAPER} 7.2",
     )  # fmt: skip
+    rank1_q: bool = option(
+        False, "the query projection of a head is a product of a column and a row", off=False,
+        needs={"tie_qk": True}, excludes=("toeplitz_q", "circulant_q"), source=f"{REFLECTION} 7.3",
+    )  # fmt: skip
     direct_forms: bool = option(
         False, "attention scores are a free form of two positions, and the output reads tokens directly",
-        off=False, excludes=("toeplitz_q", "circulant_q"), source=OURS,
+        off=False, excludes=("toeplitz_q", "circulant_q", "rank1_q", "unturned"), source=OURS,
     )  # fmt: skip
     tie_vo: bool = option(
         False, "values are read through the output head (V = headᵀ)", off=False, source=f"{PAPER} 2.4"
@@ -144,6 +155,10 @@ class SplitSubspace(Spec):
         False, "the first entry of the output's row is 1", off=False, needs={"rank1_out": True},
         excludes=("onehot_out",), source=OURS,
     )  # fmt: skip
+    opposite_out: bool = option(
+        False, "the second entry of the output's row is minus the first", off=False,
+        needs={"rank1_out": True}, excludes=("onehot_out",), source="docs/results.md, 14 numbers",
+    )  # fmt: skip
     token_out: bool = option(
         False, "the attention output writes to the token dimensions alone", off=False,
         needs={"rank1_out": True}, excludes=("onehot_out",), source=f"{REFLECTION} 7.4",
@@ -157,17 +172,25 @@ class SplitSubspace(Spec):
     )
     structured_norm3: bool = option(
         False, "norm weights are b, but b + c in the second dimension and b + d in the last", off=False,
-        needs={"shared_norm": True}, excludes=("structured_norm2", "parameterless_norm"),
+        needs={"shared_norm": True}, excludes=("structured_norm2", "scalar_norm", "parameterless_norm"),
         source=f"{REFLECTION} 7.6",
     )  # fmt: skip
     structured_norm2: bool = option(
         False, "norm weights are b, but b + d in the last dimension", off=False,
-        needs={"shared_norm": True}, excludes=("parameterless_norm",), source=f"{REFLECTION} 7.6",
+        needs={"shared_norm": True}, excludes=("scalar_norm", "parameterless_norm"),
+        source=f"{REFLECTION} 7.6",
+    )  # fmt: skip
+    scalar_norm: bool = option(
+        False, "one number is every weight of every norm", off=False, needs={"shared_norm": True},
+        excludes=("parameterless_norm",), source=f"{REFLECTION} 7.6",
     )  # fmt: skip
     parameterless_norm: bool = option(
         False, "norms have no weights", off=False, needs={"shared_norm": True}, source=f"{REFLECTION} 6"
     )
     no_ffn_bias: bool = option(False, "the FFN has no biases", off=False, source=f"{PAPER} 2.7")
+    one_unit: bool = option(
+        False, "the FFN has one hidden unit", off=False, excludes=("tie_fc2_head",), source=f"{PAPER} 2.7"
+    )
     tie_fc2_head: bool = option(
         False, "the FFN writes through the output head (fc2 = headᵀ)", off=False, needs={"tok_dim": FFN},
         source=f"{PAPER} 2.4",
@@ -196,6 +219,18 @@ class SplitSubspace(Spec):
     def query_dim(self) -> int:
         """Width of one head's queries and keys."""
         return self.qk_dim or self.head_dim
+
+    @property
+    def units(self) -> int:
+        """Hidden units of the FFN."""
+        return 1 if self.one_unit else FFN
+
+    @property
+    def norm_numbers(self) -> int:
+        """How many numbers the weights of all norms are made of, where they have a structure; 0: they have
+        none.
+        """
+        return 3 if self.structured_norm3 else 2 if self.structured_norm2 else int(self.scalar_norm)
 
     @property
     def out_rank(self) -> int:
@@ -238,17 +273,16 @@ class SplitSubspace(Spec):
 
     def shapes(self) -> Shapes:
         shapes = self._embedding_shapes() | self._attention_shapes()
-        shapes["fc1"] = (FFN, self.width)
+        shapes["fc1"] = (self.units, self.width)
         if not self.no_ffn_bias:
-            shapes["fc1_bias"] = (FFN,)
+            shapes["fc1_bias"] = (self.units,)
         if not self.tie_fc2_head:
-            shapes["fc2"] = (self.width, FFN)
+            shapes["fc2"] = (self.width, self.units)
         if not self.no_ffn_bias:
             shapes["fc2_bias"] = (self.width,)
         shapes["head"] = (self.tok_dim, self.width)
-        structured = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
-        if structured:
-            shapes["norm"] = (structured,)
+        if self.norm_numbers:
+            shapes["norm"] = (self.norm_numbers,)
         elif not self.parameterless_norm:
             shapes["norm"] = (1 if self.shared_norm else 3, self.width)
         return shapes
@@ -279,13 +313,16 @@ class SplitSubspace(Spec):
             shapes["form"] = (h * self.pos_dim, self.pos_dim)
         else:
             projection = (h * q, self.pos_dim)
-            if self.tie_qk:
+            if self.tie_qk and not self.unturned:
                 shapes["phase"] = (h,)
             if self.toeplitz_q:
                 projection = (h, q + self.pos_dim - 1)
             elif self.circulant_q:
                 projection = (h, max(q, self.pos_dim))
-            shapes["q_proj"] = projection
+            if self.rank1_q:
+                shapes |= {"q_A": (h, q), "q_B": (h, self.pos_dim)}
+            else:
+                shapes["q_proj"] = projection
             if not self.tie_qk:
                 shapes["k_proj"] = projection
             if not self.tie_vo:
@@ -293,7 +330,8 @@ class SplitSubspace(Spec):
         if not rank:
             return shapes | {"out": (width, reads)}
         shapes["out_A"] = (reads, rank)
-        written = 0 if self.onehot_out else (self.tok_dim if self.token_out else width) - self.unit_out
+        whole = self.tok_dim if self.token_out else width
+        written = 0 if self.onehot_out else whole - self.unit_out - self.opposite_out
         return shapes | ({"out_B": (rank, written)} if written else {})
 
     def initial(self, seed: int) -> Tensor:
@@ -330,3 +368,8 @@ class SplitSubspace(Spec):
         from model.families.split_subspace.probes import probes
 
         return probes(self)
+
+    def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
+        from model.families.split_subspace.probes import opposed
+
+        return opposed if "switches" in self.probes() else None

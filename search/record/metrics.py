@@ -1,0 +1,89 @@
+"""What Prometheus is shown of a running study, by Ray's exporter on the node that the driver talks through.
+
+The driver says what it has (`Driver.measures`), by the names in MEASURES; deploy/grafana draws it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+EVERY_S = 5.0
+"""How often values are handed to Ray, which passes them on every 10 s unless told otherwise."""
+PREFIX, STUDY = "adder_search_", "study"
+COUNTER, GAUGE = "counter", "gauge"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """kind: COUNTER, which only grows while a driver runs, or GAUGE. label: what tells its values apart,
+    beside the study.
+    """
+
+    kind: str
+    about: str
+    label: str = ""
+
+    def exported(self, name: str) -> str:
+        """Its name in Prometheus: Ray puts its own in front of all, and names counters as totals."""
+        return f"ray_{PREFIX}{name}{'_total' if self.kind == COUNTER else ''}"
+
+
+MEASURES = {
+    "seeds_ended": Measure(COUNTER, "seeds whose trials have been recorded in this run", "outcome"),
+    "seeds_open": Measure(GAUGE, "seeds that train, wait for a slot, or are in no trial yet", "state"),
+    "seed_steps_per_s": Measure(GAUGE, "seed-steps a second of all workers, as they last said"),
+    "workers": Measure(GAUGE, "workers that train, or wait for work", "state"),
+    "trials_failed": Measure(COUNTER, "trials that were given up in this run"),
+    "outbox_jobs": Measure(GAUGE, "what is still to be written to MLflow; unit: calls"),
+    "mlflow_away": Measure(GAUGE, "1 while MLflow does not answer"),
+    "reports": Measure(COUNTER, "reports of workers that the driver has taken"),
+    "driver_cpu_s": Measure(COUNTER, "the driver's processor time, its outbox included; unit: seconds"),
+}
+"""By their names without prefix."""
+
+Values = Mapping[str, float | Mapping[str, float]]
+"""By the names of MEASURES: a number, or one for each value of the measure's label."""
+
+
+@dataclass
+class Metrics:
+    """One study's values, handed to Ray, which must have been started."""
+
+    study: str
+    shown: float = float("-inf")
+    made: dict[str, Any] = field(default_factory=dict)
+    given: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Of counters: how much of them Ray has."""
+
+    def due(self) -> bool:
+        return time.monotonic() - self.shown >= EVERY_S
+
+    def show(self, values: Values) -> None:
+        """Hand over what there is now."""
+        self.shown = time.monotonic()
+        for name, value in values.items():
+            label = MEASURES[name].label
+            for of, number in value.items() if isinstance(value, Mapping) else [("", value)]:
+                self._set(name, float(number), {STUDY: self.study} | ({label: of} if label else {}))
+
+    def _set(self, name: str, number: float, tags: dict[str, str]) -> None:
+        if MEASURES[name].kind == GAUGE:
+            self._ray(name).set(number, tags=tags)
+            return
+        place = (name, tags.get(MEASURES[name].label, ""))
+        if (more := number - self.given.get(place, 0.0)) > 0:
+            self._ray(name).inc(more, tags=tags)
+            self.given[place] = number
+
+    def _ray(self, name: str) -> Any:
+        from ray.util.metrics import Counter, Gauge  # a record is read without Ray
+
+        if name not in self.made:
+            its = MEASURES[name]
+            kind = Counter if its.kind == COUNTER else Gauge
+            keys = (STUDY, *([its.label] if its.label else []))
+            self.made[name] = kind(PREFIX + name, description=its.about, tag_keys=keys)
+        return self.made[name]

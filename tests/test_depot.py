@@ -1,0 +1,330 @@
+"""Driver and workers that see no folder in common: their files go through a store, whole or not at all.
+
+The stores are real: S3's protocol by moto's server on loopback, a folder, and one of fsspec's.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from search.depot import depot as depots
+from search.depot.depot import Depot, Shared, depot_of
+from search.errors import Failure, UserError
+from search.run import worker
+from search.store.part import CURVES, PARTS, STATE, THETA
+from search.store.tracking import DEPOT_TAG, KEY_TAG, TRIALS
+from search.study.trial import TRIAL_FILE
+from tests.commands import call, fails_with_one
+from tests.homes import quickly
+from tests.object_server import object_server
+from tests.reference import QUICK as SECONDS
+from tests.reference import check_whole, client_of, expected, rows_of, write_study
+
+RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6}
+QUICK = SECONDS | {"recipe": RECIPE}
+KINDS = ("s3", "file", "memory")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with object_server() as found:
+        yield found
+
+
+@pytest.fixture(params=KINDS)
+def uri(request, tmp_path, monkeypatch):
+    """A store of each kind, empty."""
+    if request.param == "s3":
+        server = request.getfixturevalue("server")
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        return server.uri(tmp_path.name)
+    return f"file://{tmp_path}/store" if request.param == "file" else f"memory://{tmp_path.name}"
+
+
+def two(folder, uri):
+    """Two machines, each with a folder of its own."""
+    return [Depot(folder / name, uri) for name in ("one", "other")]
+
+
+def leave(folder, *texts):
+    """A folder with a file for each text, some of them deeper."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for n, text in enumerate(texts):
+        path = folder / ("deeper" if n % 2 else "") / str(n)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def texts_of(folder):
+    return [p.read_text() for p in sorted(folder.rglob("*"), key=lambda p: p.name) if p.is_file()]
+
+
+# ---- a store
+
+
+def test_a_file_is_had_as_it_was_left_last(uri, tmp_path):
+    one, other = two(tmp_path, uri)
+    mine, its = (d.root / "study" / "trial" / "orders" for d in (one, other))
+    assert not other.get(its) and not its.exists()
+    mine.parent.mkdir(parents=True)
+    for text in ("first", "second, longer", ""):
+        mine.write_text(text)
+        one.put(mine)
+        assert other.get(its) and its.read_text() == text
+    one.remove(mine)
+    assert not other.get(its) and mine.exists(), "what is here stays"
+    one.remove(mine)
+
+
+def test_a_folder_is_had_whole(uri, tmp_path):
+    one, other = two(tmp_path, uri)
+    mine, its = (d.root / "study" / "trial" / "results" for d in (one, other))
+    assert not other.get_folder(its) and not other.has_folder(its)
+    leave(mine, "a", "b", "c")
+    one.put_folder(mine)
+    assert other.has_folder(its) and not its.exists()
+    assert other.get_folder(its) and texts_of(its) == ["a", "b", "c"]
+    leave(mine, "another")
+    one.put_folder(mine)
+    assert other.get_folder(its) and texts_of(its) == ["a", "b", "c"], "what is here is not fetched again"
+    shutil.rmtree(its)
+    assert other.get_folder(its) and texts_of(its) == ["another"]
+    shutil.rmtree(its)
+    one.remove(one.root / "study")
+    assert not other.get_folder(its) and not other.has_folder(its)
+
+
+def test_a_folder_that_is_half_left_is_not_there(uri, tmp_path, monkeypatch):
+    """Whoever leaves it dies after any of its writes: others find what was there before."""
+    whole, written = Depot._write, []
+    one, other = two(tmp_path, uri)
+    mine, its = (d.root / "study" / "trial" / "results" for d in (one, other))
+
+    def write(depot, name, data):
+        if len(written) == dies_at:
+            raise KeyboardInterrupt
+        written.append(name)
+        whole(depot, name, data)
+
+    monkeypatch.setattr(Depot, "_write", write)
+    for before in ([], ["old"]):
+        for dies_at in range(4):
+            leave(mine, "a", "b", "c")
+            written.clear()
+            with pytest.raises(KeyboardInterrupt):
+                one.put_folder(mine)
+            assert len(written) == dies_at
+            assert other.get_folder(its) == bool(before) and texts_of(its) == before
+            shutil.rmtree(its, ignore_errors=True)
+        leave(mine, "old")
+        dies_at = -1
+        one.put_folder(mine)
+
+
+def test_two_that_leave_the_same_at_once_are_not_mixed(uri, tmp_path, monkeypatch):
+    """A worker whose driver died, and its successor: either's is found."""
+    one, other = two(tmp_path, uri)
+    mine, its = (d.root / "study" / "trial" / "results" for d in (one, other))
+    leave(mine, "a", "b")
+    leave(its, "x", "y")
+    whole, begun = Depot._write, []
+
+    def write(depot, name, data):
+        if depot is one and not begun:
+            begun.append(name)
+            other.put_folder(its)
+        whole(depot, name, data)
+
+    monkeypatch.setattr(Depot, "_write", write)
+    one.put_folder(mine)
+    reader = Depot(tmp_path / "reader", uri)
+    assert reader.get_folder(found := reader.root / "study" / "trial" / "results")
+    assert begun and texts_of(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "said", ["", "[]", '{"below": "..", "files": ["x"]}', '{"below": "a", "files": ["/etc/x"]}']
+)
+def test_a_list_that_leads_elsewhere_brings_nothing(said, tmp_path):
+    (tmp_path / "store" / "study").mkdir(parents=True)
+    (tmp_path / "store" / "study" / f"results{depots.LIST}").write_text(said)
+    depot = Depot(tmp_path / "one", f"file://{tmp_path}/store")
+    assert depot.get_folder(found := depot.root / "study" / "results") and texts_of(found) == []
+
+
+def test_a_store_that_is_away_is_waited_for(tmp_path, monkeypatch):
+    depot, tried = Depot(tmp_path / "one", f"file://{tmp_path}/store"), []
+
+    def read(name):
+        tried.append(name)
+        if len(tried) < 3:
+            raise OSError("no route")
+        return b"there"
+
+    monkeypatch.setattr(depots, "RETRY_S", 0.0)
+    monkeypatch.setattr(depot, "_read", read)
+    assert depot.get(depot.root / "file") and len(tried) == 3
+    tried.clear()
+    with pytest.raises(Failure, match="no route"):
+        depot.get(depot.root / "file", patient=False)
+    assert len(tried) == 1
+    monkeypatch.setattr(depots, "PATIENCE_S", 0.0)
+    tried.clear()
+    with pytest.raises(Failure, match=r"^ADDER_SEARCH_DEPOT: file://.*: no route$"):
+        depot.get(depot.root / "file")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "bucket",
+        "s3://key:word@bucket/x",
+        "gs://anonymous@x/y",
+        "s3://bucket/x?secret_key=a",
+        "nokind://bucket/x",
+    ],
+)
+def test_what_names_no_store_or_a_password_is_refused(uri, tmp_path):
+    with pytest.raises(UserError, match="ADDER_SEARCH_DEPOT") as refused:
+        depot_of(tmp_path, uri)
+    assert "word" not in str(refused.value).replace("password", "") and "=a" not in str(refused.value)
+
+
+def test_without_one_a_folder_is_shared(tmp_path):
+    assert type(depot_of(tmp_path, None)) is Shared and not depot_of(tmp_path, "").keeps
+
+
+# ---- a study
+
+
+@pytest.fixture
+def bucket(server, tmp_path, monkeypatch):
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    return server.uri(tmp_path.name)
+
+
+@pytest.fixture
+def apart(bucket, no_ray, here, few_selection_problems, monkeypatch):
+    """A driver's environment; workers that see nothing of its home."""
+    monkeypatch.setenv(depots.VARIABLE, bucket)
+    whole, folders = worker.run_trial, []
+
+    def run_trial(folder, depot):
+        assert not folder.is_relative_to(here), "the driver's folders are none of a worker's"
+        folders.append(folder)
+        yield from whole(folder, depot)
+
+    monkeypatch.setattr(worker, "run_trial", run_trial)
+    with quickly():
+        yield folders
+
+
+def run(study, here, *options):
+    return call("run", write_study(here, study), *options, "--home", "home")
+
+
+@pytest.mark.full
+def test_a_study_through_a_store_is_what_it_is_on_one_machine(apart, bucket, here):
+    """To the bit; MLflow has summaries and the best checkpoint, the store keeps parts and descriptions."""
+    said = run(QUICK, here)
+    assert said.exit_code == 0, said.output
+    assert apart and not any(folder.exists() for folder in apart)
+    check_whole(here / "home", QUICK, here, expected(QUICK))
+    client = client_of(here / "home")
+    (own,) = (
+        r
+        for r in client.search_runs([client.get_experiment_by_name("quick").experiment_id])
+        if KEY_TAG in r.data.tags
+    )
+    assert own.data.tags[DEPOT_TAG] == bucket and not client.list_artifacts(own.info.run_id, TRIALS)
+    assert {a.path for a in client.list_artifacts(own.info.run_id)} >= {"best"}
+    left = Depot(here / "elsewhere", bucket)
+    for key in {r["trial"] for r in rows_of(here / "home", "quick")}:
+        folder = left.root / "quick" / key
+        assert left.get_folder(folder / PARTS) and left.get(folder / TRIAL_FILE)
+        assert not left.get(folder / STATE) and not left.get(folder.with_name(key + ".orders"))
+    assert call("pull", "quick", "--seed", "6", "-o", "six", "--home", "home").exit_code == 0
+    assert call("records", "quick", "--of", "curves", "-o", "curves.csv", "--home", "home").exit_code == 0
+    assert call("delete", "quick", "--yes", "--home", "home").exit_code == 0
+    third = Depot(here / "third", bucket)
+    assert not third.has_folder(third.root / "quick" / key / PARTS)
+
+
+def test_a_worker_that_dies_goes_on_from_its_state_on_another_machine(apart, here, monkeypatch):
+    begun, save = [], worker.Bank.save
+
+    def saved(bank, path, numbers):
+        save(bank, path, numbers)
+        if len(begun) == 0:
+            begun.append(bank.seed_steps)
+
+    def put(depot, path, patient=True):
+        whole(depot, path, patient)
+        if path.name == STATE and len(begun) == 1:
+            begun.append("died")
+            raise RuntimeError("its node is gone")
+
+    def load(bank, path, numbers):
+        if found := whole_load(bank, path, numbers):
+            begun.append("went on")
+        return found
+
+    whole, whole_load = Depot.put, worker.Bank.load
+    monkeypatch.setattr(worker.Bank, "save", saved)
+    monkeypatch.setattr(Depot, "put", put)
+    monkeypatch.setattr(worker.Bank, "load", load)
+    study = QUICK | {"faults": {"max_failures": 1}}
+    assert run(study, here).exit_code == 0
+    assert begun[1:] == ["died", "went on"] and begun[0] > 0
+    assert len({folder.name for folder in apart}) == len(set(apart)) - 1, "one of them twice"
+    check_whole(here / "home", study, here, expected(study))
+
+
+@pytest.mark.full
+def test_a_driver_that_dies_before_it_records_finds_the_parts(apart, here, monkeypatch):
+    """Its trial ended, nobody took the results: the next driver does, and trains the rest."""
+    from search.record.recorder import Recorder
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "parts", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(QUICK, here).exit_code == 130
+    assert not any(r["outcome"] == "failed" for r in rows_of(here / "home", "quick"))
+    assert len(apart) == 1 and run(QUICK, here).exit_code == 0
+    assert len({folder.name for folder in apart}) == len(apart), "no trial is trained again"
+    check_whole(here / "home", QUICK, here, expected(QUICK))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [THETA, CURVES])
+def test_damaged_objects_are_set_aside_and_their_seeds_trained_again(name, apart, here, monkeypatch, caplog):
+    whole, broken = Depot._write, []
+
+    def write(depot, place, data):
+        if place.endswith(name) and not broken:
+            broken.append(place)
+            data = data[: len(data) // 2]
+        whole(depot, place, data)
+
+    monkeypatch.setattr(Depot, "_write", write)
+    assert run(QUICK, here).exit_code == 1
+    assert "cannot be read" in caplog.text and list((here / "home" / "damaged" / "quick").iterdir())
+    assert run(QUICK, here).exit_code == 0
+    check_whole(here / "home", QUICK, here, expected(QUICK))
+
+
+def test_a_store_that_is_not_there_is_one_line_before_anything_runs(bucket, server, here, monkeypatch):
+    monkeypatch.setenv(depots.VARIABLE, bucket.replace(f"//{server.BUCKET}", "//nobodys"))
+    line = fails_with_one(1, "run", write_study(here, QUICK), "--home", "home")
+    assert line.startswith("ADDER_SEARCH_DEPOT: s3://nobodys/") and "NO_SUCH_BUCKET" in line
+
+
+@pytest.mark.full
+def test_who_does_not_name_the_store_is_told(apart, here, monkeypatch):
+    assert run(QUICK, here).exit_code == 0
+    monkeypatch.delenv(depots.VARIABLE)
+    line = fails_with_one(1, "pull", "quick", "--best", "-o", "best", "--home", "home")
+    assert "ADDER_SEARCH_DEPOT" in line
+    assert not Path("best").exists()

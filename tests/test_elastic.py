@@ -1,0 +1,112 @@
+"""A real Ray cluster whose nodes come, are drained and go, and one whose nodes see no folder of the driver's.
+`make test-full`.
+"""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from search.depot import depot as depots
+from search.store.home import Home
+from search.store.ledger import Ledger
+from tests.commands import running
+from tests.object_server import object_server
+from tests.processes import wait_until
+from tests.reference import QUICK, check_whole, environment, expected, wait_for_progress, write_study
+from tests.services import need_services, ray_cluster
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
+
+LONG = QUICK | {
+    "name": "elastic",
+    "recipe": QUICK["recipe"] | {"steps": 500},
+    "seeds": {"first": 5, "count": 4},
+    "resources": QUICK["resources"] | {"accelerator_type": "T4"},
+    "faults": {"max_failures": 0},
+}
+"""A trial that fails once has failed for good."""
+
+
+def test_nodes_come_are_drained_and_go(tmp_path):
+    """With none the run waits and says so, also beside one of another kind; then it is used as it comes. The
+    node that is drained and taken away costs its trials no failure, of which they may have none.
+    """
+    need_services()
+    home = tmp_path / "home"
+    with ray_cluster(workers=0) as cluster:
+        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
+        with running("run", write_study(tmp_path, LONG), cwd=tmp_path, environment=around) as command:
+            nobody = "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
+            command.wait_for(lambda: nobody in command.printed(), "it does not say that it waits")
+            cluster.wait_for(cluster.add(cpus=2))
+            others = "waiting for a node that has room (resources.accelerator_type: no node has T4)"
+            command.wait_for(lambda: others in command.printed(), "it does not say for what")
+            cluster.wait_for(leaving := cluster.add(cpus=1, kind="T4"))
+            wait_for_progress(command, home)
+            cluster.drain(leaving, 2)
+            cluster.wait_for(cluster.add(cpus=2, kind="T4"))
+            leaving.kill()
+            ended = command.wait()
+    assert ended.code == 0, ended
+    with environment({}):
+        check_whole(home, LONG, tmp_path, expected(LONG))
+        reasons = {r["reason"] for r in Ledger(Home(home)).rows("elastic")}
+    assert reasons == {None}
+
+
+def test_a_node_that_goes_without_notice_is_a_failure(tmp_path):
+    """What the test above would see if the notice counted for nothing."""
+    need_services()
+    home = tmp_path / "home"
+    with ray_cluster(workers=0) as cluster:
+        cluster.wait_for(leaving := cluster.add(cpus=2, kind="T4"))
+        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
+        with running("run", write_study(tmp_path, LONG), cwd=tmp_path, environment=around) as command:
+            wait_for_progress(command, home)
+            leaving.kill()
+            cluster.wait_for(cluster.add(cpus=2, kind="T4"))
+            ended = command.wait()
+    assert ended.code == 1 and "its process died" in ended.out, ended
+
+
+# ---- no folder in common
+
+
+def can_hide():
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
+def test_workers_that_see_nothing_of_the_home_train_through_an_object_store(tmp_path):
+    """Two nodes in name spaces where the home is an empty folder; S3's protocol on loopback. One of the nodes
+    dies while it trains; its trial goes on on the other from the state in the store.
+    """
+    need_services()
+    if not can_hide():
+        pytest.skip("folders can be hidden from a process by root alone")
+    (home := tmp_path / "home").mkdir()
+    study = LONG | {"name": "apart", "faults": {"max_failures": 2}, "resources": QUICK["resources"]}
+    with object_server() as server, ray_cluster(workers=0) as cluster:
+        nodes = [cluster.add(cpus=1, hidden=home, environment=server.environment()) for _ in range(2)]
+        cluster.wait_for(*nodes)
+        around = cluster.environment() | server.environment()
+        around |= {"ADDER_SEARCH_HOME": str(home), depots.VARIABLE: server.uri("trials")}
+        states = [f"{server.BUCKET}/trials/apart"]
+
+        def kept():
+            from pyarrow.fs import FileSelector
+
+            selected = FileSelector(states[0], recursive=True, allow_not_found=True)
+            return [i.path for i in server.store.get_file_info(selected) if i.path.endswith("bank.state")]
+
+        with running("run", write_study(tmp_path, study), cwd=tmp_path, environment=around) as command:
+            wait_until(lambda: len(kept()) == 2 or command.process.poll() is not None, "no state was saved")
+            seen = Path(f"/proc/{nodes[1].process.popen.pid}/root{home}")
+            assert home.joinpath("trials").exists() and not list(seen.iterdir())
+            nodes[0].kill()
+            ended = command.wait()
+            assert not list(seen.iterdir()), "a worker wrote into the driver's folder"
+        assert ended.code == 0, ended
+        with environment(server.environment() | {depots.VARIABLE: server.uri("trials")}):
+            check_whole(home, study, tmp_path, expected(study))
+            assert not kept()

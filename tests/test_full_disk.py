@@ -1,0 +1,89 @@
+"""A home on a disk that is full for a while: nothing is lost, and the next run writes what is missing."""
+
+import contextlib
+import os
+import subprocess
+import threading
+
+import pytest
+
+from search.store import database, outbox
+from search.store.ledger import Ledger, is_final
+from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
+from tests.test_cut_off import facts
+
+__all__ = ["quick"]
+GROKKED = (2,)
+STUDY = study_of(resources={"seeds_per_trial": 2}, seeds={"first": 1, "count": 4})
+
+
+@contextlib.contextmanager
+def small_disk(folder, megabytes=2):
+    """A file system of so many MB. Root alone may mount one."""
+    folder.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(path):
+    """Take all the room that is left."""
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1_000))
+
+
+FULL = pytest.mark.full
+MOMENTS = ["recorded", "publishing", *(pytest.param(moment, marks=FULL) for moment in ("begun", "done"))]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
+    """Before the first trial is claimed; when the ledger has it and MLflow has not; when it has and the
+    ledger does not know; at the conclusion.
+    """
+    monkeypatch.setattr(outbox, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(database, "RETRY_S", 0.1)
+    whole, record, publish = empty_home(tmp_path / "whole"), Ledger.record, Ledger.publish
+    drive(whole, STUDY, GROKKED)
+    with small_disk(tmp_path / "small", 8) as disk:
+        home, filler, moments = empty_home(disk), disk / "filler", iter(("begun", "", "told", "done"))
+        drivers, once = [], iter([True])
+
+        def recorded(ledger, *parts, **more):
+            record(ledger, *parts, **more)
+            if moment == "recorded" and len(ledger.rows("sweep")) == 4:  # the second trial: counts are due
+                drivers[0].outbox.drain(60, 60)  # or what it frees meanwhile is room
+                fill(filler)
+
+        def publishing(ledger, *given):
+            if moment == "publishing" and next(once, False):
+                fill(filler)
+            publish(ledger, *given)
+
+        def seen(driver):
+            drivers.append(driver)
+            if (now := next(moments)) == moment:
+                fill(filler)
+                threading.Timer(1, filler.unlink).start()
+            if now == "told" and moment in ("recorded", "publishing"):
+                driver.outbox.drain(60, 60, tick=lambda left: "disk is full" in caplog.text)
+                filler.unlink()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "record", recorded)
+            patch.setattr(Ledger, "publish", publishing)
+            drive(home, STUDY, GROKKED, seen=seen)
+        assert "disk is full" in caplog.text and "Traceback" not in caplog.text
+        rows = Ledger(home).rows("sweep")
+        assert len(rows) == 4 and all(map(is_final, rows)), "what is trained is recorded when there is room"
+        assert sum(r["published"] for r in rows) == (2 if moment == "recorded" else 4)
+        forget_places()
+        drive(home, STUDY, GROKKED)
+        assert facts(home) == facts(whole) and thetas(home.path) == thetas(whole.path)
+        assert not list(home.path.glob("trials/sweep/*"))

@@ -1,0 +1,192 @@
+"""What Prometheus is shown of a running study, and the Grafana dashboard that draws it."""
+
+import json
+import re
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from search.record import metrics
+from search.record.metrics import COUNTER, MEASURES, STUDY, Metrics
+from search.run import engine
+from search.store.ledger import Ledger
+from tests import homes
+from tests.commands import running
+from tests.homes import quick  # noqa: F401
+from tests.processes import wait_until
+from tests.reference import QUICK, write_study
+from tests.services import need_services, ray_cluster
+
+DASHBOARD = Path(__file__).parents[1] / "deploy" / "grafana" / "adder-search.json"
+EXPORTED = {its.exported(name): its for name, its in MEASURES.items()}
+SELECTED = re.compile(r"(ray_[a-z_]+)\{([^}]*)\}")
+LABEL = re.compile(r'(\w+)=~?"')
+
+
+def dashboard():
+    return json.loads(DASHBOARD.read_text())
+
+
+def expressions():
+    return [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+
+
+# ---- values
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
+    """By exactly the names that are documented, at every moment of a study."""
+    home, study, said = homes.empty_home(tmp_path), homes.study_of(resources={"seeds_per_trial": 2}), []
+
+    def look(driver):
+        values = driver.measures()
+        ended = Counter(r["outcome"] for r in Ledger(home).rows(study.name))
+        assert values.keys() == MEASURES.keys() and values["seeds_ended"] == ended
+        assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
+        said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))
+
+    homes.drive(home, study, (2,), seen=look)
+    assert said[1:] == [4] * (len(said) - 1) and len(said) == 4, "each seed is in one state"
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    """What Ray was handed, by name and tags."""
+    found = {}
+
+    class Kept:
+        def __init__(self, name, description, tag_keys):
+            self.name, self.keys = name, tag_keys
+
+        def _at(self, tags):
+            assert tuple(tags) == self.keys
+            return self.name, *tags.values()
+
+        def set(self, value, tags):
+            found[self._at(tags)] = value
+
+        def inc(self, value, tags):
+            assert value > 0, "as Ray has it"
+            found[self._at(tags)] = found.get(self._at(tags), 0) + value
+
+    monkeypatch.setattr("ray.util.metrics.Gauge", Kept)
+    monkeypatch.setattr("ray.util.metrics.Counter", Kept)
+    return found
+
+
+def test_totals_are_handed_on_as_what_came_since(ray):
+    shown = Metrics("any")
+    for failed, grokked in ((2, 0), (2, 1), (5, 1)):
+        shown.show({"seeds_ended": {"failed": failed, "grokked": grokked}, "outbox_jobs": failed})
+    assert ray == {
+        ("adder_search_seeds_ended", "any", "failed"): 5,
+        ("adder_search_seeds_ended", "any", "grokked"): 1,
+        ("adder_search_outbox_jobs", "any"): 5,
+    }
+
+
+def test_a_watch_shows_now_and_then(ray, monkeypatch):
+    now = SimpleNamespace(s=0.0)
+    for module in (engine, metrics):
+        monkeypatch.setattr(module.time, "monotonic", lambda: now.s)
+    driver = SimpleNamespace(
+        study=SimpleNamespace(name="any", faults=SimpleNamespace(stall_s=9)),
+        tick=lambda: None,
+        measures=lambda: {"reports": now.s},
+    )
+    watch = engine.Watch(driver)
+    for now.s in (1.0, 2.0, 5.0, 7.0):
+        watch.on_step_begin(0, [])
+    assert ray == {("adder_search_reports", "any"): 7.0} and watch.metrics.shown == 7.0
+    assert watch.__getstate__()["metrics"] is None, "Tune pickles it"
+
+
+# ---- the dashboard
+
+
+def test_every_expression_names_a_metric_and_its_labels():
+    used = [found for text in expressions() for found in SELECTED.findall(text)]
+    assert {name for name, _ in used} == EXPORTED.keys(), "all is drawn, and nothing else"
+    for text in expressions():
+        assert text.count("ray_") == len(SELECTED.findall(text)) > 0, text
+    for name, selector in used:
+        known = {STUDY, EXPORTED[name].label}
+        assert set(LABEL.findall(selector)) <= known and STUDY in selector, name
+    for text in expressions():
+        names = {name for name, _ in SELECTED.findall(text)}
+        for label in re.findall(r"by \((\w+)\)", text):
+            assert all(label in (STUDY, EXPORTED[name].label) for name in names), text
+        for name in re.findall(r"rate\((\w+)", text):
+            assert EXPORTED[name].kind == COUNTER, text
+
+
+def test_the_dashboard_is_one():
+    board = dashboard()
+    panels = board["panels"]
+    assert board["schemaVersion"] >= 36 and board["uid"] and board["title"]
+    assert len({p["id"] for p in panels}) == len(panels) and {p["type"] for p in panels} == {
+        "stat",
+        "timeseries",
+    }
+    taken = Counter(
+        (x, y)
+        for place in (p["gridPos"] for p in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    )
+    assert max(taken.values()) == 1 and max(x for x, _ in taken) < 24, "no panel lies on another"
+    variables = {v["name"]: v for v in board["templating"]["list"]}
+    assert set(re.findall(r"\$\{?(\w+)", DASHBOARD.read_text())) - {"__all"} == variables.keys()
+    asked = re.fullmatch(r"label_values\((\w+), (\w+)\)", variables["study"]["query"])
+    assert asked[1] in EXPORTED and asked[2] == STUDY
+    assert {p["datasource"]["uid"] for p in panels} == {"${datasource}"}
+
+
+# ---- by real Ray
+
+
+STUDY_FILE = QUICK | {"name": "shown", "seeds": {"first": 5, "count": 16}}
+ALWAYS = {name for name in EXPORTED if name != MEASURES["trials_failed"].exported("trials_failed")}
+"""Ray tells of no counter that was never raised."""
+
+
+def scraped(port):
+    """What a node's exporter says: values by name and labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = {}
+    for name, labels, value in re.findall(r"^(ray_adder_search_\w+)\{(.*)\} (\S+)$", text, re.MULTILINE):
+        tags = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        found[name, tags.get(STUDY), tags.get(EXPORTED[name].label, "")] = float(value)
+    return found
+
+
+@pytest.mark.full
+@pytest.mark.end_to_end
+def test_prometheus_is_shown_a_study_while_it_runs(tmp_path):
+    """A study on a real cluster, scraped over loopback: all of the dashboard's metrics."""
+    need_services()
+    last = {}
+    with ray_cluster(workers=1, cpus=2, settings={"RAY_metrics_report_interval_ms": "500"}) as cluster:
+        ports = [node["metrics"] for node in cluster.known()]
+        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(tmp_path / "home")}
+        with running("run", write_study(tmp_path, STUDY_FILE), cwd=tmp_path, environment=around) as command:
+
+            def all_there():
+                assert command.process.poll() is None, f"it ended, and this was seen: {last}"
+                for port in ports:
+                    last.update(scraped(port))
+                return {name for name, *_ in last} >= ALWAYS
+
+            wait_until(all_there, "not all is exported")
+            said = command.wait()
+    assert said.code == 0, said
+    assert {study for _, study, _ in last} == {"shown"}
+    ended = {of: n for (name, _, of), n in last.items() if name.endswith("seeds_ended_total")}
+    open_ = {of: n for (name, _, of), n in last.items() if name.endswith("seeds_open")}
+    assert ended.keys() == {"failed"} and 0 < ended["failed"] <= 16
+    assert open_.keys() == {"running", "waiting", "planned"} and sum(open_.values()) <= 16

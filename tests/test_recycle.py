@@ -1,0 +1,186 @@
+"""Recycling: hidden units that do not turn over become the opposite of one that does."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import rung
+from model.families.split_subspace.probes import opposed, turns
+from model.tied import Tied, constrained, free, project, tie
+from search.errors import UserError
+from search.study.file import parse_study
+from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
+from trainer import Pair, Recipe
+from trainer.checkpoint import Checkpoint
+from trainer.recycle import due
+
+CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+ON = {
+    "recycle_every": EVERY, "recycle_from": EVERY, "recycle_until": 2 * EVERY,
+    "recycle_unless": [["switches", 0.95]], "steps": 4 * EVERY,
+}  # fmt: skip
+
+
+def certificate():
+    return Checkpoint.load(CERTIFICATES / "57p")
+
+
+def with_units(first, second):
+    """A certificate's θ [1, P] with each hidden unit's weights those of one of its own, times a number."""
+    found = certificate()
+    theta_SP = found.theta_P[None].clone()
+    own = found.spec.layout.split(found.theta_P[None])["fc1"][0]
+    fc1 = found.spec.layout.split(theta_SP)["fc1"]
+    fc1[0] = torch.stack([own[unit] * factor for unit, factor in (first, second)])
+    return found.spec, theta_SP
+
+
+def units(spec, theta_SP):
+    return spec.layout.split(theta_SP)["fc1"][0]
+
+
+def test_a_unit_that_does_not_turn_over_becomes_the_opposite_of_the_one_that_does():
+    spec, theta_SP = with_units((0, 1), (1, 0))  # the second reads nothing
+    up, dead = turns(spec, theta_SP.double())[0].tolist()
+    assert abs(up) == 1 != abs(dead)
+    made_SP = opposed(spec, theta_SP)
+    assert torch.equal(units(spec, made_SP)[1], -units(spec, theta_SP)[0])
+    assert spec.read(made_SP)[0, list(spec.probes()).index("switches")] == 1
+    changed_P = (made_SP != theta_SP)[0]
+    assert changed_P.sum() == 5 and torch.equal(made_SP.isfinite(), theta_SP.isfinite())
+    spec, theta_SP = with_units((0, 0), (1, 1))
+    made_SP = opposed(spec, theta_SP)
+    assert torch.equal(units(spec, made_SP)[0], -units(spec, theta_SP)[1])
+
+
+def test_of_two_units_that_turn_over_alike_the_second_changes():
+    spec, theta_SP = with_units((1, 1), (1, 1.5))
+    made_SP = opposed(spec, theta_SP)
+    first = units(spec, theta_SP)[0]
+    assert torch.equal(units(spec, made_SP), torch.stack([first, -first]))
+
+
+@pytest.mark.parametrize("given", [((0, 1), (1, 1)), ((0, 0), (1, 0))], ids=["one each way", "neither"])
+def test_else_theta_stays_as_it_is(given):
+    spec, theta_SP = with_units(*given)
+    assert torch.equal(opposed(spec, theta_SP), theta_SP)
+
+
+def test_with_biases_they_go_with_the_weights():
+    small, theta_SP = with_units((0, 1), (1, 0))
+    spec = replace(small, no_ffn_bias=False)
+    own = {name: t[0] for name, t in small.layout.split(theta_SP).items()}
+    biases = {"fc1_bias": torch.tensor([0.01, 0.2]), "fc2_bias": torch.zeros(5)}
+    made = spec.layout.split(opposed(spec, spec.layout.join(own | biases)[None]))
+    assert torch.equal(made["fc1"][0], torch.stack([own["fc1"][0], -own["fc1"][0]]))
+    assert made["fc1_bias"][0].tolist() == pytest.approx([0.01, -0.01])
+
+
+def test_of_a_tied_model_the_nearest_that_keeps_the_ties():
+    """Units that mirror each other in every token: the opposite of one is half of each."""
+    small, wide_SP = with_units((0, 1), (1, 0))
+    mirrored = tie(small, constrained(small, ["fc1[1,1] = fc1[0,0]"]))
+    theta_SR = project(mirrored.ties, wide_SP)
+    made_SR = mirrored.recycled()(mirrored, theta_SR)
+    expected_SP = opposed(small, mirrored.spread(theta_SR))
+    assert torch.equal(made_SR, project(mirrored.ties, expected_SP))
+    assert 0 < (made_SR != theta_SR).sum() <= 5
+    whole = tie(small, constrained(small, ["norm[0,3] = norm[0,0]", "arc[2] = 0"]))
+    theta_SR = project(whole.ties, certificate().theta_P[None])
+    assert torch.equal(whole.recycled()(whole, theta_SR), theta_SR)  # one each way already
+    assert Tied(base=rung("456p"), ties=free(456)).recycled() is None
+
+
+def near(count):
+    """θ [S, P] near a certificate's, of a third the second hidden unit reading what the first does."""
+    gen = torch.Generator().manual_seed(1)
+    theta_SP = certificate().theta_P * (1 + 0.02 * torch.randn(count, 57, generator=gen))
+    fc1 = SPEC.layout.split(theta_SP)["fc1"]
+    fc1[::3, 1] = fc1[::3, 0]
+    return theta_SP
+
+
+def test_each_seed_of_several_alone_as_in_company():
+    theta_SP = near(30)
+    made_SP = opposed(SPEC, theta_SP)
+    assert torch.equal(made_SP, torch.cat([opposed(SPEC, theta_P[None]) for theta_P in theta_SP]))
+    assert 5 < (made_SP != theta_SP).any(1).sum() < 25
+
+
+def test_it_happens_from_a_step_to_another_at_a_distance_unless_something_is_reached():
+    recipe = Recipe(
+        recycle_every=4_000, recycle_from=2_000, recycle_until=10_000,
+        recycle_unless=(("switches", 0.9), ("token", 0.8)),
+    )  # fmt: skip
+    at = [step for step in range(0, 20_000, 1_000) if due(recipe, step, {"switches": 0.5, "token": 0.2})]
+    assert at == [2_000, 6_000, 10_000]
+    assert not due(recipe, 6_000, {"switches": 0.9, "token": 0.2})
+    assert not due(recipe, 6_000, {"switches": 0.5, "token": 0.8})
+    assert due(recipe, 6_000, {"switches": float("nan"), "token": 0.2})
+    assert not due(Recipe(), 6_000, {"switches": 0.5, "token": 0.2})
+
+
+def begun(seed, **recipe):
+    """A pair that starts near a certificate, and stays there."""
+    plain = pair(seed, lr=1e-5, **recipe)
+    return Pair(plain.recipe, plain.seed, start=tuple(near(9)[seed % 9].tolist()))
+
+
+def test_a_bank_recycles_and_the_optimiser_forgets_the_units_that_changed():
+    one, other = (make([begun(s, **how) for s in range(9)]) for how in (ON, {"steps": ON["steps"]}))
+    one.advance(), other.advance()
+    before, after = other.state, one.state
+    assert torch.equal(opposed(SPEC, before["theta"]), after["theta"])
+    changed = before["theta"] != after["theta"]
+    seeds = changed.any(1)
+    assert 2 < seeds.sum() < 9
+    for name in ("m", "v"):
+        assert (before[name][changed] != 0).any() and (after[name][changed] == 0).all()
+        assert torch.equal(after[name][~changed], before[name][~changed])
+    finish(one), finish(other)
+    for n in range(9):
+        mine, theirs = one.result(n).curve_EM, other.result(n).curve_EM
+        assert torch.equal(mine[0], theirs[0]) and torch.equal(mine, theirs) is not bool(seeds[n])
+
+
+def test_who_has_grokked_is_left_alone():
+    bank = make([begun(s, **ON) for s in (0, 3)])
+    bank.judge.records["grok_step"][0] = 1
+    bank.judge.records["perfect_since"][0] = 1
+    bank.advance()
+    fc1 = SPEC.layout.split(bank.state["theta"])["fc1"]
+    assert [torch.equal(own[1], -own[0]) for own in fc1] == [False, True]
+
+
+def test_recycled_seeds_are_the_same_in_any_company_slot_and_after_an_interruption(tmp_path):
+    pairs = [begun(s, **ON) for s in range(6)] + [begun(6), begun(3, **{**ON, "recycle_from": 2 * EVERY})]
+    expected = results(finish(make(pairs)))
+    assert_all_same(results(finish(make(pairs[::-1], 2))), expected)
+    first = make(pairs, 3)
+    first.advance()
+    first.save(tmp_path / "bank.state")
+    again = make(pairs, 3)
+    assert again.load(tmp_path / "bank.state")
+    for p, result in results(finish(again)).items():
+        assert_same(result, expected[p])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "says"),
+    [
+        ("recycle_every: 2000", "recycle_every=2000 needs recycle_unless"),
+        ("recycle_from: 2000", "recycle_from=2000 needs recycle_every"),
+        ("recycle_every: 2500, recycle_unless: [[odd, 1]]", "eval_every must divide recycle_every, got 1000"),
+        ("recycle_every: 2000, recycle_unless: [[swiches, 1]]", "unknown probe 'swiches'; did you mean swit"),
+        ("recycle_every: 2000, recycle_unless: [odd, 1]", "recipe.recycle_unless: must be pairs"),
+        ("recycle_every: 2000, recycle_unless: [[odd, high]]", "recycle_unless: must be pairs"),
+        ("recycle_every: 2000, recycle_unless: [[token, 0.5]]", "needs a model that has the probe switches"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_line(recipe, says):
+    model = "170p" if "token" in recipe else "57p"
+    with pytest.raises(UserError) as error:
+        parse_study(f"name: x\nmodel: {model}\nrecipe: {{{recipe}}}\nseeds: [1]", "x.yaml")
+    assert says in str(error.value) and "\n" not in str(error.value)

@@ -1,0 +1,157 @@
+"""`stages`: each begins, seed for seed, where the one before ended; killed and resumed it ends the same."""
+
+import pytest
+import torch
+
+from model import rung
+from search.lineage import stages
+from search.lineage.papers import lineage_of
+from search.run import worker
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.study.file import load_study, parse_study
+from tests.commands import call, fails_with_one
+from tests.homes import quick  # noqa: F401
+from tests.reference import QUICK, rows_of, write_study
+from tests.test_start import pulled
+from trainer import Bank, Pair, Recipe, Seed
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
+
+RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
+FROZEN = {"freeze": [[0, "arc", "norm[0,4]"]]}
+STAGES = [
+    {"name": "free", "go_on": 0},
+    {"name": "frozen", "recipe": FROZEN, "go_on": 0},
+    {"model": {"base": "57p", "ties": ["z_hi[0] = 0"]}, "recipe": {"ramp": 4}, "go_on": 0},
+]
+NAMES = ["cascade.1-free", "cascade.2-frozen", "cascade.3"]
+STUDY = QUICK | {"name": "cascade", "recipe": RECIPE, "seeds": [1, 2, 3], "stages": STAGES}
+
+
+def run(here, study=STUDY, code=0, home="home"):
+    done = call("run", write_study(here, study), "--home", home)
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+def trained(spec, recipe, seed, start):
+    pair = Pair(Recipe(**RECIPE | recipe), Seed.of(seed), start)
+    bank = Bank(spec, [pair], slots=1, compiled=False, hopeless=None)
+    while bank.advance():
+        pass
+    return bank.result(0).theta_P
+
+
+def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
+    said = run(here)
+    assert [line for line in said.splitlines() if "trainable" in line] == [
+        "cascade.1-free: 3 seeds; 57 numbers trainable, 57 with what is frozen",
+        "cascade.2-frozen: 3 seeds; 53 numbers trainable, 57 with what is frozen",
+        "cascade.3: 3 seeds; 56 numbers trainable, 56 with what is frozen",
+    ]
+    kept = [*rung("57p").layout.places("arc"), *rung("57p").layout.places("norm[0,4]")]
+    for seed in (1, 2, 3):
+        first = trained(rung("57p"), {}, seed, None)
+        second = trained(rung("57p"), FROZEN, seed, tuple(first.tolist()))
+        found = [pulled(name, seed, f"{name}-{seed}") for name in NAMES]
+        assert torch.equal(found[0].theta_P, first) and torch.equal(found[1].theta_P, second)
+        assert torch.equal(second[kept], first[kept]) and not torch.equal(second, first)
+        assert found[2].spec.params == 56
+        lineage = lineage_of(found[2])
+        assert [step["study"] for step in lineage] == NAMES
+        assert [step["seed"] for step in lineage[1:]] == [str(seed)] * 2 and lineage[2]["tied"] == [
+            "z_hi[0] = 0"
+        ]
+
+
+def thetas(home="home"):
+    ledger, found = Ledger(Home(home)), {}
+    for name in NAMES:
+        for configuration in ledger.configurations(name).values():
+            found[name] = dict(configuration.start.thetas) if configuration.start else {}
+        found[name, "rows"] = sorted(
+            (r["init_seed"], r["outcome"], r["best_exact"]) for r in ledger.rows(name)
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    "call_number", [pytest.param(1, marks=pytest.mark.full), 2, pytest.param(4, marks=pytest.mark.full)]
+)
+def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
+    """Killed in each stage in turn."""
+    run(here, home="other")
+    calls, train = [], worker.train
+
+    def dies(config):
+        calls.append(config)
+        if len(calls) == call_number:
+            raise KeyboardInterrupt
+        return train(config)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "train", dies)
+        done = call("run", write_study(here, STUDY), "--home", "home")
+    assert done.exit_code == 130 and len(calls) == call_number
+    run(here)
+    assert thetas() == thetas("other") and all(thetas()[name] for name in NAMES[1:])
+    monkeypatch.setattr(worker, "train", lambda _: pytest.fail("what is done is not trained again"))
+    run(here)
+
+
+def test_only_what_holds_goes_on(here):
+    exact = {r["init_seed"]: r["best_exact"] for r in rows_after(here, {"go_on": 0})}
+    middle = sorted(exact.values())[1]
+    some = STUDY | {"name": "some", "stages": [{"go_on": middle}, {"recipe": FROZEN}]}
+    run(here, some)
+    wanted = sorted(s for s, e in exact.items() if e >= middle)
+    assert sorted(r["init_seed"] for r in rows_of("home", "some.2")) == wanted
+    none = STUDY | {"name": "none", "stages": [{}, {"recipe": FROZEN}]}
+    assert "none: no seed goes on to stage 2, none.2" in run(here, none)
+    assert rows_of("home", "none.2") == []
+
+
+def rows_after(here, stage):
+    run(here, STUDY | {"name": "all", "stages": [stage]})
+    return rows_of("home", "all.1")
+
+
+def test_more_seeds_are_another_study(here):
+    run(here)
+    more = write_study(here, STUDY | {"seeds": [1, 2, 3, 4]})
+    done = call("run", more, "--home", "home")
+    assert done.exit_code == 2
+    assert "study cascade.2-frozen: was begun with other seeds; give the study a new name" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"confirm": {"seeds": [9]}}, "confirm: does not go with stages"),
+        ({"space": {"recipe.lr": {"float": [0.1, 0.2]}}}, "space"),
+        ({"until": {"grokked": 1, "max_seeds": 8}}, "until.grokked: does not go with stages"),
+        ({"seeds": {"init": [1], "data": [2, 3]}}, "seeds: crossed seeds do not go with stages"),
+        ({"start": {"study": "x", "best": 2}}, "start: stages begin at one θ"),
+        ({"stages": [{"go_on": "sometimes"}]}, "stages.0.go_on"),
+        ({"stages": [{"recipe": {"freeze": [[0, "ark"]]}}]}, "stages.0.recipe.freeze: must be of entries"),
+        ({"stages": [{"goon": 1}]}, "stages.0.goon: unknown key; did you mean go_on?"),
+    ],
+)
+def test_a_bad_one_is_told(here, change, line):
+    done = call("run", write_study(here, STUDY | change), "--home", "home")
+    assert done.exit_code == 2 and line in done.stderr, done.stderr
+
+
+def test_it_runs_here_under_its_own_name(here):
+    for option in ("--fresh", "--detach"):
+        assert "runs here" in fails_with_one(2, "run", write_study(here, STUDY), option, "--home", "home")
+
+
+def test_the_shipped_cascades_have_the_published_sizes():
+    sizes = [72, 71, 70, 68, 66, 65, 63, 62]
+    frozen, free = load_study("cascade"), load_study("cascade-free")
+    assert [spec.params for spec, _ in free.listed()] == sizes
+    assert [spec.params for spec, _ in frozen.listed()] == [75] * 8
+    one = [frozen.model_copy(update={"stages": [], "recipe": r.as_dict()}) for _, r in frozen.listed()]
+    assert [stages.counts(parse_study(s.model_dump_json(by_alias=True), ""))[0] for s in one] == sizes

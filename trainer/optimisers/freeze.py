@@ -1,0 +1,110 @@
+"""Freezing in place: entries of θ that keep their values from a step on. Axes: S slot, P parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from model.fields import LARGEST, option
+from model.layout import Layout
+from trainer.fields import Group, named
+from trainer.optimisers.base import Model, Optimiser, Tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORM = "rows [step, entries or tensors of θ], such as [20000, arc, 'norm[0,4]']"
+NEVER = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Freeze(Group):
+    freeze: tuple[tuple[Any, ...], ...] = option(
+        (), f"{FORM}: from a step on these keep the values that they have then", unit="step, names",
+        most=64, entries="rows", switch=True,
+        source="Reflection 1 and 2 (its cascade, and freezing in place)",
+    )  # fmt: skip
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        for row in recipe.freeze:
+            whole = isinstance(row, tuple) and len(row) > 1 and all(isinstance(n, str) for n in row[1:])
+            if not whole or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
+                raise ValueError(f"freeze must be {FORM}, got {row!s:.80}")
+        for other in ("ramp", "fold_step"):
+            if recipe.freeze and getattr(recipe, other):
+                raise ValueError(f"freeze excludes {other}, by which θ becomes another one")
+
+    @staticmethod
+    def names(recipe: Any, layout: Layout) -> None:
+        frozen_from(layout, recipe.freeze)
+
+
+def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
+    """The step from which each entry keeps its value [P]. Raises ValueError for a name that θ has not."""
+    steps = [NEVER] * layout.size
+    for step, *names in rows:
+        for p in named(layout, "freeze must be of", names):
+            steps[p] = min(step, steps[p])
+    return steps
+
+
+def freeze(inner: Optimiser) -> Optimiser:
+    """The outermost wrapper, so that nothing inside moves what is frozen; frozen entries have no gradient,
+    and no share in its norm.
+    """
+
+    def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
+        return inner.gradient(state, now, _without(state, now, grad_SP))
+
+    def probe(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+        assert inner.probe
+        return inner.probe(state, now, _without(state, now, grad_SP))
+
+    def look(model: Model, state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+        assert inner.look
+        return inner.look(_Held(model, state, now), state, now, grad_SP)
+
+    def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+        return _kept(state, now, inner.update(state, now, grad_SP))
+
+    def settle(spec: Any, state: Tensors, now: Tensors, measures_SM: Tensor) -> Tensors:
+        assert inner.settle
+        return _kept(state, now, inner.settle(spec, state, now, measures_SM))
+
+    def _kept(state: Tensors, now: Tensors, new: Tensors) -> Tensors:
+        """With the frozen entries of θ, and of a θ beside it, as θ has them."""
+        frozen_SP = _frozen(state, now)
+        names = [name for name in ("theta", inner.beside) if name in new]
+        return new | {name: state["theta"].where(frozen_SP, new[name]) for name in names if name}
+
+    return dataclasses.replace(
+        inner, gradient=gradient, update=update, probe=inner.probe and probe, look=inner.look and look,
+        settle=inner.settle and settle,
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class _Held:
+    """A model of which an optimiser sees what is not frozen."""
+
+    model: Model
+    state: Tensors
+    now: Tensors
+
+    def loss(self, theta_SP: Tensor) -> Tensor:
+        return self.model.loss(self.state["theta"].where(_frozen(self.state, self.now), theta_SP))
+
+    def curvature(self, theta_SP: Tensor) -> Tensor:
+        free_SP = (~_frozen(self.state, self.now)).to(theta_SP)
+        return self.model.curvature(theta_SP) * free_SP[:, :, None] * free_SP[:, None, :]
+
+
+def _frozen(state: Tensors, now: Tensors) -> Tensor:
+    """Which entries are frozen [S, P]."""
+    return state["step"][:, None] >= now["freeze"]
+
+
+def _without(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+    """A gradient that is 0 where θ is frozen; not a number where it is none, or nobody sees a divergence."""
+    return (grad_SP * 0).where(_frozen(state, now), grad_SP)

@@ -1,0 +1,83 @@
+"""L1 on some entries of θ, for a while: a scaffold that is taken away. Axes: S slot, P parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from model.fields import option
+from model.layout import Layout
+from trainer.fields import Group, named, part
+from trainer.optimisers.base import Optimiser, Tensors, columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SOURCE = "Reflection 2 and 5 (scaffold: 0.1, 0.5 and late), which names it and does not say how"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class L1(Group):
+    l1_lambda: float = option(
+        0.0, "L1: this times the absolute values of l1_entries is added to the loss; 0 is off",
+        unit="loss per unit of θ", low=0.0, switch=True, source=SOURCE,
+    )  # fmt: skip
+    l1_entries: tuple[str, ...] = part(
+        "l1_lambda", (), "entries or tensors of θ that it is on, such as [out_A, 'fc1[1,0]']", unit="names",
+        most=100, entries="names", source=SOURCE,
+    )  # fmt: skip
+    l1_start: int = part("l1_lambda", 0, "its onset", unit="steps", low=0, source=SOURCE)
+    l1_rise: int = part("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", low=0)
+    l1_end: int = part("l1_lambda", 0, "where it ends; 0: with the budget", unit="steps", low=0)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        if recipe.l1_lambda and not recipe.l1_entries:
+            raise ValueError(f"l1_lambda={recipe.l1_lambda} needs l1_entries")
+        if not all(isinstance(name, str) for name in recipe.l1_entries):
+            raise ValueError(f"l1_entries must be names, got {list(recipe.l1_entries)!s:.80}")
+        if recipe.l1_end and recipe.l1_end <= recipe.l1_start:
+            raise ValueError(f"l1_end must be after l1_start, got {recipe.l1_end} <= {recipe.l1_start}")
+        if recipe.l1_lambda and recipe.optimiser == "levenberg_marquardt":
+            raise ValueError(
+                "l1_lambda excludes optimiser=levenberg_marquardt, which asks for the loss itself"
+            )
+
+    @staticmethod
+    def names(recipe: Any, layout: Layout) -> None:
+        penalised(layout, recipe.l1_entries)
+
+
+def penalised(layout: Layout, names: tuple[str, ...]) -> list[float]:
+    """Which entries are named [P], 1 or 0. Raises ValueError for a name that θ has not."""
+    made = [0.0] * layout.size
+    for p in named(layout, "l1_entries must be", names):
+        made[p] = 1.0
+    return made
+
+
+def strength(state: Tensors, now: Tensors) -> Tensor:
+    """The penalty's factor at a step [S]: from the onset on, rising, until the end."""
+    import torch
+
+    since_S, rise_S, end_S = state["step"] - now["l1_start"], now["l1_rise"], now["l1_end"]
+    risen_S = torch.where(since_S < rise_S, (since_S + 1) / rise_S.clamp(min=1), 1.0)
+    is_on_S = (since_S >= 0) & ((end_S == 0) | (state["step"] < end_S))
+    return torch.where(is_on_S, now["l1_lambda"] * risen_S, 0.0)
+
+
+def l1(inner: Optimiser) -> Optimiser:
+    """Its slope, which is 0 at 0, is a part of the gradient before anything else is made of that."""
+
+    def whole(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+        (mask_SP,) = columns(now, "l1_entries")
+        return grad_SP + strength(state, now)[:, None] * mask_SP * state["theta"].sign()
+
+    def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
+        return inner.gradient(state, now, whole(state, now, grad_SP))
+
+    def probe(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+        assert inner.probe
+        return inner.probe(state, now, whole(state, now, grad_SP))
+
+    return dataclasses.replace(inner, gradient=gradient, probe=inner.probe and probe)
