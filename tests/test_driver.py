@@ -82,11 +82,9 @@ def test_a_run_that_is_out_of_time_goes_on_by_name(here):
 
 
 def test_metrics_are_written_while_seeds_train(here, monkeypatch):
-    written, progress = [], Tracker.progress
+    written, fill = [], Tracker.fill
     monkeypatch.setattr(
-        Tracker,
-        "progress",
-        lambda mine, which, steps: (written.append(max(steps)), progress(mine, which, steps)),
+        Tracker, "fill", lambda mine, which, steps: (written.append(max(steps)), fill(mine, which, steps))
     )
     assert run(QUICK, here).exit_code == 0
     assert min(written) < RECIPE["steps"] == max(written)

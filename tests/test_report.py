@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from search.evidence import plots_search
 from search.evidence import report as report_module
 from search.evidence.fields import shown
 from search.evidence.report import percent, pictures, report
@@ -138,6 +139,15 @@ def test_without_the_study_file_it_says_so():
     text = words_of(None, *given)
     assert "The study file is not in the records" in text
     assert "recipe.lr" in Page(text).cells and "<h1>s</h1>" in text
+
+
+def test_of_many_fields_the_pictures_show_some_and_say_so(monkeypatch):
+    for module in (report_module, plots_search):
+        monkeypatch.setattr(module, "MOST_AXES", 2)
+    study, *given = searched(8)
+    drawn = report_module._Study(study, *given).figures()["rate-against-fields"]
+    assert sum(axis.get_visible() for axis in drawn.axes) == 2 < len(study.space)
+    assert words_of(study, *given).count(f"2 of {len(study.space)} fields") == 2, "panels, and parallel axes"
 
 
 def test_pictures_are_written(tmp_path):

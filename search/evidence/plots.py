@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib import image
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -58,8 +59,9 @@ def in_percent(axis: Axes) -> None:
 
 def png(figure: Figure) -> bytes:
     """The picture's file."""
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png")
+    buffer, canvas = BytesIO(), FigureCanvasAgg(figure)
+    canvas.draw()  # once; `savefig` draws twice where the layout is constrained
+    image.imsave(buffer, np.asarray(canvas.buffer_rgba()), format="png", dpi=DPI)
     return buffer.getvalue()
 
 

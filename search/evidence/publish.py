@@ -121,7 +121,7 @@ def _fill_steps(tracker: Tracker, shelf: Shelf, configuration: Configuration, fi
         rows = [_at(r, configuration, min(i, len(r.curve_EM) - 1)) for r in results]
         step = (i + 1) * configuration.recipe.eval_every
         steps[step] = step_metrics(step, rows)
-    tracker.progress(configuration, steps)
+    tracker.fill(configuration, steps)
 
 
 def _at(result: Result, configuration: Configuration, i: int) -> Row:

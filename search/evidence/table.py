@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from math import isnan
 from operator import attrgetter
@@ -245,6 +246,7 @@ def _separating(base: Spec, other: Spec) -> list[Constraint]:
     return [row for row in rows if _toggled(base, *row) == other]
 
 
+@cache
 def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
     """None where the spec cannot have the constraint, or is the same with it (qk_dim as wide as a head)."""
     try:

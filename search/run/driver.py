@@ -197,7 +197,8 @@ class Driver:
             for configuration, step, metrics in self.progress.report(trial, its):
                 steps.setdefault(configuration, {})[step] = metrics
         for configuration, values in steps.items():
-            self.outbox.put(self.tracker.progress, configuration, values, optional=True)
+            self.tracker.hear(configuration, values)
+            self.outbox.put(self.tracker.progress, configuration, optional=True)
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         for key in report.get("ended", []):

@@ -36,6 +36,7 @@ from search.store.tracking import (
     TRIALS,
     answered,
     check_place,
+    folder_of,
     is_local,
     local_artifacts,
 )
@@ -65,6 +66,7 @@ class Tracker:
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
+        self.heard: dict[str, dict[int, dict[str, float]]] = {}
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
@@ -84,7 +86,7 @@ class Tracker:
         if configuration.key not in self.runs:
             found = self._found(configuration.key)
             run = self.client.get_run(found) if found else self._new_run(configuration)
-            check_place(self.client, self.home, run)
+            self.places[run.info.run_id] = folder_of(self.client, self.home, run)
             written = run.data.params  # MLflow lets nothing be changed
             values = {k: v for k, v in configuration.as_params().items() if k not in written}
             params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
@@ -127,11 +129,25 @@ class Tracker:
         tied = ", ".join(tied_beyond(steps[-1].get("spec"), configuration.spec))
         return named | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: tied[:LONGEST_TAG]} if tied else {})
 
-    def progress(self, configuration: Configuration, steps: dict[int, dict[str, float]]) -> None:
-        """Metrics of a configuration by training step."""
+    def hear(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
+        """Take metrics of a configuration by training step, for `progress` to write."""
+        self.heard[configuration.key] = {**self.heard.get(configuration.key, {}), **steps}
+
+    def progress(self, configuration: Configuration) -> None:
+        """Write all that was heard of a configuration so far: the more it lags the fewer its calls."""
+        steps = self.heard.pop(configuration.key, {})
+        try:
+            if steps:
+                self.fill(configuration, steps)
+        except Exception:
+            self.hear(configuration, steps)
+            raise
+
+    def fill(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
+        """Metrics of a configuration by training step, of those that are not there yet."""
         self._log_once(self.run_of(configuration), "grok_rate", steps)
 
-    def _log_once(self, run: str, mark: str, steps: dict[int, dict[str, float]]) -> None:
+    def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:
         """Metrics by step, those of a step together and once: MLflow keeps every value of a step.
 
         `mark`: the metric that says whether a step is there.

@@ -166,7 +166,11 @@ def check_place(client: MlflowClient, home: Home, run: Run) -> None:
 
 def local_artifacts(client: MlflowClient, home: Home, run_id: str) -> Path | None:
     """The folder of a run's artifacts, unless a server has them. Raises Failure as `check_place` does."""
-    run = client.get_run(run_id)
+    return folder_of(client, home, client.get_run(run_id))
+
+
+def folder_of(client: MlflowClient, home: Home, run: Run) -> Path | None:
+    """The same of a run that was read."""
     check_place(client, home, run)
     place = urlparse(run.info.artifact_uri)
     return Path(unquote(place.path)) if place.scheme == "file" else None
