@@ -74,13 +74,14 @@ def test_a_job_that_fails_while_the_server_answers_is_given_up_and_the_others_ar
     tries = []
 
     def wrong():
-        tries.append(0)
+        tries.append(time.monotonic())
         raise ValueError("no such run")
 
     outbox.put(wrong)
     outbox.put(server.write, "next")
     assert outbox.drain(5, 5) == 0
     assert len(tries) == module.TRIES and server.written == ["next"]
+    assert min(after - before for before, after in pairwise(tries)) >= module.FIRST_PAUSE_S
     assert [r.getMessage() for r in caplog.records] == ["MLflow: no such run"]
 
 
