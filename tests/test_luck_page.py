@@ -29,6 +29,10 @@ def won(rows):
     return [r for r in rows if r["outcome"] == "grokked"]
 
 
+KEYS = {"55a18b974633": "54p", "df16906803c4": "47p", "60cc6fe6fcfa": "46p"}
+"""Names of small-64's configurations."""
+
+
 def odd(row, step):
     return float(row[f"odd_{step}"]) > 0.9
 
@@ -142,19 +146,27 @@ def test_two_ways_to_lose_with_an_odd_code():
 
 
 def test_with_fewer_numbers_the_switches_decide_too():
-    sizes = {"55a18b974633": "54p", "df16906803c4": "47p", "60cc6fe6fcfa": "46p", "2d0760a26a39": "57p"}
-    counts = {name: [0, 0, 0, 0] for name in sizes.values()}
-    for table in ("robust-128", "small-64"):
+    """And on 57p's other seeds, and below 46 with the ties that were found."""
+    sizes = {
+        "robust-128": {"57p-robust-128": "57p"}, "small-64": {"54p": "54p", "47p": "47p", "46p": "46p"},
+        "three-128": {"three-128": "57p, 128 other seeds"},
+        "below-46-anchored": {n: n for n in ("38", "28", "22", "15")},
+        "below-38": {n: n for n in ("36", "34", "32")},
+        "below-36": {"equals": "35, EQUALS", "out_B": "35, out_B"},
+    }  # fmt: skip
+    for table, names in sizes.items():
         with (DOCS / "measurements" / "seeds" / f"{table}.csv").open() as file:
-            for r in csv.DictReader(file):
-                at = 26_000 if r["odd_26000"] else 20_000
-                both = odd(r, at) and float(r[f"switches_{at}"]) > 0.95
-                count = counts[sizes[r["configuration"]]]
-                count[0] += 1
-                count[1] += both
-                count[2 if both else 3] += r["outcome"] == "grokked"
-    for name, count in counts.items():
-        assert f"| {name} | " + " | ".join(map(str, count)) + " |" in LUCK
+            rows = list(csv.DictReader(file))
+        for arm, name in names.items():
+            count = [0, 0, 0, 0]
+            for r in rows:
+                if arm in (r.get("arm"), r["study"], KEYS.get(r["configuration"])):
+                    at = 26_000 if r["odd_26000"] else 20_000
+                    both = odd(r, at) and float(r[f"switches_{at}"]) > 0.95
+                    count[0] += 1
+                    count[1] += both
+                    count[2 if both else 3] += r["outcome"] == "grokked"
+            assert f"| {name} | " + " | ".join(map(str, count)) + " |" in LUCK
 
 
 def test_at_larger_rungs_the_code_decides_too(rows):
