@@ -1,6 +1,7 @@
 """docs/luck.md says what its table of seeds says."""
 
 import csv
+from collections import Counter
 from math import inf
 from pathlib import Path
 
@@ -182,3 +183,41 @@ def test_at_larger_rungs_the_code_decides_too(rows):
         both = sum(float(r["switches_12000"]) > 0.95 for r in late)
         counts = (len(mine), len(late), same, len(off), sum(r in late for r in off), both)
         assert f"| {name} | " + " | ".join(map(str, counts)) + " |" in LUCK
+
+
+def test_512_seeds_to_step_20000():
+    """The new half says what the first did, and the first half is screen-256's to the last digit."""
+    with (DOCS / "measurements" / "seeds" / "states-512.csv").open() as file:
+        every = list(csv.DictReader(file))
+    assert [int(r["seed"]) for r in every] == list(range(320_001, 320_513))
+    fresh = every[256:]
+    same = sum(odd(r, 3_000) == odd(r, 12_000) for r in fresh)
+    off = [r for r in fresh if float(r["token_12000"]) >= 0.35]
+    others = [r for r in fresh if r not in off]
+    assert all(odd(r, 12_000) for r in off)
+    assert (
+        f"Of the new 256 {same} make the same choice at 3,000 as at 12,000; {len(off)} are off the plateau "
+        f"at 12,000, and all {len(off)} are odd; of the {len(others)} others "
+        f"{sum(not odd(r, 12_000) for r in others)} are not."
+    ) in LUCK
+    names = ("even", "between", "odd", "left", "basin", "grokked")
+    moves = Counter((r["state_3000"], r["state_20000"]) for r in every)
+    for one in names[:5]:
+        counts = [moves[one, other] for other in names]
+        assert f"| {one} | {' | '.join(map(str, counts))} | {sum(counts)} |" in LUCK
+    with (DOCS / "measurements" / "seeds" / "screen-256.csv").open() as file:
+        first = list(csv.DictReader(file))
+    for mine, its in zip(every, first, strict=False):
+        assert all(mine[k] == its[k] for k in ("seed", "token_12000", "odd_3000", "switches_20000"))
+    strides = [[], []]
+    for r in every:
+        strides[odd(r, 12_000)].append(abs(float(r["stride_12000"])))
+    most, least = max(strides[1]), min(strides[0])
+    assert f"at most {most:.2f} (in size) with all {len(strides[1])} odd codes" in LUCK
+    assert f"at least {least:.2f} with all {len(strides[0])} others" in LUCK and most < least
+    read = [float(r["switches_20000"]) for r in every if float(r["token_20000"]) >= 0.35]
+    one, half = sum(s > 0.95 for s in read), sum(0.45 < s < 0.75 for s in read)
+    assert (
+        f"Of the {len(read)} that are off the plateau at\n20,000 {one} have one switch each way, and {half} stand"
+        in LUCK
+    )

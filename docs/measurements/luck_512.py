@@ -30,7 +30,7 @@ FRESH = 320_257
 
 def picture(paths: Any, state_NE: np.ndarray, names: list[str]) -> Any:
     """How many seeds are in which state, and three probes of each: those off the plateau in front."""
-    figure = new_figure(13.0, 6.4)
+    figure = new_figure(10.0, 5.4)
     (shares, *first), *_ = grid = figure.subplots(2, 2, sharex=True)
     step_E = (np.arange(paths.evaluations) + 1) * 1_000
     counts = [(state_NE == s).sum(0) for s in range(len(NAMES))]
@@ -38,7 +38,7 @@ def picture(paths: Any, state_NE: np.ndarray, names: list[str]) -> Any:
     shares.set(ylim=(0, len(state_NE)), xlim=(1_000, step_E[-1]))
     shares.set_title("seeds in each state", fontsize=11, loc="left")
     handles, labels = shares.get_legend_handles_labels()
-    shares.legend(handles[::-1], labels[::-1], loc="lower left", fontsize=8)
+    shares.legend(handles[::-1], labels[::-1], loc="lower right", fontsize=7)
     off = paths.token_NE[:, -1] >= LEFT
     for axis, (name, limits) in zip([*first, *grid[1]], PANELS.items(), strict=True):
         for n in np.argsort(off, kind="stable"):
