@@ -217,7 +217,5 @@ def test_512_seeds_to_step_20000():
     assert f"at least {least:.2f} with all {len(strides[0])} others" in LUCK and most < least
     read = [float(r["switches_20000"]) for r in every if float(r["token_20000"]) >= 0.35]
     one, half = sum(s > 0.95 for s in read), sum(0.45 < s < 0.75 for s in read)
-    assert (
-        f"Of the {len(read)} that are off the plateau at\n20,000 {one} have one switch each way, and {half} stand"
-        in LUCK
-    )
+    assert f"Of the {len(read)} that are off the plateau at\n20,000 {one} have one" in LUCK
+    assert f"one switch each way, and {half} stand between 0.45 and 0.75" in LUCK
