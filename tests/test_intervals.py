@@ -7,6 +7,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from search import intervals
 from search.intervals import (
     Paired,
     discoveries,
@@ -113,3 +114,15 @@ def test_false_discoveries_are_limited():
     assert discoveries(ps) == [True] * 4 + [False] * 11
     assert discoveries(ps[::-1]) == [False] * 11 + [True] * 4
     assert discoveries([]) == [] and discoveries([0.9]) == [False]
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0), (1, 0), (5, 3), (60, 60), (105, 4), (250, 10), (300, 0)])
+def test_of_many_pairs_the_interval_is_the_score_s_and_takes_no_time(one, other, monkeypatch):
+    """Where the sums end both say the same to half a point; those of a million pairs would fit nowhere."""
+    summed = paired_interval(one, other, intervals.SUMMED)
+    monkeypatch.setattr(intervals, "SUMMED", 0)
+    paired_interval.cache_clear()
+    assert paired_interval(one, other, 300) == pytest.approx(summed, abs=0.005)
+    low, high = paired_interval(3_000 * one, 3_000 * other, 1_000_000)
+    assert low <= 3_000 * (one - other) / 1_000_000 <= high < low + 0.006
+    paired_interval.cache_clear()

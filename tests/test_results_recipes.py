@@ -107,7 +107,12 @@ def test_fewer_numbers_from_scratch_have_the_recipe_that_the_page_names():
         assert len(study.first_seeds()) == 64 and study.stop.rungs == like.stop.rungs
         for _, recipe in study.listed():
             assert replace(recipe, init=()) == replace(like.listed()[0][1], init=())
+    long = load_study(str(MEASUREMENTS / "studies" / "below-36-long.yaml"))
+    sooner = {"steps": 100_000, "wd_drop_exact": 0.002, "wd_drop_exact_final": 0.01, "init": ()}
+    assert all(replace(r, init=()) == replace(anchored.listed()[0][1], **sooner) for _, r in long.listed())
     for certificate, table_, arm in (
+        ("35p-from-scratch", "below-36", "out_B"),
+        ("34p-from-scratch", "below-36-long", "34"),
         ("38p-from-scratch", "below-46-anchored", "38"), ("36p-from-scratch", "below-38", "36"),
     ):  # fmt: skip
         seed = Checkpoint.load(DOCS / "certificates" / certificate).seed["init_seed"]

@@ -320,7 +320,7 @@ class _Study:
         if len(self.seeds):
             figures["time-to-grok"] = time_figure(self._groups())
         if self.several and self.fields and len(self.counted):
-            figures["rate-against-fields"] = rate_against_fields(self._panelled, self.configurations)
+            figures["rate-against-fields"] = rate_against_fields(self._panelled(), self.configurations)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
@@ -373,9 +373,8 @@ class _Study:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."
         return "All configurations did equally well: no parameter importance."
 
-    @property
     def _panelled(self) -> list[Field]:
-        """The fields that have a panel, as the file has them; of many, those that tell most."""
+        """The fields that have a panel; of many, those that tell most."""
         return self.fields if len(self.fields) <= MOST_AXES else self._axes()[:MOST_AXES]
 
     def _axes(self) -> list[Field]:
