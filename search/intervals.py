@@ -117,10 +117,10 @@ def mcnemar(one: int, other: int) -> float:
 
 def power(n: int, share: float, level: float = LEVEL) -> float:
     """The chance that McNemar's exact test tells a share from none at all, with n pairs."""
-    from scipy.stats import binom
+    from scipy.special import bdtrc  # scipy.stats takes longer to load than a table takes
 
     least = next(k for k in range(n + 2) if k > n or mcnemar(k, 0) <= level)
-    return float(binom.sf(least - 1, n, share))
+    return float(bdtrc(least - 1, n, share))
 
 
 @lru_cache(4_096)
