@@ -21,10 +21,7 @@ def test_the_seeds_of_the_first_rate_are_the_ones_that_it_names():
 
 
 def test_the_recipe_beside_the_published_one_on_the_same_seeds():
-    mine, its = (
-        {row["init_seed"]: row["outcome"] == "grokked" for row in table(name)}
-        for name in ("seeds/robust-128.csv", "57p-paired-published.csv")
-    )
+    mine, its = won_of("seeds/robust-128.csv"), won_of("57p-paired-published.csv")
     assert mine.keys() == its.keys() and len(mine) == 128
     alone = [sum(a[s] and not b[s] for s in mine) for a, b in ((mine, its), (its, mine))]
     both = sum(mine[s] and its[s] for s in mine)
@@ -93,8 +90,8 @@ def test_three_recipes_on_the_same_seeds():
         low, high = (round(100 * end) for end in paired_interval(*alone, n))
         points = f"{100 * (alone[0] - alone[1]) / n:.0f} points ({low} to {high})".replace("-", "−")
         assert points in RESULTS[RESULTS.index(said) :][:200]
-    plans = {name: load_study(str(MEASUREMENTS / "studies" / f"{name}.yaml")) for name in ("three-128",)}
-    assert plans["three-128"].listed() == load_study("57p-robust-128").listed()
+    plan = load_study(str(MEASUREMENTS / "studies" / "three-128.yaml"))
+    assert plan.listed() == load_study("57p-robust-128").listed()
 
 
 def test_fewer_numbers_from_scratch_have_the_recipe_that_the_page_names():

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 from luck import LEFT, ODD, STATES, load, states, transitions
-from luck_pictures import NAMES, SHADES
+from luck_pictures import along_steps, stack
 
 from model import rung
-from search.evidence.plots import COLOURS, GREY, in_thousands, new_figure, png, quiet
+from search.evidence.plots import COLOURS, GREY, new_figure, png
 
 STEPS = (1_000, 3_000, 5_000, 12_000, 20_000)
 PANELS = {"odd": (-0.03, 1.03), "switches": (-0.03, 1.03), "stride": (-0.05, 0.75)}
@@ -33,9 +33,7 @@ def picture(paths: Any, state_NE: np.ndarray, names: list[str]) -> Any:
     figure = new_figure(10.0, 5.4)
     (shares, *first), *_ = grid = figure.subplots(2, 2, sharex=True)
     step_E = (np.arange(paths.evaluations) + 1) * 1_000
-    counts = [(state_NE == s).sum(0) for s in range(len(NAMES))]
-    shares.stackplot(step_E, counts, labels=NAMES, colors=SHADES)
-    shares.set(ylim=(0, len(state_NE)), xlim=(1_000, step_E[-1]))
+    stack(shares, state_NE)
     shares.set_title("seeds in each state", fontsize=11, loc="left")
     handles, labels = shares.get_legend_handles_labels()
     shares.legend(handles[::-1], labels[::-1], loc="lower right", fontsize=7)
@@ -46,12 +44,7 @@ def picture(paths: Any, state_NE: np.ndarray, names: list[str]) -> Any:
             axis.plot(step_E, paths.probes_NER[n, :, names.index(name)], color=colour, lw=0.6, alpha=alpha)
         axis.set_title(f"{name} (blue: off the plateau at the end)", fontsize=11, loc="left")
         axis.set_ylim(*limits)
-    for axis in grid.flat:
-        in_thousands(axis)
-        axis.tick_params(labelbottom=True)
-        quiet(axis)
-    figure.supxlabel("training step", fontsize=10)
-    return figure
+    return along_steps(figure, grid.flat)
 
 
 def rows_of(paths: Any, state_NE: np.ndarray, names: list[str]) -> list[dict[str, Any]]:

@@ -30,14 +30,30 @@ def shares(state_NE: np.ndarray) -> Any:
     """How many seeds are in which state, over steps."""
     figure = new_figure(9.0, 4.2)
     axis = figure.subplots()
-    step_E = (np.arange(state_NE.shape[1]) + 1) * 1_000
-    counts = [(state_NE == s).sum(0) for s in range(len(NAMES))]
-    axis.stackplot(step_E, counts, labels=NAMES, colors=SHADES)
-    axis.set(xlim=(1_000, step_E[-1]), ylim=(0, len(state_NE)), xlabel="training step", ylabel="seeds")
+    stack(axis, state_NE)
+    axis.set(xlabel="training step", ylabel="seeds")
     in_thousands(axis)
     quiet(axis, grid="y")
     handles, labels = axis.get_legend_handles_labels()
     axis.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return figure
+
+
+def stack(axis: Any, state_NE: np.ndarray) -> None:
+    """The shares themselves, with the names that a legend takes."""
+    step_E = (np.arange(state_NE.shape[1]) + 1) * 1_000
+    counts = [(state_NE == s).sum(0) for s in range(len(NAMES))]
+    axis.stackplot(step_E, counts, labels=NAMES, colors=SHADES)
+    axis.set(xlim=(1_000, step_E[-1]), ylim=(0, len(state_NE)))
+
+
+def along_steps(figure: Any, axes: Any) -> Any:
+    """Several panels over training steps."""
+    for axis in axes:
+        in_thousands(axis)
+        axis.tick_params(labelbottom=True)
+        quiet(axis)
+    figure.supxlabel("training step", fontsize=10)
     return figure
 
 
@@ -63,12 +79,7 @@ def traces(paths: Any, names: list[str]) -> Any:
         colour, width = (COLOURS[0], 1.3) if won[n] else (GREY, 0.6)
         token.plot(step_E, paths.token_NE[n], color=colour, lw=width)
     token.set_title("token accuracy, best so far", fontsize=11, loc="left")
-    for axis in grid.flat:
-        in_thousands(axis)
-        axis.tick_params(labelbottom=True)
-        quiet(axis)
-    figure.supxlabel("training step", fontsize=10)
-    return figure
+    return along_steps(figure, grid.flat)
 
 
 def codes(paths: Any, spec: Spec, step: int = 12_000) -> Any:

@@ -67,6 +67,7 @@ class Tracker:
         self.rooted: set[str] = set()
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
         self.heard: dict[str, dict[int, dict[str, float]]] = {}
+        """Metrics by step that wait, by configuration. What two threads lose, the conclusion fills in."""
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
