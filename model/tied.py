@@ -318,14 +318,30 @@ def _holds(base: Spec, text: str, ties: Ties) -> bool:
         return False
 
 
-def project(ties: Ties, theta_SP: Tensor) -> Tensor:
-    """The numbers [S, R] nearest to a base's θ: each the mean of what reads it, with signs."""
+def shared(one: Ties, other: Ties) -> Ties:
+    """The ties that two sets both have."""
+    known: dict[tuple[int, int], int] = {}
+    made = []
+    for a, b in zip(one, other, strict=True):
+        sign = 1 if (a or b) > 0 else -1
+        made.append(sign * known.setdefault((sign * a, sign * b), len(known) + 1) if a or b else 0)
+    return canonical(made)
+
+
+def reading(ties: Ties) -> Tensor:
+    """The matrix [R, P], float64, by which numbers are read: 1 or -1 where an entry reads one, else 0."""
     import torch
 
     rows = torch.zeros(max(map(abs, ties), default=0), len(ties), dtype=torch.float64)
     for p, k in enumerate(ties):
         if k:
             rows[abs(k) - 1, p] = 1.0 if k > 0 else -1.0
+    return rows
+
+
+def project(ties: Ties, theta_SP: Tensor) -> Tensor:
+    """The numbers [S, R] nearest to a base's θ: each the mean of what reads it, with signs."""
+    rows = reading(ties)
     made: Tensor = theta_SP.double() @ (rows / rows.abs().sum(1, keepdim=True)).T
     return made.to(theta_SP.dtype)
 

@@ -206,41 +206,15 @@ def test_of_many_sets_the_best_after_a_brief_look_are_trained(tmp_path, monkeypa
     assert len(descent.journal.tried) == 20 and descent.journal.seed_steps == 20 * 20 + 4 * 200
 
 
-def result_of(ties, exact, theta, steps=60):
-    """What a bank says of a set, with this exact match and θ."""
+def result_of(ties, exact, theta, steps=60, loss=0.1):
+    """What a bank says of a set, with this exact match, θ and loss."""
     recipe = Settings(steps=steps, ramp=0).recipe()
-    curve = torch.full((steps // recipe.eval_every, 7), 0.1)
+    curve = torch.full((steps // recipe.eval_every, 7), loss)
     return Result(
         pair=Pair(recipe, Seed(0, 5), tuple(theta.tolist()), ties), outcome=Outcome.FAILED, steps=steps,
         grok_step=None, held=False, hopeless_step=None, best_step=steps, best_exact=exact, best_token=1.0,
         theta_P=theta, curve_EM=curve,
     )  # fmt: skip
-
-
-@engine
-def test_what_nearly_held_is_trained_again_from_where_it_got_to(tmp_path, monkeypatch):
-    loaded = Checkpoint.load(START)
-    descent = Descent(loaded.spec, loaded.theta_P, Settings(problems=64, proposals=1), tmp_path)
-    smaller = constrained(loaded.spec, ["form[0,2] = 0"])
-    monkeypatch.setattr(Descent, "right_enough", lambda self, theta_P: bool(theta_P[0] > 50))
-    descent._judge(0, [result_of(smaller, 1.0, loaded.theta_P)], None)
-    descent._judge(0, [result_of(constrained(loaded.spec, ["norm[0,4] = 0"]), 0.5, loaded.theta_P)], None)
-    journal = descent.journal
-    assert len(journal.kept) == 1 and [k.ties for k in journal.near] == [smaller]
-    descent._judge(0, [result_of(smaller, 0.99, loaded.theta_P + 1)], journal.near[0])
-    assert journal.near[0].visits == 1 and journal.near[0].theta == loaded.theta_P.tolist()  # no lower loss
-    journal.write(tmp_path)
-    assert Journal.read(tmp_path).near == journal.near
-    trained = []
-    monkeypatch.setattr(
-        Descent, "_train", lambda self, parent, sets, near: trained.append((sets, near)) or []
-    )
-    descent._round(0)
-    ((sets, near),) = trained
-    assert near == journal.near and sets == []  # one proposal a round, and the second chance has its place
-    descent._judge(0, [result_of(smaller, 1.0, loaded.theta_P * 10)], near[0])
-    assert [k.ties for k in journal.kept[1:]] == [smaller] and journal.near == []
-    assert journal.kept[1].parent == 0
 
 
 @engine
@@ -261,10 +235,10 @@ def test_a_set_is_kept_only_if_every_start_bears_it(tmp_path, monkeypatch):
         assert all(a.ties == b.ties for a, b in zip(pairs[::2], pairs[1::2], strict=True))
         assert {p.start[0] for p in pairs[::2]} == {1.0} and {p.start[0] for p in pairs[1::2]} == {2.0}
     sets = [constrained(loaded.spec, [f"form[0,{n}] = 0"]) for n in range(3)]
-    descent._judge(0, [result_of(sets[0], 1.0, ones), result_of(sets[0], 0.5, others)], None)
-    descent._judge(0, [result_of(sets[1], 1.0, ones), result_of(sets[1], 1.0, -others)], None)
-    assert len(descent.journal.kept) == 1 and [k.ties for k in descent.journal.near] == [sets[1]]
-    descent._judge(0, [result_of(sets[2], 1.0, ones), result_of(sets[2], 1.0, others)], None)
+    descent._judge(0, [result_of(sets[0], 1.0, ones), result_of(sets[0], 0.5, others)])
+    descent._judge(0, [result_of(sets[1], 1.0, ones), result_of(sets[1], 1.0, -others)])
+    assert len(descent.journal.kept) == 1
+    descent._judge(0, [result_of(sets[2], 1.0, ones), result_of(sets[2], 1.0, others)])
     assert descent.journal.kept[1].starts == [ones.tolist(), others.tolist()]
     descent.journal.write(tmp_path)
     assert Journal.read(tmp_path).kept == descent.journal.kept
@@ -283,9 +257,9 @@ def test_a_share_is_enough_where_it_was_asked_for(tmp_path, monkeypatch):
         asked = Settings(accept=accept)
         descent = Descent(loaded.spec, loaded.theta_P, asked, tmp_path / str(accept))
         monkeypatch.setattr(Descent, "wrong", lambda self, theta_P: (500, 59_400))
-        descent._judge(0, [result_of(smaller, 0.996, loaded.theta_P)], None)
+        descent._judge(0, [result_of(smaller, 0.996, loaded.theta_P)])
         assert len(descent.journal.kept) == 1 + kept
-        descent._judge(0, [result_of(constrained(loaded.spec, ["arc[1] = 0"]), 0.98, loaded.theta_P)], None)
+        descent._judge(0, [result_of(constrained(loaded.spec, ["arc[1] = 0"]), 0.98, loaded.theta_P)])
         assert len(descent.journal.kept) == 1 + kept
 
 
@@ -304,12 +278,6 @@ def test_a_descent_with_nothing_left_to_propose_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(Descent, "propose", lambda self, parent, count: [])
     assert [r.parent.numbers for r in descent.rounds()] == [45, 46]
     assert list(descent.rounds()) == [] and first.empty and other.empty
-    near = replace(other, ties=constrained(loaded.spec, ["arc[2] = 0"]), numbers=44, empty=False)
-    descent.journal.near = [near]  # it has its chances left
-    monkeypatch.setattr(
-        Descent, "_train", lambda self, parent, sets, near: setattr(near[0], "visits", 9) or []
-    )
-    assert [r.parent.numbers for r in descent.rounds()] == [45]
 
 
 def test_every_way_to_loosen_a_tie_is_looked_at_before_a_set_counts_as_spent(tmp_path):

@@ -134,7 +134,7 @@ def test_the_page_of_claims_is_what_the_command_prints():
     assert total >= 40 and holds + fails >= 20 and holds + fails + still_open == total
 
 
-@pytest.mark.parametrize("study", ["57p-anchored", "57p-robust", "fade", "luck", "constraints"])
+@pytest.mark.parametrize("study", ["57p-anchored", "57p-longer", "57p-robust", "fade", "luck", "constraints"])
 def test_a_study_that_the_page_names_comes_with_the_package(study):
     assert f"`{study}`" in RESULTS
     assert study in call("studies").stdout.split()
@@ -276,3 +276,18 @@ def test_what_training_makes_of_theta_is_what_the_page_says():
     }
     for name, (*_, words) in MADE_OF_THETA.items():
         assert words in RESULTS, name
+
+
+def test_who_proposes_the_sets_of_a_descent():
+    """docs/performance.md, from a row a set: the fewest numbers that hold, and how many sets do."""
+    page, sets = (DOCS / "performance.md").read_text(), {}
+    for row in table("sets/proposers.csv"):
+        sets.setdefault(row["proposer"], []).append(row)
+    named = {"saliency": "saliency", "nsga2": "NSGA-II over", "random": "random, of"}
+    assert sets.keys() == named.keys()
+    for proposer, rows in sets.items():
+        held = [int(row["numbers"]) for row in rows if row["outcome"] == "grokked"]
+        assert len(rows) == 128 and sum(int(row["steps"]) for row in rows) == 384_000
+        line = next(x for x in page.splitlines() if x.startswith(f"| {named[proposer]}"))
+        cells = line.split("|")
+        assert int(cells[2]) == min(held) and int(cells[4]) == len(held)

@@ -5,8 +5,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 
-from search.intervals import mcnemar, paired_interval
+from search.intervals import discoveries, mcnemar, paired_interval
 from search.study.file import load_study
+from search.study.trial import Configuration
 from tests.test_results_page import DOCS, MEASUREMENTS, RESULTS, table
 from trainer.checkpoint import Checkpoint
 
@@ -94,6 +95,34 @@ def test_three_recipes_on_the_same_seeds():
     assert plan.listed() == load_study("57p-robust-128").listed()
 
 
+def beside():
+    """docs/measurements/beside.py, which compares arms with a whole recipe."""
+    spec = spec_from_file_location("beside", MEASUREMENTS / "beside.py")
+    found = module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_more_steps_and_earlier_drops_on_the_same_seeds():
+    """The table of long-57p is its rows', and the recipe that is shipped is the arm's."""
+    rows = table("seeds/long-57p.csv")
+    assert sorted({int(r["init_seed"]) for r in rows}) == list(range(720_001, 720_129))
+    base, *others = (
+        won_of("seeds/long-57p.csv", arm=arm) for arm in ("anchored", "longer", "both", "earlier")
+    )
+    arms = dict(zip(("longer", "both", "earlier"), others, strict=True))
+    for said in beside().table(arms, base, 3):
+        assert said.removesuffix("|") in RESULTS
+    for arm in ("anchored", *arms):
+        its = [r for r in rows if r["arm"] == arm]
+        cost = sum(int(r["steps"]) for r in its) / sum(r["outcome"] == "grokked" for r in its)
+        line = next(x for x in RESULTS.splitlines() if x.startswith(f"| {arm} | "))
+        assert line.endswith(f"| {round(cost, -3):,.0f} |")
+    planned = load_study(str(MEASUREMENTS / "studies" / "long-57p.yaml")).listed()
+    assert load_study("57p-longer").listed()[0][1] == planned[2][1]
+    assert load_study("57p-anchored").listed()[0][1] == planned[1][1]
+
+
 def test_fewer_numbers_from_scratch_have_the_recipe_that_the_page_names():
     """Same recipe, early end and number of seeds; the certificates are of the lowest verified seeds."""
     anchored, robust = (load_study(name) for name in ("57p-anchored", "57p-robust"))
@@ -107,6 +136,10 @@ def test_fewer_numbers_from_scratch_have_the_recipe_that_the_page_names():
     long = load_study(str(MEASUREMENTS / "studies" / "below-36-long.yaml"))
     sooner = {"steps": 100_000, "wd_drop_exact": 0.002, "wd_drop_exact_final": 0.01, "init": ()}
     assert all(replace(r, init=()) == replace(anchored.listed()[0][1], **sooner) for _, r in long.listed())
+    longer = load_study(str(MEASUREMENTS / "studies" / "below-34-long.yaml"))
+    assert all(replace(r, init=()) == replace(long.listed()[0][1], init=()) for _, r in longer.listed())
+    assert [sum(won_of("seeds/below-34-long.csv", arm=arm).values()) for arm in ("32", "28", "22")] == [0] * 3
+    assert all(len(won_of("seeds/below-34-long.csv", arm=arm)) == 64 for arm in ("32", "28", "22"))
     for certificate, table_, arm in (
         ("35p-from-scratch", "below-36", "out_B"),
         ("34p-from-scratch", "below-36-long", "34"),
@@ -118,13 +151,11 @@ def test_fewer_numbers_from_scratch_have_the_recipe_that_the_page_names():
 
 def test_a_part_left_out_beside_the_whole_recipe():
     """The table is what beside.py prints, and costs and codes are those of the rows."""
-    spec = spec_from_file_location("beside", MEASUREMENTS / "beside.py")
-    beside = module_from_spec(spec)
-    spec.loader.exec_module(beside)
+    its = beside()
     ablation = MEASUREMENTS / "seeds" / "ablation.csv"
-    whole = beside.read(MEASUREMENTS / "seeds" / "robust-128.csv")
-    arms = {arm: beside.read(ablation, arm) for arm in beside.arms_of(ablation)}
-    assert len(arms) > 0 and "\n".join(beside.table(arms, whole, 5)) in RESULTS
+    whole = its.read(MEASUREMENTS / "seeds" / "robust-128.csv")
+    arms = {arm: its.read(ablation, arm) for arm in its.arms_of(ablation)}
+    assert len(arms) > 0 and "\n".join(its.table(arms, whole, 5)) in RESULTS
     once = [r for r in table("seeds/ablation.csv") if r["arm"] == "without again"]
     twice = [r for r in table("seeds/robust-128.csv") if int(r["init_seed"]) <= 310_064]
     cost = [
@@ -142,23 +173,34 @@ def test_a_part_left_out_beside_the_whole_recipe():
     assert "twelve seeds of the 32 are odd at step 4,000" in RESULTS
 
 
-def test_the_first_arms_on_top_of_the_recipe():
+def test_the_arms_on_top_of_the_recipe():
+    """The table of claims-robust, in its study's order, and which of its arms hurt."""
     arms = {}
     for row in table("claims-robust.csv"):
         arms.setdefault(row["configuration"], {})[row["init_seed"]] = row
-    base, known = arms.pop("2d0760a26a39"), {r["init_seed"]: r for r in table("seeds/robust-128.csv")}
+    planned = [Configuration(*its).key for its in load_study("claims-robust").listed()]
+    assert sorted(arms) == sorted(planned) and all(len(arm) == 64 for arm in arms.values())
+    base, known = arms[planned[0]], {r["init_seed"]: r for r in table("seeds/robust-128.csv")}
     for seed, row in base.items():
         same = ("outcome", "steps", "held", "grok_step")
         assert [row[name] for name in same] == [known[seed][name] for name in same]
         assert float(row["best_token"]) == pytest.approx(float(known[seed]["best_token"]), abs=1e-4)
+    part = RESULTS[RESULTS.index("**Wrappers, optimisers and schedules") : RESULTS.index("## Finishing")]
+    lines = [line for line in part.splitlines() if line.startswith("| ")][1:]
     found = []
-    for arm in arms.values():
-        assert arm.keys() == base.keys() and len(arm) == 32
-        did = [(row["outcome"] == "grokked", base[seed]["outcome"] == "grokked") for seed, row in arm.items()]
-        found.append(mcnemar(did.count((True, False)), did.count((False, True))))
-    assert [f"{p:.0e}" for p in found] == ["8e-06", "8e-06", "5e-01"] and RESULTS.count("| 8 × 10⁻⁶ |") == 2
-    ended = [sum(row["outcome"] == "screened" for row in arm.values()) for arm in arms.values()]
-    assert ended == [30, 31, 8] and "it ends 30 and 31 of their seeds" in RESULTS
+    for key, line in zip(planned[1:], lines, strict=True):
+        did = [
+            (r["outcome"] == "grokked", base[seed]["outcome"] == "grokked") for seed, r in arms[key].items()
+        ]
+        alone = did.count((True, False)), did.count((False, True))
+        found.append(mcnemar(*alone))
+        low, high = (100 * end for end in paired_interval(*alone, 64))
+        points = f"{100 * (alone[0] - alone[1]) / 64:+.0f} ({low:+.0f} to {high:+.0f})".replace("-", "−")
+        grokked = sum(won for won, _ in did)
+        assert line.endswith(f" | {grokked} of 64 | +{alone[0]} −{alone[1]} | {points} | {found[-1]:.2g} |")
+    assert sum(discoveries(found)) == 8 and "Eight hurt at a false discovery rate of 5 %" in part
+    ended = [sum(r["outcome"] == "screened" for r in arms[planned[n]].values()) for n in (0, 1, 2, 8)]
+    assert ended == [17, 59, 59, 16] and "ends 59 seeds each of Grokfast and SAM, and 17 of" in part
 
 
 def test_equals_held_back():

@@ -1,13 +1,19 @@
 """Screened studies from file to records: the same whatever interrupts them, and what a search makes of it."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from model import rung
 from search.run.driver import Driver
 from search.store.ledger import is_final
+from search.store.part import Part
+from search.study.sampler import Share
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_mirror, check_whole, client_of, expected, rows_of, write_study
-from trainer import Outcome
+from trainer import MEASURES, Outcome, Recipe
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
 
@@ -102,3 +108,22 @@ def test_grokked_seeds_per_million_seed_steps_are_an_objective(here):
     assert run(study, here).exit_code == 0
     assert all(r["reached"] is None for r in rows_of(here / "home", "searched"))
     assert check_mirror(here / "home", "searched") == {"COMPLETE"}
+
+
+def test_a_share_is_read_at_its_step():
+    """A probe at that evaluation and not before it; token accuracy is the best so far."""
+    names = list(rung("57p").probes())
+    probes_ER, curve_EM = torch.zeros(4, len(names)), torch.zeros(4, 7)
+    probes_ER[:, names.index("odd")] = torch.tensor([0.1, 0.9, 0.2, 0.3])
+    curve_EM[:, MEASURES.index("token")] = torch.tensor([0.1, 0.6, 0.2, 0.2])
+    its = SimpleNamespace(
+        pair=SimpleNamespace(recipe=Recipe(eval_every=1_000)), probes_ER=probes_ER, curve_EM=curve_EM
+    )
+    part = SimpleNamespace(trial=SimpleNamespace(spec=rung("57p")))
+
+    def at(step, **least):
+        return Part.reaches(part, its, Share(share=least, when=step))
+
+    assert [at(step, odd=0.5) for step in (1_000, 2_000, 3_000, 4_000)] == [False, True, False, False]
+    assert [at(step, token=0.5) for step in (1_000, 1_500, 4_000, 9_000)] == [False, True, True, True]
+    assert not at(9_000, odd=0.5) and at(9_000, odd=0.25)  # it had ended before

@@ -260,3 +260,42 @@ def dominates(one, other):
 def test_the_front_is_what_the_definition_says(points):
     expected = [not any(dominates(other, point) for other in points) for point in points]
     assert pareto([p for p, _ in points], [rate / 6 for _, rate in points]) == expected
+
+
+# Summaries
+
+
+def ended(*outcomes, configuration="one", confirmation=False):
+    """Rows as the ledger has them, of seeds that ended so."""
+    known = {
+        "trial": "t", "confirmation": confirmation, "held": False, "screen": None, "steps": 1_000,
+        "core_s": 0.5, "best_exact": 0.25, "verify_calls": 1, "study": "s", "reason": None,
+    }  # fmt: skip
+    return [row | known for row in became(*outcomes, configuration=configuration)]
+
+
+def test_a_summary_has_one_rate_and_leaves_out_what_confirms_where_it_stops():
+    mine = ended(Outcome.GROKKED, Outcome.FAILED, Outcome.FAILED, Outcome.FAILED)
+    confirming = ended(Outcome.GROKKED, Outcome.GROKKED, confirmation=True)
+    found = stats.summarise(mine)
+    assert (found["grokked"], found["counted"], found["grok_rate"]) == (1, 4, 0.25)
+    assert found["interval"] == list(wilson(1, 4)) and found["seed_steps"] == 4_000
+    together = stats.summarise(mine + confirming)
+    assert (together["grokked"], together["counted"]) == (3, 6)
+    stopping = stats.summarise(mine + confirming, (1, [Seed.of(n) for n in range(1, 5)]))
+    assert (stopping["grokked"], stopping["counted"], stopping["seeds"]) == (1, 4, 6)
+    two = stats.summarise(mine + ended(Outcome.FAILED, configuration="other"))
+    assert two["configurations"] == 2 and two["grok_rate"] is two["interval"] is None
+    nothing = stats.summarise([])
+    assert nothing["configurations"] == 0 and nothing["grok_rate"] is nothing["interval"] is None
+
+
+def test_what_a_rule_did_in_whole_sentences():
+    some = Stopping(seeds=1_000, ended=30, spared=4, spared_grokked=0)
+    assert some.told("It ended") == (
+        "It ended 30 of 1,000 seeds. 4 more that it called were spared and ran on: none grokked. "
+    )
+    grokked = Stopping(seeds=10, ended=3, spared=4, spared_grokked=2)
+    assert grokked.told("It ended").endswith("were spared and ran on: 2 of them grokked. ")
+    assert Stopping(10, 3, 0, 0).told("It ended") == "It ended 3 of 10 seeds. "
+    assert Stopping(10, 0, 0, 0).told("It ended") == ""

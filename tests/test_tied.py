@@ -23,6 +23,7 @@ from model.tied import (
     project,
     projector,
     retied,
+    shared,
     tie,
     zeroed,
 )
@@ -209,7 +210,7 @@ def test_a_checkpoint_is_read_as_it_was_written(folder):
         Checkpoint.load(folder)
 
 
-def test_commands_read_it(folder):
+def test_commands_read_it(folder, here):
     right = int(call("verify", folder).stdout.split(": ")[1].split("/")[0])
     assert right == verify(tied(), Checkpoint.load(folder).theta_P).correct
     shown = call("models", folder).stdout
@@ -238,3 +239,16 @@ def test_an_export_has_each_number_once_and_answers_alike(name, tmp_path):
         spec, theta, *map(list, zip(*pairs, strict=True))
     )
     assert "import model" not in source and "from model" not in source
+
+
+def test_what_two_sets_share_holds_in_both_and_nothing_else():
+    """Entry by entry: tied in what is shared where both tie them so, and only there."""
+    base = rung("46p")
+    one = constrained(base, ["form[0,2] = 0", "form[1,1] = form[0,0]", "fc1[1,0] = -fc1[0,0]", "arc[1] = 0"])
+    other = constrained(
+        base, ["form[1,1] = form[0,0]", "fc1[1,0] = fc1[0,0]", "arc[1] = 0", "arc[2] = form[0,0]"]
+    )
+    both = shared(one, other)
+    assert both == constrained(base, ["form[1,1] = form[0,0]", "arc[1] = 0"])
+    assert shared(one, one) == one and shared(one, free(46)) == free(46) == shared(free(46), other)
+    assert shared(one, constrained(base, ["form[1,2] = 0"], one)) == one

@@ -12,6 +12,7 @@ are decoded on the 10,010 (`correct`). `rise`: as seed_table.py has it. `frame` 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 from pathlib import Path
@@ -124,7 +125,9 @@ def frame(study: Study, tables: list[Path], out: Path) -> None:
         configuration = Configuration(spec, recipe)
         if mine := seeds[seeds["configuration"] == configuration.key].to_dict("records"):
             rows.append(configuration_row(study.name, configuration, mine))
-    pd.DataFrame(rows).to_parquet(out)
+    made = pd.DataFrame(rows)
+    lists = [c for c in made.columns if made[c].map(lambda v: isinstance(v, list | tuple)).any()]
+    made.assign(**{c: made[c].map(json.dumps) for c in lists}).to_parquet(out)
 
 
 def main() -> None:

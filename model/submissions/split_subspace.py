@@ -124,8 +124,10 @@ class Adder(nn.Module):
         if spec["structured_norm3"]:  # b, but b + c in the second dimension and b + d in the last
             norm = norm[0] + F.pad(norm[1:2], (1, width - 2)) + F.pad(norm[2:], (width - 1, 0))
         elif spec["structured_norm2"]:  # b, but b + d in the last dimension
-            norm = norm[0] + F.pad(norm[1:], (width - 1, 0))  # scalar_norm: the same number everywhere
-        return norm.expand(3, width)
+            norm = norm[0] + F.pad(norm[1:], (width - 1, 0))
+        elif spec["structured_norm1"]:  # 1, but 1 + d in the last dimension
+            norm = 1 + F.pad(norm, (width - 1, 0))
+        return norm.expand(3, width)  # scalar_norm: the same number everywhere
 
     def token_table(self) -> Tensor:
         """The tokens [V, K]: learnt, or digits on an arc, of a circle (one radius) or an ellipse (two)."""

@@ -80,6 +80,13 @@ cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threa
     show_default=True,
     help="The share that a set must get right, of problems of our own.",
 )
+@click.option(
+    "--finish",
+    type=click.IntRange(0, 1024),
+    default=4,
+    show_default=True,
+    help="How many sets a round that do not hold are taken on by Levenberg-Marquardt.",
+)
 @click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
 @cores_option
 @json_option
@@ -213,7 +220,8 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     for a, b in pairwise(journal.kept[n] for n in line):
         loosened, tied = change(descent.base, a.ties, b.ties)
         made = {"numbers": b.numbers, "tied": tied, "loss": b.loss, "data_seed": b.seed}
-        steps.append(made | ({"loosened": loosened} if loosened else {}))
+        by = {"finished_by": "levenberg_marquardt"} if b.finished else {}
+        steps.append(made | by | ({"loosened": loosened} if loosened else {}))
     origin = {
         "model": name_of(start.spec),
         "params": start.spec.params,

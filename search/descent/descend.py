@@ -2,7 +2,7 @@
 
 Each round takes one of the smallest sets that were kept, trains the cheapest sets one step or several
 further, from its θ with every tie loosened, and keeps those that get enough right. Many are trained briefly,
-the best of them in full. Those that nearly hold are trained again from where they got to.
+the best of them in full. Of those that do not hold the best are taken on by curvature (finishing.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -18,16 +18,17 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Tied, Ties, project, tie, ties_of
-from search.descent.exam import Exam
+from model.tied import Ties, project, tie, ties_of
+from search.descent.exam import Exam, of_base
+from search.descent.finishing import entered, finished
 from search.descent.journal import Journal, Kept, digest
 from search.descent.proposals import KINDS, Proposer
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.recipe.ramp import entering
 
-NEAR, CHANCES, AGAIN = 0.98, 4, 3  # of `accept`: what is trained again; how many a round, how often each
 BRIEF = 10  # the part of a set's steps after which it is seen whether it is one of the better
 LATE = 0.5  # of `accept`: sets below it some way after the ramp are not trained on
+FINISHED = 48  # numbers of a set that is finished at most: a step costs as many passes as there are numbers
 SEVERAL = 16  # constraints at once at most, and an eighth of many numbers; up to twice so many are tried
 STUCK, LONGEST = 5, 3  # rounds without a gain after which training is longer; how many times at most
 
@@ -37,7 +38,8 @@ class Settings:
     """How a descent goes. proposals: sets of a round; screen: how many times as many are trained for a tenth
     of the steps first, of which those with the lowest loss go on; seeds: data seeds of each set, fresh ones
     every round; patience: rounds that may pass without a smaller set; accept: the share that a set must get
-    right, of the selection problems and of others of our own.
+    right, of the selection problems and of others of our own; finish: how many sets of a round that do not
+    hold are taken on by curvature.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -52,6 +54,7 @@ class Settings:
     lr: float = 0.003
     problems: int = 1_024
     accept: float = 1.0
+    finish: int = 4
 
     def brief(self) -> Recipe:
         """The recipe of a first look at a set."""
@@ -95,7 +98,7 @@ class Descent:
             raise ValueError(f"{folder}: holds a descent from another checkpoint")
         self.journal = journal or Journal(origin, asdict(settings))
         if journal is None:
-            starts = [_of_base(spec, t) for t in (theta_P, *beside)]
+            starts = [of_base(spec, t) for t in (theta_P, *beside)]
             for start in starts:
                 wrong, total = self.wrong(start)
                 if wrong > (1 - settings.accept) * total:
@@ -131,25 +134,23 @@ class Descent:
         journal, kept = self.journal, self.journal.kept
         if journal.rounds - journal.shrunk >= self.settings.patience:
             return None
-        order = sorted(range(len(kept)), key=lambda n: (kept[n].numbers + kept[n].visits, kept[n].loss))
-        left = [n for n in order if not kept[n].empty] or (order if journal.chances(AGAIN) else [])
-        return next(iter(left), None)
+        left = [n for n in range(len(kept)) if not kept[n].empty]
+        return min(left, key=lambda n: (kept[n].numbers + kept[n].visits, kept[n].loss), default=None)
 
     def _round(self, n: int) -> Round | None:
         """None where time ran out; nothing is kept then."""
         journal, parent = self.journal, self.journal.kept[n]
         start, worked = time.perf_counter(), time.process_time()
-        near = journal.chances(AGAIN)[:CHANCES]
-        wanted = self.settings.proposals - len(near)
-        proposed, spent = self._screened(parent, wanted)
-        parent.empty = wanted > 0 and not proposed and time.time() < self.deadline
-        results = self._train(parent, proposed, near) if proposed or near else []
+        proposed, spent = self._screened(parent, self.settings.proposals)
+        parent.empty = not proposed and time.time() < self.deadline
+        results = self._train(parent, proposed) if proposed else []
         if results is None:
             return None
         before = len(journal.kept)
         smallest = journal.kept[journal.smallest()].numbers
-        for of_set, chance in results:
-            self._judge(n, of_set, chance)
+        exact = [self._judge(n, of_set) for of_set in results]
+        if journal.kept[journal.smallest()].numbers == smallest:
+            exact = self._finish_best(n, results, exact)
         new = list(range(before, len(journal.kept)))
         self._adapt(parent, new)
         parent.visits += 1
@@ -158,9 +159,9 @@ class Descent:
             journal.shrunk = journal.rounds
         journal.seconds += time.perf_counter() - start
         journal.core_seconds += time.process_time() - worked
-        journal.seed_steps += spent + sum(r.steps for of_set, _ in results for r in of_set)
+        journal.seed_steps += spent + sum(r.steps for of_set in results for r in of_set)
         journal.write(self.folder)
-        reached = [(_numbers(rs[0].pair.ties or ()), min(r.best_exact for r in rs)) for rs, _ in results]
+        reached = [(_numbers(_ties(of_set)), its) for of_set, its in zip(results, exact, strict=True)]
         return Round(journal.rounds, parent, reached, new)
 
     def _adapt(self, parent: Kept, new: list[int]) -> None:
@@ -211,21 +212,13 @@ class Descent:
         tried, exact = self.journal.tried, min(r.best_exact for r in of_set)
         tried[digest(ties)] = max(exact, tried.get(digest(ties), 0.0))
 
-    def _train(
-        self, parent: Kept, proposed: list[Ties], near: list[Kept]
-    ) -> list[tuple[list[Result], Kept | None]] | None:
-        """Every set with every data seed, and again those that came near, from where they got to, in one
-        bank; None where time ran out. A result for each start.
-        """
+    def _train(self, parent: Kept, proposed: list[Ties]) -> list[list[Result]] | None:
+        """Every set with every data seed in one bank: a result for each start; None where time ran out."""
         journal, asked = self.journal, self.settings
         recipe = asked.recipe(min(LONGEST, 1 + (journal.rounds - journal.shrunk) // STUCK))
-        calmer = replace(recipe, ramp=0, lr=recipe.lr / 3)
         seeds = [Seed(0, asked.first_seed + journal.rounds * asked.seeds + n) for n in range(asked.seeds)]
-        starts = len(parent.starts)
-        work: list[tuple[Recipe, Seed, Ties, Kept | None]]
-        work = [(recipe, seed, ties, None) for ties in proposed for seed in seeds]
-        work += [(calmer, seeds[0], k.ties, k) for k in near]
-        pairs = [Pair(how, s, tuple(theta), t) for how, s, t, k in work for theta in (k or parent).starts]
+        starts = [tuple(theta) for theta in parent.starts]
+        pairs = [Pair(recipe, s, start, ties) for ties in proposed for s in seeds for start in starts]
         bank = Bank(self.base, pairs, slots=16, hopeless=None)
         while bank.advance():
             self.watch(bank.seed_steps, recipe.steps * len(pairs))
@@ -233,7 +226,7 @@ class Descent:
                 return None
             bank.end(self._late(bank, recipe))
         results = [bank.result(n) for n in range(len(pairs))]
-        return [(results[n * starts : (n + 1) * starts], k) for n, (*_, k) in enumerate(work)]
+        return [results[n : n + len(starts)] for n in range(0, len(results), len(starts))]
 
     def _late(self, bank: Bank, recipe: Recipe) -> list[int]:
         """The sets that are nowhere a third of the way from the ramp's end to the end."""
@@ -246,36 +239,65 @@ class Descent:
 
     watch: Callable[[int, int], None] = staticmethod(lambda done, of: None)
 
-    def _judge(self, n: int, of_set: list[Result], chance: Kept | None) -> None:
-        """Remember what a set reached from every start, and keep it, or keep it for another chance."""
-        journal, pair = self.journal, of_set[0].pair
-        assert pair.ties is not None
-        self._remember(pair.ties, of_set)
+    def _judge(self, n: int, of_set: list[Result]) -> float:
+        """Remember what a set reached from every start, and keep it where that is enough. The exact match."""
+        self._remember(_ties(of_set), of_set)
         exact = min(r.best_exact for r in of_set)
-        if chance is not None:
-            chance.visits += 1
-        if exact < NEAR * self.settings.accept:
-            return
-        loss = max(float(r.curve_EM[r.best_step // pair.recipe.eval_every - 1, 2]) for r in of_set)
-        parent = n if chance is None else chance.parent
-        theta, *beside = (r.theta_P.tolist() for r in of_set)
-        numbers, seed = _numbers(pair.ties), pair.seed.data_seed
-        made = Kept(pair.ties, theta, numbers, loss, parent, seed, beside=beside)
         if exact >= self.settings.accept and all(self.right_enough(r.theta_P) for r in of_set):
-            self._keep(made)
-        elif chance is None:
-            journal.near.append(made)
-        elif loss < chance.loss:
-            chance.theta, chance.beside, chance.loss, chance.seed = theta, beside, loss, seed
+            loss = max(_loss(r) for r in of_set)
+            self._keep(n, of_set, [r.theta_P for r in of_set], loss, finished=False)
+        return exact
 
-    def _keep(self, made: Kept) -> None:
+    def _finish_best(self, n: int, results: list[list[Result]], exact: list[float]) -> list[float]:
+        """Take some of the smaller sets that did not hold on by curvature, and keep those that hold then.
+        What each set has reached now.
+        """
+        journal, asked, reached = self.journal, self.settings, list(exact)
+        parent, seed = journal.kept[n], journal.rounds
+        for k, far in self._to_finish(parent, results, exact)[: asked.finish]:
+            if time.time() > self.deadline:
+                break
+            ties, starts = _ties(results[k]), [r.theta_P for r in results[k]]
+            if far:
+                thetas = [torch.tensor(theta) for theta in parent.starts]
+                starts = [entered(self.exam, parent.ties, ties, theta_P, seed) for theta_P in thetas]
+            made = [finished(self.exam, ties, theta_P, seed, parent.loss) for theta_P in starts]
+            wrong = max(its.wrong for its in made)
+            reached[k] = max(exact[k], 1 - wrong / self.exam.size)
+            journal.tried[digest(ties)] = max(reached[k], journal.tried[digest(ties)])
+            if wrong <= (1 - asked.accept) * self.exam.size:
+                loss = max(its.loss for its in made)
+                self._keep(n, results[k], [its.theta_P for its in made], loss, finished=True)
+        return reached
+
+    def _to_finish(
+        self, parent: Kept, results: list[list[Result]], exact: list[float]
+    ) -> list[tuple[int, bool]]:
+        """Which sets may be finished, in order, and whether they are entered anew, from the parent's θ.
+
+        Those that training brought half the way come first, the lowest loss first, and go on from where they
+        are. It has lost the others: of these the largest come first.
+        """
+        kept = {k.ties for k in self.journal.kept}
+        smaller = [
+            (exact[k] < LATE * self.settings.accept, k) for k, of_set in enumerate(results)
+            if _numbers(_ties(of_set)) < min(parent.numbers, FINISHED + 1) and _ties(of_set) not in kept
+        ]  # fmt: skip
+        near = sorted((max(_loss(r) for r in results[k]), k) for far, k in smaller if not far)
+        lost = sorted((-_numbers(_ties(results[k])), k) for far, k in smaller if far)
+        return [(k, False) for _, k in near] + [(k, True) for _, k in lost]
+
+    def _keep(
+        self, parent: int, of_set: list[Result], thetas: list[Tensor], loss: float, finished: bool
+    ) -> None:
         """Keep a set, the better where it has two from one parent."""
-        journal = self.journal
-        journal.near = [k for k in journal.near if k.ties != made.ties]
-        same = [k for k, kept in enumerate(journal.kept) if kept.ties == made.ties]
+        journal, ties, seed = self.journal, _ties(of_set), of_set[0].pair.seed.data_seed
+        first, *beside = (theta_P.tolist() for theta_P in thetas)
+        made = Kept(ties, first, _numbers(ties), loss, parent, seed, beside=beside, finished=finished)
+        same = [k for k, kept in enumerate(journal.kept) if kept.ties == ties]
         if not same:
             journal.kept.append(made)
-        elif made.loss < journal.kept[same[0]].loss and journal.kept[same[0]].parent == made.parent:
+        elif loss < journal.kept[same[0]].loss and journal.kept[same[0]].parent == parent:
             journal.kept[same[0]] = made
 
     def right_enough(self, theta_P: Tensor) -> bool:
@@ -288,10 +310,16 @@ class Descent:
         return self.exam.wrong(theta_P)
 
 
+def _ties(of_set: list[Result]) -> Ties:
+    ties = of_set[0].pair.ties
+    assert ties is not None
+    return ties
+
+
+def _loss(its: Result) -> float:
+    """Of its best evaluation."""
+    return float(its.curve_EM[its.best_step // its.pair.recipe.eval_every - 1, 2])
+
+
 def _numbers(ties: Ties) -> int:
     return max(map(abs, ties), default=0)
-
-
-def _of_base(spec: Spec, theta_P: Tensor) -> Tensor:
-    """θ of the base, of any spec's."""
-    return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P

@@ -13,6 +13,7 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from model.decode import DIGITS
 from model.spec import Spec
+from model.tied import Tied
 from trainer import Recipe, step
 from trainer.bank import programs_of
 from trainer.native import Native
@@ -54,3 +55,8 @@ class Exam:
         one = torch.ones(1, dtype=torch.int64)
         uniform = torch.stack(sample(one * OWN_SEED, one, one * DIGITS, torch.zeros(1), UNIFORM))
         return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
+
+
+def of_base(spec: Spec, theta_P: Tensor) -> Tensor:
+    """θ of the base, of any spec's."""
+    return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P

@@ -12,7 +12,7 @@ from model.tied import Ties
 from search.errors import UserError
 from trainer import durable
 
-FILE, FORMAT = "descent.json", 1
+FILE, FORMAT = "descent.json", 2
 
 
 @dataclass
@@ -27,11 +27,13 @@ class Kept:
     """The number of the kept set from which its training started."""
     seed: int | None = None
     visits: int = 0
-    """Rounds that went on from here; of a set that was not accepted, how often it was trained again."""
+    """Rounds that went on from here."""
     beside: list[list[float]] = field(default_factory=list)
     """θ on the same set of the other starts that must bear it."""
     empty: bool = False
     """Whether everything that can be proposed from here was tried."""
+    finished: bool = False
+    """Whether curvature took it there after its training."""
 
     def __post_init__(self) -> None:
         self.ties = tuple(self.ties)
@@ -43,14 +45,13 @@ class Kept:
 
 @dataclass
 class Journal:
-    """settings: what was asked for; origin: SHA-256 of the θ at which it began; near: sets that nearly were
-    accepted; tried: by a set's digest, the exact match that it reached; seconds: spent training, in all.
+    """settings: what was asked for; origin: SHA-256 of the θ at which it began; tried: by a set's digest, the
+    exact match that it reached; seconds: spent training and finishing, in all.
     """
 
     origin: str
     settings: dict[str, Any]
     kept: list[Kept] = field(default_factory=list)
-    near: list[Kept] = field(default_factory=list)
     tried: dict[str, float] = field(default_factory=dict)
     rounds: int = 0
     shrunk: int = 0
@@ -75,8 +76,8 @@ class Journal:
             about = json.loads(path.read_text())
             if about.pop("format") != FORMAT:
                 raise ValueError
-            kept, near = ([Kept(**k) for k in about.pop(name, [])] for name in ("kept", "near"))
-            return cls(**about, kept=kept, near=near)
+            kept = [Kept(**k) for k in about.pop("kept")]
+            return cls(**about, kept=kept)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise UserError(f"{path}: not the record of a descent of format {FORMAT}") from None
 
@@ -86,14 +87,6 @@ class Journal:
         while (parent := self.kept[line[0]].parent) is not None:
             line.insert(0, parent)
         return line
-
-    def chances(self, most: int) -> list[Kept]:
-        """What nearly was accepted, is smaller than all that was and has had fewer than `most` more chances;
-        the fewest numbers first. What no longer is such is forgotten.
-        """
-        smallest = self.kept[self.smallest()].numbers
-        self.near = [k for k in self.near if k.numbers < smallest and k.visits < most]
-        return sorted(self.near, key=lambda k: (k.visits, k.numbers, k.loss))
 
     def smallest(self) -> int:
         """The number of the kept set with the fewest numbers, and among those the lowest loss."""

@@ -79,24 +79,49 @@ def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
     return torch.from_numpy(found.x)
 
 
-def levenberg_marquardt(task: Task, theta_P: Tensor) -> Tensor:
-    """Damped Gauss-Newton steps on the whole pool (Marquardt 1963; Schraudolph 2002)."""
-    pool, theta_P, damping = task.pool(theta_P, FRESH // 4, FRESH // 8), theta_P.double(), 1e-3
-    loss = pool.loss(theta_P)
-    for _ in range(20):
-        _, grad_P = pool.slope(theta_P)
+def levenberg_marquardt(task: Task, theta_P: Tensor, until: float = 0.0) -> Tensor:
+    """Damped Gauss-Newton steps on the whole pool (Marquardt 1963; Schraudolph 2002), to a loss `until`."""
+    return damped(task.pool(theta_P, FRESH // 4, FRESH // 8), theta_P.double(), until=until)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """½ w θᵀ A θ beside the loss: w begins at `first` and grows by a factor a step."""
+
+    by_PP: Tensor
+    first: float
+    growth: float
+
+
+def damped(
+    pool: Pool, theta_P: Tensor, steps: int = 20, until: float = 0.0, pull: Pull | None = None
+) -> Tensor:
+    """Damped Gauss-Newton steps; without a pull until one is no gain, with one all of them."""
+    damping, by_PP = 1e-3, pull.by_PP if pull else torch.zeros(()).double()
+    for n in range(steps):
+        weight = pull.first * pull.growth**n if pull else 0.0
+
+        def worth(at_P: Tensor, weight: float = weight) -> float:
+            return pool.loss(at_P) + (weight * float(at_P @ by_PP @ at_P) / 2 if weight else 0.0)
+
+        loss, (_, grad_P) = worth(theta_P), pool.slope(theta_P)
         curved_PP = pool.curvature(theta_P)
+        if pull:
+            grad_P, curved_PP = grad_P + weight * by_PP @ theta_P, curved_PP + weight * by_PP
         scale = torch.diag(curved_PP.diagonal() + 1e-12)
         for _ in range(8):
             new_P = theta_P - torch.linalg.solve(curved_PP + damping * scale, grad_P)
-            new = pool.loss(new_P)
+            new = worth(new_P)
             if new < loss:
                 break
             damping *= 4
         else:
-            break
+            if pull is None:
+                break
+            damping = 1.0
+            continue
         gained, theta_P, loss, damping = loss - new, new_P, new, damping / 3
-        if gained < 1e-4 * loss:
+        if pull is None and (gained < 1e-4 * loss or loss <= until):
             break
     return theta_P
 

@@ -307,6 +307,8 @@ def _norms(spec: SplitSubspace, p: Any) -> list[Any]:
     elif spec.structured_norm2:
         base, last = p["norm"]
         weights = [base] * (spec.width - 1) + [base + last]
+    elif spec.structured_norm1:
+        weights = [1.0] * (spec.width - 1) + [1.0 + p["norm"][0]]
     elif spec.scalar_norm:
         weights = list(p["norm"]) * spec.width
     else:

@@ -39,7 +39,7 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
         "norm": torch.ones(shapes.get("norm", (0,))),
     }
     if spec.norm_numbers:
-        fixed["norm"][1:] = 0
+        fixed["norm"][not spec.structured_norm1 :] = 0
     return spec.layout.join(_silenced(spec, drawn | fixed))
 
 

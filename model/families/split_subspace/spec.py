@@ -172,13 +172,19 @@ class SplitSubspace(Spec):
     )
     structured_norm3: bool = option(
         False, "norm weights are b, but b + c in the second dimension and b + d in the last", off=False,
-        needs={"shared_norm": True}, excludes=("structured_norm2", "scalar_norm", "parameterless_norm"),
+        needs={"shared_norm": True},
+        excludes=("structured_norm2", "structured_norm1", "scalar_norm", "parameterless_norm"),
         source=f"{REFLECTION} 7.6",
     )  # fmt: skip
     structured_norm2: bool = option(
         False, "norm weights are b, but b + d in the last dimension", off=False,
-        needs={"shared_norm": True}, excludes=("scalar_norm", "parameterless_norm"),
+        needs={"shared_norm": True}, excludes=("structured_norm1", "scalar_norm", "parameterless_norm"),
         source=f"{REFLECTION} 7.6",
+    )  # fmt: skip
+    structured_norm1: bool = option(
+        False, "norms have no weights but 1 + d in the last dimension", off=False,
+        needs={"shared_norm": True}, excludes=("scalar_norm", "parameterless_norm"),
+        source="docs/results.md, 12 numbers",
     )  # fmt: skip
     scalar_norm: bool = option(
         False, "one number is every weight of every norm", off=False, needs={"shared_norm": True},
@@ -230,7 +236,8 @@ class SplitSubspace(Spec):
         """How many numbers the weights of all norms are made of, where they have a structure; 0: they have
         none.
         """
-        return 3 if self.structured_norm3 else 2 if self.structured_norm2 else int(self.scalar_norm)
+        most = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
+        return most or int(self.structured_norm1 or self.scalar_norm)
 
     @property
     def out_rank(self) -> int:
