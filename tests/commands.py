@@ -39,6 +39,7 @@ def call(*words: object) -> Result:
 
 def fails(code: int, *words: object) -> list[str]:
     """The error lines of a command that must fail with this code, say nothing else and write nothing."""
+    assert not Path("setup.cfg").exists(), "here other tests write too: take the fixture `here`"
     before = sorted(Path().rglob("*"))
     result = call(*words)
     assert sorted(Path().rglob("*")) == before

@@ -143,7 +143,7 @@ def parent(tmp_path):
     return tmp_path / "parent"
 
 
-def test_a_checkpoint_is_finished_and_says_so(parent, tmp_path, monkeypatch):
+def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatch):
     seen = []
     official = model.adderboard.official_pairs
     monkeypatch.setattr(model.adderboard, "official_pairs", lambda: seen.append(1) or official())
@@ -160,7 +160,7 @@ def test_a_checkpoint_is_finished_and_says_so(parent, tmp_path, monkeypatch):
     assert "cannot be trained again" in fails_with_one(2, "rerun", tmp_path / "done")
 
 
-def test_wrong_use_is_one_line(parent, tmp_path):
+def test_wrong_use_is_one_line(parent, here, tmp_path):
     assert "choose another folder" in fails_with_one(2, "finish", parent, "-o", parent)
     assert "no such" in fails_with_one(2, "finish", tmp_path / "none", "-o", tmp_path / "x")
     assert call("finish", parent, "-o", tmp_path / "x", "--method", "luck").exit_code == 2

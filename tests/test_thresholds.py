@@ -69,7 +69,7 @@ def test_the_certificates_that_come_along_are_read_without_a_word(monkeypatch):
     assert all(row["across"]["numbers"] < row["published"] for row in rows)
 
 
-def test_bad_input_is_one_line_each(some):
+def test_bad_input_is_one_line_each(some, here):
     assert "no such folder" in fails_with_one(2, "thresholds", some / "nowhere")
     (some / "12p" / "verification.json").write_text("[]")
     assert "not what `verify --json` says" in fails_with_one(2, "thresholds", some)
