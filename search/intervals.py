@@ -6,16 +6,18 @@ exact interval by score). All intervals are of 95 % unless told otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb, nan, sqrt
+from math import comb, lgamma, nan, sqrt
 from typing import Any
 
 Z_95 = 1.959963984540054
 LEVEL = 0.05
 SHARES = 50  # at which the chance of an outcome is tried
 SUMMED = 300  # pairs up to which the interval of a difference is summed over all outcomes
+CLOSE = 1e-6  # of the end of such an interval
+STEP, BEYOND = 1e-3, 32  # in which, and how often, another end is looked for beyond it
 Interval = tuple[float, float]
 
 
@@ -95,10 +97,10 @@ class Paired:
     @property
     def association(self) -> float:
         """Fisher's exact test, one-sided: do more seeds succeed in both arms than by chance?"""
-        from scipy.stats import hypergeom
-
-        ones = self.both + self.one
-        return float(hypergeom.sf(self.both - 1, self.n, ones, self.both + self.other))
+        ones, others = self.both + self.one, self.both + self.other
+        more = range(self.both, min(ones, others) + 1)
+        ways = sum(comb(ones, k) * comb(self.n - ones, others - k) for k in more)
+        return ways / comb(self.n, others)
 
     @property
     def power(self) -> float:
@@ -117,10 +119,8 @@ def mcnemar(one: int, other: int) -> float:
 
 def power(n: int, share: float, level: float = LEVEL) -> float:
     """The chance that McNemar's exact test tells a share from none at all, with n pairs."""
-    from scipy.special import bdtrc  # scipy.stats takes longer to load than a table takes
-
     least = next(k for k in range(n + 2) if k > n or mcnemar(k, 0) <= level)
-    return float(bdtrc(least - 1, n, share))
+    return 1 - sum(comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(least))
 
 
 @lru_cache(4_096)
@@ -140,49 +140,65 @@ def paired_interval(one: int, other: int, n: int) -> Interval:
 
 def _highest(one: int, other: int, n: int) -> float:
     """The largest difference under which a score as low as the one seen has a chance of 2.5 %."""
-    import numpy as np
-    from scipy.optimize import brentq
-    from scipy.special import gammaln
-
     seen, most = (one - other) / n, 1 - 1e-9
+    excess = _summed(one, other, n) if n <= SUMMED else lambda delta: _score(one, other, n, delta) + Z_95
+    if seen >= most or excess(most) > 0:
+        return 1.0
+    found = _crossing(excess, seen, most)
+    while n <= SUMMED:  # outcomes fall out one by one as the difference grows: it may rise again beyond
+        steps = [delta for k in range(1, BEYOND + 1) if (delta := found + k * STEP) < most]
+        if not (higher := [delta for delta in steps if excess(delta) > 0]):
+            break
+        found = _crossing(excess, higher[-1], min(higher[-1] + STEP, most))
+    return found
 
-    def above(delta: float) -> float:
-        return float(_score(one, other, n, delta)) + Z_95
 
-    if n > SUMMED:  # the score falls from 0 at what was seen
-        return 1.0 if seen >= most or above(most) > 0 else float(brentq(above, seen, most, xtol=1e-5))
+def _crossing(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Where it falls to 0, by halving. (scipy.optimize takes longer to load than a table takes.)"""
+    while high - low > CLOSE:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def _summed(one: int, other: int, n: int) -> Callable[[float], float]:
+    """By how much a score as low has more than 2.5 % under a difference, at the likeliest share."""
+    import numpy as np
+
     one_B, other_B = np.array([(i, j) for i in range(n + 1) for j in range(n + 1 - i)]).T
-    ways_B = gammaln(n + 1) - gammaln(one_B + 1) - gammaln(other_B + 1) - gammaln(n - one_B - other_B + 1)
+    logs = np.array([lgamma(k + 1) for k in range(n + 1)])
+    ways_B = logs[n] - logs[one_B] - logs[other_B] - logs[n - one_B - other_B]
 
     def excess(delta: float) -> float:
         as_low_B = _score(one_B, other_B, n, delta) <= _score(one, other, n, delta) + 1e-9
         kept = np.stack([one_B, other_B, ways_B])[:, as_low_B]
         return _likeliest(kept[0], kept[1], kept[2], n, delta) - LEVEL / 2
 
-    if seen >= most or excess(most) > 0:
-        return 1.0
-    return float(brentq(excess, seen, most, xtol=1e-5))
+    return excess
 
 
 def _score(one: Any, other: Any, n: int, delta: float) -> Any:
-    """Tango's score of a difference: 0 where it is what was seen, about normal if it is the true one."""
-    import numpy as np
+    """Tango's score of a difference: 0 where it is what was seen, about normal if it is the true one.
 
+    Counts may be arrays. What cannot be below 0 is kept from it where it is rounded.
+    """
     b = (2 * n - one + other) * delta - one - other
     c = -other * delta * (1 - delta)
-    share = (np.sqrt(np.maximum(b * b - 8 * n * c, 0)) - b) / (4 * n)
+    share = (abs(b * b - 8 * n * c) ** 0.5 - b) / (4 * n)
     variance = n * (2 * share + delta * (1 - delta))
-    return (one - other - n * delta) / np.sqrt(np.maximum(variance, 1e-12))
+    return (one - other - n * delta) / (abs(variance) + 1e-12) ** 0.5
 
 
 def _likeliest(one: Any, other: Any, ways: Any, n: int, delta: float) -> float:
     """The chance of some outcomes, at the share of `other` for which it is largest."""
     import numpy as np
-    from scipy.special import xlogy
+
+    def log(share: Any) -> Any:
+        return np.log(np.maximum(share, 1e-300))  # 0 ** 0 is 1
 
     share = np.linspace(max(0.0, -delta), (1 - delta) / 2, SHARES)[:, None]
-    rest = np.maximum(1 - delta - 2 * share, 0)
-    logs = ways + xlogy(one, share + delta) + xlogy(other, share) + xlogy(n - one - other, rest)
+    neither = n - one - other
+    logs = ways + one * log(share + delta) + other * log(share) + neither * log(1 - delta - 2 * share)
     return float(np.exp(logs).sum(1).max())
 
 

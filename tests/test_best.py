@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -100,7 +101,8 @@ def test_confirmations_have_a_column_where_there_are_any():
 def recorded(monkeypatch):
     """A home with the studies s and t; what was recorded of them is made up."""
     asked = []
-    monkeypatch.setattr(frames, "gathered", lambda *given: asked.append(given) or ROWS)
+    found = SimpleNamespace(configurations=lambda: ROWS)
+    monkeypatch.setattr(frames, "Gathered", lambda *given: asked.append(given) or found)
     monkeypatch.setattr(frames, "records", lambda *given, **named: asked.append((given, named)) or FRAME)
     monkeypatch.setattr(Home, "exists", lambda self: True)
     return asked

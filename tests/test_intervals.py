@@ -61,6 +61,14 @@ def test_a_paired_interval_holds_what_was_seen_and_turns_with_the_arms(one, othe
     assert paired_interval(other, one, n) == pytest.approx((-high, -low))
 
 
+def test_the_interval_ends_where_no_difference_beyond_is_as_likely():
+    """Of 3 and 20 of 64 pairs the chance of a score as low falls to 2.5 % three times: the last counts."""
+    excess, (_, high) = intervals._summed(3, 20, 64), paired_interval(3, 20, 64)
+    beyond = [high + k * 0.002 for k in range(1, 200)]
+    assert excess(-0.1225) < 0 < excess(high - 1e-4) and high == pytest.approx(-0.112, abs=1e-3)
+    assert max(map(excess, beyond)) < 0
+
+
 @pytest.mark.parametrize(
     ("p_one", "p_other"), [(0.05, 0.05), (0.2, 0.05), (0.5, 0.1), (0.02, 0.0), (0.3, 0.3)]
 )
@@ -79,6 +87,12 @@ def test_a_paired_interval_covers_what_it_says(p_one, p_other):
 def test_48_seeds_have_8_per_cent_power_against_none_where_6_in_100_grok():
     assert power(48, 3 / 48) == pytest.approx(0.078, abs=0.005)
     assert power(64, 0.22) > 0.95 and power(5, 1.0) == 0.0 and power(6, 1.0) == 1.0
+
+
+@pytest.mark.parametrize(("n", "share"), [(16, 0.4), (64, 0.0), (300, 0.02), (10_000, 0.001)])
+def test_power_is_scipys_chance_of_six_or_more(n, share):
+    assert mcnemar(6, 0) <= 0.05 < mcnemar(5, 0)
+    assert power(n, share) == pytest.approx(scipy.stats.binom.sf(5, n, share), abs=1e-12)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])

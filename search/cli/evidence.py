@@ -32,7 +32,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
 
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
     """
-    from search.evidence.frames import gathered
+    from search.evidence.frames import Gathered
     from search.evidence.front import front, table
     from search.store.home import Home, home_flag, pull_command
 
@@ -42,7 +42,9 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
             raise UserError("--lineage takes a STUDY")
         _show_lineage(study, place, max_params, as_json)
         return
-    configurations = gathered([study] if study else [], home) if study or place.exists() else []
+    configurations = (
+        Gathered([study] if study else [], home).configurations() if study or place.exists() else []
+    )
     rows = front(configurations, max_params)
     for row in rows:
         row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
@@ -97,10 +99,11 @@ def table(
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read.
     """
-    from search.evidence.frames import gathered, gathered_seeds
+    from search.evidence.frames import Gathered
     from search.evidence.table_text import made_from, written
 
-    made = made_from(gathered(studies, home), paper, gathered_seeds(studies, home))
+    found = Gathered(studies, home)
+    made = made_from(found.configurations(), paper, found.seeds())
     text = written(made, style, paper=paper, ui=ui)
     if target is None:
         click.echo(text, nl=False)
@@ -123,11 +126,11 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
     from search.claims.judge import judge_all
     from search.claims.text import as_json as plain
     from search.claims.text import markdown
-    from search.evidence.frames import gathered_seeds
+    from search.evidence.frames import Gathered
 
     folders = [name for name in studies if trained.is_checkpoint(Path(name))]
     others = [name for name in studies if name not in folders]
-    seeds = gathered_seeds(others, home) if others or not folders else []
+    seeds = Gathered(others, home).seeds() if others or not folders else []
     judged = judge_all(seeds, trained.read(map(Path, folders)))
     click.echo(plain(judged) if as_json else markdown(judged), nl=False)
 

@@ -103,36 +103,44 @@ def until_of(ledger: Ledger, study: str) -> Until | None:
     return stops_at(asked) if asked else None
 
 
-def configuration_rows(ledger: Ledger, study: str) -> list[Row]:
-    """The rows of the configurations' frame, as plain values, in the order in which they were begun."""
-    rows, until = grouped(ledger.rows(study), "configuration"), until_of(ledger, study)
-    known, pages = ledger.configurations(study), ledger.pages(study)
+def configuration_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | None = None) -> list[Row]:
+    """The rows of the configurations' frame, as plain values, in the order in which they were begun.
+
+    recorded: the ledger's rows of the study, where they have been read.
+    """
+    rows = grouped(ledger.rows(study) if recorded is None else recorded, "configuration")
+    until, known, pages = until_of(ledger, study), ledger.configurations(study), ledger.pages(study)
     return [_configuration(study, c, pages[key], rows[key], until) for key, c in known.items() if key in rows]
 
 
-def gathered(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
-    """`configuration_rows` of recorded studies and of files of them; of all studies if nothing is named."""
-    found, ledger, names = _sources(studies, home)
-    rows = [row for row in found if "init_seed" not in row]
-    return rows + [row for name in names if ledger for row in configuration_rows(ledger, name)]
+class Gathered:
+    """The rows of recorded studies and of files of them; of all studies of the home if nothing is named.
 
+    Everything is read once. Raises UserError for what is not there or no table of records.
+    """
 
-def gathered_seeds(studies: Sequence[str], home: str | Path | None = None) -> list[Row]:
-    """The same of seeds: a row a seed that has ended, as `records` has them, without its environment."""
-    found, ledger, names = _sources(studies, home)
-    rows = [row for row in found if "init_seed" in row]
-    return rows + [row for name in names if ledger for row in seed_rows(ledger, name)]
+    def __init__(self, studies: Sequence[str], home: str | Path | None = None):
+        files = [name for name in studies if Path(name).suffix in FILES]
+        names = [name for name in studies if name not in files]
+        self.found, self.recorded = [row for name in files for row in _read(Path(name))], {}
+        if files and not names:
+            return
+        self.ledger = opened(Home(home), *names)
+        self.recorded = {name: self.ledger.rows(name) for name in names or self.ledger.studies()}
 
+    def configurations(self) -> list[Row]:
+        """A row a configuration (`configuration_rows`)."""
+        rows = [row for row in self.found if "init_seed" not in row]
+        return rows + [
+            r for name, its in self.recorded.items() for r in configuration_rows(self.ledger, name, its)
+        ]
 
-def _sources(studies: Sequence[str], home: str | Path | None) -> tuple[list[Row], Ledger | None, list[str]]:
-    """The rows of the files among some names, and a ledger with the names of the studies to be read there."""
-    files = [name for name in studies if Path(name).suffix in FILES]
-    names = [name for name in studies if name not in files]
-    found = [row for name in files for row in _read(Path(name))]
-    if files and not names:
-        return found, None, []
-    ledger = opened(Home(home), *names)
-    return found, ledger, names or ledger.studies()
+    def seeds(self) -> list[Row]:
+        """A row a seed that has ended, as `records` has them, without its environment."""
+        rows = [row for row in self.found if "init_seed" in row]
+        return rows + [
+            row for name, its in self.recorded.items() for row in seed_rows(self.ledger, name, its)
+        ]
 
 
 def _read(path: Path) -> list[Row]:
@@ -240,14 +248,18 @@ def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
     """A row a seed that has ended, by itself or from outside."""
     import pandas as pd
 
-    return pd.DataFrame(list(seed_rows(ledger, study, environment=True)))
+    return pd.DataFrame(list(seed_rows(ledger, study, ledger.rows(study, environment=True))))
 
 
-def seed_rows(ledger: Ledger, study: str, environment: bool = False) -> Iterator[Row]:
-    """The rows of the seeds' frame. environment: with what each was trained in, which is most of the text."""
+def seed_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | None = None) -> Iterator[Row]:
+    """The rows of the seeds' frame.
+
+    recorded: the ledger's rows of the study, where they have been read, with environments if these are wanted
+    (what each was trained in is most of the text).
+    """
     known = ledger.configurations(study)
     about = {key: _about(study, configuration) for key, configuration in known.items()}
-    return _seed_rows(ledger.rows(study, environment=environment), about)
+    return _seed_rows(ledger.rows(study) if recorded is None else recorded, about)
 
 
 def _about(study: str, configuration: Configuration) -> Row:

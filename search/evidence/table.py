@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from math import isnan
 from operator import attrgetter
@@ -90,7 +90,7 @@ class Cell:
     with_it: Arm | None = None
     without: Arm | None = None
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         return verdict(self.with_it.rate if self.with_it else GrokRate(0, 0), self.paired)
 
@@ -101,7 +101,7 @@ class Cell:
             return str(self.verdict)
         return f"{self.verdict}, {'verified' if self.with_it.verified else 'not verified'}"
 
-    @property
+    @cached_property
     def paired(self) -> Paired | None:
         """The seeds that both arms had: `one` those that grokked with the constraint alone."""
         if not (self.with_it and self.without):

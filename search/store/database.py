@@ -201,7 +201,9 @@ class Database:
         """
         with self.begin() as db:
             try:
-                found = [dict(row) for row in db.execute(query).mappings()]
+                result = db.execute(query)
+                names = list(result.keys())
+                found = [dict(zip(names, row, strict=True)) for row in result]
             except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
                 raise Failure(f"{self.name}: damaged ({type(error).__name__})") from None
         for column in query.selected_columns:
