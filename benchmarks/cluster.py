@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ from trainer.checkpoint import code_version
 
 START_S = 10.0
 """A process that imports Ray and torch."""
+MOST_SEEDS = 100_000
+"""Of a configuration; a study file may ask for twice as many."""
 
 
 class Silent:
@@ -156,11 +159,13 @@ class _Clock:
 
 
 def study_of(workers: int, seeds: int, slots: int) -> Study:
-    """A sweep of so many seeds for each worker, in four configurations."""
+    """A sweep of so many seeds for each worker, in four configurations or, of many seeds, more."""
+    count = max(4, ceil(workers * seeds / MOST_SEEDS))
+    each = max(1, workers * seeds // count)
     return Study.model_validate(
         {
-            "name": "cluster", "model": "57p", "seeds": {"first": 1, "count": max(1, workers * seeds // 4)},
-            "configurations": [{"recipe": {"lr": lr}} for lr in (0.01, 0.015, 0.02, 0.025)],
+            "name": "cluster", "model": "57p", "seeds": {"first": 1, "count": each},
+            "configurations": [{"recipe": {"lr": 0.01 + 0.015 * n / (count - 1)}} for n in range(count)],
             "resources": {"gpu": 0, "slots": slots, "seeds_per_trial": 4 * slots},
         }
     )  # fmt: skip

@@ -1,7 +1,9 @@
 """The database under the ledger: older and newer schemas, servers, and what is away."""
 
+import hashlib
 import re
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -32,6 +34,19 @@ def test_another_schema_is_refused_and_left_as_it_is(schema, which, home):
     ):
         Ledger(home)
     assert home.ledger_db.read_bytes() == before
+
+
+def test_whoever_changes_the_tables_raises_their_version(ledger):
+    """Homes of before are refused by the number alone; it is in each ledger."""
+    columns = [
+        (table.name, c.name, repr(c.type), c.nullable, c.primary_key, c.default and c.default.arg)
+        for table in database.metadata.sorted_tables
+        for c in table.columns
+    ]
+    digest = hashlib.sha256(repr(columns).encode()).hexdigest()[:12]
+    assert (database.SCHEMA, digest) == (6, "def09d8359bd")
+    with ledger.database.begin() as db:
+        assert db.scalars(sa.text("SELECT schema FROM ledger_version")).all() == [database.SCHEMA]
 
 
 COMMANDS = [
@@ -96,3 +111,19 @@ def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypa
         ledger.rows()
     ledger.database.patience_s = 5.0
     assert ledger.rows() == [] and len(calls) == 3
+
+
+def test_a_database_that_stays_away_is_waited_for_so_long_and_said_once(monkeypatch, caplog):
+    calls = []
+
+    def away():
+        calls.append(0)
+        raise Away("gone")
+
+    monkeypatch.setattr(database, "RETRY_S", 0.01)
+    begun = time.monotonic()
+    with pytest.raises(Away):
+        database.wait_for(away, 0.2)
+    assert 0.2 < time.monotonic() - begun < 5 and len(calls) > 2
+    assert [r.getMessage() for r in caplog.records] == ["gone; waiting for it, for up to 0 s"]
+    assert database.wait_for(lambda: 7, 0.2) == 7 and len(caplog.records) == 1

@@ -143,6 +143,15 @@ def preload():
     utils._initialize_tables = initialize
 
 
+def known(value):
+    """A class of a module's new code as the one that others have imported."""
+    if isinstance(value, tuple):
+        return tuple(map(known, value))
+    if isinstance(value, type) and value.__module__ in sys.modules:
+        return getattr(sys.modules[value.__module__], value.__name__, value)
+    return value
+
+
 def graft(old, new):
     """Give what others have imported the code of what is new."""
     while True:
@@ -151,7 +160,7 @@ def graft(old, new):
             and isinstance(new, types.FunctionType)
             and old.__code__.co_freevars == new.__code__.co_freevars
         ):
-            old.__code__, old.__defaults__ = new.__code__, new.__defaults__
+            old.__code__, old.__defaults__ = new.__code__, known(new.__defaults__)
             old.__kwdefaults__ = new.__kwdefaults__
         for inner in ("__wrapped__", "__func__", "fget", "func"):
             if hasattr(old, inner) and hasattr(new, inner):
