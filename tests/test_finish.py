@@ -15,8 +15,9 @@ from tests.commands import call, fails_with_one
 from trainer import Recipe, step
 from trainer.bank import programs_of
 from trainer.checkpoint import Checkpoint
-from trainer.finishing import METHODS, finish, methods
-from trainer.finishing.methods import Task
+from trainer.finishing import curved
+from trainer.finishing.curved import Task
+from trainer.finishing.finish import METHODS, finish
 from trainer.finishing.pool import Cost, Pool, drawn, errors, tokens_from
 from trainer.schedule import hyper_of
 
@@ -34,7 +35,7 @@ def damaged(by=0.01):
 @pytest.fixture
 def small(monkeypatch):
     for name, count in (("FRESH", 512), ("MOST_ERRORS", 256), ("SEARCHED", 2_048)):
-        monkeypatch.setattr(methods, name, count)
+        monkeypatch.setattr(curved, name, count)
 
 
 # Problems

@@ -21,6 +21,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer import schedule, snapshot, step, targets
 from trainer.again import begins_again, vector_of
+from trainer.finishing.curved import taken_on
 from trainer.hopeless import RULE, Rule
 from trainer.installed import missing_for_compilation
 from trainer.judge import QUEUED, RUNNING, Judge, Result
@@ -32,7 +33,7 @@ from trainer.programs import Programs
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
 from trainer.recycle import due
 from trainer.schedule import Hyper
-from trainer.starts import start
+from trainer.starts import number, start
 from trainer.step import State
 
 IDLE = -1
@@ -230,6 +231,8 @@ class Bank:
         left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
         after = self.judge.scales(pair_L, measures_LM, *before)
+        for n in self.judge.nearly(pair_L):
+            self._finish(n)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
         for slot in live_L[~left_L & (self.judge.records["grok_step"][pair_L] < 0)].tolist():
@@ -240,6 +243,14 @@ class Bank:
                 self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
         self.pair_S[live_L[left_L]] = IDLE
         self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
+
+    def _finish(self, n: int) -> None:
+        """Take a pair that has spent its budget on by curvature, from its best θ."""
+        pair, best_P = self.pairs[n], self.judge.records["best_theta"][n]
+        made_P = taken_on(self.spec, pair.ties, self.programs, best_P, number(f"finish {pair.seed}"))
+        found = self.programs.evaluate(made_P[None].to(self.device))
+        measures = [float(found[name]) if name in found else torch.nan for name in MEASURES]
+        self.judge.finish(n, torch.tensor(measures), made_P)
 
     def _change(self, slot: int) -> None:
         """Have a running pair begin again, or its units recycled, where its recipe asks for that."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
     from trainer.checkpoint import Checkpoint
-    from trainer.finishing import Finished, Turn
+    from trainer.finishing.finish import Finished, Turn
 
 NAMED = 20
 """Wrong answers that `verify` names one by one."""
@@ -316,8 +316,8 @@ def finish(
     """
     from model import verify
     from search.descent.exam import Exam
-    from trainer.finishing import finish as take
-    from trainer.finishing import finished
+    from trainer.finishing.finish import finish as take
+    from trainer.finishing.finish import finished
 
     loaded = load_checkpoint(checkpoint)
     if target.exists() and target.resolve() == checkpoint.resolve():

@@ -1,7 +1,7 @@
 """A set that does not hold after its training, taken on or entered by curvature.
 
 First-order steps creep along the valleys of a loss of a dozen numbers; damped Gauss-Newton steps
-(trainer/finishing/methods.py) do not. They see problems of their own, never those that judge.
+(trainer/finishing/curved.py) do not. They see problems of their own, never those that judge.
 
 Axes: P parameters of a base, R numbers.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from model.tied import Ties, project, reading, shared, tie
 from search.descent.exam import Exam, of_base
-from trainer.finishing.methods import Pull, Task, damped, levenberg_marquardt
+from trainer.finishing.curved import Pull, Task, damped, levenberg_marquardt
 from trainer.finishing.pool import Cost, Pool, drawn, tokens_from
 
 TURNS = 3  # each with new problems, and the errors that are left

@@ -14,7 +14,8 @@ from torch import Tensor
 from model.spec import Spec
 from trainer.bank import programs_of
 from trainer.checkpoint import Checkpoint
-from trainer.finishing.methods import Task, cma_es, lbfgs, levenberg_marquardt, targeted, train
+from trainer.finishing.curved import Task, lbfgs, levenberg_marquardt
+from trainer.finishing.methods import cma_es, targeted, train
 from trainer.finishing.pool import Cost
 from trainer.installed import code_version
 from trainer.recipe import Recipe

@@ -21,9 +21,16 @@ class Budget(Group):
         1_000, "distance of evaluations; divides the budget", unit="steps", low=1, shapes=True
     )
     hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", low=0)
+    finish_above: float = option(
+        1.0,
+        "best exact match from which a seed whose budget is spent is finished by curvature; 1 is off",
+        unit="fraction", low=0, high=1, source="docs/results.md, Finishing",
+    )  # fmt: skip
 
     @staticmethod
     def agree(recipe: Any) -> None:
+        if recipe.finish_above < 1 and recipe.freeze:
+            raise ValueError("finish_above excludes freeze: curvature moves every entry")
         if recipe.steps % recipe.eval_every:
             raise ValueError(f"eval_every must divide steps, got {recipe.eval_every} and {recipe.steps}")
         if recipe.steps > MOST_EVALUATIONS * recipe.eval_every:
