@@ -35,7 +35,8 @@ more, seeds 800129 to 800192, which no study has used, mirror images rewritten; 
 - `finished-long 13p+6p` and `15p+7p`: as `fresh-long`, each stage with finish_above 0.5; into the smallest
   sets that are known, and those of before. `plain-long`, of the same: without. Asked: does one seed of 64
   reach the 13, and the 6, at all; do more reach the 7 with finishing than without, on the same seeds
-  (McNemar, 5 %). It is refuted, that the 6 can be reached in one run, as far as 64 seeds go, if none of them does.
+  (McNemar, 5 %). That the 6 can be reached in one run is refuted, as far as 64 seeds go, if none of them
+  does.
 
     python docs/measurements/one_run.py OUT.csv without 22 [64]   # goes on with the seeds that OUT.csv lacks
 """
