@@ -26,6 +26,15 @@ KINDS = [pytest.param((TINY, 32, 1e-3), id="tiny")] + [
 """Spec, batch, and how far rounding may take a loss within 20 steps. A circle, another table, low rank."""
 
 
+def warmed_up(programs, bank):
+    """Drawn once without AVX-512: GCC 12 makes a loop without end of what Inductor writes for that. A GPU has
+    nothing of it.
+    """
+    with torch._inductor.config.patch({"cpp.simdlen": 1}):
+        programs._draw(bank.state, bank.hyper)
+    programs.warm_up(bank.state, bank.hyper)
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request):
     """A spec, a recipe and a bank's compiled programs, made once.
@@ -40,10 +49,7 @@ def kind(request):
     else:
         programs = Programs(spec, recipe, "cpu", compiled=True)
         bank = Bank(spec, [Pair(recipe, Seed.of(s)) for s in range(SLOTS)], compiled=False)
-        with torch._inductor.config.patch({"cpp.simdlen": 1}):
-            # GCC 12 makes a loop without end of what Inductor writes for AVX-512; a GPU has none of it.
-            programs._draw(bank.state, bank.hyper)
-        programs.warm_up(bank.state, bank.hyper)
+        warmed_up(programs, bank)
     return SimpleNamespace(spec=spec, recipe=recipe, programs=programs, tolerance=tolerance)
 
 
@@ -164,5 +170,5 @@ def test_another_bank_takes_the_programs_from_the_cache(kind):
     torch._dynamo.reset()
     bank = Bank(kind.spec, [Pair(kind.recipe, Seed.of(1))], slots=SLOTS, compiled=False)
     again = Programs(kind.spec, kind.recipe, "cpu", compiled=True)
-    again.warm_up(bank.state, bank.hyper)
+    warmed_up(again, bank)
     assert again.cache_misses == 0 <= kind.programs.cache_misses <= 4
