@@ -36,9 +36,11 @@ def trained(*pairs, slots=2):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_turn():
-    """Of the method that is quickest."""
+    """Or two, of the method that is quickest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curved, "TURNS", (curved.lbfgs,))
+        patch.setattr(curved, "MANY_TURNS", (curved.lbfgs,) * 2)
+        patch.setattr(curved, "FEW_TURNS", (curved.lbfgs,))
+        patch.setattr(curved, "WIDELY", 4_096)
         yield
 
 
@@ -73,7 +75,7 @@ def test_alone_and_killed_it_is_finished_alike(tmp_path, nearly):
 
 def test_each_seed_has_problems_of_its_own(monkeypatch):
     seen = []
-    monkeypatch.setattr(curved, "TURNS", (lambda task, theta_P: seen.append(task) or theta_P,) * 2)
+    monkeypatch.setattr(curved, "MANY_TURNS", (lambda task, theta_P: seen.append(task) or theta_P,) * 2)
     start = damaged(PARENT.theta_P)
     trained(pair(0.5, start), pair(0.5, start, seed=2), pair(0.5, start))
     assert [t.turn for t in seen] == [0, 1] * 3 and len({t.seed for t in seen}) == 2
@@ -95,9 +97,21 @@ def test_it_keeps_the_ties():
 
 
 def test_what_is_no_gain_changes_nothing(monkeypatch):
-    monkeypatch.setattr(curved, "TURNS", (lambda task, theta_P: theta_P * 0,))
+    monkeypatch.setattr(curved, "MANY_TURNS", (lambda task, theta_P: theta_P * 0,))
     plain, tried = trained(pair(1.0, start := damaged(PARENT.theta_P)), pair(0.5, start))
     assert tried.outcome == Outcome.FAILED and torch.equal(tried.theta_P, plain.theta_P)
+
+
+def test_few_numbers_are_taken_on_by_their_curvature(monkeypatch):
+    names = []
+    ways = [lambda task, theta_P, n=n: names.append(n) or theta_P for n in ("gradients", "curvature")]
+    monkeypatch.setattr(curved, "MANY_TURNS", ways[:1])
+    monkeypatch.setattr(curved, "FEW_TURNS", ways[1:])
+    monkeypatch.setattr(curved, "errors", lambda *_: [1])
+    for few in (57, 56):
+        monkeypatch.setattr(curved, "FEW", few)
+        curved.taken_on(SPEC, None, None, PARENT.theta_P, 1)
+    assert names == ["curvature", "gradients"]
 
 
 def test_it_moves_every_entry_so_none_can_be_frozen():

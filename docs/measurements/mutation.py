@@ -262,7 +262,8 @@ def measure(module, given, done, writer, folder):
         in_fork(lambda: put_in(name, path, source), tests, 600, folder) if left else ("survived", 0, "")
     )
     if result != "survived":
-        sys.exit(f"{module}: its tests fail as it is: {by}")
+        said = re.findall(r"^E  .*", (folder / "log").read_text(errors="replace"), re.M)
+        sys.exit("\n".join([f"{module}: its tests fail as it is: {by}", *said[:20]]))
     for line, column, operator, make in left:
         if time.monotonic() > given.end:
             return

@@ -31,10 +31,11 @@ class Task:
     seed: int
     turn: int
     cost: Cost
+    searched: int = 0
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """θ's errors among fresh problems."""
-        found = drawn(self.seed, -1 - self.turn, SEARCHED)
+        found = drawn(self.seed, -1 - self.turn, self.searched or SEARCHED)
         return errors(self.spec, theta_P.float(), found, self.cost)[:MOST_ERRORS]
 
     def pool(self, theta_P: Tensor, fresh: int = FRESH, most: int = MOST_ERRORS) -> Pool:
@@ -105,8 +106,13 @@ def damped(
     return theta_P
 
 
-TURNS = (lbfgs, levenberg_marquardt, levenberg_marquardt)
-JUDGED = 4_096  # problems of its own by which a turn is judged
+MANY_TURNS = (lbfgs,) * 5
+FEW_TURNS = (lbfgs, levenberg_marquardt, levenberg_marquardt, levenberg_marquardt)
+FEW = 48  # numbers, of more of which curvature costs minutes: there only gradients are asked for
+JUDGED, WIDELY = (
+    32_768,
+    65_536,
+)  # problems by which a turn is judged, and among which own errors are looked for
 
 
 def taken_on(
@@ -118,14 +124,14 @@ def taken_on(
     `seed` names the problems, which are other ones than the selection's and AdderBoard's.
     """
     inner = spec if ties is None else tie(spec, ties)
-    judged = drawn(seed, len(TURNS), JUDGED)
+    judged = drawn(seed, 100, JUDGED)
     within = inner if ties is not None and isinstance(inner, Tied) else None
     best_R = project(within.ties, theta_P[None])[0] if within else theta_P
     least = len(errors(inner, best_R, judged, Cost()))
-    for turn, method in enumerate(TURNS):
+    for turn, method in enumerate(FEW_TURNS if len(best_R) <= FEW else MANY_TURNS):
         if not least:
             break
-        new_R = method(Task(inner, programs, seed, turn, Cost()), best_R).float()
+        new_R = method(Task(inner, programs, seed, turn, Cost(), WIDELY), best_R).float()
         wrong = len(errors(inner, new_R, judged, Cost()))
         if wrong < least:
             best_R, least = new_R, wrong
