@@ -1,11 +1,11 @@
 """One uninterrupted run goes on: from the 15 into the form whose output's row is (1, -1), its 14, 13 and 6.
 
-Plan, written before any of it was run. What one_run.py's arm `finished-long 15p-777` left at an exact match of
-0.99 or more, seeds 800129 to 800192, goes on as 46p with `opposite_out` (the entries that both forms have):
+Plan, written before any of it was run. What one_run.py's arm `finished-long 15p-777` left at an exact match
+of 0.99 or more, seeds 800129 to 800192, goes on as 46p with `opposite_out` (entries that both forms have):
 the 14's ties for 3,000 steps without a ramp, as moved_form.py has it, then into the 13's and the 6's, 12,000
-steps each, half of them ramp, and finish_above 0.5 in each. One data seed, the seed's own; nothing is chosen in
-between. A seed counts where it gets all 5,000 selection problems right on a set; the 10,010 are read once, at
-the end of a stage, for what counted. Of all 64 seeds. Refuted, for a set: none of 64.
+steps each, half of them ramp, and finish_above 0.5 in each. One data seed, the seed's own; nothing is chosen
+in between. A seed counts where it gets all 5,000 selection problems right on a set; the 10,010 are read once,
+at the end of a stage, for what counted. Of all 64 seeds. Refuted, for a set: none of 64.
 
     python docs/measurements/one_run_on.py OUT.csv FOLDER   # where one_run.py left its checkpoints
 """
@@ -23,7 +23,7 @@ from table_file import append
 
 from model import verify
 from model.tied import Tied, project
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoint import Checkpoint
 from trainer.recipe.ramp import entering
 
@@ -35,6 +35,29 @@ STAGES = {
     "6p": replace(into(LAST.recipe), **FINISH),
 }
 ENOUGH = 0.99
+
+
+def row(
+    name: str, seed: int, its: Result | None, spec: Tied, parents: dict[int, Checkpoint], out: Path
+) -> dict[str, object]:
+    """What became of a seed in a stage; what is at least nearly right is kept as a checkpoint."""
+    exact, right = its.best_exact if its else 0.0, ""
+    if its and exact >= ENOUGH:
+        theta_R = project(spec.ties, its.theta_P[None])[0]
+        right = str(verify(spec, theta_R).correct) if exact == 1.0 else ""
+        done = [*STAGES][: [*STAGES].index(name) + 1]
+        how = {"then_on": done, "script": "docs/measurements/one_run_on.py"}
+        Checkpoint(
+            spec=spec, theta_P=theta_R, recipe=STAGES[name].as_dict(), seed=asdict(Seed.of(seed)),
+            step=parents[seed].step + sum(STAGES[stage].steps for stage in done),
+            metrics={"best_exact": exact}, provenance=parents[seed].provenance | how,
+        ).save(out.with_name(f"{name}-{seed}"))  # fmt: skip
+    outcome = "grokked" if exact == 1.0 else "failed"
+    return {
+        "arm": "finished-long", "numbers": name.removesuffix("p"), "init_seed": seed, "data_seed": seed,
+        "configuration": f"finished-long 15p-777+{name}", "outcome": outcome, "best_exact": exact,
+        "correct": right,
+    }  # fmt: skip
 
 
 def main(out: str, folder: str) -> None:
@@ -54,25 +77,7 @@ def main(out: str, folder: str) -> None:
         while bank.advance():
             pass
         found = {s: bank.result(n) for n, s in enumerate(theta)}
-        rows = []
-        for seed in LAST.seeds:
-            its = found.get(seed)
-            exact, right = its.best_exact if its else 0.0, ""
-            if its and exact >= ENOUGH:
-                theta_R = project(spec.ties, its.theta_P[None])[0]
-                right = str(verify(spec, theta_R).correct) if exact == 1.0 else ""
-                papers = {**parents[seed].provenance, "then_on": [*STAGES][: [*STAGES].index(name) + 1]}
-                papers["script"] = "docs/measurements/one_run_on.py"
-                Checkpoint(
-                    spec=spec, theta_P=theta_R, recipe=recipe.as_dict(), seed=asdict(Seed.of(seed)),
-                    step=parents[seed].step + sum(r.steps for r in list(STAGES.values())[: len(papers["then_on"])]),
-                    metrics={"best_exact": exact}, provenance=papers,
-                ).save(Path(out).with_name(f"{name}-{seed}"))  # fmt: skip
-            rows.append(
-                {"arm": "finished-long", "numbers": name.removesuffix("p"), "init_seed": seed, "data_seed": seed,
-                 "configuration": f"finished-long 15p-777+{name}", "best_exact": exact, "correct": right,
-                 "outcome": "grokked" if exact == 1.0 else "failed"}
-            )  # fmt: skip
+        rows = [row(name, seed, found.get(seed), spec, parents, Path(out)) for seed in LAST.seeds]
         append(Path(out), rows)
         print(name, sum(r["outcome"] == "grokked" for r in rows), "of 64", flush=True)
         theta = {s: its.theta_P for s, its in found.items()}
