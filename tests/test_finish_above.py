@@ -63,14 +63,32 @@ def test_who_is_nearly_right_at_the_end_is_taken_on(nearly):
         assert other.best_exact == like.best_exact and torch.equal(other.theta_P, like.theta_P)
 
 
-def test_alone_and_killed_it_is_finished_alike(tmp_path, nearly):
+def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(tmp_path, nearly):
     start = damaged(PARENT.theta_P)
     first = Bank(SPEC, [pair(0.5, start)])
-    first.advance()
+    assert first.advance() and first.advance()
+    assert [row["outcome"] for row in first.newest()] == [Outcome.RUNNING], "it has not ended"
     first.save(tmp_path / "state")
     second = Bank(SPEC, [pair(0.5, start)])
-    assert second.load(tmp_path / "state") and second.advance()
+    assert second.load(tmp_path / "state") and second.advance() and not second.advance()
     assert torch.equal(second.result(0).theta_P, nearly[1].theta_P)
+
+
+def test_one_is_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
+    """So that a worker is heard of in between, and goes on where it was."""
+    seen = []
+    monkeypatch.setattr(curved, "MANY_TURNS", (lambda task, theta_P: seen.append(task.seed) or theta_P,))
+    pairs = [pair(0.5, damaged(PARENT.theta_P), seed) for seed in (1, 2, 3)]
+    bank = Bank(SPEC, pairs)
+    for expected in (0, 0, 1, 2):
+        assert bank.advance() and len(seen) == expected
+    bank.save(tmp_path / "state")
+    again = Bank(SPEC, pairs)
+    assert again.load(tmp_path / "state") and again.advance() and not again.advance()
+    assert len(seen) == len(set(seen)) == 3
+    bank.end([2])
+    assert not bank.advance() and bank.result(2).outcome == Outcome.CENSORED
+    assert {bank.result(n).outcome for n in (0, 1)} == {Outcome.FAILED}
 
 
 def test_each_seed_has_problems_of_its_own(monkeypatch):

@@ -80,6 +80,8 @@ class Bank:
         self.hyper: Hyper = {}
         self.parked: dict[int, State] = {}
         """Pairs that wait for a slot with the state in which they were saved, [1, ...] each."""
+        self.spent: list[int] = []
+        """Pairs that have spent their budget and are to be finished, one at each call of `advance`."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
         self.programs.warm_up(self.state, self.hyper)
@@ -90,19 +92,26 @@ class Bank:
         return self.seed_steps / self.train_s if self.train_s else 0.0
 
     def advance(self) -> bool:
-        """Train to the next evaluation and judge it. False if no pair is left."""
+        """Train to the next evaluation and judge it, and finish one that is nearly right. False if no pair is
+        left.
+        """
         running = int((self.pair_S != IDLE).sum())
-        if not running:
-            return False
-        start = time.perf_counter()
+        start, nearly = time.perf_counter(), self.spent[:1]
+        for n in nearly:
+            self._finish(n)
+        self.spent = self.spent[1:]
+        if running:
+            self._advance(running)
+        self.train_s += time.perf_counter() - start
+        return bool(running or nearly)
+
+    def _advance(self, running: int) -> None:
         measured_SM, shown_SP = self._train(running if self.programs.elastic else self.slots)
         self.seed_steps += running * self.eval_every
         self._settle(measured_SM)
         self._target(running)
         self._judge(measured_SM.cpu(), shown_SP)
         self._fill()
-        self.train_s += time.perf_counter() - start
-        return True
 
     def add(self, pairs: Sequence[Pair]) -> range:
         """Put more pairs at the end of the queue; free slots take them at once. Returns their numbers.
@@ -161,6 +170,7 @@ class Bank:
         tensors, _ = found
         self._vacate(mine)
         self.judge.restore(mine, {k: tensors[f"records.{k}"] for k in self.judge.records})
+        self.spent += self.judge.nearly(torch.tensor(mine), QUEUED)
         for i, n in enumerate(tensors["pair"].tolist()):
             if n != IDLE:
                 self.parked[mine[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
@@ -172,6 +182,7 @@ class Bank:
 
     def _vacate(self, numbers: Sequence[int]) -> None:
         """Take pairs out of their slots."""
+        self.spent = [n for n in self.spent if n not in numbers]
         for n in numbers:
             self.parked.pop(n, None)
         self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
@@ -231,8 +242,7 @@ class Bank:
         left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
         after = self.judge.scales(pair_L, measures_LM, *before)
-        for n in self.judge.nearly(pair_L):
-            self._finish(n)
+        self.spent += self.judge.nearly(pair_L)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
         for slot in live_L[~left_L & (self.judge.records["grok_step"][pair_L] < 0)].tolist():

@@ -177,20 +177,26 @@ class Judge:
         since_L = r["perfect_since"][pair_L]
         r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.limits["hold"][pair_L])
 
-    def nearly(self, pair_L: Tensor) -> list[int]:
-        """Those of some pairs that have spent their budget without grokking, and are to be finished."""
+    def nearly(self, pair_L: Tensor, now: int = FAILED) -> list[int]:
+        """Those of some pairs that have spent their budget and are to be finished. Until then they have not
+        ended, and wait for no slot. now: as what they are known; read from a state they are queued.
+        """
         r, from_L = self.records, self.limits["finish_above"][pair_L]
-        near_L = (r["outcome"][pair_L] == FAILED) & (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
-        return [n for n in pair_L[near_L].tolist() if not self.pairs[n].wide]
+        spent_L = (r["steps"][pair_L] >= self.ends_N[pair_L]) & (r["grok_step"][pair_L] < 0)
+        near_L = spent_L & (r["outcome"][pair_L] == now) & (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
+        found = [n for n in pair_L[near_L].tolist() if not self.pairs[n].wide]
+        r["outcome"][found] = RUNNING
+        return found
 
     def finish(self, n: int, measures_M: Tensor, theta_P: Tensor) -> None:
         """Have what a spent pair was taken to, if it is better: who is perfect then has grokked at its last
         step. The curve stays that of the training.
         """
-        r, pair_L = self.records, torch.tensor([n])
+        r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] == 1.0)
         self._record_best(pair_L, r["steps"][pair_L], measures_M[None], theta_P[None])
-        if measures_M[0] == 1.0:
-            r["outcome"][n], r["grok_step"][n] = GROKKED, r["steps"][n]
+        r["outcome"][n] = GROKKED if grokked else FAILED
+        if grokked:
+            r["grok_step"][n] = r["steps"][n]
 
     def _hopeless(self, pair_L: Tensor, step_L: Tensor, open_L: Tensor) -> Tensor:
         """Which pairs are given up now [L]; of all that are called hopeless the first such step is kept."""
