@@ -7,7 +7,10 @@ steps each, half of them ramp, and finish_above 0.5 in each. One data seed, the 
 in between. A seed counts where it gets all 5,000 selection problems right on a set; the 10,010 are read once,
 at the end of a stage, for what counted. Of all 64 seeds. Refuted, for a set: none of 64.
 
-    python docs/measurements/one_run_on.py OUT.csv FOLDER   # where one_run.py left its checkpoints
+Written after it: `plain`, the same without finish_above, from what `plain-long 15p-777` left of these seeds.
+Is it finishing that does it? Same seeds, McNemar, 5 %, for each set.
+
+    python docs/measurements/one_run_on.py OUT.csv FOLDER [plain]   # where one_run.py left its checkpoints
 """
 
 from __future__ import annotations
@@ -54,14 +57,16 @@ def row(
         ).save(out.with_name(f"{name}-{seed}"))  # fmt: skip
     outcome = "grokked" if exact == 1.0 else "failed"
     return {
-        "arm": "finished-long", "numbers": name.removesuffix("p"), "init_seed": seed, "data_seed": seed,
-        "configuration": f"finished-long 15p-777+{name}", "outcome": outcome, "best_exact": exact,
+        "arm": "", "numbers": name.removesuffix("p"), "init_seed": seed, "data_seed": seed,
+        "configuration": f"15p-777+{name}", "outcome": outcome, "best_exact": exact,
         "correct": right,
     }  # fmt: skip
 
 
-def main(out: str, folder: str) -> None:
+def main(out: str, folder: str, how: str = "finished") -> None:
     torch.set_num_threads(1)
+    if how == "plain":
+        STAGES.update({n: replace(r, finish_above=1.0) for n, r in STAGES.items()})
     parents = {int(f.name.split("-")[1]): Checkpoint.load(f) for f in sorted(Path(folder).glob("15p-*-36"))}
     mine = list(kept(BASE, FORM))
     theta = {
@@ -77,7 +82,10 @@ def main(out: str, folder: str) -> None:
         while bank.advance():
             pass
         found = {s: bank.result(n) for n, s in enumerate(theta)}
-        rows = [row(name, seed, found.get(seed), spec, parents, Path(out)) for seed in LAST.seeds]
+        rows = [
+            row(name, seed, found.get(seed), spec, parents, Path(out)) | {"arm": f"{how}-long"}
+            for seed in LAST.seeds
+        ]
         append(Path(out), rows)
         print(name, sum(r["outcome"] == "grokked" for r in rows), "of 64", flush=True)
         theta = {s: its.theta_P for s, its in found.items()}
