@@ -209,3 +209,28 @@ def test_equals_held_back():
     both = [r for r in late if float(r["odd_26000"]) > 0.9 and float(r["switches_26000"]) > 0.95]
     assert len(rows) == 32 and (len(late), len(both)) == (8, 5)
     assert max(float(r["equals_best"]) for r in rows) < 4.5
+
+
+def test_what_curvature_does_for_the_small_sets():
+    """The same seeds with finish_above and without: who grokked in one arm alone."""
+    rows = table("sets/one-run-finished.csv")
+    said = {
+        "15p-777+14p": (21, 2, 19, 0), "15p-777+13p": (15, 0, 15, 0), "15p-777+6p": (8, 8, 2, 2),
+        "15p+7p": (18, 19, 0, 1),
+    }  # fmt: skip
+    for name, counts in said.items():
+        won = [
+            {
+                r["init_seed"]
+                for r in rows
+                if r["configuration"] == f"{arm}-long {name}" and r["outcome"] == "grokked"
+            }
+            for arm in ("finished", "plain")
+        ]
+        assert (*map(len, won), len(won[0] - won[1]), len(won[1] - won[0])) == counts
+    assert f"{mcnemar(19, 0):.0e} {mcnemar(15, 0):.0e}" == "4e-06 6e-05"
+    verified = [
+        r["configuration"] for r in rows if r["configuration"].endswith("+6p") and r["correct"] == "10010"
+    ]
+    assert verified == ["finished-long 15p-777+6p"] * 2
+    assert "(+19 −0, p = 4 × 10⁻⁶)" in RESULTS and "(+15 −0, p = 6 × 10⁻⁵)" in RESULTS

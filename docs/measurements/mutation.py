@@ -38,7 +38,7 @@ TESTS = {
     "store/stats": ["stats", "allocation"],
     "store/database": ["database", "ledger"],
     "run/planner": ["planner", "configurations", "idle", "allocation", "proposals"],
-    "run/driver": ["driver", "idle", "cut_off"],
+    "run/driver": ["driver", "idle", "cut_off", "chains"],
     "run/packing": ["packing", "planner"],
     "record/recorder": ["power_cut", "cut_off"],
 }

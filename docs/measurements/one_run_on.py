@@ -58,7 +58,7 @@ def row(
     outcome = "grokked" if exact == 1.0 else "failed"
     return {
         "arm": "", "numbers": name.removesuffix("p"), "init_seed": seed, "data_seed": seed,
-        "configuration": f"15p-777+{name}", "outcome": outcome, "best_exact": exact,
+        "configuration": "", "outcome": outcome, "best_exact": exact,
         "correct": right,
     }  # fmt: skip
 
@@ -83,7 +83,8 @@ def main(out: str, folder: str, how: str = "finished") -> None:
             pass
         found = {s: bank.result(n) for n, s in enumerate(theta)}
         rows = [
-            row(name, seed, found.get(seed), spec, parents, Path(out)) | {"arm": f"{how}-long"}
+            row(name, seed, found.get(seed), spec, parents, Path(out))
+            | {"arm": f"{how}-long", "configuration": f"{how}-long 15p-777+{name}"}
             for seed in LAST.seeds
         ]
         append(Path(out), rows)
