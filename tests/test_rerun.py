@@ -37,18 +37,18 @@ def by_engine(few_selection_problems):
     return made(Resources(cpu=1))
 
 
-def made(resources):
+def made(resources, recipe=RECIPE):
     """The checkpoint of the last of four seeds; in a bank of three slots it had to wait for one."""
-    configuration = Configuration(SPEC, RECIPE)
+    configuration = Configuration(SPEC, recipe)
     work = tuple((configuration, Seed(n, n + 1)) for n in (4, 5, 6, 7))
     trial = Trial("small", work, SLOTS, resources, Stop())
     bank = finish(make(trial.pairs, SLOTS, compiled=resources.compiled))
     result = bank.result(3)
-    assert 0 < result.best_step < RECIPE.steps
+    assert (0 < result.best_step < recipe.steps) == (recipe is RECIPE)
     return Checkpoint(
         spec=SPEC,
         theta_P=result.theta_P.clone(),
-        recipe=RECIPE.as_dict(),
+        recipe=recipe.as_dict(),
         seed=dataclasses.asdict(result.pair.seed),
         step=result.best_step,
         provenance={"trained": "from scratch", "environment": environment_of(trial, bank)},
@@ -63,6 +63,15 @@ def with_environment(checkpoint, **changes):
 def rerun(checkpoint, *words):
     checkpoint.save(Path("trained"))
     return call("rerun", "trained", *words)
+
+
+def test_what_was_finished_is_finished_again(monkeypatch):
+    """Whatever curvature makes of it, here another trained θ: it is made of the last θ, and not left out."""
+    better_P = Checkpoint.load(CERTIFICATES / "57p").theta_P
+    monkeypatch.setattr("trainer.bank.taken_on", lambda *given: better_P.clone())
+    finished = made(EAGER, dataclasses.replace(RECIPE, finish_above=0.0))
+    assert finished.step == RECIPE.steps and torch.equal(finished.theta_P, better_P)
+    assert "θ is bitwise the same" in rerun(finished).stdout
 
 
 def test_the_same_pair_gives_the_same_theta(trained):
