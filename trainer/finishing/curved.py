@@ -32,6 +32,7 @@ class Task:
     turn: int
     cost: Cost
     searched: int = 0
+    """Problems among which own errors are looked for; 0: SEARCHED."""
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """θ's errors among fresh problems."""
@@ -109,10 +110,8 @@ def damped(
 MANY_TURNS = (lbfgs,) * 5
 FEW_TURNS = (lbfgs, levenberg_marquardt, levenberg_marquardt, levenberg_marquardt)
 FEW = 48  # numbers, of more of which curvature costs minutes: there only gradients are asked for
-JUDGED, WIDELY = (
-    32_768,
-    65_536,
-)  # problems by which a turn is judged, and among which own errors are looked for
+JUDGED = 32_768  # problems by which a turn is judged
+WIDELY = 65_536  # among which a θ's own errors are looked for here
 
 
 def taken_on(
