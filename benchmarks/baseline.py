@@ -24,7 +24,7 @@ from trainer import Recipe
 
 
 def problem(rng: random.Random, digits: int, carry_mix: float) -> tuple[int, int]:
-    """One training problem, by the definitions of `trainer.problems.sample`."""
+    """One training problem, by the definitions of `trainer.data.problems.sample`."""
     if rng.random() >= carry_mix:
         return rng.randrange(10**digits), rng.randrange(10**digits)
     n, kind = rng.randint(1, digits), rng.randrange(4)

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainer.build import library
-from trainer.installed import missing_for_compilation
-from trainer.native import at
+from trainer.engine.build import library
+from trainer.engine.native import at
+from trainer.files.installed import missing_for_compilation
 
 LANES = Path(__file__).with_name("lanes.cpp")
 ATTEMPTS, EXP_CALLS = 7, 50

@@ -34,13 +34,13 @@ from search.run import driver as drivers
 from search.run import worker
 from search.run.driver import Driver
 from search.run.packing import Fits
-from search.store.hold import held
 from search.store.home import Home
+from search.store.lease import held
 from search.store.ledger import Ledger, is_final
-from search.store.tracking import connect, tracking_uri
 from search.study.schema import Study
 from search.study.trial import Trial
-from trainer.checkpoint import code_version
+from search.tracking.tracking import connect, tracking_uri
+from trainer.checkpoints.checkpoint import code_version
 
 START_S = 10.0
 """A process that imports Ray and torch."""

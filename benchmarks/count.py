@@ -20,7 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from model import Spec
 from model.families.low_rank import forward as low_rank
-from trainer import Bank, Pair, Recipe, Seed, step
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.step import step
 
 NUMBER = 4  # bytes of a float32 and of a token (int32)
 ELEMENTWISE = {"mul": 1, "add": 1, "sub": 1, "rsub": 1, "div": 1, "pow": 1, "gelu": 4, "gelu_backward": 6}

@@ -18,10 +18,12 @@ from torch import Tensor
 from benchmarks import throughput
 from benchmarks.timings import timings, whole
 from model import Spec, rung
-from trainer import Bank, Pair, Recipe, Seed, bank, programs
-from trainer.checkpoint import Checkpoint
-from trainer.programs import Programs, block_of
-from trainer.replay import Replay
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.bank import bank
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine import programs
+from trainer.engine.programs import Programs, block_of
+from trainer.engine.replay import Replay
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 REHEARSED_STEPS = 6  # between evaluations: as few as a recipe allows

@@ -36,20 +36,20 @@ import torch
 from rich.console import Console
 
 from benchmarks import fake
-from search.evidence.publish import publish
+from search.analysis.publish import publish
 from search.run import engine, worker
 from search.run.driver import Driver
 from search.run.progress import Display
-from search.store.hold import held
 from search.store.home import Home
+from search.store.lease import held
 from search.store.ledger import Ledger, is_final
-from search.store.part import Part, write_parts
-from search.store.tracker import Tracker
-from search.store.tracking import connect, tracking_uri
+from search.store.results import Part, write_parts
 from search.study.schema import Resources, Stop, Study
 from search.study.trial import Configuration, Trial
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect, tracking_uri
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
-from trainer.checkpoint import code_version
+from trainer.checkpoints.checkpoint import code_version
 
 EACH = 4  # seeds of a configuration, each in a trial of its own
 STEPS, EVERY = 30_000, 1_000

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trainer.hopeless import taught
-from trainer.outcomes import MEASURES
+from trainer.bank.hopeless import taught
 from trainer.recipe import Seed
+from trainer.recipe.outcomes import MEASURES
 
 COMPLETE = ("grokked", "failed", "diverged")
 TRIAL, RESULTS, CURVES = "trial.json", "results.json", "curves.parquet"

@@ -1,4 +1,4 @@
-"""What screens (trainer/screen.py) would have done to recorded complete runs, beside the hopeless rule.
+"""What screens (trainer/recipe/screen.py) would have done to recorded complete runs, beside the hopeless rule.
 
     python -m benchmarks.screening CURVES... [--screen "token 0.35 at 5000"]... [--tune]
 
@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks.recorded import Run, read
 from benchmarks.stopping import called_at, wrong_use
-from trainer.hopeless import RULE, bisect, spared, upper
-from trainer.screen import Rung
+from trainer.bank.hopeless import RULE, bisect, spared, upper
+from trainer.recipe.screen import Rung
 
 FORM = re.compile(r"(\w+) ([0-9.]+)(?: to ([0-9.]+))? at ([0-9]+)")
 STEPS = (2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
@@ -66,7 +66,7 @@ def rung_of(text: str) -> Rung:
 
 
 def screened_at(rung: Rung, run: Run) -> int | None:
-    """The step at which a rung would end a run, or None: as trainer/judge.py looks at it."""
+    """The step at which a rung would end a run, or None: as trainer/bank/judge.py looks at it."""
     e = int(np.searchsorted(run.step_E, rung.at))
     if e >= len(run.step_E) or run.step_E[e] >= run.open_until:
         return None

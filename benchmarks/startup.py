@@ -24,7 +24,7 @@ import torch
 
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.part import Part
+from search.store.results import Part
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
 from trainer import MEASURES, Outcome, Pair, Result, Seed

@@ -1,4 +1,4 @@
-"""What the rule for hopeless seeds (trainer/hopeless.py) would have done to recorded complete runs.
+"""What the rule for hopeless seeds (trainer/bank/hopeless.py) would have done to recorded complete runs.
 
     python -m benchmarks.stopping CURVES... [--json FILE] [--propose]
 
@@ -28,8 +28,8 @@ import torch
 
 from benchmarks.recorded import Run, read
 from benchmarks.tuning import CLOSER, ENOUGH, LATER, tune
-from trainer.checkpoint import code_version
-from trainer.hopeless import FALSE_KILLS_UPPER, RULE, Rule, progress_of, spared, upper
+from trainer.bank.hopeless import FALSE_KILLS_UPPER, RULE, Rule, progress_of, spared, upper
+from trainer.checkpoints.checkpoint import code_version
 
 MARGINS = tuple(n / 100 for n in range(0, 55, 5))
 HEAD = ("study", "seeds", "winners", "killed", "at most", "given up", "spared", "saved", "margin")
@@ -60,7 +60,7 @@ class Count:
 
 
 def called_at(rule: Rule, run: Run, later: float = 0.0) -> int | None:
-    """The step at which the rule calls a run hopeless, as trainer/judge.py does, or None.
+    """The step at which the rule calls a run hopeless, as trainer/bank/judge.py does, or None.
 
     `later`: as if the run had come so much later, as a share of the budget.
     """
@@ -164,7 +164,7 @@ def report(runs: Sequence[Run], propose: bool) -> dict[str, Any]:
     """Print everything; returns it for the JSON file."""
     groups = study_groups(runs)
     rows, total = {name: row(RULE, g) for name, g in groups.items()}, row(RULE, runs)
-    print(f"The rule in trainer/hopeless.py: {RULE.checkpoints}\n{table(rows, total)}")
+    print(f"The rule in trainer/bank/hopeless.py: {RULE.checkpoints}\n{table(rows, total)}")
     left = leave_one_out(groups)
     left_total = pooled(list(left.values()))
     print(f"\nEach study under the rule tuned on the others:\n{table(left, left_total)}")

@@ -47,8 +47,8 @@ from benchmarks import baseline, ceilings, count
 from benchmarks.timings import PARTS, shares, timings, whole
 from model import rung
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import code_version
-from trainer.installed import missing_for_compilation
+from trainer.checkpoints.checkpoint import code_version
+from trainer.files.installed import missing_for_compilation
 
 FIRST_SEED, SPARE = 777, 64
 PROBE = 0.1  # share of the seconds for each part of a step that is timed alone

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from benchmarks.ceilings import synchronize
-from trainer import Bank, Recipe, operator
-from trainer.native import Lesson, Native, at, blocks
-from trainer.problems import DIGITS
-from trainer.programs import block_of
+from trainer import Bank, Recipe
+from trainer.data.problems import DIGITS
+from trainer.engine import operator
+from trainer.engine.native import Lesson, Native, at, blocks
+from trainer.engine.programs import block_of
 
 PARTS = ("sampling", "step", "evaluation")
 ENGINE_STEPS = 100  # in a call: what a call costs is nothing beside them

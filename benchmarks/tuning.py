@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 
 from benchmarks.recorded import Run
-from trainer.hopeless import Rule
+from trainer.bank.hopeless import Rule
 
 LATER, CLOSER, GUESSING = (0.2, 0.15, 0.1), 0.5, 0.1
 """The margins (share of the budget, fraction) and the token accuracy of a model that guesses digits. Chosen

@@ -13,7 +13,7 @@ from mlflow.store.db import utils
 from search.store.home import Home
 from tests.commands import call
 from tests.in_process import without_ray
-from trainer import native, programs
+from trainer.engine import native, programs
 
 
 def pytest_configure():

@@ -17,20 +17,20 @@ import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
-from search.evidence import publish as publishing
-from search.evidence.frames import records
+from search.analysis import publish as publishing
+from search.analysis.frames import records
 from search.run.driver import Driver
 from search.run.packing import Fits
-from search.store import tracker as tracking
-from search.store.hold import held
 from search.store.home import Home
+from search.store.lease import held
 from search.store.ledger import Ledger
-from search.store.part import STATE, Part, has_parts, read_parts, write_parts
-from search.store.seeds import Shelf
-from search.store.tracker import Tracker
-from search.store.tracking import KEY_TAG, TRIALS, artifact, connect, tracking_uri
+from search.store.results import STATE, Part, has_parts, read_parts, write_parts
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
+from search.tracking import tracker as tracking
+from search.tracking.artifacts import Shelf
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect, tracking_uri
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from search.errors import UserError
-from search.store import hold
+from search.store import lease as hold
 from search.store.database import STUDIES
 from search.store.home import Home
 from search.store.ledger import Ledger

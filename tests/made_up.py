@@ -8,10 +8,10 @@ from statistics import median
 import torch
 from mlflow.entities import Metric, Param
 
-from search.store.stats import counted
-from search.store.tracker import Tracker
-from search.store.tracking import KEY_TAG, PARENT_TAG, SEED_TAG
+from search.stats.counting import counted
 from search.study.trial import Configuration
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG
 from trainer import Outcome, Pair, Recipe, Result, Seed
 
 

@@ -20,9 +20,13 @@ from model.spec import Spec
 from search.run.proposals import KEY
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.store.part import Part
-from search.store.seeds import Shelf
-from search.store.tracking import (
+from search.store.results import Part
+from search.study.file import parse_study
+from search.study.schema import Resources
+from search.study.stopping import Stop
+from search.study.trial import Configuration, Trial
+from search.tracking.artifacts import Shelf
+from search.tracking.tracking import (
     KEY_TAG,
     PARENT_TAG,
     SEED_TAG,
@@ -32,10 +36,6 @@ from search.store.tracking import (
     connect,
     tracking_uri,
 )
-from search.study.file import parse_study
-from search.study.schema import Resources
-from search.study.stopping import Stop
-from search.study.trial import Configuration, Trial
 from tests.commands import Running
 from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
 

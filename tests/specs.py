@@ -14,8 +14,8 @@ from model import RUNGS
 from model.export import weights
 from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
-from trainer import step
-from trainer.problems import sample
+from trainer.data.problems import sample
+from trainer.step import step
 
 FIVE_WIDE = SplitSubspace(
     tok_dim=2,

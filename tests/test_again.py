@@ -7,8 +7,8 @@ from search.errors import UserError
 from search.study.file import parse_study
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Outcome, Pair, Recipe, Seed
-from trainer.again import begins_again, vector_of
-from trainer.hopeless import RULE
+from trainer.bank.hopeless import RULE
+from trainer.recipe.restarts import begins_again, vector_of
 
 ON = {"again_at": 2 * EVERY, "again_unless": [["token", 1]], "again_most": 2, "steps": 8 * EVERY}
 """Nobody gets there, so all begin again."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from docs.measurements import allocation as simulated
 from search.run.allocation import Standing, deserving, leaders, objective
 from search.run.planner import DONE
-from search.store.stats import GrokRate
+from search.stats.counting import GrokRate
 from search.study.schema import Allocation
 from tests.planners import drain, numbers, planner_of, rows_of
 from tests.searches import row

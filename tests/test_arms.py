@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from search.evidence.frames import Gathered
-from search.evidence.table import constraint_table
+from search.analysis.frames import Gathered
+from search.analysis.table import constraint_table
 from search.study.file import load_study
 
 FOLDER = Path(__file__).parents[1] / "docs" / "measurements"

@@ -8,8 +8,9 @@ import torch
 
 from model import rung
 from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
-from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed, programs
-from trainer.replay import Replay
+from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
+from trainer.engine import programs
+from trainer.engine.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 

@@ -13,25 +13,25 @@ import torch
 
 from model import rung
 from model.tied import canonical, constrained, free
-from search.descent import beam
-from search.descent.proposers import Parent, joined, propose
-from search.descent.published import TREE, log_descents
-from search.lineage.sets import Sets, front, lineage_of, smallest
+from search.compress import beam
+from search.compress.proposers import Parent, joined, propose
+from search.compress.published import TREE, log_descents
 from search.run import driver, worker
+from search.store.candidates import Sets, front, lineage_of, smallest
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
-from search.store.outbox import Outbox
-from search.store.seeds import Shelf
-from search.store.tracker import Tracker
-from search.store.tracking import connect, tracking_uri
 from search.study.compress import Compress
 from search.study.file import parse_study
+from search.tracking.artifacts import Shelf
+from search.tracking.outbox import Outbox
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect, tracking_uri
 from tests.commands import call
 from tests.commands import says as alike
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, recorded, rows_of, write_study
 from trainer import Outcome
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 

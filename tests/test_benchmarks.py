@@ -11,9 +11,10 @@ from benchmarks import baseline, ceilings, count, engine, plot, throughput
 from model import matrices, rung
 from search.study.file import parse_study
 from tests.banks import EVERY, pair
-from trainer import Bank, Recipe, step
-from trainer.installed import missing_for_compilation
-from trainer.problems import sample
+from trainer import Bank, Recipe
+from trainer.data.problems import sample
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
 
 SIZES = ceilings.Sizes(matrix=32, copied=1_000, exponentials=1_000, products=1 << 12)
 EAGER = throughput.Setup("57p", "cpu", batch=4, processes=2, threads=1, seconds=0.1, compiled=False)

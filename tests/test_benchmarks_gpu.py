@@ -14,9 +14,10 @@ from model import rung
 from model.families.split_subspace import SplitSubspace
 from model.spec import Spec
 from tests.specs import some_tokens
-from trainer import programs, step
-from trainer.installed import missing_for_compilation
-from trainer.native import Native
+from trainer.engine import programs
+from trainer.engine.native import Native
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from search.evidence import frames
-from search.evidence.front import HEADINGS, certificate, front, table
-from search.intervals import wilson
+from search.analysis import frames
+from search.analysis.pareto import HEADINGS, certificate, front, table
+from search.stats.intervals import wilson
 from search.store.home import Home
 from tests.commands import call, fails_with_one
 

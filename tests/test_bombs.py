@@ -20,7 +20,7 @@ from search.study.file import shipped
 from tests.commands import call
 from tests.homes import two_studies
 from trainer import Recipe
-from trainer.checkpoint import JSON_FILE, Checkpoint
+from trainer.checkpoints.checkpoint import JSON_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
 MOST_S, MOST_BYTES = 2.0, 500 << 20

@@ -16,9 +16,9 @@ from search.study.schema import Resources
 from tests.commands import adder_search, fails_with_one
 from tests.homes import two_studies
 from trainer import Recipe
-from trainer.checkpoint import Checkpoint
-from trainer.installed import cache_folder, missing_for_compilation
-from trainer.programs import Programs
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.engine.programs import Programs
+from trainer.files.installed import cache_folder, missing_for_compilation
 
 STUDY = {
     "name": "shared",

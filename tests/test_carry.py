@@ -7,11 +7,12 @@ import torch
 
 from model import rung
 from tests.banks import assert_same, finish, make, pair
-from trainer import native, schedule, step
-from trainer.native import Native
-from trainer.problems import words
+from trainer.data.problems import words
+from trainer.engine import native
+from trainer.engine.native import Native
 from trainer.recipe import Recipe
-from trainer.schedule import hyper_of
+from trainer.step import schedule, step
+from trainer.step.schedule import hyper_of
 
 RISE = ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0))
 KINDS = ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4))

@@ -11,7 +11,7 @@ from model import verify
 from model.adderboard import EDGE_CASES, uniform_pairs
 from model.decode import add
 from model.export import export_source
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDERS = sorted((Path(__file__).parents[1] / "docs" / "certificates").iterdir())
 QUICK = ("34p-by-hand", "46p", "456p")

@@ -5,19 +5,19 @@ Whole runs by the command, with everything but Ray (tests/in_process.py) and pic
 
 import pytest
 
-from search.record.tally import Tally
 from search.run import worker
 from search.run.driver import Driver
 from search.run.packing import Fits
+from search.run.tally import Tally
+from search.stats.counting import ENOUGH
 from search.store.ledger import is_final
-from search.store.part import PARTS, THETA, Orders, read_parts
-from search.store.stats import ENOUGH
+from search.store.results import PARTS, THETA, Orders, read_parts
 from tests import in_process
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
 from trainer import Outcome, Seed
-from trainer.judge import Judge
+from trainer.bank.judge import Judge
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 

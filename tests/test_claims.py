@@ -8,7 +8,7 @@ from search.claims.claim import Claim, arm, claims, read
 from search.claims.judge import Verdict, arms, judge
 from search.claims.text import as_json, markdown
 from search.errors import UserError
-from search.intervals import power
+from search.stats.intervals import power
 from search.study.file import load_study
 from search.study.trial import Configuration
 

@@ -26,7 +26,7 @@ from search.store.ledger import Ledger
 from search.study.file import shipped
 from tests.bad_studies import BAD, GOOD
 from tests.commands import adder_search, call, fails, fails_with_one, says
-from trainer.installed import missing_for_compilation
+from trainer.files.installed import missing_for_compilation
 
 pytestmark = pytest.mark.usefixtures("here")
 SMOKE = "resources: {gpu: 0, compiled: false}\nrecipe: {steps: 20, eval_every: 20, batch: 8}\n"

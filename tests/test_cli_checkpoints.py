@@ -19,7 +19,7 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from tests.commands import call, fails_with_one, says
 from tests.homes import quickly, recorded
-from trainer.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
+from trainer.checkpoints.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
 SPEC = RUNGS["57p"]

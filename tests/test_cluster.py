@@ -20,7 +20,7 @@ import pytest
 
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.part import LOCK
+from search.store.results import LOCK
 from tests import services
 from tests.commands import adder_search, running
 from tests.processes import OURS, wait_until

@@ -7,8 +7,8 @@ import torch
 
 from model import make_spec, rung
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.installed import missing_for_compilation
-from trainer.programs import Programs
+from trainer.engine.programs import Programs
+from trainer.files.installed import missing_for_compilation
 
 LACKING = missing_for_compilation(by_torch=True)
 pytestmark = [

@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from search.store import hold
+from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
-from search.store.part import Part
-from search.store.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
+from search.store.results import Part
+from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
 from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
 from tests.test_ledger import dead_owner
 

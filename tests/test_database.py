@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from search.errors import UserError
-from search.evidence import server
 from search.store import database
 from search.store.database import Away
 from search.store.ledger import Ledger
+from search.tracking import server
 from tests.commands import fails_with_one
 
 

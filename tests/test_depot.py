@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from search.depot import depot as depots
-from search.depot.depot import Depot, Shared, depot_of
 from search.errors import Failure, UserError
 from search.run import worker
-from search.store.part import CURVES, PARTS, STATE, THETA
-from search.store.tracking import DEPOT_TAG, KEY_TAG, TRIALS
+from search.store import depot as depots
+from search.store.depot import Depot, Shared, depot_of
+from search.store.results import CURVES, PARTS, STATE, THETA
 from search.study.trial import TRIAL_FILE
+from search.tracking.tracking import DEPOT_TAG, KEY_TAG, TRIALS
 from tests.commands import call, fails_with_one
 from tests.homes import quickly
 from tests.object_server import object_server
@@ -286,7 +286,7 @@ def test_a_worker_that_dies_goes_on_from_its_state_on_another_machine(apart, her
 @pytest.mark.full
 def test_a_driver_that_dies_before_it_records_finds_the_parts(apart, here, monkeypatch):
     """Its trial ended, nobody took the results: the next driver does, and trains the rest."""
-    from search.record.recorder import Recorder
+    from search.run.recorder import Recorder
 
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "parts", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))

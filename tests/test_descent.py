@@ -11,15 +11,15 @@ import torch
 from model import rung
 from model.adderboard import carry_pairs
 from model.tied import Tied, constrained, free, ties_of, words
-from search.descent import descend
-from search.descent.descend import Descent, Settings
-from search.descent.journal import Journal, digest
-from search.descent.proposals import KINDS, Proposer
+from search.compress import descend
+from search.compress.descend import Descent, Settings
+from search.compress.journal import Journal, digest
+from search.compress.proposals import KINDS, Proposer
 from tests.commands import call, fails_with_one
 from trainer import Outcome, Pair, Result, Seed
-from trainer.checkpoint import Checkpoint
-from trainer.curvature import Around, around, cheapest_together, constraints, measured_loss
-from trainer.installed import missing_for_compilation
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature.hessian import Around, around, cheapest_together, constraints, measured_loss
+from trainer.files.installed import missing_for_compilation
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 START = CERTIFICATES / "46p"
@@ -98,8 +98,8 @@ def test_curvature_is_that_of_the_loss():
 
 
 def _loss(loaded, x):
-    from trainer import step
-    from trainer.curvature import sample_of
+    from trainer.curvature.hessian import sample_of
+    from trainer.step import step
 
     return float(step.loss(loaded.spec, x[None], sample_of(loaded.spec, 64))[0])
 

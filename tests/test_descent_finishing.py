@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from model.tied import constrained, free, project, tie
-from search.descent import descend
-from search.descent.descend import Descent, Settings
-from search.descent.exam import Exam, of_base
-from search.descent.finishing import Finished, entered, finished
-from search.descent.journal import Journal, digest
+from search.compress import descend
+from search.compress.acceptance import Exam, of_base
+from search.compress.descend import Descent, Settings
+from search.compress.finishing import Finished, entered, finished
+from search.compress.journal import Journal, digest
 from tests.test_descent import CERTIFICATES, START, engine, result_of
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 
 @engine

@@ -14,12 +14,12 @@ from model import RUNGS
 from search.cli import ui
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracking import connect
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
+from search.tracking.tracking import connect
 from tests.commands import call, fails_with_one
 from trainer import Seed
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 SMALL = {
     "name": "small",

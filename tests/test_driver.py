@@ -10,8 +10,8 @@ import torch
 
 from search.run import worker
 from search.store.ledger import is_final
-from search.store.tracker import Tracker
-from search.store.tracking import KEY_TAG
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import KEY_TAG
 from tests.commands import call, fails_with_one
 from tests.reference import QUICK as SECONDS
 from tests.reference import check_mirror, check_whole, client_of, expected, rows_of, write_study

@@ -9,11 +9,11 @@ import torch
 
 from model import RUNGS
 from search.cli.options import save_checkpoint, write_text
-from search.store import part
+from search.store import results as part
 from tests import homes
 from tests.crashes import Disk
-from trainer import durable, snapshot
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.files import durable, snapshot
 
 STUDY = homes.study_of()
 CHECKPOINT = Checkpoint(RUNGS["57p"], torch.zeros(RUNGS["57p"].params))

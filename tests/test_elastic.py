@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from search.depot import depot as depots
+from search.store import depot as depots
 from search.store.home import Home
 from search.store.ledger import Ledger
 from tests.commands import running

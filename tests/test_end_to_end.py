@@ -17,8 +17,8 @@ from mlflow import MlflowClient
 from safetensors.torch import load_file
 
 from model import rung
-from search.store.tracking import KEY_TAG
 from search.study.file import load_study
+from search.tracking.tracking import KEY_TAG
 from tests.commands import adder_search, call, fails_with_one, running
 from tests.reference import (
     QUICK,

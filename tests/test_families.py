@@ -22,7 +22,8 @@ from model.export import export_source
 from model.fold import fold
 from model.spec import FAMILIES
 from tests.specs import ENDS, any_tokens, bases, reference, some_theta, some_tokens, specs, variants
-from trainer import native, step
+from trainer.engine import native
+from trainer.step import step
 
 VARIANTS = variants()
 every_family = pytest.mark.parametrize("family", FAMILIES)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from search.lineage.sets import Sets
+from search.store.candidates import Sets
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
 from tests.commands import adder_search, running
 from tests.reference import QUICK, recorded, rows_of, write_study
-from trainer.installed import missing_for_compilation
+from trainer.files.installed import missing_for_compilation
 
 pytestmark = [
     pytest.mark.faults,

@@ -10,16 +10,17 @@ import torch
 import model.adderboard
 from model import rung
 from search.cli.checkpoints import WAYS
-from search.lineage.papers import lineage_of
+from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
-from trainer import Recipe, step
-from trainer.bank import programs_of
-from trainer.checkpoint import Checkpoint
-from trainer.finishing import curved
-from trainer.finishing.curved import Task
+from trainer import Recipe
+from trainer.bank.bank import programs_of
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature import curved
+from trainer.curvature.curved import Task
+from trainer.curvature.pool import Cost, Pool, drawn, errors, tokens_from
 from trainer.finishing.finish import METHODS, finish
-from trainer.finishing.pool import Cost, Pool, drawn, errors, tokens_from
-from trainer.schedule import hyper_of
+from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")
 SPEC = rung("57p")

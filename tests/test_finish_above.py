@@ -9,8 +9,8 @@ import torch
 from model import rung
 from model.tied import constrained, project, tie
 from trainer import Bank, Outcome, Pair, Recipe, Seed
-from trainer.checkpoint import Checkpoint
-from trainer.finishing import curved
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature import curved
 
 SPEC = rung("57p")
 PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")

@@ -7,7 +7,7 @@ import pytest
 
 from model.export import tricks
 from tests.commands import call, fails_with_one
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 

@@ -14,9 +14,9 @@ from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study
 from trainer import Bank, Outcome, Pair, Recipe, Seed
-from trainer.checkpoint import Checkpoint
-from trainer.folding import FoldingBank
-from trainer.schedule import hyper_of, learning_rate, ramp
+from trainer.bank.folding import FoldingBank
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.step.schedule import hyper_of, learning_rate, ramp
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 WIDE, SPEC = rung("54p"), rung("46p")

@@ -23,9 +23,9 @@ from tests.commands import call, fails_with_one, says
 from tests.golden import SPECS as GOLDEN
 from tests.golden import golden_file
 from tests.published import newer, noisy, older, report
-from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
-from trainer.foreign import load_any, read_foreign
-from trainer.foreign_file import LARGEST
+from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+from trainer.checkpoints.foreign import load_any, read_foreign
+from trainer.checkpoints.foreign_file import LARGEST
 
 pytestmark = pytest.mark.usefixtures("here")
 FILE = Path("theirs.pt")

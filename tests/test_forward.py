@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from model import add, adderboard, rung, verify
 from tests.golden import golden_theta
 from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
-from trainer import step
+from trainer.step import step
 
 
 @pytest.mark.parametrize("spec", ENDS.values(), ids=ENDS)

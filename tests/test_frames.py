@@ -4,12 +4,12 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
+from search.analysis.frames import records, studies, study_of
 from search.errors import UserError
-from search.evidence.frames import records, studies, study_of
 from search.store.home import Home
 from search.store.ledger import opened
-from search.store.tracking import STUDY_TAG
 from search.study.file import load_study
+from search.tracking.tracking import STUDY_TAG
 from tests.commands import call, fails_with_one
 from trainer import MEASURES
 

@@ -5,11 +5,12 @@ import torch
 
 from tests.banks import EVERY, SPEC, assert_same, finish, make, pair
 from tests.test_optimisers import VARIANTS, initial, recipe_of, state_of
-from trainer import Recipe, step
-from trainer.installed import missing_for_compilation
+from trainer import Recipe
+from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.recipe import SWITCHES
-from trainer.schedule import hyper_of
+from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 ROWS = ((0, "arc"), (EVERY, "head", "norm[0,4]"))

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from search.store import database, outbox
+from search.store import database
 from search.store.ledger import Ledger, is_final
+from search.tracking import outbox
 from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
 from tests.test_cut_off import facts
 

@@ -37,8 +37,8 @@ from tests.garbage import (
     in_memory,
 )
 from tests.published import noisy, report
-from trainer.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
-from trainer.foreign import load_any
+from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+from trainer.checkpoints.foreign import load_any
 
 pytestmark = pytest.mark.usefixtures("here")
 

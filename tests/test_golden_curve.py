@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests import make_golden_curve
-from trainer.installed import missing_for_compilation
+from trainer.files.installed import missing_for_compilation
 
 
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")

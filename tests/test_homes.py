@@ -12,11 +12,11 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.store.db import utils
 
-from search.evidence.frames import Gathered, configuration_rows
-from search.evidence.table import constraint_table
+from search.analysis.frames import Gathered, configuration_rows
+from search.analysis.table import constraint_table
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracking import KEY_TAG, TRIALS, connect, tracking_uri
+from search.tracking.tracking import KEY_TAG, TRIALS, connect, tracking_uri
 from tests.commands import call, fails_with_one
 from tests.homes import (
     STUDY,

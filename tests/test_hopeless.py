@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trainer import FALSE_KILLS_UPPER, RULE, Recipe, Rule, Seed
-from trainer.hopeless import progress_of, spared, taught
+from trainer.bank.hopeless import progress_of, spared, taught
 
 TWO = Rule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
 RULES = pytest.mark.parametrize("rule", [TWO, RULE])

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from docs.measurements import idle as simulated
-from search.record.tally import Tally
 from search.run import estimate
 from search.run.planner import DONE
+from search.run.tally import Tally
 from search.study.file import parse_study
 from tests.planners import ONLY, SWEEP, drain, numbers, only, planner_of, rows_of
 from trainer import Outcome

@@ -7,8 +7,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import intervals
-from search.intervals import (
+from search.stats import intervals
+from search.stats.intervals import (
     Paired,
     discoveries,
     exact_high,

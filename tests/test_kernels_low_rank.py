@@ -9,9 +9,11 @@ import torch
 from model import rung
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.specs import any_tokens, some_theta, some_tokens
-from trainer import Bank, Pair, Recipe, Seed, native, operator, step
-from trainer.installed import missing_for_compilation
-from trainer.native import Native
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.engine import native, operator
+from trainer.engine.native import Native
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
 
 NAMES = ("777p", "763p", "582p", "512p", "491p", "456p", "311p", "262p")
 SPECS = {name: rung(name) for name in NAMES}

@@ -5,10 +5,11 @@ import torch
 
 from tests.banks import EVERY, SPEC, assert_same, finish, make, pair
 from tests.test_optimisers import recipe_of, state_of
-from trainer import Recipe, step
+from trainer import Recipe
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.l1 import strength
-from trainer.schedule import hyper_of
+from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 NAMES = ("fc1", "norm[0,4]")
 PLACES = [p for name in NAMES for p in SPEC.layout.places(name)]

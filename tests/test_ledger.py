@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from model import RUNGS
 from search.errors import UserError
-from search.store import hold
+from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.database import Away, Database
-from search.store.hold import LEASE_S
+from search.store.lease import LEASE_S
 from search.store.ledger import ROWS, STUDIES, Ledger, is_final
-from search.store.part import Part
+from search.store.results import Part
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests import homes, leases

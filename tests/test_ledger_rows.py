@@ -3,7 +3,7 @@
 import pytest
 
 from search.errors import Failure, UserError
-from search.store.hold import Studies, held
+from search.store.lease import Studies, held
 from search.store.ledger import DIED, Ledger
 from tests.test_ledger import CONFIGURATION, SEEDS, ledger, record, result_of, trial_of
 from trainer import Outcome

@@ -11,8 +11,8 @@ from search.cli.run import _renamed
 from search.errors import UserError
 from search.run.extension import check_extension
 from search.store.ledger import Ledger
-from search.store.tracking import connect
 from search.study.file import parse_study
+from search.tracking.tracking import connect
 from tests.commands import COMMAND, call, fails_with_one, own_environment
 from tests.processes import wait_until
 from tests.reference import QUICK, client_of, rows_of, write_study

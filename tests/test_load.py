@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 from benchmarks import cluster, load
 from search.run import driver, worker
+from search.stats.counting import counted
 from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.seeds import alike
-from search.store.stats import counted
-from search.store.tracker import Tracker
+from search.tracking.artifacts import alike
+from search.tracking.tracker import Tracker
 from tests import homes
 from tests.homes import quick  # noqa: F401
 from tests.reference import environment

@@ -11,11 +11,13 @@ from torch.nn import functional
 from model import rung
 from tests.banks import EVERY, SMALL, SPEC, assert_same, finish, make, pair, results
 from tests.specs import any_wide, some_theta, some_tokens
-from trainer import Recipe, native, step
-from trainer.installed import missing_for_compilation
-from trainer.native import Native, at
-from trainer.objective import PLAIN, Objective, operands_of
-from trainer.schedule import hyper_of
+from trainer import Recipe
+from trainer.engine import native
+from trainer.engine.native import Native, at
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
+from trainer.step.objective import PLAIN, Objective, operands_of
+from trainer.step.schedule import hyper_of
 
 PROBLEMS = 40  # two blocks and a half: the last has empty lanes
 ALL = {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4}

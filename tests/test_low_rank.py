@@ -10,7 +10,7 @@ from torch import nn
 
 from model import add, make_spec, rung
 from model.families.low_rank.spec import SHARED, TIES, LowRank
-from trainer import step
+from trainer.step import step
 
 # Counts (456p report, table 4; 777p, 582p, 311p and 262p from their checkpoints)
 

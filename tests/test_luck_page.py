@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.screening import exact_interval
-from search.store.stats import GrokRate
+from search.stats.counting import GrokRate
 from search.study.file import load_study
 from search.study.trial import Configuration
-from trainer.hopeless import spared, upper
+from trainer.bank.hopeless import spared, upper
 from trainer.recipe import Seed
-from trainer.screen import MEASURED, Rung
+from trainer.recipe.screen import MEASURED, Rung
 
 DOCS = Path(__file__).parents[1] / "docs"
 LUCK = (DOCS / "luck.md").read_text()

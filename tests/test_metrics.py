@@ -9,9 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.record import metrics
-from search.record.metrics import COUNTER, MEASURES, STUDY, Metrics
-from search.run import engine
+from search.run import engine, metrics
+from search.run.metrics import COUNTER, MEASURES, STUDY, Metrics
 from search.store.ledger import Ledger
 from tests import homes
 from tests.commands import running

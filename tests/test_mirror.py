@@ -8,8 +8,8 @@ import torch
 from model import rung
 from model.families.split_subspace.mirror import mirrored
 from tests.specs import some_theta
-from trainer.checkpoint import Checkpoint
-from trainer.curvature import sample_of
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature.hessian import sample_of
 
 BASE = rung("46p")
 

@@ -13,11 +13,13 @@ import torch
 
 from model import RUNGS, rung
 from tests.specs import any_wide, some_theta, some_tokens
-from trainer import Bank, Pair, Recipe, Seed, build, native, operator, step, tape_cache
-from trainer.build import BuildError, library
-from trainer.installed import missing_for_compilation
-from trainer.native import Native
-from trainer.problems import Kinds, sample
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.data.problems import Kinds, sample
+from trainer.engine import build, native, operator, tape_cache
+from trainer.engine.build import BuildError, library
+from trainer.engine.native import Native
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
 
 pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 
@@ -345,7 +347,7 @@ def test_a_library_is_built_once_for_a_source_and_a_shape(monkeypatch, tmp_path)
 
 def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     """What was kept is what was recorded; what cannot be read is recorded anew."""
-    monkeypatch.setattr("trainer.tape_cache.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("trainer.engine.tape_cache.cache_folder", lambda: tmp_path)
     recorded, whole = [], native.record
     monkeypatch.setattr(native, "record", lambda *given: recorded.append(1) or whole(*given))
     first, again = (Native(rung("57p"), Recipe()) for _ in range(2))

@@ -8,15 +8,16 @@ import torch
 
 from model import rung
 from tests.banks import EVERY, SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
-from trainer import Pair, Recipe, Seed, step
-from trainer.bank import _empty
-from trainer.installed import missing_for_compilation
-from trainer.native import Native
+from trainer import Pair, Recipe, Seed
+from trainer.bank.bank import _empty
+from trainer.engine.native import Native
+from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.recipe import SHAPING, SWITCHES
-from trainer.schedule import hyper_of
-from trainer.teacher import Teacher
+from trainer.recipe.teacher import Teacher
+from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 CONSTANT = {"warmup": 0, "lr_floor": 1.0}
 pytestmark = pytest.mark.usefixtures("few_selection_problems")

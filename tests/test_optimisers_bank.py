@@ -6,10 +6,10 @@ import torch
 from model import rung
 from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Recipe
-from trainer.installed import missing_for_compilation
-from trainer.native import Native
+from trainer.engine.native import Native
+from trainer.files.installed import missing_for_compilation
 from trainer.optimisers.jiggle import perturbed
-from trainer.schedule import hyper_of
+from trainer.step.schedule import hyper_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -92,7 +92,7 @@ def test_a_perturbation_is_of_each_tensors_own_size():
 
 
 def test_the_engines_random_numbers_are_torchs(monkeypatch):
-    from trainer.problems import uniforms
+    from trainer.data.problems import uniforms
 
     bank = make([pair(7, noise_eta=1e-12, steps=EVERY)])
     place = bank.programs.places["draws"]

@@ -13,12 +13,14 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from tests.banks import SPEC
 from tests.test_optimisers import CONSTANT, initial, state_of
-from trainer import Recipe, native, schedule, step
-from trainer.installed import missing_for_compilation
+from trainer import Recipe
+from trainer.data.problems import uniforms
+from trainer.engine import native
+from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.full_adam import inverse_root
-from trainer.problems import uniforms
-from trainer.schedule import hyper_of
+from trainer.step import schedule, step
+from trainer.step.schedule import hyper_of
 
 P, STEPS = SPEC.params, 12
 LOOSE = {**CONSTANT, "clip": 1e9}
@@ -371,7 +373,7 @@ def test_decay_follows_its_schedule_and_the_learning_rate(name):
 
 def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():
     """MicroAdder's: base · exp(−α (step − onset)), not below base · drop², never up again."""
-    from trainer.weight_decay import scale
+    from trainer.recipe.weight_decay import scale
 
     recipe = Recipe(wd_schedule="smooth", wd_alpha=0.0005, wd_drop=0.5, wd_drop_exact=0.1, wd_drop_token=0.6)
     hyper, found, now = hyper_of([recipe], SPEC.layout), [], torch.ones(1)

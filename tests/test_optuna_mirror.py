@@ -13,7 +13,7 @@ from docs.measurements.sampling import Memory
 from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home
-from search.store.optuna_mirror import Mirror, delete_mirror
+from search.tracking.optuna_mirror import Mirror, delete_mirror
 from tests.searches import IMPOSSIBLE, NARROW, SPACE, asked, proposals_of, row, train
 
 

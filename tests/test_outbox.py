@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from search.store import outbox as module
-from search.store.outbox import Outbox
+from search.tracking import outbox as module
+from search.tracking.outbox import Outbox
 from tests.homes import Recorder, empty_home, study_of
 from tests.processes import wait_until
 

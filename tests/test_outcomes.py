@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tests.banks import finish, make, pair
-from trainer import Outcome, Rule, Seed, hopeless
+from trainer import Outcome, Rule, Seed
+from trainer.bank import hopeless
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -148,7 +149,7 @@ SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": ()}
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: False)
 
 
 def facts(bank, n=0):
@@ -180,7 +181,7 @@ def test_a_seed_that_is_given_up_frees_its_slot():
 
 
 def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: True)
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: True)
     bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
     assert facts(bank) == (Outcome.FAILED, 30, 15)
     bank, _ = scripted([0.0] * 4 + [1.0] * 2, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)

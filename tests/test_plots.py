@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from search.evidence.fields import shown, varied
-from search.evidence.plots import (
+from search.analysis.fields import shown, varied
+from search.analysis.plots import (
     curves_figure,
     front_figure,
     grokking_curves,
@@ -19,7 +19,7 @@ from search.evidence.plots import (
     time_figure,
     time_to_grok,
 )
-from search.evidence.plots_search import (
+from search.analysis.plots_search import (
     importances,
     parallel_figure,
     pooled,
@@ -27,8 +27,8 @@ from search.evidence.plots_search import (
     probes_of,
     rate_against_fields,
 )
-from search.intervals import Z_95
-from search.store.stats import Cost, GrokRate
+from search.stats.counting import Cost, GrokRate
+from search.stats.intervals import Z_95
 from search.study.schema import Study
 from search.study.trial import Configuration
 

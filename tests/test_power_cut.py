@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from search.evidence import publish as publishing
-from search.store import hold
+from search.analysis import publish as publishing
+from search.stats.counting import seed_of
+from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
-from search.store.part import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
-from search.store.seeds import Shelf
-from search.store.stats import seed_of
-from search.store.tracker import Tracker
-from search.store.tracking import TRIALS, connect, tracking_uri
+from search.store.results import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
 from search.study.trial import TRIAL_FILE, Configuration
+from search.tracking.artifacts import Shelf
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import TRIALS, connect, tracking_uri
 from tests import homes
 from tests.commands import fails_with_one
 from tests.crashes import Disk

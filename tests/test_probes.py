@@ -11,7 +11,7 @@ from model import RUNGS, rung
 from model.families.split_subspace.forward import read_inputs
 from model.families.split_subspace.probes import _columns
 from model.tied import Tied
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 ONE_CHANNEL = ["100p", "90p", "75p", "74p", "67p", "57p", "54p", "46p"]

@@ -5,9 +5,10 @@ import torch
 
 from model import RUNGS, adderboard
 from tests.specs import FIVE_WIDE
-from trainer import problems, step
+from trainer.data import problems
 from trainer.recipe import Recipe
-from trainer.schedule import hyper_of
+from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 SINGLE, CHAIN, PLACE, BOUNDARY = range(4)
 LARGEST = 9_999_999_999

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from search.evidence.plots import grokking_curves
-from search.record.tally import Tally
+from search.analysis.plots import grokking_curves
 from search.run.progress import Display, Progress, duration
+from search.run.tally import Tally
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.golden import SPECS

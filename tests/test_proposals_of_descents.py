@@ -6,9 +6,9 @@ import torch
 from model import rung
 from model.structures import STRUCTURES, rotations
 from model.tied import constrained, free, retied, tie
-from search.descent.proposals import KINDS, Proposer
-from trainer.curvature import around, shares
-from trainer.quadratic import Quadratic, quadratic
+from search.compress.proposals import KINDS, Proposer
+from trainer.curvature.hessian import around, shares
+from trainer.curvature.quadratic import Quadratic, quadratic
 
 BASE = rung("46p")
 TIES = constrained(

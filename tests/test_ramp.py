@@ -7,10 +7,11 @@ import torch
 
 from model import rung
 from model.tied import constrained, projector
-from trainer import Bank, Pair, Recipe, Seed, schedule, step
-from trainer.checkpoint import Checkpoint
-from trainer.installed import missing_for_compilation
-from trainer.schedule import hyper_of
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.files.installed import missing_for_compilation
+from trainer.step import schedule, step
+from trainer.step.schedule import hyper_of
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 SPEC = rung("46p")

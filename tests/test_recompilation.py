@@ -5,8 +5,8 @@ import torch
 
 from model import RUNGS, rung
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.problems import selection
-from trainer.programs import Programs
+from trainer.data.problems import selection
+from trainer.engine.programs import Programs
 
 SHAPE = {"steps": 2, "batch": 4, "eval_every": 1}
 RECIPES = [
@@ -30,7 +30,7 @@ def graphs(monkeypatch):
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", lambda f, **options: whole(f, **{**options, "backend": backend}))
-    monkeypatch.setattr("trainer.programs.selection", lambda: selection(64))
+    monkeypatch.setattr("trainer.engine.programs.selection", lambda: selection(64))
     torch._dynamo.reset()
     return count
 

@@ -6,8 +6,8 @@ import pytest
 
 from search.cli import texts
 from search.run.driver import Ended
+from search.stats.counting import ENOUGH, counted, overview, summarise
 from search.store.home import Home
-from search.store.stats import ENOUGH, counted, overview, summarise
 from search.study.file import load_study
 from trainer import Outcome, Seed
 

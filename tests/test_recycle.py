@@ -13,8 +13,8 @@ from search.errors import UserError
 from search.study.file import parse_study
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Pair, Recipe
-from trainer.checkpoint import Checkpoint
-from trainer.recycle import due
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.recipe.recycle import due
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 ON = {

@@ -5,12 +5,13 @@ from mlflow.entities import ViewType
 
 from search.cli import home as home_commands
 from search.errors import Failure
-from search.store import hold, removal
+from search.store import lease as hold
 from search.store.home import Home
 from search.store.ledger import ROWS, Ledger
-from search.store.part import THETA
-from search.store.tracking import connect, tracking_uri
+from search.store.results import THETA
 from search.study.trial import Configuration
+from search.tracking import removal
+from search.tracking.tracking import connect, tracking_uri
 from tests.commands import call
 from tests.homes import (
     Recorder,

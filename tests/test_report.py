@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from search.evidence import plots_search
-from search.evidence import report as report_module
-from search.evidence.fields import shown
-from search.evidence.report import percent, pictures, report
+from search.analysis import plots_search
+from search.analysis import report as report_module
+from search.analysis.fields import shown
+from search.analysis.report import percent, pictures, report
 from search.study.trial import Configuration
 from tests.pages import Page
 from tests.test_plots import frames, searched, seed_row, size, study_of

@@ -12,7 +12,7 @@ import yaml
 from search.claims.claim import claims
 from search.claims.judge import judge
 from search.claims.trained import read as read_checkpoints
-from search.intervals import Paired, wilson
+from search.stats.intervals import Paired, wilson
 from search.study.file import load_study, shipped
 from search.study.seeds import numbered
 from search.study.trial import Configuration

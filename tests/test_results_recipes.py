@@ -5,11 +5,11 @@ from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 
-from search.intervals import discoveries, mcnemar, paired_interval
+from search.stats.intervals import discoveries, mcnemar, paired_interval
 from search.study.file import load_study
 from search.study.trial import Configuration
 from tests.test_results_page import DOCS, MEASUREMENTS, RESULTS, table
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 
 def test_the_seeds_of_the_first_rate_are_the_ones_that_it_names():

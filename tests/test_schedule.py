@@ -4,8 +4,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from trainer import schedule
 from trainer.recipe import Recipe, Seed
+from trainer.step import schedule
 
 
 def at(function, steps, *recipes):

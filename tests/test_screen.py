@@ -9,7 +9,7 @@ import torch
 from tests.banks import SPEC, assert_all_same, finish, make, pair, results
 from tests.test_outcomes import scripted
 from trainer import Outcome, Rule, Seed
-from trainer.screen import Rung, reached
+from trainer.recipe.screen import Rung, reached
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -21,7 +21,7 @@ BEST_QUARTER = Rung(at=10, top=0.25, by="token")
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: False)
 
 
 def facts(bank, n=0):
@@ -92,7 +92,7 @@ def test_a_rung_between_evaluations_looks_at_the_next_one_and_each_looks_once():
 
 
 def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_kept(monkeypatch):
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: True)
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: True)
     both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))
     bank, _ = scripted([0.0] * 5 + [1.0], 0.1, pairs=[screened(1, *both, **SIX)])
     assert facts(bank) == (Outcome.GROKKED, 30, "token 0.35 at 15"), "one that the screen would have lost"
@@ -187,7 +187,7 @@ def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_
 
 
 def test_spared_seeds_are_ranked_and_run_on(monkeypatch):
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: seed.init_seed in (0, 1, 2, 3))
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: seed.init_seed in (0, 1, 2, 3))
     bank = finish(make(groups(BEST_QUARTER, count=4), slots=4))
     assert [bank.result(n).outcome for n in range(4)] == [Outcome.FAILED] * 4
     assert sum(bank.result(n).screen is not None for n in range(4)) == 3

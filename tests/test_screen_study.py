@@ -8,7 +8,7 @@ import torch
 from model import rung
 from search.run.driver import Driver
 from search.store.ledger import is_final
-from search.store.part import Part
+from search.store.results import Part
 from search.study.sampler import Share
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
@@ -42,7 +42,7 @@ SEARCH = RANKED | {
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: False)
 
 
 def run(study, here, *options):

@@ -8,7 +8,7 @@ from benchmarks import screening
 from benchmarks.recorded import read
 from benchmarks.screening import exact_interval, replay, rung_of, screened_at, tuned
 from tests.test_stopping import KEPT, OTHERS, STEPS, bloomer, plateau, record
-from trainer.screen import Rung
+from trainer.recipe.screen import Rung
 
 
 def home(folder):

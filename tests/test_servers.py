@@ -16,7 +16,7 @@ import pytest
 
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracking import artifact
+from search.tracking.tracking import artifact
 from tests import leases, services
 from tests.commands import call
 from tests.processes import LOOPBACK

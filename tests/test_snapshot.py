@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from trainer import durable, snapshot
+from trainer.files import durable, snapshot
 
 OLD = ({"theta": torch.arange(6.0).reshape(2, 3)}, {"slot_pair": [0, None]})
 NEW = ({"theta": torch.ones(2, 3), "step": torch.tensor([7])}, {"slot_pair": [1, 2]})
@@ -88,7 +88,7 @@ NO_ROOM = """
 import resource, signal, sys
 from pathlib import Path
 import torch
-from trainer import snapshot
+from trainer.files import snapshot
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))  # no file may grow beyond: as on a full disk

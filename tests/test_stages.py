@@ -4,12 +4,11 @@ import pytest
 import torch
 
 from model import rung
-from search.lineage import stages
-from search.lineage.papers import lineage_of
-from search.run import worker
+from search.run import stages, worker
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import load_study, parse_study
+from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study

@@ -12,18 +12,18 @@ from model import rung
 from model.tied import Tied, constrained
 from model.transfer import moved
 from search.errors import UserError
-from search.lineage.papers import lineage_of
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
 from search.study.file import parse_study
+from search.study.provenance import lineage_of
+from search.tracking.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
 from tests.commands import call
 from tests.commands import says as alike
 from tests.homes import forget_places, quick, quickly  # noqa: F401
 from tests.in_process import without_ray
 from tests.reference import QUICK, client_of, rows_of, write_study
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 

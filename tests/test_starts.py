@@ -10,7 +10,7 @@ from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.banks import SPEC, assert_same, finish, make, pair
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.starts import start
+from trainer.recipe.starts import start
 
 MANY = range(200)
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import intervals
-from search.store import stats
-from search.store.stats import GrokRate, Stopping, difference, pareto, tries_until, wilson
+from search.stats import counting as stats
+from search.stats import intervals
+from search.stats.counting import GrokRate, Stopping, difference, pareto, tries_until, wilson
 from search.study.file import load_study, stops_at
 from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.hopeless import MEASURED
+from trainer.bank.hopeless import MEASURED
 
 # As SciPy 1.17 prints them: binomtest(k, n).proportion_ci(method="wilson")
 KNOWN = {

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from search.cli import texts
-from search.intervals import stopped, wilson
+from search.stats.intervals import stopped, wilson
 from search.store.home import Home
 from search.store.ledger import Ledger
 from tests.commands import call

@@ -12,7 +12,7 @@ from benchmarks.recorded import WHO, read
 from benchmarks.stopping import Count, called_at, leave_one_out, margin, replay, study_groups
 from benchmarks.tuning import PROGRESS, at, tune
 from trainer import MEASURES, Recipe, Rule, Seed
-from trainer.hopeless import spared, upper
+from trainer.bank.hopeless import spared, upper
 
 STEPS, EVERY = 20_000, 1_000
 RULE = Rule(((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))

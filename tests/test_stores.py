@@ -21,10 +21,10 @@ from search.errors import Failure, UserError, masked
 from search.store.database import STUDIES
 from search.store.home import Home, below
 from search.store.ledger import Ledger
-from search.store.outbox import _failure
-from search.store.tracker import Tracker
-from search.store.tracking import artifact, check_place, connect, tracking_uri
 from search.study.trial import Configuration
+from search.tracking.outbox import _failure
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import artifact, check_place, connect, tracking_uri
 from tests.commands import call, fails_with_one
 from tests.homes import study_of, two_studies
 

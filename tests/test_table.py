@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from model import RUNGS, name_of, rung
+from search.analysis.table import Verdict, constraint_table, verdict
 from search.errors import UserError
-from search.evidence.table import Verdict, constraint_table, verdict
-from search.intervals import Paired
-from search.store.stats import GrokRate, difference
+from search.stats.counting import GrokRate, difference
+from search.stats.intervals import Paired
 from search.study.trial import Configuration
 from trainer import Recipe
 
@@ -20,7 +20,7 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 
 
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **others):
-    """A row of a configuration, as search.evidence.frames has it."""
+    """A row of a configuration, as search.analysis.frames has it."""
     spec = rung(spec) if isinstance(spec, str) else spec
     configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up, 0.1 * given_up)
     key = configuration.key

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from model import rung
+from search.analysis import frames
+from search.analysis.table import constraint_table
+from search.analysis.table_text import html, latex, markdown, section, written
+from search.analysis.verdicts import CLAIMS, SCALES
 from search.cli.evidence import table
 from search.errors import UserError
-from search.evidence import frames
-from search.evidence.table import constraint_table
-from search.evidence.table_text import html, latex, markdown, section, written
-from search.evidence.verdicts import CLAIMS, SCALES
 from search.store.ledger import Ledger
 from tests.commands import fails_with_one
 from tests.pages import Page

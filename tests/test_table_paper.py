@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from model import make_spec, rung
-from search.evidence.table import Agreement, Verdict, agreement, constraint_table
-from search.evidence.verdicts import CLAIMS, SCALES, Claim, claim
-from search.intervals import paired_interval, wilson
+from search.analysis.table import Agreement, Verdict, agreement, constraint_table
+from search.analysis.verdicts import CLAIMS, SCALES, Claim, claim
+from search.stats.intervals import paired_interval, wilson
 from tests.test_table import OTHER, RECIPE, arm, table_of, without
 
 # The paper

@@ -2,7 +2,7 @@
 
 import json
 
-from search.record.tally import Tally
+from search.run.tally import Tally
 from search.study.file import parse_study
 from search.study.schema import MOST_WATCHED
 

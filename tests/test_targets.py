@@ -9,12 +9,14 @@ import torch
 
 from model import add
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
-from trainer import Recipe, native, step
-from trainer.installed import missing_for_compilation
-from trainer.native import Lesson, Native
-from trainer.programs import Programs
-from trainer.schedule import hyper_of
-from trainer.targets import AS_DRAWN, COUNT, FOUND, KEPT, POOL, Asked, pool_seed
+from trainer import Recipe
+from trainer.data.hard_examples import AS_DRAWN, COUNT, FOUND, KEPT, POOL, Asked, pool_seed
+from trainer.engine import native
+from trainer.engine.native import Lesson, Native
+from trainer.engine.programs import Programs
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
+from trainer.step.schedule import hyper_of
 
 needs_compiler = pytest.mark.skipif(
     bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"

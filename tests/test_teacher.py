@@ -17,15 +17,17 @@ from search.study.trial import Configuration
 from tests.banks import EVERY, SPEC, assert_same, finish, make, pair, results
 from tests.specs import some_tokens
 from tests.test_losses import ALL, PROBLEMS, needs_compiler
-from trainer import Recipe, step, teacher
-from trainer.checkpoint import Checkpoint
-from trainer.installed import missing_for_compilation
-from trainer.native import Native
-from trainer.objective import Objective
-from trainer.problems import marked
-from trainer.schedule import hyper_of
-from trainer.teacher import Teacher, teacher_of
-from trainer.teachers import read_teacher
+from trainer import Recipe
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.checkpoints.teachers import read_teacher
+from trainer.data.problems import marked
+from trainer.engine.native import Native
+from trainer.files.installed import missing_for_compilation
+from trainer.recipe import teacher
+from trainer.recipe.teacher import Teacher, teacher_of
+from trainer.step import step
+from trainer.step.objective import Objective
+from trainer.step.schedule import hyper_of
 
 WIDER = rung("100p")  # of the same sequence, and attention differs by problem
 THETA = tuple((0.3 * WIDER.initial(5) + 0.1).tolist())

@@ -32,9 +32,10 @@ from search.study.trial import Configuration, Trial
 from tests.commands import call, fails_with_one
 from tests.specs import some_theta, some_tokens
 from tests.submissions import constant, loaded
-from trainer import Bank, Pair, Recipe, Seed, step
-from trainer.checkpoint import Checkpoint
-from trainer.installed import missing_for_compilation
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 WORDS = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]", "fc1[0,3] = -equals[1]"]

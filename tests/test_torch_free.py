@@ -9,8 +9,8 @@ model = types.ModuleType("model")  # its own imports are tested with it
 model.__path__ = sys.argv[1:]
 sys.modules["model"] = model
 from trainer import FALSE_KILLS_UPPER, MEASURES, RULE, Outcome, Pair, Recipe, Rule, Seed
-from trainer.hopeless import spared, taught
-from trainer.installed import code_version, missing_for_compilation
+from trainer.bank.hopeless import spared, taught
+from trainer.files.installed import code_version, missing_for_compilation
 Recipe(optimiser="adamw").program()
 print(sorted({"torch", "numpy", "safetensors", "filelock"} & sys.modules.keys()))
 """

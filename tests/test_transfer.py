@@ -8,7 +8,7 @@ from model.fold import fold
 from model.tied import Tied, constrained, project
 from model.transfer import moved, way
 from tests.specs import some_theta, some_tokens
-from trainer import step
+from trainer.step import step
 
 TIES = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from search.evidence.views import write_views
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracker import Tracker
-from search.store.tracking import connect, tracking_uri
 from search.study.file import parse_study
 from search.study.trial import Configuration
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect, tracking_uri
+from search.tracking.views import write_views
 from tests.browser import (
     chromium,
     click,

@@ -7,13 +7,12 @@ import webbrowser
 import pytest
 
 from search.cli import ui as ui_command
-from search.evidence import server
-from search.evidence.views import write_views
-from search.store import tracking
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.tracking import connect, tracking_uri
 from search.study.file import load_study
+from search.tracking import server, tracking
+from search.tracking.tracking import connect, tracking_uri
+from search.tracking.views import write_views
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
 

@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from model import rung
-from search.evidence.publish import conclude, publish
+from search.analysis.publish import conclude, publish
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.part import Part, write_parts
-from search.store.seeds import Shelf
-from search.store.tracker import Tracker
-from search.store.tracking import connect, tracking_uri
+from search.store.results import Part, write_parts
 from search.study.file import parse_study
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
+from search.tracking.artifacts import Shelf
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect, tracking_uri
 from tests.browser import (
     chromium,
     click,
@@ -29,7 +29,7 @@ from tests.browser import (
 from tests.made_up import record, result_of, row_of
 from tests.processes import wait_until
 from trainer import Outcome, Recipe
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]  # tests/test_ui.py has what is short of it
 CERTIFICATE = Path(__file__).parents[1] / "docs" / "certificates" / "57p"

@@ -7,8 +7,8 @@ import zlib
 from types import SimpleNamespace
 
 from model import Spec
-from search.evidence import views
 from search.study.file import load_study, parse_study
+from search.tracking import views
 from trainer import Recipe
 
 LIMIT = 5_000  # characters of an experiment's tag in MLflow's older stores

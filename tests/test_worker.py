@@ -11,7 +11,7 @@ import torch
 
 from model import RUNGS
 from search.run import worker
-from search.store.part import CURVES, Orders, has_parts, read_parts, write_parts
+from search.store.results import CURVES, Orders, has_parts, read_parts, write_parts
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.banks import assert_same
@@ -42,7 +42,7 @@ def run(trial, folder):
 def always(monkeypatch):
     """A rule without hope, and of three seeds the second spared."""
     monkeypatch.setattr(worker, "RULE", ALWAYS)
-    monkeypatch.setattr("trainer.judge.spared", lambda seed: seed == Seed.of(2))
+    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: seed == Seed.of(2))
 
 
 def outcomes(report):

@@ -7,17 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.bank import Bank
-    from trainer.hopeless import FALSE_KILLS_UPPER, RULE, Rule
-    from trainer.judge import Result
-    from trainer.outcomes import MEASURES, Outcome
+    from trainer.bank.bank import Bank
+    from trainer.bank.hopeless import FALSE_KILLS_UPPER, RULE, Rule
+    from trainer.bank.judge import Result
     from trainer.recipe import Pair, Recipe, Seed
+    from trainer.recipe.outcomes import MEASURES, Outcome
 
 _PLACES = {
-    "bank": ("Bank",),
-    "hopeless": ("FALSE_KILLS_UPPER", "RULE", "Rule"),
-    "judge": ("Result",),
-    "outcomes": ("MEASURES", "Outcome"),
+    "bank.bank": ("Bank",),
+    "bank.hopeless": ("FALSE_KILLS_UPPER", "RULE", "Rule"),
+    "bank.judge": ("Result",),
+    "recipe.outcomes": ("MEASURES", "Outcome"),
     "recipe": ("Pair", "Recipe", "Seed"),
 }
 __all__ = [

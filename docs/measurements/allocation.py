@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from search.run.allocation import Standing, deserving
-from search.store.stats import GrokRate, wilson
+from search.stats.counting import GrokRate, wilson
 from search.study.schema import Allocation
 
 FIRST = 8  # seeds of a round

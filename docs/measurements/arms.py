@@ -26,7 +26,7 @@ from table_file import append, read
 
 from model import name_of, verify
 from model.adderboard import ADDITIONS
-from search.store.stats import COUNTED, wrongly_given_up, wrongly_screened
+from search.stats.counting import COUNTED, wrongly_given_up, wrongly_screened
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
@@ -98,7 +98,7 @@ def train(study: Study, out: Path, only: list[int], slots: int, most: int) -> No
 
 
 def configuration_row(study: str, configuration: Configuration, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What search/evidence/table.py reads of a configuration, from the rows of its seeds."""
+    """What search/analysis/table.py reads of a configuration, from the rows of its seeds."""
     count = {name: sum(r["outcome"] == name for r in rows) for name in COUNTED}
     steps = [r["grok_step"] for r in rows if r["outcome"] == "grokked"]
     decoded = [r["correct"] for r in rows if not math.isnan(r["correct"])]

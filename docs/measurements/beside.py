@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from search.intervals import mcnemar, paired_interval
+from search.stats.intervals import mcnemar, paired_interval
 
 Seeds = dict[str, bool]
 

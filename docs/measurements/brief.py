@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from model.tied import Ties
-from search.descent.descend import Descent, Settings
-from search.descent.journal import Kept
+from search.compress.descend import Descent, Settings
+from search.compress.journal import Kept
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.ramp import entering
 
 DATA, WHOLE, BRIEF, BEST = 7, 3_000, (300, 600, 1_000), 5

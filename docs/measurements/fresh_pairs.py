@@ -12,7 +12,7 @@ import torch
 
 from model.adderboard import uniform_pairs
 from model.decode import add
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 AT_ONCE = 50_000
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from search.record.tally import Tally
 from search.run.packing import Fits
 from search.run.planner import Planner
 from search.run.proposals import Proposals
+from search.run.tally import Tally
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import parse_study

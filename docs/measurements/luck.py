@@ -27,11 +27,12 @@ import torch
 from benchmarks.recorded import Run
 from benchmarks.screening import report
 from model import Spec, rung
-from trainer import Seed, step
-from trainer.hopeless import taught
-from trainer.problems import selection
+from trainer import Seed
+from trainer.bank.hopeless import taught
+from trainer.data.problems import selection
 from trainer.recipe import Recipe
-from trainer.screen import Rung
+from trainer.recipe.screen import Rung
+from trainer.step import step
 
 ODD, EVEN, LEFT = 0.9, 0.5, 0.35
 """An odd code reads at least so much, an even one at most; this token accuracy is off the plateau."""

@@ -30,9 +30,9 @@ from torch import Tensor
 
 from model.spec import Spec
 from model.tied import Tied, project, tie
-from search.descent.exam import Exam
+from search.compress.acceptance import Exam
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.ramp import entering
 
 SEEDS = range(1, 9)

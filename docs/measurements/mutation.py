@@ -113,7 +113,7 @@ def preload():
     from mlflow.store.db import utils
 
     import search
-    import trainer.bank  # noqa: F401
+    import trainer.bank.bank  # noqa: F401
 
     for found in pkgutil.walk_packages(search.__path__, "search."):
         if "__main__" not in found.name:

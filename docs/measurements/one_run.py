@@ -60,8 +60,8 @@ from model.spec import Spec
 from model.tied import Tied, Ties, constrained, free, project, tie
 from search.study.file import load_study
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import Checkpoint
-from trainer.screen import Rung
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.recipe.screen import Rung
 
 DOCS = Path(__file__).parents[1]
 FIRST, LATER = (36_000, 0.005), (12_000, 0.005)  # steps and learning rate into the sets of the arm `long`

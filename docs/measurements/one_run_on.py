@@ -27,7 +27,7 @@ from table_file import append
 from model import verify
 from model.tied import Tied, project
 from trainer import Bank, Pair, Recipe, Result, Seed
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.ramp import entering
 
 FORM = replace(BASE, opposite_out=True)

@@ -24,7 +24,7 @@ import torch
 
 from model import rung
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import code_version
+from trainer.checkpoints.checkpoint import code_version
 
 SMALL = Recipe(steps=60, batch=16, eval_every=3, warmup=10, curriculum=((3, 20),))
 SEEDS, SLOTS = 6, 4

@@ -12,7 +12,7 @@ import argparse
 
 import pandas as pd
 
-from search.evidence.frames import records
+from search.analysis.frames import records
 
 COLUMNS = [
     "study", "configuration", "title", "rung", "params", "init_seed", "data_seed", "outcome", "budget",

@@ -30,8 +30,8 @@ from model.tied import Tied
 from search.study.file import load_study
 from search.study.trial import Configuration
 from trainer import Pair, Seed
-from trainer.hopeless import RULE
-from trainer.judge import Result
+from trainer.bank.hopeless import RULE
+from trainer.bank.judge import Result
 
 STEPS = (4_000, 10_000, 14_000, 20_000, 26_000)
 PROBES = ("odd", "switches")

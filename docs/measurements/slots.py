@@ -20,7 +20,7 @@ import torch
 
 from model import rung
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.checkpoint import code_version
+from trainer.checkpoints.checkpoint import code_version
 
 Row = dict[str, Any]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.engine import SMOKE, different
 from search.run.worker import run_trial
-from search.store.part import Orders
+from search.store.results import Orders
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed

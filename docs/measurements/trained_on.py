@@ -25,7 +25,7 @@ from table_file import append, read
 from model import verify
 from search.study.file import load_study
 from trainer import Seed
-from trainer.checkpoint import Checkpoint
+from trainer.checkpoints.checkpoint import Checkpoint
 
 LEFT = 0.6
 

@@ -1,4 +1,4 @@
-// The loss of an answer and its slope in logits, where it is more than cross-entropy: trainer/objective.py says the same
+// The loss of an answer and its slope in logits, where it is more than cross-entropy: trainer/step/objective.py says the same
 // in torch. Compiled with LOSS alone.
 //
 // With p = softmax z, y what is right, e the smoothing, N tokens (a lane a problem):

@@ -10,8 +10,8 @@ from typing import Any
 
 from search.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from search.claims.trained import Trained
-from search.intervals import LEVEL, Interval, Paired, discoveries, exact_low, power, wilson
-from search.store.stats import COUNTED, wrongly_given_up
+from search.stats.counting import COUNTED, wrongly_given_up
+from search.stats.intervals import LEVEL, Interval, Paired, discoveries, exact_low, power, wilson
 from trainer import Outcome
 
 Row = Mapping[str, Any]

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from search.analysis.table_text import chance, pipes, points
 from search.claims.claim import KINDS, OF_SEEDS, Claim
 from search.claims.judge import Count, Judged, Verdict, believed
 from search.claims.trained import MEASURES
-from search.evidence.table_text import chance, pipes, points
-from search.intervals import LEVEL
+from search.stats.intervals import LEVEL
 
 HEAD = (
     "paper", "section", "claim", "decided by", "with", "without", "difference in points", "p", "power",

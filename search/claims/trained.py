@@ -15,7 +15,7 @@ from search.errors import UserError, told
 from trainer import Outcome
 
 if TYPE_CHECKING:
-    from trainer.checkpoint import Checkpoint
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 Tensors = dict[str, np.ndarray]
 
@@ -50,7 +50,7 @@ def is_checkpoint(path: Path) -> bool:
 
 def read(folders: Iterable[Path]) -> list[Trained]:
     """Those among checkpoint folders that grokked from scratch. Raises UserError for a damaged one."""
-    from trainer.checkpoint import Checkpoint
+    from trainer.checkpoints.checkpoint import Checkpoint
 
     with told():
         found = [Checkpoint.load(folder) for folder in folders]

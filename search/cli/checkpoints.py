@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from model.compare import Comparison
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
-    from trainer.checkpoint import Checkpoint
+    from trainer.checkpoints.checkpoint import Checkpoint
     from trainer.finishing.finish import Finished, Turn
 
 NAMED = 20
@@ -57,10 +57,10 @@ def pull(
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
-    from search.lineage.sets import Sets, smallest
-    from search.store import seeds
+    from search.store.candidates import Sets, smallest
     from search.store.home import Home
     from search.store.ledger import opened
+    from search.tracking import artifacts as seeds
     from trainer import Outcome, Seed
 
     with told("--seed"):
@@ -117,7 +117,7 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
     if not (home.exists() and checkpoint.provenance.get("study")):
         return
     from search.store.ledger import Ledger
-    from search.store.seeds import record_verification
+    from search.tracking.artifacts import record_verification
 
     try:
         record_verification(Ledger(home), checkpoint, correct)
@@ -161,7 +161,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
     Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
     """
     from model import verify as decoded
-    from trainer.foreign import read_foreign
+    from trainer.checkpoints.foreign import read_foreign
 
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UserError(f"{target}: exists and is not empty; choose another folder with -o")
@@ -190,7 +190,7 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 
     Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
     """
-    from trainer.folded import compared, folded
+    from trainer.checkpoints.folded import compared, folded
 
     loaded = load_checkpoint(checkpoint)
     smaller, steps = folded(loaded)
@@ -315,7 +315,7 @@ def finish(
     read once, at the end. Exit code 0 only if all of them are right.
     """
     from model import verify
-    from search.descent.exam import Exam
+    from search.compress.acceptance import Exam
     from trainer.finishing.finish import finish as take
     from trainer.finishing.finish import finished
 

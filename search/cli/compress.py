@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model import Verification
-    from search.descent.descend import Descent, Round
-    from trainer.checkpoint import Checkpoint
+    from search.compress.descend import Descent, Round
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
 REACHES = ("tensor", "values")
@@ -105,8 +105,8 @@ def compress(
 
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
-    from search.descent.descend import Descent, Settings
-    from trainer.folded import folded
+    from search.compress.descend import Descent, Settings
+    from trainer.checkpoints.folded import folded
 
     start, folds = folded(load_checkpoint(checkpoint))
     _refuse_other(target)
@@ -130,7 +130,7 @@ def compress(
 def _beside(path: Path, start: Checkpoint) -> Tensor:
     """θ of another checkpoint of the same form."""
     from model import name_of
-    from trainer.folded import folded
+    from trainer.checkpoints.folded import folded
 
     other, _ = folded(load_checkpoint(path))
     if other.spec != start.spec:
@@ -150,7 +150,7 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def _refuse_other(target: Path) -> None:
-    from search.descent.journal import FILE
+    from search.compress.journal import FILE
 
     if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / FILE).exists())):
         raise UserError(f"{target}: exists and holds no descent; choose another folder with -o")
@@ -169,7 +169,7 @@ def _descend(descent: Descent, start: Checkpoint, folds: tuple[str, ...], quiet:
     from rich.console import Console
     from rich.progress import Progress
 
-    from search.descent.journal import Kept
+    from search.compress.journal import Kept
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
@@ -211,7 +211,7 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
 
     from model import name_of
     from model.tied import change
-    from trainer.installed import code_version
+    from trainer.files.installed import code_version
 
     journal = descent.journal
     n = journal.smallest()
@@ -326,7 +326,7 @@ def diagnose(
     as_json: bool,
 ) -> None:
     """Show which directions of a CHECKPOINT's θ matter, and which constraints would cost least."""
-    from search.descent.diagnosis import diagnosed
+    from search.compress.diagnosis import diagnosed
 
     wanted = _kinds(kinds)
     use_cores(cores)
@@ -344,7 +344,7 @@ def thresholds(folder: Path, as_json: bool) -> None:
 
     A certificate is a checkpoint whose folder has what `verify --json` says of it as verification.json.
     """
-    from search.descent import thresholds as known
+    from search.compress import thresholds as known
 
     rows = known.thresholds(folder)
     click.echo(json.dumps(rows) if as_json else known.text(rows))

@@ -32,8 +32,8 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
 
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
     """
-    from search.evidence.frames import Gathered
-    from search.evidence.front import front, table
+    from search.analysis.frames import Gathered
+    from search.analysis.pareto import front, table
     from search.store.home import Home, home_flag, pull_command
 
     place = Home(home)
@@ -58,10 +58,10 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
 
 def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool) -> None:
     """The descent of a study's best: of one that looks for constraints, of the best kept set of each size."""
-    from search.evidence.frames import configuration_rows
-    from search.evidence.front import front
-    from search.lineage.sets import Sets
-    from search.lineage.tree import lineages, tree
+    from search.analysis.frames import configuration_rows
+    from search.analysis.lineage import lineages, tree
+    from search.analysis.pareto import front
+    from search.store.candidates import Sets
     from search.store.ledger import opened
 
     ledger = opened(place, study)
@@ -99,8 +99,8 @@ def table(
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read.
     """
-    from search.evidence.frames import Gathered
-    from search.evidence.table_text import made_from, written
+    from search.analysis.frames import Gathered
+    from search.analysis.table_text import made_from, written
 
     found = Gathered(studies, home)
     made = made_from(found.configurations(), paper, found.seeds())
@@ -122,11 +122,11 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
     STUDY is a recorded study, a .csv or .parquet file of seeds (adder-search records --of seeds), or a folder
     with a checkpoint; without any, all studies of the home are read.
     """
+    from search.analysis.frames import Gathered
     from search.claims import trained
     from search.claims.judge import judge_all
     from search.claims.text import as_json as plain
     from search.claims.text import markdown
-    from search.evidence.frames import Gathered
 
     folders = [name for name in studies if trained.is_checkpoint(Path(name))]
     others = [name for name in studies if name not in folders]
@@ -144,11 +144,11 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
 @trust_option
 def report(study: str, target: Path, home: str | None, trust_store: bool) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
-    from search.descent.pictures import pictures
-    from search.evidence.frames import configurations_frame, recorded_curves, seeds_frame, study_of
-    from search.evidence.report import report as page
-    from search.lineage.sets import Sets
-    from search.lineage.tree import lineages, tree
+    from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame, study_of
+    from search.analysis.lineage import lineages, tree
+    from search.analysis.report import report as page
+    from search.compress.pictures import pictures
+    from search.store.candidates import Sets
     from search.store.home import Home
     from search.store.ledger import opened
 
@@ -184,7 +184,7 @@ def records(
     """
     write = _writer(target)
     refuse_folder(target)
-    from search.evidence.frames import records as read
+    from search.analysis.frames import records as read
 
     frame = read(study, of, home=home, trust_store=trust_store)
     objects = [c for c in frame.columns if frame[c].dtype == object]

@@ -60,7 +60,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 def _write_adder(target: Path) -> None:
     from model.forged_numbers import forged_adder
-    from trainer.checkpoint import Checkpoint
+    from trainer.checkpoints.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()
     provenance = {"built_by_hand": "model/forged_adder.py"}

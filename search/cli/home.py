@@ -17,11 +17,11 @@ from search.errors import UserError
 @json_option
 def status(study: str | None, home: str | None, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
+    from search.analysis.frames import until_of
     from search.cli import texts
-    from search.evidence.frames import until_of
+    from search.stats.counting import overview
     from search.store.home import Home
     from search.store.ledger import opened
-    from search.store.stats import overview
 
     place = Home(home)
     if study is not None:
@@ -47,9 +47,9 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool, trust_store: 
 
     Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
     """
-    from search.store import removal
     from search.store.home import Home, home_flag
     from search.store.ledger import opened
+    from search.tracking import removal
 
     place = Home(home, trust_store)
     ledger = opened(place)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from search.errors import UserError, told
-from trainer import durable
+from trainer.files import durable
 
 if TYPE_CHECKING:
-    from trainer.checkpoint import Checkpoint
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 home_option = click.option(
     "--home",
@@ -33,7 +33,7 @@ checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Pat
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
-    from trainer.foreign import load_any
+    from trainer.checkpoints.foreign import load_any
 
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint")
@@ -70,7 +70,7 @@ def refuse_folder(target: Path, flag: str = "-o") -> None:
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
     """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
-    from trainer.checkpoint import JSON_FILE, THETA_FILE
+    from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 
     own = {JSON_FILE, THETA_FILE}
     if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):

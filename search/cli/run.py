@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from search.run.driver import Ended
-    from search.store.hold import Hold
+    from search.store.lease import Hold
     from search.store.ledger import Ledger
     from search.study.schema import Study
 
@@ -107,7 +107,7 @@ def _begin_all(
         return _begin(study, source, home, fresh, detach, max_hours)
     if fresh or detach:
         raise UserError(f"{source}: a study with stages runs here, under its own name")
-    from search.lineage import stages
+    from search.run import stages
     from search.store.ledger import Ledger
 
     until = time.monotonic() + 3600 * max_hours if max_hours else None
@@ -129,7 +129,7 @@ def _begin_all(
 def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
     from search.run.packing import check_resources, optimisers_of
     from search.store.ledger import Ledger
-    from search.store.tracking import connect, is_local, tracking_uri
+    from search.tracking.tracking import connect, is_local, tracking_uri
 
     with told(source, UserError):
         if remark := check_resources(study.resources, optimisers_of(study)):
@@ -184,7 +184,7 @@ def _exit(ended: Ended) -> None:
 def _held(study: Study, ledger: Ledger) -> Iterator[Hold]:
     """Be the study's one driver. Raises UserError if another one is, or if it cannot go on by this file."""
     from search.run.extension import check_extension
-    from search.store.hold import held
+    from search.store.lease import held
 
     before = ledger.study(study.name) or {"definition": None, "tracking_uri": None}
     check_extension(study, before["definition"], ledger.rows(study.name))

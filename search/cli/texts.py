@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model import name_of
 from search.errors import printable
-from search.lineage.sets import Sets, lineage_of, smallest
-from search.store.home import Home, home_flag
-from search.store.ledger import Ledger, Row
-from search.store.stats import (
+from search.stats.counting import (
     CALLED,
     ENOUGH,
     STOPPED,
@@ -21,6 +18,9 @@ from search.store.stats import (
     seed_of,
     unended,
 )
+from search.store.candidates import Sets, lineage_of, smallest
+from search.store.home import Home, home_flag
+from search.store.ledger import Ledger, Row
 from search.study.file import stops_at
 from search.study.trial import Configuration
 from trainer import Outcome

@@ -27,8 +27,8 @@ LISTED = 20
 @home_option
 def ui(port: int, no_browser: bool, home: str | None) -> None:
     """Open the MLflow UI on what was recorded, each study by grok rate."""
-    from search.evidence.server import ADDRESS, listening, serve
-    from search.store.tracking import connect, is_local, tracking_uri
+    from search.tracking.server import ADDRESS, listening, serve
+    from search.tracking.tracking import connect, is_local, tracking_uri
 
     place = Home(home)
     uri = tracking_uri(place)
@@ -48,8 +48,8 @@ def ui(port: int, no_browser: bool, home: str | None) -> None:
 
 def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
     """Print the addresses of the latest studies, and open the first."""
-    from search.evidence.views import addresses
     from search.study.schema import is_name
+    from search.tracking.views import addresses
 
     found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
     studies = [e for e in found if e.name != "Default" and is_name(e.name)][:LISTED]

@@ -1,0 +1,1 @@
+"""One run of a study: planner, workers, records, display."""

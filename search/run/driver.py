@@ -14,31 +14,31 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-from search.depot.depot import Depot
-from search.descent.beam import Beam
-from search.descent.published import log_descents
+from search.analysis.publish import log_evidence
+from search.compress.beam import Beam
+from search.compress.published import log_descents
 from search.errors import UserError
-from search.evidence.publish import log_evidence
-from search.evidence.views import write_views
-from search.lineage.starts import configurations, maker
-from search.record.metrics import Values
-from search.record.recorder import Recorder
-from search.record.tally import OPEN, Tally
+from search.run.metrics import Values
 from search.run.packing import interrupted
 from search.run.planner import DONE, Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
-from search.store.hold import Hold
+from search.run.recorder import Recorder
+from search.run.tally import OPEN, Tally
+from search.store.depot import Depot
 from search.store.home import Home
+from search.store.lease import Hold
 from search.store.ledger import is_final
-from search.store.optuna_mirror import Mirror
-from search.store.outbox import Outbox
-from search.store.part import ERROR, PARTS, Damaged, Orders, orders_of
-from search.store.seeds import KEPT, Shelf
-from search.store.tracker import Tracker
-from search.store.tracking import answered
+from search.store.results import ERROR, PARTS, Damaged, Orders, orders_of
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Configuration, Trial
+from search.tracking.artifacts import KEPT, Shelf
+from search.tracking.optuna_mirror import Mirror
+from search.tracking.outbox import Outbox
+from search.tracking.starts import configurations, maker
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import answered
+from search.tracking.views import write_views
 from trainer import Outcome
 
 PATIENCE_S = 600.0
@@ -93,7 +93,7 @@ class Chain:
 
 
 class Driver:
-    """One run of one study, which must be held (search/store/hold.py)."""
+    """One run of one study, which must be held (search/store/lease.py)."""
 
     def __init__(
         self,
@@ -352,7 +352,7 @@ class Driver:
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
 
     def measures(self) -> Values:
-        """What is shown of it to Prometheus, by the names in search/record/metrics.py."""
+        """What is shown of it to Prometheus, by the names in search/run/metrics.py."""
         open_ = self.progress.states()
         waiting = sum(chain.waits for chain in self.chains.values())
         return {

@@ -28,9 +28,9 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
 from search.errors import Failure, UserError
-from search.record.metrics import Metrics
 from search.run import worker
 from search.run.driver import Driver, Ended
+from search.run.metrics import Metrics
 from search.run.packing import Fits, placement
 from search.run.planner import DONE
 from search.study.trial import Trial

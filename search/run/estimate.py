@@ -15,9 +15,9 @@ from search.run.packing import (
     trial_size,
 )
 from search.run.progress import duration
+from search.stats.counting import screen_words, seed_of
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.store.stats import screen_words, seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
 from search.study.trial import Configuration, Program

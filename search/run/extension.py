@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from search.errors import UserError
+from search.stats.counting import seed_of
 from search.store.ledger import Row
-from search.store.stats import seed_of
 from search.study.schema import Study
 from search.study.seeds import numbered
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored

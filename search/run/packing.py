@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.errors import UserError, told
+from search.stats.counting import seed_of
 from search.store.home import Home
 from search.store.ledger import Row, is_final
-from search.store.stats import seed_of
 from search.study.schema import Resources, Study
 from search.study.seeds import numbered
 from search.study.start import Start
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
-from trainer.installed import cache_folder, missing_for_compilation
+from trainer.files.installed import cache_folder, missing_for_compilation
 from trainer.optimisers import OPTIMISERS
 
 DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
@@ -180,7 +180,7 @@ def interrupted(
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     if not open_:
         return []
-    from search.store.part import has_parts  # with it comes torch, which a plan does not wait for
+    from search.store.results import has_parts  # with it comes torch, which a plan does not wait for
 
     folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
     trials = [t for t in map(_described, folders) if t is not None]

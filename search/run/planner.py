@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from search.record.tally import Tally
 from search.run.allocation import Standing, deserving, leaders, objective, successes
 from search.run.packing import Fits, can_follow, pack, trial_size
+from search.run.tally import Tally
+from search.stats.counting import GrokRate, seed_of
 from search.store.ledger import Row, is_final
-from search.store.stats import GrokRate, seed_of
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
 from search.study.seeds import numbered
@@ -25,7 +25,7 @@ from search.study.trial import Configuration, Program, Trial
 from trainer import Outcome, Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
-    from search.descent.beam import Beam
+    from search.compress.beam import Beam
     from search.run.proposals import Proposals
 
 DONE = "DONE"
@@ -47,7 +47,7 @@ class Planner:
     """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
 
     `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
-    `listed`: what the file lists, where seeds start from a θ (search/lineage/starts.py).
+    `listed`: what the file lists, where seeds start from a θ (search/tracking/starts.py).
     """
 
     def __init__(

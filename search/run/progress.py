@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from search.record.tally import Tally
-from search.store.stats import COUNTED, step_metrics
+from search.run.tally import Tally
+from search.stats.counting import COUNTED, step_metrics
 from search.study.trial import Configuration, Trial
 from trainer import Outcome
 

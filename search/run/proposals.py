@@ -2,7 +2,7 @@
 
 The ledger is the authority: a proposal is written there before anything of it trains, as the numbers that
 were drawn (under the key paths of their fields, search/study/space.py) and the configuration that they make.
-Optuna's study is in memory, made anew by each driver from proposals and rows; search/store/optuna_mirror.py
+Optuna's study is in memory, made anew by each driver from proposals and rows; search/tracking/optuna_mirror.py
 shows it to people.
 """
 
@@ -19,8 +19,8 @@ from model import Spec
 from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
+from search.stats.counting import grouped, seed_of
 from search.store.ledger import Ledger, Row, is_final
-from search.store.stats import grouped, seed_of
 from search.study.sampler import PARAMS
 from search.study.schema import Study
 from search.study.space import Numbers, draw, fixed, resolve

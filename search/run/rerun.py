@@ -20,12 +20,13 @@ from search.study.space import LARGEST_SEED
 from search.study.start import ANY, Start
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
-from trainer import Bank, Recipe, Seed, step
-from trainer.checkpoint import Checkpoint
-from trainer.folding import FoldingBank
-from trainer.installed import cache_folder, missing_for_compilation
-from trainer.native import Native
-from trainer.problems import selection
+from trainer import Bank, Recipe, Seed
+from trainer.bank.folding import FoldingBank
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.data.problems import selection
+from trainer.engine.native import Native
+from trainer.files.installed import cache_folder, missing_for_compilation
+from trainer.step import step
 
 THREADS_A_CORE = 16
 """More would take the machine and show nothing."""

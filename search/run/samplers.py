@@ -23,7 +23,7 @@ from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.samplers.nsgaii import BLXAlphaCrossover
 from optuna.trial import FrozenTrial
 
-from search.descent.generations import Generations
+from search.compress.generations import Generations
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, Space, points, stored
 

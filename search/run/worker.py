@@ -1,8 +1,8 @@
 """What runs inside a Ray trial: banks, one after another, each from its saved state to its last seed.
 
 The driver leaves trial.json in the trial's folder; the worker keeps the trial's state there and leaves its
-parts for the driver to record (search/store/part.py). Where they see no folder in common these go through a
-depot (search/depot/depot.py), and the worker has a folder of its own. While a bank trains the driver may
+parts for the driver to record (search/store/results.py). Where they see no folder in common these go through a
+depot (search/store/depot.py), and the worker has a folder of its own. While a bank trains the driver may
 order other trials: those of its program take the slots that have fallen free, others get a bank of their own
 after it.
 """
@@ -26,16 +26,16 @@ import torch
 from filelock import FileLock
 
 from model.tied import Tied, project
-from search.depot.depot import Depot, Shared
 from search.errors import Failure
-from search.record.tally import OPEN, Tally
 from search.run.packing import can_follow
-from search.store.part import ERROR, LOCK, PARTS, STATE, Orders, Part, orders_of, write_parts
-from search.store.stats import grouped
+from search.run.tally import OPEN, Tally
+from search.stats.counting import grouped
+from search.store.depot import Depot, Shared
+from search.store.results import ERROR, LOCK, PARTS, STATE, Orders, Part, orders_of, write_parts
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import RULE, Bank, Outcome, Result
-from trainer.checkpoint import code_version
-from trainer.folding import FoldingBank
+from trainer.bank.folding import FoldingBank
+from trainer.checkpoints.checkpoint import code_version
 
 LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
 

@@ -8,10 +8,10 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 
-from search.depot.depot import VARIABLE as DEPOT
-from search.depot.depot import Shared, depot_of
 from search.errors import UserError
-from trainer import durable
+from search.store.depot import VARIABLE as DEPOT
+from search.store.depot import Shared, depot_of
+from trainer.files import durable
 
 DEFAULT = "adder-runs"
 DATABASE = "ADDER_SEARCH_DATABASE"
@@ -23,10 +23,10 @@ class Home:
 
     With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
     the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
-    go through (search/depot/depot.py): then it is the driver's alone. Nothing in it names its own path
+    go through (search/store/depot.py): then it is the driver's alone. Nothing in it names its own path
     (MLflow's store is brought along when it is next opened), so a home can be moved, or put into a tar file.
 
-    `trust_store`: the user said so of the MLflow store that a study names (search/store/tracking.py).
+    `trust_store`: the user said so of the MLflow store that a study names (search/tracking/tracking.py).
     """
 
     def __init__(self, folder: str | Path | None = None, trust_store: bool = False):

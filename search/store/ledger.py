@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from model import make_spec
 from model.fields import nearest
 from search.errors import Failure, UserError, told
+from search.stats.counting import Row
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -29,16 +30,15 @@ from search.store.database import (
     Database,
     patient,
 )
-from search.store.hold import LEASE_S, Studies, is_live, own_name
 from search.store.home import Home
-from search.store.stats import Row
+from search.store.lease import LEASE_S, Studies, is_live, own_name
 from search.study.schema import is_name
 from search.study.start import Start
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 
 if TYPE_CHECKING:
-    from search.store.part import Part
+    from search.store.results import Part
     from search.study.sampler import Share
 
 DIED = "its driver died"

@@ -10,7 +10,7 @@ from model import Spec
 from search.study.space import LARGEST_SEED, MOST_POINTS, Space, Strict, at, grid_size
 from search.study.stopping import Bounds, check_bounds, check_names, kept_by, paired
 from trainer import Recipe
-from trainer.screen import Keep, spelt
+from trainer.recipe.screen import Keep, spelt
 
 PROPOSED = 16  # configurations, where the file does not say
 PARAMS, GROK_RATE, PER_MILLION = "params", "grok_rate", "per_million"

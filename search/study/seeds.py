@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from search.study.space import LARGEST_SEED, Strict, at
 from trainer import Seed
-from trainer.starts import MOST_VECTORS
+from trainer.recipe.starts import MOST_VECTORS
 
 MOST_SEEDS = 200_000
 

@@ -120,7 +120,7 @@ def _taught(recipe: dict[str, Any], path: str) -> dict[str, Any]:
     name = recipe.get("teacher")
     if not isinstance(name, str) or not name or WORD.match(name):
         return recipe
-    from trainer.teachers import read_teacher
+    from trainer.checkpoints.teachers import read_teacher
 
     try:
         return {**recipe, "teacher": read_teacher(Path(name))}

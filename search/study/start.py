@@ -90,7 +90,7 @@ class Start:
     values.
 
     lineage: what led to it, the oldest first, as plain values; the last is the parent
-    (search/lineage/papers.py). number: its place among those that the study file asks for.
+    (search/study/provenance.py). number: its place among those that the study file asks for.
     """
 
     spec: Spec

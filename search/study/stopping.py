@@ -12,7 +12,7 @@ from model import Spec, name_of
 from model.fields import nearest
 from search.study.space import Strict, at
 from trainer import Recipe
-from trainer.screen import BEST, Keep, Rung, spelt
+from trainer.recipe.screen import BEST, Keep, Rung, spelt
 
 TOP = "top"
 Bounds = float | tuple[float, float]

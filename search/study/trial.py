@@ -16,8 +16,9 @@ from model.tied import Tied
 from search.study.schema import Resources
 from search.study.start import Start, trained
 from search.study.stopping import Stop
-from trainer import Pair, Recipe, Seed, durable
-from trainer.teacher import shown
+from trainer import Pair, Recipe, Seed
+from trainer.files import durable
+from trainer.recipe.teacher import shown
 
 TRIAL_FILE = "trial.json"
 LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000

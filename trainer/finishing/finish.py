@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.bank import programs_of
-from trainer.checkpoint import Checkpoint
-from trainer.finishing.curved import Task, lbfgs, levenberg_marquardt
+from trainer.bank.bank import programs_of
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature.curved import Task, lbfgs, levenberg_marquardt
+from trainer.curvature.pool import Cost
+from trainer.files.installed import code_version
 from trainer.finishing.methods import cma_es, targeted, train
-from trainer.finishing.pool import Cost
-from trainer.installed import code_version
 from trainer.recipe import Recipe
 
 METHODS: dict[str, Callable[[Task, Tensor], Tensor]] = {

@@ -10,9 +10,9 @@ import random
 import torch
 from torch import Tensor
 
-from trainer.bank import Bank
-from trainer.finishing.curved import Task
-from trainer.finishing.pool import Pool, drawn, tokens_from
+from trainer.bank.bank import Bank
+from trainer.curvature.curved import Task
+from trainer.curvature.pool import Pool, drawn, tokens_from
 from trainer.recipe import Pair, Recipe, Seed
 
 

@@ -45,8 +45,8 @@ class Optimiser:
     """fresh: θ [S, P] -> the optimiser's state before its first step, tensors [S, ...] by names of its own.
 
     update: (state, now, gradient [S, P]) -> the new θ and the new tensors of `fresh`. `state` is a bank's
-    (trainer/step.py): theta, step [S] and what `fresh` named. `now` has every number of the recipe [S] and
-    what trainer/schedule.py's `now` adds. Slots that are not active are masked by the caller. A gradient that
+    (trainer/step/step.py): theta, step [S] and what `fresh` named. `now` has every number of the recipe [S] and
+    what trainer/step/schedule.py's `now` adds. Slots that are not active are masked by the caller. A gradient that
     is not finite must make θ so, for by θ a bank sees that a seed diverged; `sign` would hide it.
 
     Everything else is for few. gradient: (state, now, raw gradient) -> what `update` is given, and new

@@ -91,7 +91,7 @@ def perturbed(spec: Spec, theta_SP: Tensor, state: Tensors, now: Tensors) -> Ten
     """θ with noise on each tensor, of `jiggle_strength` learning rates of its root mean square."""
     import torch
 
-    from trainer.problems import uniforms
+    from trainer.data.problems import uniforms
 
     strength, lr = columns(now, "jiggle_strength", "lr")
     size_SP = (strength * lr).expand_as(theta_SP).double()

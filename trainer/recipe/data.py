@@ -6,7 +6,7 @@ import dataclasses
 
 from model.fields import option
 from trainer.fields import Group
-from trainer.losses import WARLOCKEE
+from trainer.recipe.losses import WARLOCKEE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

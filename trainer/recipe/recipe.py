@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from trainer.again import Again
-from trainer.carry import CarrySchedule
-from trainer.learning_rate import Rates
-from trainer.losses import Losses
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
+from trainer.recipe.carry import CarrySchedule
+from trainer.recipe.curriculum import Lessons
 from trainer.recipe.data import Data
-from trainer.recipe.lessons import Lessons
+from trainer.recipe.learning_rate import Rates
+from trainer.recipe.losses import Losses
 from trainer.recipe.ramp import Ramp
-from trainer.recycle import Recycle
-from trainer.starts import Starts
-from trainer.weight_decay import Decay
+from trainer.recipe.recycle import Recycle
+from trainer.recipe.restarts import Again
+from trainer.recipe.starts import Starts
+from trainer.recipe.weight_decay import Decay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from model.spec import Spec
-from trainer.again import check_again
 from trainer.recipe.recipe import Recipe
-from trainer.recycle import check_recycle
-from trainer.screen import Rung
-from trainer.starts import check_start
-from trainer.teacher import check_teacher
+from trainer.recipe.recycle import check_recycle
+from trainer.recipe.restarts import check_again
+from trainer.recipe.screen import Rung
+from trainer.recipe.starts import check_start
+from trainer.recipe.teacher import check_teacher
 
 if TYPE_CHECKING:
     from model.spec import Spec
@@ -50,7 +50,7 @@ class Pair:
     plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
     rungs: where it is screened, in order; group: the first of those that it is ranked with there.
     first_step: the age at which it begins. wide: whether it ends at the recipe's fold, where another spec's
-    bank goes on with it (trainer/folding.py).
+    bank goes on with it (trainer/bank/folding.py).
     """
 
     recipe: Recipe

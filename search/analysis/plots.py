@@ -1,0 +1,256 @@
+"""Pictures: seeds' curves, when they grokked, what parameters buy; and what all pictures share."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from math import ceil
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib import image
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from search.stats.counting import pareto
+from trainer import Outcome
+
+GREY, COLOURS = "#b9bec5", ("#1f5aa6", "#c4432b", "#2b8a57", "#8a4fbf", "#b8860b", "#0f8b8d")
+INK, SOFT, GRID = "#22272e", "#6b737d", "#e6e8eb"
+WIDEST, DPI = 11.0, 130  # inches; a page shows 96 pixels of its own to the inch
+MOST_NAMED = len(COLOURS)  # grokked seeds that get a colour and a name each
+SEED = ["init_seed", "data_seed"]
+Pairs = Collection[tuple[int, int]]
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure in inches that draws without a display."""
+    figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def quiet(axis: Axes, *, grid: Literal["both", "x", "y"] = "both") -> None:
+    """A pale grid behind, no box around."""
+    axis.grid(color=GRID, lw=0.8, axis=grid)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(GREY)
+    axis.tick_params(color=GREY)
+
+
+def in_thousands(axis: Axes) -> None:
+    """Steps along x as 20,000."""
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+
+
+def in_percent(axis: Axes) -> None:
+    """Rates along y as 2.5%, at round values."""
+    axis.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    axis.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.3g}%")
+
+
+def png(figure: Figure) -> bytes:
+    """The picture's file."""
+    buffer, canvas = BytesIO(), FigureCanvasAgg(figure)
+    canvas.draw()  # once; `savefig` draws twice where the layout is constrained
+    image.imsave(buffer, np.asarray(canvas.buffer_rgba()), format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+def grokking_curves(curves: pd.DataFrame, grokked: list[tuple[int, int]], title: str, path: Path) -> None:
+    """Exact match and token accuracy against steps, one line a seed, grokked seeds in front.
+
+    curves: rows as the Parquet artifacts have them; grokked: (init_seed, data_seed) pairs.
+    """
+    count = curves[SEED].drop_duplicates().shape[0]
+    path.write_bytes(png(curves_figure(curves, grokked, f"{title}: {len(grokked)} of {count} seeds grokked")))
+
+
+def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
+    """The picture of `grokking_curves`, under a whole title."""
+    figure = new_figure(9.5, 6.4)
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    figure.suptitle(title, fontsize=13, parse_math=False)
+    for axis, measure, name in ((top, "exact", "exact match"), (bottom, "token", "token accuracy")):
+        _seed_lines(axis, curves, grokked, measure)
+        axis.set_ylabel(f"{name}\n(5,000 selection problems)")
+    bottom.set_xlabel("training step")
+    in_thousands(bottom)
+    if 0 < len(grokked) <= MOST_NAMED:
+        top.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    return figure
+
+
+def small_multiples(panels: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure:
+    """Exact match against steps, a panel a configuration: (title, its curves, its grokked seeds)."""
+    columns = min(3, len(panels))
+    rows = ceil(len(panels) / columns)
+    figure = new_figure(max(6.0, 3.65 * columns), 2.6 * rows + 0.3)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axis in grid.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (title, curves, grokked) in zip(grid.flat, panels, strict=False):
+        _seed_lines(axis, curves, grokked, "exact", named=False)
+        axis.set_title(title, fontsize=10, loc="left", parse_math=False)
+        axis.tick_params(labelsize=8, labelbottom=True)
+        in_thousands(axis)
+    figure.supxlabel("training step", fontsize=10)
+    figure.supylabel("exact match", fontsize=10)
+    return figure
+
+
+def _seed_lines(
+    axis: Axes, curves: pd.DataFrame, grokked: Pairs, measure: str, *, named: bool = True
+) -> None:
+    """One line a seed: the others grey behind; a few winners a colour each, many of them one colour."""
+    lines: dict[tuple[int, int], Any] = {
+        seed: curve.sort_values("step")[["step", measure]].to_numpy() for seed, curve in curves.groupby(SEED)
+    }
+    losers = [points for seed, points in lines.items() if seed not in grokked]
+    winners = {seed: lines[seed] for seed in sorted(grokked) if seed in lines}
+    axis.add_collection(_translucent(losers, GREY, 0.8, zorder=2))
+    if named and len(winners) <= MOST_NAMED:
+        for colour, (seed, points) in zip(COLOURS, winners.items(), strict=False):
+            name = f"seed {seed[0]}" if seed[0] == seed[1] else f"seed {seed[0]}.{seed[1]}"
+            axis.plot(*points.T, color=colour, lw=1.9, zorder=3, label=name)
+    else:
+        axis.add_collection(_translucent(list(winners.values()), COLOURS[0], 1.3, zorder=3))
+    axis.autoscale_view()
+    axis.set_ylim(-0.02, 1.03)
+    quiet(axis)
+
+
+def _translucent(lines: list[Any], colour: str, width: float, zorder: int) -> LineCollection:
+    """Lines as one pixel image, the fainter the more there are."""
+    faint = min(0.85, max(0.1, 40 / max(len(lines), 1)))
+    return LineCollection(lines, colors=colour, lw=width, alpha=faint, zorder=zorder, rasterized=True)
+
+
+# Of a study: when its seeds grokked, and what its parameters buy
+
+
+@dataclass(frozen=True)
+class TimeToGrok:
+    """The share of seeds that have grokked by a step, with its 95 % band; arrays over `steps`, from 0 on.
+
+    `marks`: last steps of the censored seeds; `end`: how far the curve goes.
+    """
+
+    steps: np.ndarray
+    share: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    marks: np.ndarray
+    end: float
+
+    def at(self, steps: np.ndarray) -> np.ndarray:
+        """The share at some steps."""
+        return self.share[np.searchsorted(self.steps, steps, side="right") - 1]
+
+
+def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
+    """Kaplan and Meier's estimate of when seeds grok (JASA 53, 1958), with the log-log band.
+
+    Failed, diverged and stopped seeds stay at risk to their budgets: a seed that was stopped since it would
+    not grok tells more than that it had not yet. Censored ones leave at their last steps.
+    """
+    from scipy.stats import CensoredData, ecdf  # here alone: a configuration's curves need it not
+
+    grokked = (seeds["outcome"] == Outcome.GROKKED).to_numpy()
+    censored = (seeds["outcome"] == Outcome.CENSORED).to_numpy()
+    ends = seeds["budget"].where(~censored, seeds["steps"]).where(~grokked, seeds["grok_step"])
+    ends_S = ends.to_numpy(dtype=float)
+    survival = ecdf(CensoredData(uncensored=ends_S[grokked], right=ends_S[~grokked])).sf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # no band where the share is 0 or 1
+        band = survival.confidence_interval(method="log-log")
+    low, high = 1 - band.high.probabilities, 1 - band.low.probabilities
+    before = survival.probabilities == 1
+    low, high = np.where(before, 0.0, low), np.where(before, 0.0, high)
+    all_of_them = survival.probabilities == 0
+    low = pd.Series(np.where(all_of_them, np.nan, low)).ffill().fillna(0.0).to_numpy()
+    high = np.where(all_of_them, 1.0, high)
+    columns = (survival.quantiles, 1 - survival.probabilities, low, high)
+    steps, share, low, high = (np.concatenate(([0.0], column)) for column in columns)
+    return TimeToGrok(steps, share, low, high, ends_S[censored], float(ends_S.max()))
+
+
+def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
+    """Time-to-grok curves, one a group of seeds, with bands and the marks of censored seeds."""
+    figure = new_figure(9.5, 4.4)
+    axis = figure.subplots()
+    top, band = 0.0, 0.14 if len(groups) <= 3 else 0.07
+    for colour, (name, seeds) in zip(COLOURS, groups.items(), strict=False):
+        curve = time_to_grok(seeds)
+        ends = {"steps": curve.end, "share": curve.share[-1], "low": curve.low[-1], "high": curve.high[-1]}
+        steps, share, low, high = (np.append(getattr(curve, key), end) for key, end in ends.items())
+        axis.step(steps, share, where="post", color=colour, lw=2, label=f"{name}")
+        axis.fill_between(steps, low, high, step="post", color=colour, alpha=band, lw=0)
+        axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
+        top = max(top, high.max())
+    axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
+    axis.set_ylim(-0.012 * max(top, 0.1), min(1.02, max(top * 1.08, 0.1)))
+    in_percent(axis)
+    in_thousands(axis)
+    quiet(axis)
+    if len(groups) > 1:
+        legend = axis.legend(loc="upper left", frameon=False)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return figure
+
+
+def front_figure(configurations: pd.DataFrame) -> Figure:
+    """Parameters against grok rate, an interval a configuration; the Pareto front in front, labelled."""
+    found = configurations[configurations["seeds"] > 0]
+    on_front = np.array(pareto(found["params"].tolist(), found["grok_rate"].tolist()), dtype=bool)
+    front, rest = found[on_front].sort_values("params"), found[~on_front]
+    figure = new_figure(9.5, 5)
+    axis = figure.subplots()
+    faint = 0.9 if len(found) <= 60 else 0.5
+    for rows, colour, size, z in ((rest, GREY, 22, 2), (front, COLOURS[0], 46, 4)):
+        axis.vlines(rows["params"], rows["grok_rate_low"], rows["grok_rate_high"], color=colour, lw=1.2,
+                    alpha=faint, zorder=z)  # fmt: skip
+        axis.scatter(rows["params"], rows["grok_rate"], color=colour, s=size, lw=0, zorder=z + 1)
+    stairs = front.drop_duplicates("params")
+    axis.step(
+        stairs["params"], stairs["grok_rate"], where="post", color=COLOURS[0], lw=1.2, alpha=0.6, zorder=3
+    )
+    for row in stairs.itertuples():
+        axis.annotate(_front_label(row, front), (row.params, row.grok_rate), xytext=(-7, 3), ha="right",
+                      textcoords="offset points", fontsize=9, color=INK, parse_math=False,
+                      bbox={"fc": "#ffffffb0", "ec": "none", "pad": 1}, zorder=6)  # fmt: skip
+    axis.set(xlabel="parameters", ylabel="grok rate (95 % interval)")
+    _parameters_along_x(axis, found["params"].min(), found["params"].max())
+    axis.set_ylim(-0.015, min(1.03, found["grok_rate_high"].max() * 1.08))
+    in_percent(axis)
+    quiet(axis)
+    return figure
+
+
+def _parameters_along_x(axis: Axes, low: int, high: int) -> None:
+    """With room for labels left of their points; logarithmic where sizes differ by a factor of 3 or more."""
+    if high < 3 * low:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+        axis.set_xlim(low - 0.16 * (high - low) - 0.5, high + 0.04 * (high - low) + 0.5)
+        return
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlim(low * (low / high) ** 0.16, high * (high / low) ** 0.04)
+
+
+def _front_label(row: Any, front: pd.DataFrame) -> str:
+    """The rung's name, or the key of a spec without one, and the counts; how many are as good."""
+    equals = int((front["params"] == row.params).sum())
+    name = row.rung if " " not in row.rung else str(row.configuration)[:6]
+    return f"{name}{f' and {equals - 1} more' if equals > 1 else ''}: {row.grokked} of {row.seeds}"

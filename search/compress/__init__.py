@@ -1,0 +1,1 @@
+"""Search for constraints that a trained theta can bear, round after round."""

@@ -1,0 +1,63 @@
+"""What a set of ties must get right to be gone on from: problems of our own, none of `verify`'s.
+
+Axes: P parameters of a base.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from model.adderboard import carry_pairs
+from model.decode import DIGITS
+from model.spec import Spec
+from model.tied import Tied
+from trainer import Recipe
+from trainer.bank.bank import programs_of
+from trainer.data.problems import sample
+from trainer.engine.native import Native
+from trainer.engine.programs import Programs
+from trainer.step import step
+
+STRATUM = 400  # for each length of the longest run of carries
+UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
+
+
+class Exam:
+    """The selection problems, and 54,400 others, for θ of one base."""
+
+    def __init__(self, base: Spec):
+        self.base = base
+
+    def wrong(self, theta_P: Tensor) -> tuple[int, int]:
+        """How many θ [P] adds wrongly, and of how many."""
+        count = 0
+        for tokens in (self.programs.problems, self.others):
+            exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
+            count += round((1 - float(exact)) * tokens.shape[-1])
+        return count, self.size
+
+    @property
+    def size(self) -> int:
+        """Of how many problems it is."""
+        return int(self.programs.problems.shape[-1] + self.others.shape[-1])
+
+    @cached_property
+    def programs(self) -> Native | Programs:
+        return programs_of(self.base, Recipe(), "cpu", compiled=True)
+
+    @cached_property
+    def others(self) -> Tensor:
+        """Uniform problems, and some for each length of the longest run of carries."""
+        pairs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, STRATUM, "of descents")]
+        strata = torch.tensor(pairs, dtype=torch.float64).T[:, None]
+        one = torch.ones(1, dtype=torch.int64)
+        uniform = torch.stack(sample(one * OWN_SEED, one, one * DIGITS, torch.zeros(1), UNIFORM))
+        return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
+
+
+def of_base(spec: Spec, theta_P: Tensor) -> Tensor:
+    """θ of the base, of any spec's."""
+    return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P

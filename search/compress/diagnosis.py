@@ -1,0 +1,96 @@
+"""What of a θ matters: live directions, dead numbers, freedoms, curvature, and the cheapest constraints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model import name_of
+from model.spec import Spec
+from model.tied import entries_of, ties_of, words
+from trainer.curvature.hessian import around, constraints, live_directions, measured_loss
+
+LIVE = 1e-6  # of the largest singular value
+DEAD = 1e-9  # of the largest share of a number in the logits
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Of one θ. `spectrum`: the Hessian's eigenvalues, largest first; `freedoms`: directions in which no
+    logit changes, each as its largest parts by number; `cheapest`: constraints with predicted and measured
+    loss.
+    """
+
+    model: str
+    params: int
+    loss: float
+    live: int
+    dead: list[str]
+    freedoms: list[dict[str, float]]
+    spectrum: list[float]
+    negative: int
+    cheapest: list[dict[str, Any]]
+
+    def text(self) -> str:
+        """A page for a terminal."""
+        lines = [f"{self.model}: {self.live} live directions of {self.params} numbers, loss {self.loss:.3g}"]
+        lines.append(f"  dead numbers: {', '.join(self.dead) or 'none'}")
+        for free in self.freedoms:
+            parts = " ".join(f"{share:+.2f} {name}" for name, share in free.items())
+            lines.append(f"  free direction: {parts}")
+        curved = f"{self.spectrum[0]:.3g} to {self.spectrum[-1]:.3g}, {self.negative} negative"
+        lines += [
+            f"  Hessian's eigenvalues: {curved}",
+            "",
+            "constraint: loss predicted, and measured at once",
+        ]
+        for c in self.cheapest:
+            measured = "" if c["measured"] is None else f" {c['measured']:12.4g}"
+            lines.append(f"  {c['predicted']:12.4g}{measured}  {c['says']}")
+        return "\n".join(lines)
+
+
+def diagnosed(
+    spec: Spec, theta_P: Tensor, kinds: tuple[str, ...], reach: str, most: int, problems: int, measure: bool
+) -> Diagnosis:
+    """The diagnosis of θ [P] on so many selection problems; `measure`: impose each constraint, untrained."""
+    base, ties = ties_of(spec)
+    at = around(spec, theta_P, problems)
+    live, vectors_PK, reads_P = live_directions(spec, theta_P)
+    names = _names(base.params, entries_of(base), ties)
+    cheapest = [
+        {
+            "says": ", ".join(words(base, ties, c.ties)),
+            "kind": c.kind,
+            "predicted": at.loss + c.cost,
+            "measured": measured_loss(spec, theta_P, c.ties, problems) if measure else None,
+        }
+        for c in constraints(at, kinds, reach, most)
+    ]
+    count = int((live > LIVE * live.max()).sum())
+    return Diagnosis(
+        model=name_of(spec),
+        params=spec.params,
+        loss=at.loss,
+        live=count,
+        dead=[n for n, r in zip(names, reads_P.tolist(), strict=True) if r <= DEAD * float(reads_P.max())],
+        freedoms=[_parts(v, names) for v in vectors_PK[:, count:].T],
+        spectrum=at.values_R.flip(0).tolist(),
+        negative=int((at.values_R < 0).sum()),
+        cheapest=cheapest,
+    )
+
+
+def _names(params: int, entries: list[str], ties: tuple[int, ...]) -> list[str]:
+    """What to call each number: the entry that reads it first."""
+    first = {abs(ties[p]): entries[p] for p in reversed(range(params)) if ties[p]}
+    return [first[k] for k in sorted(first)]
+
+
+def _parts(direction_P: Tensor, names: list[str]) -> dict[str, float]:
+    """The largest parts of a direction, by number."""
+    order = torch.argsort(direction_P.abs(), descending=True)[:6].tolist()
+    return {names[n]: round(float(direction_P[n]), 4) for n in order if abs(float(direction_P[n])) > 0.05}

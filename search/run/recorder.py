@@ -1,0 +1,105 @@
+"""From what a worker leaves of a trial to the ledger, then to MLflow; then its folder goes.
+
+Each step can be repeated: a driver that dies in between leaves to the next one what is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from dataclasses import dataclass
+
+from search.analysis.publish import conclude, publish
+from search.errors import Failure
+from search.stats.counting import ENOUGH
+from search.store.home import Home
+from search.store.ledger import Ledger, is_final
+from search.store.results import PARTS, STATE, Damaged, Part, has_parts, read_cut, read_parts, set_aside
+from search.study.sampler import Share
+from search.study.trial import Configuration, Trial
+from search.tracking.artifacts import Shelf
+from search.tracking.outbox import Outbox
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import FINISHED
+
+SHARED_S = 5.0
+"""How long results may take to be seen through a shared folder."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Recorder:
+    """Records what becomes of a study that is held. MLflow is written by the outbox, in its own time."""
+
+    study: str
+    home: Home
+    ledger: Ledger
+    tracker: Tracker
+    outbox: Outbox
+    shelf: Shelf
+    share: Share | None = None
+    """What a search's objective wants to know of each seed."""
+
+    def recover(self) -> set[str]:
+        """Record what trials of an earlier run left behind, and have published what MLflow has not got.
+
+        Returns the keys of their configurations.
+        """
+        found: set[str] = set()
+        rows = self.ledger.rows(self.study)
+        for key in sorted({r["trial"] for r in rows if not r["published"]}):
+            folder = self.home.trial(self.study, key)
+            try:
+                if self.home.depot.get_folder(folder / PARTS):
+                    parts, trial = read_parts(folder), Trial.read(folder)
+                    found |= {c.key for c in trial.configurations}
+                    self.record(trial, parts)
+                elif any(map(is_final, self.ledger.rows(self.study, trial=key))):
+                    raise Damaged(f"there are no results in {folder} any more")
+            except Damaged as error:
+                self.set_aside(key, str(error))
+        return found
+
+    def parts(self, trial: Trial) -> list[Part]:
+        """What the worker of a trial that has just ended left. Raises Damaged."""
+        folder = self.home.trial(self.study, trial.key)
+        deadline = time.monotonic() + SHARED_S
+        while not self.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
+            time.sleep(0.2)  # a shared folder may show them late
+        if not has_parts(folder):
+            raise Failure(f"study {self.study}: a trial ended without results in {folder}; is it shared?")
+        return read_parts(folder)
+
+    def record(self, trial: Trial, parts: list[Part]) -> None:
+        """Write a trial's parts, which are read once, to the ledger, and have them published."""
+        self.ledger.record(*parts, share=self.share)
+        for part in parts:
+            self.shelf.put(trial.key, part)
+        if cut := read_cut(self.home.trial(self.study, trial.key)):
+            self.ledger.censor([trial], ENOUGH, cut)
+            self.ledger.release_unbegun(trial)
+        self.outbox.put(self._publish, trial)
+
+    def set_aside(self, key: str, reason: str) -> None:
+        """Have the seeds of a trial trained again whose results are lost; what is left of them is kept."""
+        folder = self.home.trial(self.study, key)
+        kept = ""
+        if has_parts(folder):
+            kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study, key), reason)}"
+            self.home.depot.remove(folder / PARTS)
+        log.warning("study %s: %s%s; their seeds are trained again", self.study, reason, kept)
+        self.ledger.reopen(self.study, key, reason)
+
+    def _publish(self, trial: Trial) -> None:
+        """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""
+        folder = self.home.trial(self.study, trial.key)
+        if has_parts(folder):  # or it was done, and was cut off afterwards
+            publish(self.ledger, self.tracker, trial, folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            self.home.depot.remove(folder / STATE)
+
+    def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
+        """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
+        self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)

@@ -1,0 +1,1 @@
+"""Counts, rates and intervals. Numbers in, numbers out."""

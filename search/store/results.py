@@ -1,0 +1,282 @@
+"""A part: what one configuration's seeds of a trial have become. The only format between worker and driver.
+
+A worker leaves a trial's parts in its folder, on disk, all of them or none; the driver reads each once,
+records it in the ledger and has it written to MLflow, where the same files are artifacts. One that cannot be
+read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials it is to
+have, and what of them is not needed any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from search.errors import Failure
+from search.study.trial import TRIAL_FILE, Configuration, Trial
+from trainer import MEASURES, Outcome, Result, Seed
+from trainer.files import durable
+from trainer.recipe.screen import BEST, reached
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
+    from search.study.sampler import Share
+
+STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
+"""What else may be in a trial's folder: its bank's state, its parts, why it failed, who has it."""
+THETA, CURVES, RESULTS = "theta.safetensors", "curves.parquet", "results.json"
+REASON = "reason.txt"
+"""Beside parts that were set aside: why."""
+CUT, ORDERS = "cut.json", ".orders"
+"""Of what was ended from outside, how far it was; beside the folder of a worker's first trial, its orders."""
+WHO = ["configuration", "init_seed", "data_seed"]
+SeedKey = tuple[str, int, int]
+"""A configuration's key, init_seed, data_seed."""
+FACTS = (
+    "outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
+    "best_token",
+)  # fmt: skip
+
+
+class Damaged(Failure):
+    """Results that cannot be read: cut off, empty, changed or gone."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one configuration's seeds of a trial have become."""
+
+    trial: Trial
+    results: list[Result]
+    about: dict[str, Any]
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.trial.configurations[0]
+
+    @cached_property
+    def by_seed(self) -> dict[Seed, Result]:
+        return {r.pair.seed: r for r in self.results}
+
+    def reaches(self, result: Result, share: Share) -> bool:
+        """Whether a seed had what a search's objective asks for, at its step or where it ended before."""
+        seen = min(-(-share.when // result.pair.recipe.eval_every), len(result.curve_EM))
+        if not seen:
+            return False
+        best = result.curve_EM[:seen, : len(BEST)].nan_to_num(-1.0).amax(0).tolist()
+        read = result.probes_ER[seen - 1].tolist()
+        values = [*zip(BEST, best, strict=True), *zip(self.trial.spec.probes(), read, strict=True)]
+        return reached(share.keep, dict(values))
+
+    def write(self, folder: Path) -> None:
+        """Leave θ's [N, P], curves and facts in a folder. It is synced by whoever moves it to its place."""
+        import torch
+        from safetensors.torch import save
+
+        names = {"configuration": self.configuration.key}
+        seeds = [
+            {name: getattr(r, name) for name in FACTS} | names | dataclasses.asdict(r.pair.seed)
+            for r in self.results
+        ]
+        files = {
+            THETA: save({"theta": torch.stack([r.theta_P for r in self.results])}),
+            CURVES: curve_table(self.configuration, self.results).to_parquet(index=False),
+        }
+        facts = self.about | {"seeds": seeds, "sha256": {name: _digest(files[name]) for name in files}}
+        folder.mkdir(parents=True)
+        files |= {RESULTS: json.dumps(facts).encode(), TRIAL_FILE: self.trial.as_json()}
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+
+    @classmethod
+    def read(cls, folder: Path) -> Part:
+        """What `write` left. Raises Damaged, whatever keeps it from being read."""
+        with _readable(folder):
+            return cls._read(folder)
+
+    @classmethod
+    def _read(cls, folder: Path) -> Part:
+        from safetensors.torch import load
+
+        trial = Trial.read(folder)
+        about = json.loads((folder / RESULTS).read_text())
+        files = {name: (folder / name).read_bytes() for name in (THETA, CURVES)}
+        for name, digest in about.pop("sha256", {}).items():  # parts of before have none
+            if _digest(files[name]) != digest:
+                raise ValueError(f"{name} is not what was written")
+        theta = load(files[THETA])["theta"]
+        table = _table(files[CURVES])
+        probes = [name for name in trial.spec.probes() if name in table]
+        curves = dict(_curves(table, [*MEASURES, *probes]))
+        results = []
+        for n, (pair, seed) in enumerate(zip(trial.pairs, about.pop("seeds"), strict=True)):
+            who = tuple(seed[name] for name in WHO)
+            facts = {
+                "screen": None,
+                **{name: seed[name] for name in FACTS if name != "screen" or name in seed},
+            }
+            facts["outcome"] = Outcome(seed["outcome"])
+            curve_EM, probes_ER = curves[who].split([len(MEASURES), len(probes)], dim=1)
+            results.append(
+                Result(pair=pair, theta_P=theta[n], curve_EM=curve_EM, probes_ER=probes_ER, **facts)
+            )
+        return cls(trial, results, about)
+
+
+def read_curves(folder: Path) -> pd.DataFrame:
+    """The curves of a part, as `curve_table` has them. Raises Damaged."""
+    with _readable(folder):
+        return _table((folder / CURVES).read_bytes())
+
+
+def _table(data: bytes) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(io.BytesIO(data))
+
+
+def _curves(table: pd.DataFrame, names: list[str]) -> Iterator[tuple[SeedKey, Tensor]]:
+    """Each seed's rows of some columns, of a table in which they lie together."""
+    import numpy as np
+    import torch
+
+    rows = torch.tensor(table[names].to_numpy(), dtype=torch.float32)
+    who = [table[name].to_numpy() for name in WHO]
+    changes = np.any([column[1:] != column[:-1] for column in who], axis=0)
+    ends = [0, *(np.flatnonzero(changes) + 1).tolist(), len(table)]
+    for first, end in pairwise(ends):
+        if end > first:
+            yield (str(who[0][first]), int(who[1][first]), int(who[2][first])), rows[first:end]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Whatever a block raises of files that are damaged, in any of three formats, is Damaged."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise Damaged(f"results in {folder} cannot be read ({type(error).__name__}: {said})") from None
+
+
+def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
+    """One row an evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, and what the
+    spec's probes read, each by its name.
+    """
+    import numpy as np
+    import pandas as pd
+
+    counts = [len(r.curve_EM) for r in results]
+    curves = np.concatenate([r.curve_EM.numpy() for r in results])
+    evaluation = np.concatenate([np.arange(1, count + 1) for count in counts])
+    who = {
+        "configuration": np.repeat(configuration.key, len(curves)),
+        "init_seed": np.repeat([r.pair.seed.init_seed for r in results], counts),
+        "data_seed": np.repeat([r.pair.seed.data_seed for r in results], counts),
+        "step": evaluation * configuration.recipe.eval_every,
+    }
+    width = max(r.probes_ER.shape[1] for r in results)
+    read = np.full((len(curves), width), np.nan, dtype=np.float32)
+    ends = np.cumsum(counts)
+    for r, end in zip(results, ends, strict=True) if width else ():
+        read[end - len(r.curve_EM) : end, : r.probes_ER.shape[1]] = r.probes_ER.numpy()
+    names = (*MEASURES, *list(configuration.spec.probes())[:width])
+    return pd.DataFrame(who | dict(zip(names, (*curves.T, *read.T), strict=True)))
+
+
+def write_parts(folder: Path, parts: Iterable[Part], cut: Mapping[SeedKey, int] | None = None) -> None:
+    """Leave a trial's parts in its folder, on disk: whole or not at all. cut: steps of the seeds in none."""
+    fresh = folder / (PARTS + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for part in parts:
+        part.write(fresh / part.configuration.key)
+    if cut:
+        durable.write(fresh / CUT, json.dumps([[*key, steps] for key, steps in cut.items()]).encode())
+    durable.move_in(fresh, folder / PARTS)
+
+
+def has_parts(folder: Path) -> bool:
+    """Whether a trial has ended by itself."""
+    return (folder / PARTS).exists()
+
+
+def read_parts(folder: Path) -> list[Part]:
+    """What `write_parts` left; nothing if the trial has not ended. Raises Damaged if one is lost or cut."""
+    if not has_parts(folder):
+        return []
+    with _readable(folder):
+        trial, cut = Trial.read(folder), read_cut(folder)
+        ended = dict.fromkeys(c for c, s in trial.work if (c.key, s.init_seed, s.data_seed) not in cut)
+    return [Part.read(folder / PARTS / c.key) for c in ended]
+
+
+def read_cut(folder: Path) -> dict[SeedKey, int]:
+    """Steps of the seeds that were ended from outside, as `write_parts` left them."""
+    file = folder / PARTS / CUT
+    listed = json.loads(file.read_text()) if file.exists() else []
+    return {(key, init, data): steps for key, init, data, steps in listed}
+
+
+def set_aside(folder: Path, place: Path, reason: str) -> Path:
+    """Move a trial's parts out of its folder to `place`, or to one like it that is free, with the reason."""
+    free = next(p for n in count(1) if not (p := place.with_name(f"{place.name}-{n}")).exists())
+    durable.make_folder(free)
+    durable.write(free / REASON, f"{reason}\n".encode())
+    if (folder / TRIAL_FILE).exists():
+        durable.write(free / TRIAL_FILE, (folder / TRIAL_FILE).read_bytes())
+    durable.rename(folder / PARTS, free / PARTS)
+    return free
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, how long it is to
+    wait without work until it says so again (0: it ends), how far apart reports without news are to be, and
+    of which seeds (init_seed, data_seed) reports have whole rows.
+
+    The worker reads them when it starts and between evaluations, so a trial can follow another one in its
+    slots, and a process that was started again knows what it has. A power cut ends whom they are for.
+    """
+
+    trials: tuple[str, ...]
+    enough: tuple[str, ...] = ()
+    wait_s: float = 0.0
+    apart_s: float = 0.0
+    watched: tuple[tuple[int, int], ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Leave them for the worker whose first trial has this folder."""
+        place = orders_of(folder)
+        fresh = place.with_name(place.name + ".new")
+        fresh.write_text(json.dumps(dataclasses.asdict(self)))
+        fresh.replace(place)
+
+    @classmethod
+    def read(cls, folder: Path) -> Orders:
+        """Without any a worker trains its first trial alone."""
+        if not orders_of(folder).exists():
+            return cls((folder.name,))
+        found = json.loads(orders_of(folder).read_text())
+        watched = tuple((init, data) for init, data in found.get("watched", ()))
+        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"], watched)
+
+
+def orders_of(folder: Path) -> Path:
+    """Where the orders are of the worker whose first trial has this folder."""
+    return folder.with_name(folder.name + ORDERS)

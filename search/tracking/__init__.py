@@ -1,0 +1,1 @@
+"""MLflow: runs, artifacts, the outbox, the UI's views; and Optuna's mirror."""

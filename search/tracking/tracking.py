@@ -1,0 +1,194 @@
+"""Where MLflow is, and how what is in it is named and found."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from sqlalchemy import make_url
+
+from search.errors import Failure, UserError, masked
+from search.store.home import Home, below, not_plain
+from search.store.ledger import Ledger
+from trainer.files import durable
+
+KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
+STUDY_TAG, BEST_TAG, DEPOT_TAG = "adder.study", "adder.best_seed", "adder.depot"
+ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
+"""Of a configuration whose seeds start from another's θ: whose, and the ties that it has beyond its
+parent's.
+"""
+ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
+TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
+CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
+FINISHED = "FINISHED"
+LOCK_WAIT_S = 20.0
+
+
+def tracking_uri(home: Home, own: str | None = None) -> str:
+    """The study's own store, else the environment's, else the home's SQLite file.
+
+    MLflow sends the environment's password to whatever store it is given, and a study may come from anywhere.
+    Raises UserError if its own store is neither of the others, and the user did not say that it is trusted.
+    """
+    environment, mine = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{home.mlflow_db}"
+    known = {uri.rstrip("/") for uri in (environment, mine) if uri}
+    if own and not home.trust_store and own.rstrip("/") not in known:
+        raise UserError(
+            f"tracking_uri: {masked(own)} is not the store of your environment, and would get its password; "
+            "set MLFLOW_TRACKING_URI to it, or say --trust-store"
+        )
+    return own or environment or mine
+
+
+def is_local(uri: str) -> bool:
+    """Whether a store is a file and no server."""
+    return uri.startswith("sqlite:")
+
+
+def file_of(uri: str) -> Path | None:
+    """The file of a store that is no server."""
+    name = make_url(uri).database if is_local(uri) else None
+    return Path(name).resolve() if name else None
+
+
+def connect(home: Home, uri: str) -> MlflowClient:
+    """A client that has been answered once. Raises Failure if the store is locked or away."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
+    logging.getLogger("alembic").setLevel(logging.ERROR)
+    with answered(uri):
+        if uri == f"sqlite:///{home.mlflow_db}":
+            _make(home)
+            _bring_along(home)
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+    return client
+
+
+def _make(home: Home) -> None:
+    """Make the home's store, whole or not at all.
+
+    MLflow does it by migrations, of which SQLite takes back none: half of them would be no store for ever.
+    """
+    if home.mlflow_db.exists():
+        return
+    with FileLock(home.path / "mlflow.lock"):
+        if home.mlflow_db.exists():  # made meanwhile
+            return
+        for half in home.path.glob("mlflow-*.new"):
+            half.unlink()
+        fresh = home.path / f"mlflow-{uuid.uuid4().hex}.new"  # MLflow knows a store by its name for ever
+        MlflowClient(tracking_uri=f"sqlite:///{fresh}").search_experiments(max_results=1)
+        durable.move_in(fresh, home.mlflow_db)
+
+
+def _bring_along(home: Home) -> None:
+    """Have MLflow look for a home's artifacts where the home is now: it keeps absolute paths.
+
+    Raises Failure while a study is run: its driver has the home at another place, as a container may.
+    """
+    here = home.artifacts.as_uri()
+    with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
+        if odd := db.execute(not_plain()).fetchone():
+            raise Failure(f"{home.mlflow_db}: has {odd[0]!r:.80}, which is no table: no store of MLflow's")
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
+            return
+        found = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
+        own = (place for name, place in found if place and place.endswith(f"/artifacts/{name}"))
+        for old in {place.rpartition("/")[0] for place in own if place.startswith("file:")} - {here}:
+            if running := Ledger(home).running():
+                where = unquote(urlparse(old).path.removesuffix("/artifacts"))
+                raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
+            for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                there = f"substr({column}, 1, {len(old) + 1}) = ?"
+                moved = f"UPDATE {table} SET {column} = ? || substr({column}, {len(old) + 1}) WHERE {there}"
+                db.execute(moved, (here, f"{old}/"))
+
+
+@contextmanager
+def answered(what: str) -> Iterator[None]:
+    """Whatever a store raises, the user gets one line, and no password in it."""
+    try:
+        yield
+    except (Failure, UserError):
+        raise
+    except Exception as error:
+        raise Failure(f"MLflow store {masked(what)}: {_one_line(error)}") from None
+
+
+def _one_line(error: Exception) -> str:
+    text = masked(" ".join(str(getattr(error, "orig", None) or error).split()))
+    return text[:200] or type(error).__name__
+
+
+def reach(ledger: Ledger, study: str) -> MlflowClient:
+    """The store that has a study's runs."""
+    kept = ledger.study(study) or {}
+    return connect(ledger.home, tracking_uri(ledger.home, kept.get("tracking_uri")))
+
+
+ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")
+"""Kinds of places of which a server may not choose one: on this machine, or with a stranger."""
+
+
+def check_place(client: MlflowClient, home: Home, run: Run) -> None:
+    """Raise Failure for a run whose artifacts are not where its store has them: a local one in the home, a
+    server with itself or in an object store. MLflow would read, write and send passwords anywhere else too.
+    """
+    uri, place = client.tracking_uri, urlparse(run.info.artifact_uri)
+    if is_local(uri):
+        path = Path(unquote(place.path)).resolve()
+        is_right = place.scheme == "file" and path.is_relative_to(home.artifacts.resolve())
+    elif uri.startswith("http"):
+        is_right = place.scheme not in ELSEWHERE
+        if place.scheme == "mlflow-artifacts":
+            is_right = place.netloc in ("", urlparse(uri).netloc.rpartition("@")[2])
+    else:
+        return  # a database of the user's own
+    if not is_right:
+        where = masked(f"in {run.info.artifact_uri:.200}, which is no place of {uri}")
+        raise Failure(f"run {run.info.run_id} has its artifacts {where}")
+
+
+def local_artifacts(client: MlflowClient, home: Home, run_id: str) -> Path | None:
+    """The folder of a run's artifacts, unless a server has them. Raises Failure as `check_place` does."""
+    return folder_of(client, home, client.get_run(run_id))
+
+
+def folder_of(client: MlflowClient, home: Home, run: Run) -> Path | None:
+    """The same of a run that was read."""
+    check_place(client, home, run)
+    place = urlparse(run.info.artifact_uri)
+    return Path(unquote(place.path)) if place.scheme == "file" else None
+
+
+def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path, home: Home) -> Path | None:
+    """Where a run's artifact is, a file or a folder, or None. scratch: for those of a server.
+
+    Raises UserError for names that are paths, Failure for a place that is none of the store's.
+    """
+    own = below(scratch, run_id)  # parts of one trial have the same path in several runs
+    parts = name.split("/")
+    if (mine := local_artifacts(client, home, run_id)) is not None:
+        path = below(mine, *parts)
+        return path if path.exists() else None
+    below(own, *parts)
+    folder = name.rpartition("/")[0] or None
+    if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
+        return None
+    own.mkdir(exist_ok=True)
+    return Path(client.download_artifacts(run_id, name, str(own)))

@@ -1,0 +1,352 @@
+"""A bank: many seeds trained at once as one batched program.
+
+A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and with its
+own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
+neighbours, its slot or interruptions; by the engine (trainer/engine/native.py) nor on the machine, by torch's
+programs (trainer/engine/programs.py) on the number of slots and on rounding.
+
+Axes: S slot, N pair, L slot that is live, M measure, P parameters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from trainer.bank.hopeless import RULE, Rule
+from trainer.bank.judge import QUEUED, RUNNING, Judge, Result
+from trainer.curvature.curved import taken_on
+from trainer.data import hard_examples as targets
+from trainer.engine.native import Native
+from trainer.engine.programs import Programs
+from trainer.files import snapshot
+from trainer.files.installed import missing_for_compilation
+from trainer.optimisers import optimiser_of
+from trainer.optimisers.base import Optimiser
+from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
+from trainer.recipe.outcomes import MEASURES
+from trainer.recipe.recycle import due
+from trainer.recipe.restarts import begins_again, vector_of
+from trainer.recipe.starts import number, start
+from trainer.step import schedule, step
+from trainer.step.schedule import Hyper
+from trainer.step.step import State
+
+IDLE = -1
+DISAGREE = (
+    f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
+    f"{', '.join(SWITCHES)}, and all or none with ties"
+)
+
+
+class Bank:
+    """Train pairs of one spec, `slots` at a time. Call `advance` until it returns False."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        pairs: Sequence[Pair],
+        *,
+        slots: int | None = None,
+        device: str = "cpu",
+        compiled: bool = True,
+        hopeless: Rule | None = RULE,
+    ):
+        """`slots`: at least so many, by default one a pair. `hopeless`: the rule that gives seeds up, if any.
+
+        Raises ValueError if there is no pair or slot, or the recipes' programs differ.
+        """
+        if len({p.program() for p in pairs}) != 1:
+            raise ValueError(DISAGREE)
+        for pair in pairs:
+            pair.check(spec)
+        self.spec, self.pairs, self.device = spec, list(pairs), device
+        recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
+        self.eval_every, self.optimiser = recipe.eval_every, optimiser_of(recipe)
+        wanted = len(pairs) if slots is None else slots
+        if wanted < 1:
+            raise ValueError(f"a bank needs at least one slot, got {slots}")
+        self.slots = wanted
+        self.programs = programs_of(spec, recipe, device, compiled)
+        self.judge = Judge(pairs, spec, hopeless, tuple(spec.probes()))
+        self.state = _empty(spec, self.optimiser, self.slots, device)
+        if recipe.targeted:
+            self.state |= targets.none(self.slots, device)
+        self.pair_S = torch.full((self.slots,), IDLE)
+        self.hyper: Hyper = {}
+        self.parked: dict[int, State] = {}
+        """Pairs that wait for a slot with the state in which they were saved, [1, ...] each."""
+        self.spent: list[int] = []
+        """Pairs that have spent their budget and are to be finished, one at each call of `advance`."""
+        self.seed_steps, self.train_s = 0, 0.0
+        self._fill()
+        self.programs.warm_up(self.state, self.hyper)
+
+    @property
+    def seed_steps_per_s(self) -> float:
+        """Steps of live seeds for each second since the start, sampling and evaluation included."""
+        return self.seed_steps / self.train_s if self.train_s else 0.0
+
+    def advance(self) -> bool:
+        """Train to the next evaluation and judge it, and finish one that is nearly right. False if no pair is
+        left.
+        """
+        running = int((self.pair_S != IDLE).sum())
+        start, nearly = time.perf_counter(), self.spent[:1]
+        for n in nearly:
+            self._finish(n)
+        self.spent = self.spent[1:]
+        if running:
+            self._advance(running)
+        self.train_s += time.perf_counter() - start
+        return bool(running or nearly)
+
+    def _advance(self, running: int) -> None:
+        measured_SM, shown_SP = self._train(running if self.programs.elastic else self.slots)
+        self.seed_steps += running * self.eval_every
+        self._settle(measured_SM)
+        self._target(running)
+        self._judge(measured_SM.cpu(), shown_SP)
+        self._fill()
+
+    def add(self, pairs: Sequence[Pair]) -> range:
+        """Put more pairs at the end of the queue; free slots take them at once. Returns their numbers.
+
+        Raises ValueError if their program is another one.
+        """
+        if {p.program() for p in pairs} - {self.pairs[0].program()}:
+            raise ValueError(DISAGREE)
+        for pair in pairs:
+            pair.check(self.spec)
+        first = len(self.pairs)
+        self.pairs += pairs
+        self.judge.add(Judge(pairs, self.spec, self.judge.rule, self.judge.probes))
+        self._fill()
+        return range(first, len(self.pairs))
+
+    def end(self, numbers: Sequence[int]) -> None:
+        """End pairs from outside, where they are: those that have not ended are censored."""
+        open_ = self.judge.censor(numbers)
+        self._vacate(open_)
+        self._fill()
+
+    def result(self, n: int) -> Result:
+        """The n-th pair as far as it got."""
+        return self.judge.result(n)
+
+    def newest(self) -> list[dict[str, Any]]:
+        """A row a pair, how far it is (trainer/bank/judge.py)."""
+        return self.judge.newest()
+
+    def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
+        """Write the whole state of some pairs, by default of all.
+
+        A bank of the same spec and slots that has these pairs goes on from it bit for bit, in any company.
+        """
+        mine = list(range(len(self.pairs)) if numbers is None else numbers)
+        begun_S = torch.isin(self.pair_S, torch.tensor(mine, dtype=torch.int64))
+        parked = [n for n in self.parked if n in mine]
+        states = [{k: t[begun_S.to(t.device)].cpu() for k, t in self.state.items()}]
+        states += [self.parked[n] for n in parked]
+        place = {n: i for i, n in enumerate(mine)}
+        tensors = {f"state.{k}": torch.cat([s[k] for s in states]) for k in self.state}
+        tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[begun_S].tolist(), *parked)])
+        tensors |= {f"records.{k}": t[mine] for k, t in self.judge.records.items()}
+        snapshot.write(path, tensors, {"key": self._key(mine)})
+
+    def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
+        """Have some pairs, by default all, go on from a saved state.
+
+        False, and nothing changed, if there is none or it is that of others.
+        """
+        mine = list(range(len(self.pairs)) if numbers is None else numbers)
+        found = snapshot.read(path)
+        if found is None or found[1]["key"] != self._key(mine):
+            return False
+        tensors, _ = found
+        self._vacate(mine)
+        self.judge.restore(mine, {k: tensors[f"records.{k}"] for k in self.judge.records})
+        self.spent += self.judge.nearly(torch.tensor(mine), QUEUED)
+        for i, n in enumerate(tensors["pair"].tolist()):
+            if n != IDLE:
+                self.parked[mine[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
+        self._fill()
+        return True
+
+    def _key(self, numbers: Sequence[int]) -> str:
+        return repr((self.spec, [self.pairs[n] for n in numbers], self.slots))
+
+    def _vacate(self, numbers: Sequence[int]) -> None:
+        """Take pairs out of their slots."""
+        self.spent = [n for n in self.spent if n not in numbers]
+        for n in numbers:
+            self.parked.pop(n, None)
+        self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
+
+    def _train(self, count: int) -> tuple[Tensor, Tensor]:
+        """Take the first slots to the next evaluation. Returns their measures [count, M], and the θ that they
+        are of [count, P].
+        """
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        state, loss_S = self.programs.train(state, hyper, self.eval_every)
+        for name, t in state.items():
+            self.state[name][:count] = t
+        measured, shown_SP = self._evaluate("theta", state, hyper)
+        if self.optimiser.beside:
+            other, other_SP = self._evaluate(self.optimiser.beside, state, hyper)
+            same_S = other["exact"] == measured["exact"]
+            better_S = (other["exact"] > measured["exact"]) | (same_S & (other["loss"] < measured["loss"]))
+            measured = {name: torch.where(better_S, t, measured[name]) for name, t in other.items()}
+            shown_SP = torch.where(better_S[:, None], other_SP, shown_SP)
+        measured["train_loss"] = loss_S / self.eval_every
+        return torch.stack([measured[name] for name in MEASURES], dim=1), shown_SP
+
+    def _evaluate(self, name: str, state: State, hyper: Hyper) -> tuple[dict[str, Tensor], Tensor]:
+        """The measures [count] of a θ of the slots' states, and it as the model reads it."""
+        read_SP = step.held(state[name], state["step"], hyper)
+        return self.programs.evaluate(read_SP), read_SP
+
+    def _settle(self, measured_SM: Tensor) -> None:
+        """What an optimiser does after an evaluation."""
+        if not self.optimiser.settle:
+            return
+        count = len(measured_SM)
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        now = schedule.now(state, hyper)
+        for name, t in self.optimiser.settle(self.spec, state, now, measured_SM).items():
+            self.state[name][:count] = t
+
+    def _target(self, count: int) -> None:
+        """Have the live slots, which come first, know their errors, where the recipes ask for them."""
+        if not self.pairs[0].recipe.targeted:
+            return
+        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
+        for name, t in step.errors(self.spec, state, hyper, self.programs.wrong).items():
+            self.state[name][:count] = t
+
+    def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:
+        """Record an evaluation of every running seed and free the slots of those that have ended.
+
+        Live slots come first, and are the first rows.
+        """
+        live_L = (self.pair_S != IDLE).nonzero().flatten()
+        pair_L, measures_LM = self.pair_S[live_L], measured_SM[live_L]
+        slots_L = live_L.to(self.device)
+        theta_LP = shown_SP[slots_L].cpu()
+        step_L = (self.state["before"] + self.state["step"])[slots_L].cpu()
+        finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
+        left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
+        before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
+        after = self.judge.scales(pair_L, measures_LM, *before)
+        self.spent += self.judge.nearly(pair_L)
+        for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
+            self.state[name][slots_L] = scale_L.to(self.device)
+        for slot in live_L[~left_L & (self.judge.records["grok_step"][pair_L] < 0)].tolist():
+            self._change(slot)
+        outcomes = self.judge.records["outcome"]
+        for slot, n in zip(live_L[left_L].tolist(), pair_L[left_L].tolist(), strict=True):
+            if outcomes[n] == QUEUED:  # a rung has it wait
+                self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
+        self.pair_S[live_L[left_L]] = IDLE
+        self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
+
+    def _finish(self, n: int) -> None:
+        """Take a pair that has spent its budget on by curvature, from its best θ."""
+        pair, best_P = self.pairs[n], self.judge.records["best_theta"][n]
+        made_P = taken_on(self.spec, pair.ties, self.programs, best_P, number(f"finish {pair.seed}"))
+        found = self.programs.evaluate(made_P[None].to(self.device))
+        measures = [float(found[name]) if name in found else torch.nan for name in MEASURES]
+        self.judge.finish(n, torch.tensor(measures), made_P)
+
+    def _change(self, slot: int) -> None:
+        """Have a running pair begin again, or its units recycled, where its recipe asks for that."""
+        n, state = int(self.pair_S[slot]), self.state
+        recipe, values = self.pairs[n].recipe, self.judge.values(n)
+        age, before = int(state["step"][slot]), int(state["before"][slot])
+        if begins_again(recipe, age, before, values):
+            self._begin(slot, n, before + age)
+        elif due(recipe, age, values):
+            self._recycle(slot)
+
+    def _recycle(self, slot: int) -> None:
+        """Give units of a slot another use; the optimiser forgets what it kept of them."""
+        recycled, theta_P = self.spec.recycled(), self.state["theta"][slot]
+        assert recycled is not None
+        fresh_P = recycled(self.spec, theta_P.cpu()[None])[0].to(self.device)
+        new_P = fresh_P != theta_P
+        for name, t in _begun(self.optimiser, fresh_P[None]).items():
+            if t.shape[1:] == fresh_P.shape:
+                self.state[name][slot] = torch.where(new_P, t[0], self.state[name][slot])
+
+    def _fill(self) -> None:
+        """Give every free slot the next queued pair; with none left, move the live slots to the front."""
+        free = (self.pair_S == IDLE).nonzero().flatten().tolist()
+        for slot, n in zip(free, self.judge.queued(), strict=False):
+            self._start(slot, n)
+        order_S = torch.argsort((self.pair_S == IDLE).int(), stable=True)
+        self.pair_S = self.pair_S[order_S]
+        self.state = {name: t[order_S.to(self.device)] for name, t in self.state.items()}
+        self.state["active"] = (self.pair_S != IDLE).to(self.device)
+        self._set_hyper()
+
+    def _start(self, slot: int, n: int) -> None:
+        """Pair n in a slot: as it was saved, or else at its beginning."""
+        self.pair_S[slot] = n
+        self.judge.records["outcome"][n] = RUNNING
+        if n in self.parked:
+            for name, t in self.parked.pop(n).items():
+                self.state[name][slot] = t[0].to(self.device)
+        else:
+            self._begin(slot, n, 0)
+
+    def _begin(self, slot: int, n: int, before: int) -> None:
+        """Pair n with its θ, the optimiser afresh and step 0, after so many steps of earlier tries."""
+        pair, state = self.pairs[n], self.state
+        tries = before // pair.recipe.again_at if before else 0
+        given = None if pair.start is None else torch.tensor(pair.start)
+        vector = vector_of(pair.seed.init_seed, tries)
+        theta_P = start(self.spec, pair.recipe, vector) if given is None else given
+        theta_1P = theta_P.to(self.device)[None]
+        for name, t in _begun(self.optimiser, theta_1P).items():
+            state[name][slot] = t[0]
+        state["step"][slot], state["data_seed"][slot] = pair.first_step, pair.seed.data_seed
+        state["before"][slot] = before
+        state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
+        if targets.COUNT in state:
+            state[targets.COUNT][slot] = 0
+
+    def _set_hyper(self) -> None:
+        """An idle slot keeps computing, on the first pair's numbers, but its θ is masked."""
+        pairs = [max(n, 0) for n in self.pair_S.tolist()]
+        self.hyper = {name: t[pairs].to(self.device) for name, t in self.judge.limits.items()}
+
+
+def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
+    """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
+    engine cannot be built for want of a compiler or a kernel.
+    """
+    engine = spec.kernel() and not missing_for_compilation() and not optimiser_of(recipe).look
+    if compiled and device == "cpu" and engine:
+        return Native(spec, recipe)
+    return Programs(spec, recipe, device, compiled and device != "cpu")
+
+
+def _begun(optimiser: Optimiser, theta_SP: Tensor) -> State:
+    """θ and what the optimiser keeps of it before the first step."""
+    return {"theta": theta_SP, **optimiser.fresh(theta_SP), **optimiser.aside(theta_SP)}
+
+
+def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:
+    theta_SP = torch.zeros(slots, spec.params, device=device)
+    state = _begun(optimiser, theta_SP)
+    state |= {
+        name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "before", "data_seed")
+    }
+    state |= {name: torch.ones(slots, device=device) for name in ("wd_scale", "mix_scale")}
+    return state | {"active": torch.zeros(slots, dtype=torch.bool, device=device)}

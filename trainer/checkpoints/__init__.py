@@ -1,0 +1,1 @@
+"""Checkpoints on disk: our own, folded ones, and those of other projects."""

@@ -1,0 +1,143 @@
+"""A checkpoint: one seed's θ with everything needed to say what it is. A folder of two files.
+
+theta.safetensors holds θ [P] and nothing else; checkpoint.json holds spec, recipe, seed, step, metrics,
+code version and provenance. Both are data: reading one runs no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from model.presets import name_of
+from model.spec import Spec, make_spec
+from trainer.files import durable
+from trainer.files.installed import code_version
+
+JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
+LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
+FORMAT = 1
+PAPERS = {
+    "spec": dict, "recipe": dict, "seed": dict, "step": int, "metrics": dict, "provenance": dict, "code": str,
+}  # fmt: skip
+KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """θ [P] and its papers. `step` counts training steps; `metrics` are fractions of selection problems."""
+
+    spec: Spec
+    theta_P: Tensor
+    recipe: dict[str, Any] = field(default_factory=dict)
+    seed: dict[str, int] = field(default_factory=dict)
+    step: int = 0
+    metrics: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    code: str = field(default_factory=code_version)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but θ."""
+        return {
+            "format": FORMAT,
+            "params": self.spec.params,
+            "spec": self.spec.as_dict(),
+            "recipe": self.recipe,
+            "seed": self.seed,
+            "step": self.step,
+            "metrics": self.metrics,
+            "provenance": self.provenance,
+            "code": self.code,
+        }
+
+    def as_origin(self) -> dict[str, Any]:
+        """What the papers of a checkpoint that was made from this one say of it."""
+        return {
+            "model": name_of(self.spec),
+            "params": self.spec.params,
+            "spec": self.spec.as_dict(),
+            "theta_sha256": hashlib.sha256(self.theta_P.numpy().tobytes()).hexdigest(),
+            "provenance": self.provenance,
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write both files, each in one instant and to last (trainer/files/durable.py)."""
+        durable.make_folder(folder)
+        text = json.dumps(self.as_dict(), indent=2) + "\n"
+        theta = save({"theta": self.theta_P.contiguous()})
+        for name, data in ((THETA_FILE, theta), (JSON_FILE, text.encode())):
+            durable.write(folder / name, data)
+
+    @classmethod
+    def load(cls, path: Path) -> Checkpoint:
+        """Read a checkpoint folder, or either of its files. Raises ValueError saying what is wrong."""
+        if path.is_file() and path.name not in (JSON_FILE, THETA_FILE):
+            raise ValueError(f"{path}: not a checkpoint, which is a folder with {JSON_FILE} and {THETA_FILE}")
+        folder = path if path.is_dir() else path.parent
+        about = _read_json(folder / JSON_FILE)
+        if about.get("format") != FORMAT:
+            raise ValueError(f"{folder / JSON_FILE}: not a checkpoint of format {FORMAT}")
+        _check_papers(folder / JSON_FILE, about)
+        try:
+            spec = make_spec(**about["spec"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{folder / JSON_FILE}: spec: {error}") from None
+        theta_P = _read_theta(folder / THETA_FILE, spec)
+        return cls(spec=spec, theta_P=theta_P, **{name: about[name] for name in PAPERS if name != "spec"})
+
+
+def _read_bytes(path: Path) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file (a checkpoint is a folder with {JSON_FILE} and {THETA_FILE})")
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"{path}: larger than any checkpoint ({path.stat().st_size} bytes)")
+    return path.read_bytes()
+
+
+def _check_papers(path: Path, about: dict[str, Any]) -> None:
+    """Whoever reads a checkpoint may rely on these kinds. Raises ValueError at the key path."""
+    wanted = {name: (about[name], kind) for name, kind in PAPERS.items()}
+    for name, value in about["seed"].items() if isinstance(about["seed"], dict) else ():
+        wanted[f"seed.{ascii(name)[1:-1]:.40}"] = (value, int)
+    if isinstance(about["spec"], dict):
+        wanted["spec.family"] = (about["spec"].get("family"), str)
+    for name, (value, kind) in wanted.items():
+        if type(value) is not kind:
+            raise ValueError(f"{path}: {name}: must be {KINDS[kind]}, got {value!r:.80}")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    text = _read_bytes(path)
+    try:
+        about = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path}: not valid JSON") from None
+    missing = PAPERS.keys() - set(about if isinstance(about, dict) else ())
+    if missing:
+        raise ValueError(f"{path}: not a checkpoint, {', '.join(sorted(missing))} missing")
+    return about
+
+
+def _read_theta(path: Path, spec: Spec) -> Tensor:
+    data = _read_bytes(path)
+    try:
+        tensors = load(data)
+    except SafetensorError as error:
+        raise ValueError(f"{path}: not a safetensors file ({ascii(str(error))[1:-1]:.200})") from None
+    except (LookupError, TypeError, RuntimeError, ValueError, OverflowError):  # of a header that is made up
+        raise ValueError(f"{path}: its header asks for numbers or shapes that torch has not") from None
+    theta = tensors.get("theta")
+    if theta is None or theta.dtype != torch.float32 or theta.shape != (spec.params,):
+        found = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)!s:.80}"
+        raise ValueError(f"{path}: θ must be {spec.params} float32 numbers for this spec, found {found}")
+    if not torch.isfinite(theta).all():
+        raise ValueError(f"{path}: θ has numbers that are not finite")
+    return theta

@@ -1,0 +1,1 @@
+"""Hessian, Gauss-Newton and the quadratic model of a trained theta."""

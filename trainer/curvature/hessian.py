@@ -1,0 +1,211 @@
+"""The loss around a θ: its Hessian, what linear constraints would cost there, and which directions matter.
+
+Saliency is Optimal Brain Surgeon's (Hassibi and Stork, "Second order derivatives for network pruning", 1993)
+for any linear constraint aᵀx = 0: the least rise of the loss's quadratic model on it is (aᵀx)² / (2 aᵀH⁻¹a),
+and of several, A x = 0, ½ (A x)ᵀ (A H⁻¹ Aᵀ)⁻¹ (A x). x are the numbers of a spec, each times the root of how
+many entries read it, so that a distance between x is one between θ of the base. All in float64.
+
+Axes: R numbers, C constraints, S seed, B problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from model.tied import Tied, Ties, equated, project, tie, ties_of, zeroed
+from trainer.data.problems import selection
+from trainer.step import step
+
+SAMPLE = 2_048
+CHUNK = 8  # directions at once: memory
+INDEPENDENT = 1e-9  # of a constraint's own pull, what is left of it beside others where it follows from them
+DAMPING = 1e-7  # of the largest eigenvalue, added to each: a direction without curvature is not free
+
+
+@dataclass(frozen=True)
+class Around:
+    """A spec at a θ: its ties, x [R], the loss there, and the Hessian's eigenvalues and eigenvectors."""
+
+    spec: Spec
+    ties: Ties
+    x_R: Tensor
+    loss: float
+    gradient_R: Tensor
+    values_R: Tensor
+    vectors_RR: Tensor
+
+    def inverse(self) -> Tensor:
+        """H⁻¹ [R, R], damped; negative curvature counts as none."""
+        damped_R = self.values_R.clamp(min=0) + DAMPING * self.values_R.abs().max().clamp(min=1e-30)
+        return (self.vectors_RR / damped_R) @ self.vectors_RR.T
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One number zero, or two equal or opposite: what it does to the ties, and a [R] with aᵀx = 0."""
+
+    kind: str
+    ties: Ties
+    a_R: Tensor
+    cost: float
+    """The predicted rise of the loss."""
+
+
+def sample_of(spec: Spec, count: int = SAMPLE) -> Tensor:
+    """The first selection problems as tokens [1, T + 1, B]."""
+    return step.tokens_of(spec, *(t[:, :count] for t in selection()))
+
+
+def around(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> Around:
+    """The loss's expansion at θ [P] of a spec, on `count` selection problems."""
+    _, ties = ties_of(spec)
+    tokens = sample_of(spec, count)
+    weight_R = shares(ties).sqrt()
+
+    def loss(x_R: Tensor) -> Tensor:
+        return step.loss(spec, (x_R / weight_R)[None], tokens)[0]
+
+    x_R = theta_P.double() * weight_R
+    slope = torch.func.grad(loss)
+    hessian_RR = torch.func.jacrev(slope, chunk_size=CHUNK)(x_R)
+    values_R, vectors_RR = torch.linalg.eigh((hessian_RR + hessian_RR.T) / 2)
+    return Around(spec, ties, x_R, float(loss(x_R)), slope(x_R), values_R, vectors_RR)
+
+
+def shares(ties: Ties) -> Tensor:
+    """How many entries read each number [R], float64."""
+    read = torch.tensor([abs(k) for k in ties])
+    return torch.bincount(read, minlength=1)[1:].double()
+
+
+def constraints(at: Around, kinds: Sequence[str], reach: str, most: int = 500) -> list[Constraint]:
+    """The cheapest constraints of these kinds (zero, equal, opposite), at most so many, cheapest first.
+
+    reach: `values` ties any two numbers, `tensor` only such as all entries of are in one tensor.
+    """
+    inverse_RR, unit_R = at.inverse(), 1 / shares(at.ties).sqrt()  # x times this are the numbers
+    read_R, spread_RR = at.x_R * unit_R, inverse_RR * torch.outer(unit_R, unit_R)
+    own_R = spread_RR.diagonal()
+    reached_RR = torch.ones_like(spread_RR) if reach == "values" else _together(at)
+    infinite = torch.tensor(torch.inf, dtype=torch.float64)
+    found = []
+    for kind, sign in (("zero", 0), ("equal", 1), ("opposite", -1)):
+        if kind not in kinds:
+            continue
+        if kind == "zero":
+            cost = torch.diag_embed(read_R**2 / (2 * own_R.clamp(min=1e-300)))
+            cost = torch.where(torch.eye(len(own_R), dtype=torch.bool), cost, infinite)
+        else:
+            apart_RR = (read_R[:, None] - sign * read_R[None]) ** 2
+            pull_RR = own_R[:, None] + own_R[None] - 2 * sign * spread_RR
+            allowed_RR = (reached_RR > 0) & torch.ones_like(spread_RR).tril(-1).bool()
+            cost = torch.where(allowed_RR, apart_RR / (2 * pull_RR.clamp(min=1e-300)), infinite)
+        values, places = cost.flatten().sort()
+        found += [
+            (float(v), kind, sign, *divmod(int(n), len(own_R)))
+            for v, n in zip(values[:most], places[:most], strict=True)
+            if v < infinite
+        ]
+    made = (_constraint(at, unit_R, *choice) for choice in sorted(found)[:most])
+    return [c for c in made if c is not None]
+
+
+def _constraint(
+    at: Around, unit_R: Tensor, cost: float, kind: str, sign: int, k: int, j: int
+) -> Constraint | None:
+    """Number k zero, or sign times number j; None where that cannot be."""
+    first = [next(p for p, its in enumerate(at.ties) if abs(its) == n + 1) for n in (k, j)]
+    a_R = torch.zeros_like(unit_R)
+    a_R[k] = unit_R[k]
+    if kind == "zero":
+        ties = _allowed(at.spec, zeroed(at.ties, first[0]))
+    else:
+        a_R[j] = -sign * unit_R[j]
+        ties = _allowed(at.spec, equated(at.ties, first[0], first[1], sign))
+    return None if ties is None else Constraint(kind, ties, a_R, cost)
+
+
+def _together(at: Around) -> Tensor:
+    """Which numbers [R, R] have all of their entries in one tensor, the same for both: 1, else 0."""
+    base, ties = ties_of(at.spec)
+    owner = [n for n, size in enumerate(base.layout.budget().values()) for _ in range(size)]
+    homes = torch.zeros(len(at.x_R), max(owner) + 1, dtype=torch.bool)
+    for p, k in enumerate(ties):
+        if k:
+            homes[abs(k) - 1, owner[p]] = True
+    both = homes[:, None] | homes[None]
+    return (both.sum(-1) == 1).double()
+
+
+def _allowed(spec: Spec, ties: Ties) -> Ties | None:
+    """The ties, or None where they leave a tensor empty that must not be."""
+    try:
+        tie(spec, ties)
+    except ValueError:
+        return None
+    return ties
+
+
+def cheapest_together(at: Around, pool: Sequence[Constraint], size: int) -> list[Constraint] | None:
+    """So many constraints, chosen one after another by what they cost with those before; None where the pool
+    has not so many that are independent.
+
+    What is left of each is kept as a Gaussian's is under conditions: how far it is off, and its pull.
+    """
+    if len(pool) < size:
+        return None
+    a_CR = torch.stack([c.a_R for c in pool])
+    off_C, meet_CC, chosen = a_CR @ at.x_R, a_CR @ at.inverse() @ a_CR.T, list[int]()
+    least_C = INDEPENDENT * meet_CC.diagonal()
+    for _ in range(size):
+        pull_C = meet_CC.diagonal()
+        cost_C = torch.where(pull_C > least_C, off_C**2 / (2 * pull_C.clamp(min=1e-300)), torch.inf)
+        cost_C[chosen] = torch.inf
+        n = int(cost_C.argmin())
+        if not torch.isfinite(cost_C[n]):
+            return None
+        chosen.append(n)
+        share_C = meet_CC[:, n] / meet_CC[n, n]
+        off_C = off_C - share_C * off_C[n]
+        meet_CC = meet_CC - torch.outer(share_C, meet_CC[n])
+    return [pool[n] for n in chosen]
+
+
+def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int = SAMPLE) -> float:
+    """The loss when ties are imposed at once, without training: θ projected on them."""
+    base, _ = ties_of(spec)
+    base_theta_P = spec.spread(theta_P[None]) if isinstance(spec, Tied) else theta_P[None]
+    new = tie(base, ties)
+    held = project(ties, base_theta_P.double()) if new != base else base_theta_P.double()
+    return float(step.loss(new, held, sample_of(new, count))[0])
+
+
+def live_directions(spec: Spec, theta_P: Tensor, count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the logits' Jacobian towards θ on `count` problems: singular values [P], largest first, their
+    directions in θ [P, P] in columns, and each number's own norm [P].
+
+    Logits are taken less their mean over the vocabulary, which changes no answer.
+    """
+    tokens = sample_of(spec, count)
+
+    def logits(theta_P: Tensor) -> Tensor:
+        out = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
+        out_VN = torch.stack([v.expand(1, spec.answers, count).flatten() for v in out])
+        return (out_VN - out_VN.mean(0)).flatten()
+
+    theta_P = theta_P.double()
+    out_N, back = torch.func.vjp(logits, theta_P)
+    _, forth = torch.func.vjp(lambda pull_N: back(pull_N)[0], torch.zeros_like(out_N))  # backwards twice: J v
+
+    def along(v_P: Tensor) -> Tensor:
+        made: Tensor = forth(v_P)[0]
+        return made
+
+    jacobian_PN = torch.func.vmap(along, chunk_size=CHUNK)(torch.eye(len(theta_P), dtype=torch.float64))
+    left_PP, values_P, _ = torch.linalg.svd(jacobian_PN, full_matrices=False)
+    return values_P, left_PP, jacobian_PN.norm(dim=1)

@@ -1,0 +1,125 @@
+"""Problems to finish a θ on, drawn here: other ones than AdderBoard's and than those by which it is judged.
+
+Uniform pairs; pairs with a run of carries of each length; pairs of numbers of 2 to 10 digits; and a θ's own
+errors among fresh ones. Of one digit, as in most of AdderBoard's edge cases, there are none.
+
+Axes: P parameters, B problem, A answer position, V vocabulary, N entries of logits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.adderboard import Pairs, carry_pairs
+from model.spec import Spec
+from trainer.data.problems import DIGITS
+from trainer.engine.operator import flat, loss
+from trainer.files.installed import missing_for_compilation
+from trainer.step import step
+from trainer.step.step import tokens_of
+
+CHUNK = 512  # problems at once: memory
+
+
+@dataclass
+class Cost:
+    """What a method has used: problems, each time that one is passed through the model, or a gradient or
+    tangent of it through it.
+    """
+
+    problems: int = 0
+
+
+def drawn(seed: int, turn: int, count: int) -> Pairs:
+    """Half of them uniform, a quarter with runs of carries, a quarter of shorter numbers."""
+    rng = random.Random(f"finish {seed} {turn}")
+    uniform = [(rng.randrange(10**DIGITS), rng.randrange(10**DIGITS)) for _ in range(count // 2)]
+    short = [(_number(rng), _number(rng)) for _ in range(count // 4)]
+    each = -(-count // 4 // (DIGITS + 1))
+    runs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, each, f"to finish {seed} {turn}")]
+    return uniform + short + [p for p in runs if min(p) > 9]
+
+
+def _number(rng: random.Random) -> int:
+    digits = rng.randint(2, DIGITS)
+    return rng.randrange(10 ** (digits - 1), 10**digits)
+
+
+def tokens_from(spec: Spec, pairs: Pairs) -> Tensor:
+    """[1, T + 1, B]"""
+    return tokens_of(spec, *torch.tensor(pairs, dtype=torch.float64).T[:, None])
+
+
+class Pool:
+    """A spec's loss on some problems, for one θ [P]: that of its training."""
+
+    def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
+        self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
+        self.kernel = spec.kernel() is not None and not missing_for_compilation()
+
+    @property
+    def size(self) -> int:
+        return self.tokens.shape[-1]
+
+    @torch.no_grad()
+    def loss(self, theta_P: Tensor) -> float:
+        """The mean loss."""
+        self.cost.problems += self.size
+        return float(self._mean(theta_P))
+
+    def slope(self, theta_P: Tensor) -> tuple[float, Tensor]:
+        """The mean loss and its gradient [P], float64; by the kernel, where there is one, float32 inside."""
+        self.cost.problems += 2 * self.size
+        parameter_P = theta_P.detach().double().requires_grad_()
+        if self.kernel:
+            mean = loss(self.spec, flat(self.spec, parameter_P).float(), self.tokens[0])
+        else:
+            mean = self._mean(parameter_P)
+        (grad_P,) = torch.autograd.grad(mean, parameter_P)
+        return float(mean.detach()), grad_P
+
+    def curvature(self, theta_P: Tensor) -> Tensor:
+        """The Gauss-Newton matrix [P, P] of the mean loss, Jᵀ (diag p − p pᵀ) J (Schraudolph 2002)."""
+        self.cost.problems += len(theta_P) * self.size
+        one_PP = torch.eye(len(theta_P)).to(theta_P)
+        made_PP = torch.zeros_like(one_PP)
+        for part in self._parts():
+
+            def along(one_P: Tensor, part: Tensor = part) -> Tensor:
+                made: Tensor = torch.func.jvp(lambda t: self._logits(t, part), (theta_P,), (one_P,))[1]
+                return made
+
+            p_VAB = self._logits(theta_P, part).softmax(0)
+            slope_PVAB = torch.func.vmap(along)(one_PP)
+            apart_PVAB = slope_PVAB - (slope_PVAB * p_VAB).sum(1, keepdim=True)
+            rows_PN = (apart_PVAB * p_VAB.sqrt()).flatten(1)
+            made_PP = made_PP + rows_PN @ rows_PN.T
+        return made_PP / (self.size * self.spec.answers)
+
+    def _parts(self) -> Iterator[Tensor]:
+        return iter(self.tokens.split(CHUNK, dim=-1))
+
+    def _logits(self, theta_P: Tensor, tokens_1TB: Tensor) -> Tensor:
+        logits = self.spec.forward(theta_P[None], tokens_1TB[:, :-1], first=self.spec.prompt - 1)
+        return torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0]
+
+    def _mean(self, theta_P: Tensor) -> Tensor:
+        parts = [step.loss(self.spec, theta_P[None], part).sum() * part.shape[-1] for part in self._parts()]
+        made: Tensor = torch.stack(parts).sum() / self.size
+        return made
+
+
+def errors(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
+    """Those of some pairs that θ [P] adds wrongly."""
+    tokens = tokens_from(spec, pairs)
+    cost.problems += len(pairs)
+    with torch.no_grad():
+        logits = spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1)
+        choice_AB = torch.stack(list(torch.broadcast_tensors(*logits)))[:, 0].argmax(0)[: DIGITS + 1]
+    wrong_B = (choice_AB != tokens[0, spec.prompt :][: DIGITS + 1]).any(0)
+    return [pairs[n] for n in wrong_B.nonzero().flatten().tolist()]

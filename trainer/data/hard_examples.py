@@ -1,0 +1,97 @@
+"""A seed's own errors: problems that it gets wrong, found at evaluations and asked again in training.
+
+They are sought in a stream of problems of its own, a function of (data seed, step) as the stream that it
+trains on is, and kept in the bank's state: so an interrupted seed goes on with the same ones, and nothing
+depends on slot or company.
+
+Axes: S slot, R row, B problem of a step, N problem of the pool, M error that is kept, V token, A answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainer.data.problems import APART, DIGITS, GOLDEN, fraction, mix, words
+
+POOL = 2_048  # problems that are looked through at an evaluation
+KEPT = 64
+FOUND, COUNT = "errors", "error_count"
+"""In a bank's state: operands [S, 2, M] (float64), and how many of them there are [S] (int64)."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which parts are on; their shares are a seed's numbers."""
+
+    swapped: bool = False
+    targeted: bool = False
+
+    @classmethod
+    def of(cls, recipe: Any) -> Asked:
+        return cls(bool(recipe.swapped), bool(recipe.targeted))
+
+
+AS_DRAWN = Asked()
+
+
+def none(slots: int, device: torch.device | str) -> dict[str, Tensor]:
+    """Slots that have no errors yet."""
+    return {
+        FOUND: torch.zeros(slots, 2, KEPT, dtype=torch.float64, device=device),
+        COUNT: torch.zeros(slots, dtype=torch.int64, device=device),
+    }
+
+
+def pool_seed(data_seed_S: Tensor) -> Tensor:
+    """The data seed of the stream in which errors are sought."""
+    return mix(mix(data_seed_S * GOLDEN + APART) + APART)
+
+
+def asked(
+    which: Asked,
+    pairs: tuple[Tensor, Tensor],
+    at: tuple[Tensor, Tensor],
+    shares: tuple[Tensor, Tensor],
+    errors: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor]:
+    """What of drawn operands [R, B] is asked: some are errors instead, some change places.
+
+    at: data seed and step [R]; shares: what is targeted, what is swapped [R]; errors: [R, 2, M] and counts.
+    """
+    (a_RB, b_RB), (targeted_R, swapped_R) = pairs, shares
+    word_a, word_b, *_ = words(*at, a_RB.shape[1], 4)
+    if which.targeted and errors:
+        found_R2M, count_R = errors
+        word = mix(word_a + word_b)
+        is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
+        place_RB = torch.floor(fraction(word, 0, 31) * count_R[:, None]).to(torch.int64)
+        a_RB, b_RB = (
+            torch.where(is_error_RB, found_R2M[:, n].gather(1, place_RB), drawn)
+            for n, drawn in enumerate((a_RB, b_RB))
+        )
+    if which.swapped:
+        turned_RB = fraction(word_a, 0, 11) < swapped_R.double()[:, None]
+        a_RB, b_RB = torch.where(turned_RB, b_RB, a_RB), torch.where(turned_RB, a_RB, b_RB)
+    return a_RB, b_RB
+
+
+def kept(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
+    """The first errors of each slot."""
+    order_SM = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1][:, :KEPT]
+    count_S = wrong_SN.sum(1).clamp(max=KEPT)
+    there_SM = torch.arange(KEPT, device=a_SN.device) < count_S[:, None]
+    found = [torch.where(there_SM, t.gather(1, order_SM), 0.0) for t in (a_SN, b_SN)]
+    return {FOUND: torch.stack(found, dim=1), COUNT: count_S}
+
+
+def wrong(logits_V: Sequence[Tensor], target_SAN: Tensor) -> Tensor:
+    """Whether a problem has a wrong digit [S, N]; of equal logits the first counts."""
+    stacked = torch.stack(torch.broadcast_tensors(*logits_V))
+    choice_SAN = stacked.argmax(0)
+    made: Tensor = (choice_SAN != target_SAN)[:, : DIGITS + 1].any(1)
+    return made

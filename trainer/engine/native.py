@@ -1,0 +1,385 @@
+"""The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/engine/cpp), no torch in
+between.
+
+A family's kernel (model/families/<family>/kernel.cpp) does what depends on the problem; everything else that
+a step is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that
+the eager programs run (trainer/engine/tape.py). The bits of θ are the same on every CPU, for any number of threads
+and in any company.
+
+Axes: S slot, P parameters, T position, B problem, R numbers of a seed's row, N numbers of its wide tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.spec import Kernel, Spec
+from trainer.data import hard_examples as targets
+from trainer.data.hard_examples import COUNT, FOUND, KEPT
+from trainer.data.problems import DIGITS, MARK, marked, selection
+from trainer.engine.build import ENGINE, library
+from trainer.engine.tape import CTape, record
+from trainer.engine.tape_cache import tapes
+from trainer.engine.tape_graph import Array, Tape
+from trainer.optimisers import OPTIMISERS, optimiser_of
+from trainer.recipe import Recipe
+from trainer.recipe.teacher import teacher_of
+from trainer.step import schedule, step
+from trainer.step.schedule import Hyper, hyper_of
+from trainer.step.step import State
+
+FULL = {"LOSS": 1}
+"""What a kernel is built with that has more than cross-entropy, and shows its logits."""
+LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
+Shapes = dict[str, tuple[int, ...]]
+
+
+class Measures(ctypes.Structure):
+    """Sums over evaluated problems, as model/cpp/kernel.h has them."""
+
+    _fields_ = [("exact", ctypes.c_int64), ("right", ctypes.c_int64), ("loss", ctypes.c_double)]
+
+
+class Lesson(ctypes.Structure):
+    """What a step asks for: `Lesson` of trainer/engine/cpp/problems.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("data_seed", "step")),
+        *((name, ctypes.c_double) for name in ("carry_mix", "mixed_lengths", "single", "chain", "place")),
+        *((name, ctypes.c_int32) for name in ("digits", "by_kind", "fewest", "most")),
+        *((name, ctypes.c_double) for name in ("swapped", "targeted")),
+        ("errors", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("error_a", "error_b")),
+    ]  # fmt: skip
+
+
+class Learning(ctypes.Structure):
+    """`Learning` of trainer/engine/cpp/aims.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("on", "smoothing", "gamma", "chains", "hardest", "alpha")),
+        *((name, ctypes.c_int32) for name in ("temperature", "logits")),
+        *((name, ctypes.c_void_p) for name in ("look", "teacher", "teachers")),
+    ]  # fmt: skip
+
+
+class Errors(ctypes.Structure):
+    """`Errors` of trainer/engine/cpp/engine.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("operands", "count")),
+        ("kept", ctypes.c_int32),
+    ]  # fmt: skip
+
+
+class Seen(ctypes.Structure):
+    """`Seen` of model/cpp/goal.h."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("logits", "losses")]
+
+
+class Program(ctypes.Structure):
+    """`Program` of trainer/engine/cpp/engine.cpp."""
+
+    _fields_ = [
+        *((name, CTape) for name in ("lesson", "expand", "probe", "take")),
+        *(("length", ctypes.c_int), ("source", ctypes.c_void_p)),
+        *((name, ctypes.c_int32) for name in ("batch", "row", "theta", "step", "gradient", "parameters")),
+        *((name, ctypes.c_void_p) for name in ("updated", "train", "evaluate")),
+        *((name, ctypes.c_int32) for name in ("drawn", "draws", "root_every")),
+        *((name, ctypes.c_int32) for name in ("matrix", "root", "damping", "epsilon")),
+        ("learning", Learning),
+        *((name, ctypes.c_int32) for name in ("swapped", "targeted")),
+    ]  # fmt: skip
+
+
+class Native:
+    """What `Programs` offers a bank (trainer/engine/programs.py), by the engine, for a spec that has a kernel.
+
+    Raises BuildError where the C++ cannot be compiled.
+    """
+
+    elastic = True
+    """Whether any number of slots may be trained: here what runs costs, and nothing else."""
+    cache_misses = 0
+
+    def __init__(self, spec: Spec, recipe: Recipe):
+        start = time.perf_counter()
+        kernel = spec.kernel()
+        if kernel is None:
+            raise ValueError(f"{spec.family} has no kernel")
+        self.engine, self.kernel = engine(), built(kernel, recipe)
+        if recipe.targeted:
+            self.looker = library(kernel.source, {**kernel.shape, **FULL})
+        self.spec, self.optimiser = spec, optimiser_of(recipe)
+        self.shapes = self._shapes(recipe)
+        starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
+        self.places = {
+            name: slice(at, at + math.prod(shape))
+            for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
+        }
+        own = OPTIMISERS[recipe.optimiser]  # in its wrappers it would look like ours
+        owners = (type(spec), own.fresh, own.update, own.gradient)
+        self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
+        self.program, self._kept = self._program(recipe)
+        self.problems = step.tokens_of(spec, *selection())
+        self._blocks = blocks(self.problems)
+        self.compile_s = time.perf_counter() - start
+
+    def warm_up(self, state: State, hyper: Hyper) -> None:
+        """Nothing is left to compile."""
+
+    def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
+        """`steps` steps of every slot. Returns the new state and the summed losses [S]."""
+        given: dict[str, Tensor] = {**hyper, **state}
+        parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
+        left = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
+        rows = torch.cat([*(p.float() for p in parts), left], dim=1).numpy()
+        losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
+        ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
+        asked = [state[name].numpy() for name in (FOUND, COUNT) if name in state]
+        in_groups(
+            len(rows),
+            lambda s, n: self.engine.engine_train(
+                *(ctypes.byref(self.program), at(rows[s]), at(seeds[s])),
+                *(ties if ties is None else at(ties[s]), errors_of([t[s] for t in asked])),
+                *(n, steps, at(losses[s])),
+            ),
+        )
+        made = torch.from_numpy(rows)
+        kept = [*self._kept_names(), *(self.optimiser.root or ())[1:]]
+        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in kept}
+        return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
+
+    def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
+        """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
+        count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
+        problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
+        rows = np.zeros((len(theta_SP), self.program.row), np.float32)
+        rows[:, self.places["theta"]] = theta_SP.numpy()
+        sums = (Measures * len(rows))()
+        in_groups(
+            len(rows),
+            lambda s, n: self.engine.engine_evaluate(
+                *(ctypes.byref(self.program), at(rows[s]), n, at(problems), count),
+                ctypes.byref(sums, s.start * ctypes.sizeof(Measures)),
+            ),
+        )
+        digits = count * (DIGITS + 1)
+        measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
+        return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
+
+    def wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
+        """Whether problems of each slot's own are answered wrongly [S, N]."""
+        row, count = np.zeros(self.program.row, np.float32), tokens_STN.shape[-1]
+        shape = (-(-count // LANES), self.spec.answers, self.spec.vocabulary, LANES)
+        logits, made = np.zeros(shape, np.float32), []
+        for theta_P, tokens_TN in zip(theta_SP, tokens_STN, strict=True):
+            row[self.places["theta"]] = theta_P.numpy()
+            wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
+            self.looker.kernel_look(
+                at(wide), at(problems), count, ctypes.byref(Seen(logits.ctypes.data, None))
+            )
+            whole = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
+            made.append(targets.wrong(list(whole), tokens_TN[None, self.spec.prompt :])[0])
+        return torch.stack(made)
+
+    def tokens(self, lesson: Lesson) -> Tensor:
+        """A step's problems as the engine makes them: tokens [T + 1, B]."""
+        made = np.zeros((-(-self.program.batch // LANES), self.program.length, LANES), np.int32)
+        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), at(made))
+        return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
+
+    def _kept_names(self) -> list[str]:
+        """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
+        return list(self.shapes)[: list(self.shapes).index("step")]
+
+    def _shapes(self, recipe: Recipe) -> Shapes:
+        """What a row has, without the slots' axis."""
+        fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
+        scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
+        hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe], self.spec.layout).items()}
+        kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
+        read = {name: kept.pop(name) for name in (self.optimiser.root or ())[1:]}  # made by the engine
+        draws: Shapes = {"draws": (count,)} if (count := self.optimiser.draws * self.spec.params) else {}
+        theta = (self.spec.params,)
+        return {"theta": theta, **kept, **scalars, **read, **hyper, "gradient": theta, **draws}
+
+    def _record(self) -> list[Tape]:
+        return [
+            record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._probe, self._take)
+        ]
+
+    def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
+        step, scale = row["step"], row["mix_scale"]
+        kinds = schedule.kinds(step, row, scale)
+        shares = [
+            schedule.carry_mix(step, row) * scale,
+            row["mixed_lengths"],
+            kinds.single,
+            kinds.chain,
+            kinds.place,
+        ]
+        whole = [schedule.digits(step, row), kinds.by_kind, kinds.fewest, kinds.most]
+        return [schedule.ramp(step, row), *shares, *whole]
+
+    def _expand(self, row: dict[str, Tensor]) -> list[Tensor]:
+        return list(self.spec.expand(row["theta"]).values())
+
+    def _probe(self, row: dict[str, Tensor]) -> list[Tensor]:
+        probe = self.optimiser.probe
+        return [probe(row, schedule.now(row, row), row["gradient"])] if probe else []
+
+    def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
+        state = {**row, "active": torch.ones(1, dtype=torch.bool)}
+        new = step.take(self.optimiser, state, row, row["gradient"])
+        return [new[name] for name in self._kept_names()]
+
+    def _extras(self, root_every: int) -> list[int]:
+        """Where random numbers and matrices are in a row, and how often an inverse root is made."""
+        drawn = self.places.get("draws", slice(0, 0))
+        names = (*(self.optimiser.root or ()), "root_damping", "epsilon")
+        places = [self.places[name].start for name in names if self.optimiser.root]
+        every = root_every if places else 0
+        return [drawn.start, drawn.stop - drawn.start, every, *(places or [0] * 4)]
+
+    def _learning(self, recipe: Recipe) -> Learning:
+        """What problems are learnt by, and where its numbers are in a row."""
+        fields = ("label_smoothing", "focal_gamma", "chain_beta", "hardest", "distill_alpha")
+        places = [self.places[name].start if name in recipe.losses else -1 for name in fields]
+        heat = self.places["distill_temperature"].start
+        look = ctypes.cast(self.kernel.kernel_look, ctypes.c_void_p) if recipe.losses else None
+        numbers = self.spec.answers * self.spec.vocabulary * LANES
+        return Learning(bool(recipe.losses), *places, heat, numbers, look, *self._teacher(recipe))
+
+    def _teacher(self, recipe: Recipe) -> tuple[Any, Any]:
+        """A teacher's kernel and wide tensors, by the engine's arithmetic; none where there is no teacher."""
+        if not recipe.teacher:
+            return None, None
+        teacher = teacher_of(recipe.teacher)
+        kernel, spec = teacher.spec.kernel(), teacher.spec
+        if kernel is None:
+            raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
+        tape = record(
+            lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, worked_out
+        )
+        self._wide = run(tape, np.array(teacher.theta, np.float32))
+        return ctypes.cast(built(kernel, recipe).kernel_look, ctypes.c_void_p), self._wide.ctypes.data
+
+    def _program(self, recipe: Recipe) -> tuple[Program, Any]:
+        """The program, and the arrays to which it points."""
+        source = sources(self.spec)
+        updated = np.arange(self.places["step"].start, dtype=np.int32)
+        starts = [self.places[name].start for name in ("theta", "step", "gradient")]
+        functions = [
+            ctypes.cast(getattr(self.kernel, f"kernel_{f}"), ctypes.c_void_p) for f in ("train", "evaluate")
+        ]
+        program = Program(
+            *map(CTape.of, self.tapes),
+            *(
+                len(source),
+                source.ctypes.data,
+                recipe.batch,
+                max(place.stop for place in self.places.values()),
+                *starts,
+                self.spec.params,
+            ),
+            *(updated.ctypes.data, *functions),
+            *self._extras(recipe.root_every),
+            self._learning(recipe),
+            *(self.places[n].start if getattr(recipe, n) else -1 for n in ("swapped", "targeted")),
+        )
+        sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
+        if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
+            raise AssertionError(
+                f"{self.spec.family}: kernel.cpp reads {sizes} numbers and tokens, not {expected}"
+            )
+        return program, (source, updated)
+
+
+def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
+    """A kernel for a recipe's loss: what is more than cross-entropy is a build of its own. Raises
+    BuildError.
+    """
+    return library(kernel.source, {**kernel.shape, **FULL} if recipe.losses else kernel.shape)
+
+
+@cache
+def engine() -> ctypes.CDLL:
+    """The library of trainer/engine/cpp. Raises BuildError."""
+    return library(ENGINE)
+
+
+def worked_out(operation: int, *numbers: float) -> float:
+    """What the engine makes of an operation of tapes on three numbers."""
+    one = np.array([[operation, 0, 1]], np.int32)
+    tape = Tape(
+        3, np.zeros(0, np.float32), one, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32)
+    )
+    return float(run(tape, np.array(numbers, np.float32))[0])
+
+
+def run(tape: Tape, inputs: Array) -> Array:
+    """A tape's outputs for one seed."""
+    made = np.zeros(len(tape.outputs), np.float32)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), at(inputs), at(made), None, None)
+    return made
+
+
+def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
+    """The gradient towards a tape's inputs, from that of its outputs."""
+    made, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), at(inputs), at(made), at(pull), at(back))
+    return back
+
+
+def sources(spec: Spec) -> Array:
+    """Where each token of a sequence comes from: a column of digits, or -1 less the token itself."""
+    return np.array([t - MARK if t >= MARK else -1 - t for t in marked(spec)], np.int32)
+
+
+def errors_of(asked: list[Array]) -> Any:
+    """What the engine is told of the errors of some slots: operands and counts, or nothing."""
+    if not asked:
+        return None
+    operands, count = asked
+    return ctypes.byref(Errors(at(operands), at(count), KEPT))
+
+
+def blocks(tokens_1TB: Tensor) -> Array:
+    """Tokens as kernels read them, [blocks, T, 16] int32; lanes that are left over hold the token 0."""
+    tokens_TB = tokens_1TB[0]
+    padded = torch.nn.functional.pad(tokens_TB, (0, -tokens_TB.shape[1] % LANES))
+    return np.ascontiguousarray(padded.unflatten(1, (-1, LANES)).transpose(0, 1).int().numpy())
+
+
+def at(array: Array) -> ctypes.c_void_p:
+    """Where an array's numbers are; keeps the array alive."""
+    assert array.flags.c_contiguous
+    pointer: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
+    return pointer
+
+
+def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
+    """Have torch's threads share the slots, each in groups of up to 16."""
+    threads = min(torch.get_num_threads(), slots)
+    count = max(threads, -(-slots // LANES))
+    ends = [slots * n // count for n in range(count + 1)]
+    parts = [slice(a, b) for a, b in pairwise(ends)]
+    if threads == 1:
+        for s in parts:
+            work(s, s.stop - s.start)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda s: work(s, s.stop - s.start), parts))

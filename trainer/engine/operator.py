@@ -1,0 +1,66 @@
+"""A family's kernel as an operator of torch, `adder_search::kernel`: differentiable towards wide tensors.
+
+For notebooks and methods of one's own; banks call the engine, which has the kernel inside
+(trainer/engine/native.py).
+
+Axes: N numbers of a seed's wide tensors, T position, B problem.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from trainer.engine.build import library
+from trainer.engine.native import at, blocks
+
+
+def flat(spec: Spec, theta_P: Tensor) -> Tensor:
+    """The wide tensors [N] of θ as kernels read them, differentiable."""
+    return torch.cat([t.flatten() for t in spec.expand(theta_P[None]).values()])
+
+
+def loss(spec: Spec, wide_N: Tensor, tokens_TB: Tensor) -> Tensor:
+    """The mean cross-entropy of problems, teacher-forced, by the spec's kernel; float32.
+
+    Raises ValueError for a spec without a kernel or wide tensors of another size; BuildError.
+    """
+    kernel = spec.kernel()
+    if kernel is None:
+        raise ValueError(f"{spec.family} has no kernel")
+    made: Tensor = _kernel(wide_N, tokens_TB, str(kernel.source), json.dumps(kernel.shape))[0]
+    return made
+
+
+@torch.library.custom_op("adder_search::kernel", mutates_args=(), device_types="cpu")
+def _kernel(wide: Tensor, tokens: Tensor, source: str, shape: str) -> tuple[Tensor, Tensor]:
+    """The loss and its gradient [N]: a kernel makes both at once."""
+    made = library(Path(source), json.loads(shape))
+    if len(wide) != made.kernel_size() or len(tokens) != made.kernel_length():
+        sizes = f"{made.kernel_size()} numbers and {made.kernel_length()} tokens"
+        raise ValueError(f"the kernel reads {sizes}, got {len(wide)} and {len(tokens)}")
+    numbers = np.ascontiguousarray(wide.detach().float().numpy())
+    gradient = np.zeros(len(wide), np.float32)
+    made.kernel_train.restype = ctypes.c_float
+    mean = made.kernel_train(at(numbers), at(blocks(tokens[None])), tokens.shape[1], at(gradient), None)
+    return torch.tensor(mean), torch.from_numpy(gradient)
+
+
+def _keep(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _back(ctx: Any, pull: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    (gradient,) = ctx.saved_tensors
+    return pull * gradient, None, None, None
+
+
+_kernel.register_autograd(_back, setup_context=_keep)

@@ -1,0 +1,119 @@
+"""Tapes: a torch function on a seed's numbers, written down once as a straight-line program on scalars.
+
+The engine (trainer/engine/cpp) runs a tape for many seeds at once without torch, in an order of operations that is
+the same on every CPU, and backwards for its gradient. What is written down is what the function does to
+tensors of one seed: torch hands every operation to a recorder, which keeps, for each tensor, the number of
+the register that holds each of its entries. So a view costs nothing, a choice by a known condition is made
+here, equal operations are written once, and what no output needs is left out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainer.engine.tape_graph import Graph, Tape, Traced, Work
+from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIEWS, unknown
+
+
+class CTape(ctypes.Structure):
+    """`Tape` of trainer/engine/cpp/tape.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("inputs", "constants", "operations", "blocks", "outputs")),
+        *((name, ctypes.c_void_p) for name in ("constant", "block", "a", "b", "c", "output")),
+    ]  # fmt: skip
+
+    @classmethod
+    def of(cls, tape: Tape) -> CTape:
+        """A view of a tape, which must outlive it."""
+        counts = (tape.inputs, len(tape.constants), tape.reads.shape[1], len(tape.blocks), len(tape.outputs))
+        arrays = (tape.constants, tape.blocks, *tape.reads, tape.outputs)
+        return cls(*counts, *(array.ctypes.data for array in arrays))
+
+
+def record(
+    function: Callable[[dict[str, Tensor]], Sequence[Tensor]],
+    inputs: Mapping[str, Sequence[int]],
+    work: Work,
+) -> Tape:
+    """A function's tape. It is called once, with a tensor [1, *shape] for each input, and gives tensors [1,
+    ...].
+
+    What depends on no input is worked out by `work`, so that a constant's sine, too, is the engine's. Raises
+    NotImplementedError for an operation that tapes do not have.
+    """
+    graph = Graph(work)
+    given: dict[str, Tensor] = {}
+    for name, shape in inputs.items():
+        numbers = torch.tensor([graph.input() for _ in range(math.prod(shape))], dtype=torch.int64)
+        given[name] = Traced(numbers.reshape(1, *shape), torch.float32)
+    with torch.no_grad(), _Recorder(graph):
+        made = list(function(given))
+    return graph.tape([r for t in made for r in graph.registers(t).flatten().tolist()])
+
+
+class _Recorder(TorchDispatchMode):
+    """Takes every operation of torch: on registers where a tensor is traced, as it is on plain tensors alone,
+    unless their numbers are arithmetic, which is the engine's.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; torch would import its compiler, for two seconds, to say so."""
+        return False
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = function.overloadpacket.__name__
+        traced = any(isinstance(a, Traced) for a in torch.utils._pytree.tree_leaves((args, kwargs)))
+        if name in VIEWS and traced:
+            return self._view(function, args, kwargs)
+        if name in ENTRYWISE or name in REDUCTIONS:
+            like = function(*_dummies(args), **_dummies(kwargs))
+            if not traced and not like.dtype.is_floating_point:
+                return function(*args, **kwargs)
+            made = {**ENTRYWISE, **REDUCTIONS}[name](self.graph, *args, **kwargs)
+            return Traced(made.expand(like.shape), like.dtype)
+        if traced and name not in FACTORIES:
+            raise NotImplementedError(unknown(name))
+        return function(*_dummies(args), **_dummies(kwargs)) if traced else function(*args, **kwargs)
+
+    def _view(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Movement alone: the same operation on the registers."""
+        like = function(*_dummies(args), **_dummies(kwargs))
+        kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "device", "memory_format", "layout")}
+        if function.overloadpacket.__name__ in ("_to_copy", "clone", "detach", "alias", "contiguous"):
+            return Traced(args[0].registers, like.dtype)
+
+        def registers(x: Any) -> Any:
+            numbers = isinstance(x, Traced) or (isinstance(x, Tensor) and x.dtype.is_floating_point)
+            return self.graph.registers(x) if numbers else x  # a plain tensor of integers is an index
+
+        if function.overloadpacket.__name__ in ("view", "_unsafe_view"):  # registers may lie in another order
+            return Traced(args[0].registers.reshape(like.shape), like.dtype)
+        moved = function(*torch.utils._pytree.tree_map(registers, args), **kwargs)
+        if isinstance(moved, Tensor):
+            return Traced(moved, like.dtype)
+        return [Traced(m, t.dtype) for m, t in zip(moved, like, strict=True)]
+
+
+def _dummies(values: Any) -> Any:
+    """The same arguments with any numbers, to see of what shape and dtype the result is. On the CPU, because
+    tensors without numbers ("meta") would import torch's compiler.
+    """
+
+    def ones(x: Any) -> Any:
+        return torch.ones(x.shape, dtype=x.dtype) if isinstance(x, Tensor) else x
+
+    return torch.utils._pytree.tree_map(ones, values)

@@ -1,0 +1,188 @@
+"""What tapes make of torch's operations: an entry for each operation of torch (trainer/engine/tape.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainer.engine.tape_graph import Graph
+
+Operation = Callable[..., Tensor]
+"""(graph, what torch's operation takes) -> the registers of its result, or of what broadcasts to it."""
+
+
+def entrywise(scalar: Callable[..., int], count: int) -> Operation:
+    """An operation on entries: `scalar` takes the graph and `count` registers."""
+
+    def on_tensors(graph: Graph, *args: Any, **kwargs: Any) -> Tensor:
+        alpha = kwargs.get("alpha", 1)
+        args = (*args[:count], *(None,) * (count - len(args)))
+        parts = torch.broadcast_tensors(*(graph.registers(a) for a in args))
+        if alpha != 1:
+            raise NotImplementedError(f"alpha={alpha} is nothing that a tape has")
+        made = [
+            scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)
+        ]
+        return torch.tensor(made, dtype=torch.int64).reshape(parts[0].shape)
+
+    return on_tensors
+
+
+def named(name: str, count: int) -> Operation:
+    """An operation of tapes as it is."""
+    return entrywise(lambda graph, *reads: graph.operation(name, *reads), count)
+
+
+def _not(graph: Graph, a: int) -> int:
+    return graph.operation("sub", graph.constant(1), a)
+
+
+def _reciprocal(graph: Graph, a: int) -> int:
+    return graph.operation("div", graph.constant(1), a)
+
+
+def _square(graph: Graph, a: int) -> int:
+    return graph.operation("mul", a, a)
+
+
+def _power(graph: Graph, a: int, n: int) -> int:
+    """a^n for whole n of 0 or more."""
+    if graph.value(n) == 2:
+        return _square(graph, a)
+    return graph.operation("power", a, n)
+
+
+def _sign(graph: Graph, a: int) -> int:
+    zero = graph.constant(0)
+    above, below = graph.operation("greater", a, zero), graph.operation("greater", zero, a)
+    return graph.operation("sub", above, below)
+
+
+def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_: Any) -> Tensor:
+    """torch.clamp with numbers or tensors as limits."""
+    low, high = named_.get("min", low), named_.get("max", high)
+    made = graph.registers(value)
+    for name, limit in (("max", low), ("min", high)):
+        if limit is not None:
+            parts = torch.broadcast_tensors(made, graph.registers(limit))
+            pairs = zip(*(p.flatten().tolist() for p in parts), strict=True)
+            numbers = [graph.operation(name, *pair) for pair in pairs]
+            made = torch.tensor(numbers, dtype=torch.int64).reshape(parts[0].shape)
+    return made
+
+
+def reduced(name: str) -> Operation:
+    """A reduction over dimensions by halves, which keeps a tape short and its rounding small."""
+
+    def on_tensor(graph: Graph, value: Any, dims: Any = None, keepdim: bool = False, **_: Any) -> Tensor:
+        rows = graph.registers(value)
+        dims = range(rows.dim()) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+        gone = sorted(d % rows.dim() for d in dims)
+        kept = [d for d in range(rows.dim()) if d not in gone]
+        flat = rows.permute(*kept, *gone).reshape([rows.shape[d] for d in kept] + [-1])
+        made = [_halved(graph, name, row) for row in flat.reshape(-1, flat.shape[-1]).tolist()]
+        shape = [1 if d in gone else n for d, n in enumerate(rows.shape) if keepdim or d not in gone]
+        return torch.tensor(made, dtype=torch.int64).reshape(shape)
+
+    return on_tensor
+
+
+def _halved(graph: Graph, name: str, row: list[int]) -> int:
+    while len(row) > 1:
+        half = len(row) // 2
+        row = [graph.operation(name, a, b) for a, b in zip(row[:half], row[half:], strict=False)] + row[
+            2 * half :
+        ]
+    return row[0]
+
+
+def mean(graph: Graph, value: Any, *args: Any, **kwargs: Any) -> Tensor:
+    summed = reduced("add")(graph, value, *args, **kwargs)
+    share = graph.constant(summed.numel() / value.numel())
+    made = [graph.operation("mul", r, share) for r in summed.flatten().tolist()]
+    return torch.tensor(made, dtype=torch.int64).reshape(summed.shape)
+
+
+def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
+    """mm and bmm: [..., I, K] · [..., K, J]."""
+    left, right = graph.registers(a), graph.registers(b)
+    parts = torch.broadcast_tensors(left[..., :, None, :], right.mT[..., None, :, :])
+    pairs = zip(*(p.flatten().tolist() for p in parts), strict=True)
+    products = torch.tensor([graph.operation("mul", *pair) for pair in pairs]).reshape(parts[0].shape)
+    rows = [_halved(graph, "add", row) for row in products.reshape(-1, products.shape[-1]).tolist()]
+    return torch.tensor(rows, dtype=torch.int64).reshape(products.shape[:-1])
+
+
+ENTRYWISE: dict[str, Operation] = {
+    **{name: named(name, 2) for name in ("add", "sub", "mul", "div")},
+    **{name: named(name, 1) for name in ("neg", "exp", "log", "sin", "cos", "abs", "floor")},
+    "rsub": entrywise(lambda graph, a, b: graph.operation("sub", b, a), 2),
+    "sqrt": named("root", 1),
+    "rsqrt": entrywise(lambda graph, a: _reciprocal(graph, graph.operation("root", a)), 1),
+    "reciprocal": entrywise(_reciprocal, 1),
+    "square": entrywise(_square, 1),
+    "pow": entrywise(_power, 2),
+    "sign": entrywise(_sign, 1),
+    "maximum": named("max", 2),
+    "minimum": named("min", 2),
+    "gt": named("greater", 2),
+    "ge": named("not_less", 2),
+    "lt": entrywise(lambda graph, a, b: graph.operation("greater", b, a), 2),
+    "le": entrywise(lambda graph, a, b: graph.operation("not_less", b, a), 2),
+    "eq": named("equal", 2),
+    "ne": entrywise(lambda graph, a, b: _not(graph, graph.operation("equal", a, b)), 2),
+    "logical_not": entrywise(_not, 1),
+    "bitwise_not": entrywise(_not, 1),
+    **{name: named("mul", 2) for name in ("logical_and", "bitwise_and")},
+    **{name: named("max", 2) for name in ("logical_or", "bitwise_or")},
+    "where": named("choose", 3),
+    "masked_fill": entrywise(lambda graph, a, mask, b: graph.operation("choose", mask, b, a), 3),
+    "clamp": clamp,
+    "clamp_min": clamp,
+    "clamp_max": lambda graph, value, high: clamp(graph, value, None, high),
+}
+REDUCTIONS: dict[str, Operation] = {
+    "sum": reduced("add"),
+    "amax": reduced("max"),
+    "amin": reduced("min"),
+    "mean": mean,
+    "mm": matrix_product,
+    "bmm": matrix_product,
+}
+VIEWS = {
+    *(
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "expand",
+        "select",
+        "slice",
+        "unsqueeze",
+        "squeeze",
+        "permute",
+        "transpose",
+    ),
+    *(
+        "t",
+        "cat",
+        "stack",
+        "unbind",
+        "split",
+        "split_with_sizes",
+        "clone",
+        "detach",
+        "alias",
+        "contiguous",
+        "_to_copy",
+    ),
+    *("index", "repeat", "flip", "roll", "diagonal", "gather", "index_select"),
+}
+
+FACTORIES = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"}
+
+
+def unknown(name: str) -> str:
+    return f"{name} is nothing that a tape has; trainer/engine/tape_operations.py lists what it has"

@@ -1,0 +1,1 @@
+"""Files that survive a crash, the installed versions, and a bank's saved state."""

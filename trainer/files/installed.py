@@ -1,0 +1,67 @@
+"""What this machine has: a version of adder-search, what compiling needs, and a place for its programs.
+
+Without torch.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+OTHERS_WRITE = 0o022
+
+
+def code_version() -> str:
+    """The installed version of adder-search."""
+    try:
+        return metadata.version("adder-search")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def missing_for_compilation(by_torch: bool = False) -> str | None:
+    """What the engine (trainer/engine/native.py), or torch.compile for a GPU, lacks on this machine, or None."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(shlex.split(compiler)[0]) is None:
+        return f"a C++ compiler ({compiler})"
+    if not by_torch:
+        return None
+    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    return None if headers.exists() else f"Python's headers ({headers})"
+
+
+def cache_folder() -> Path:
+    """This user's folder of compiled programs: TORCHINDUCTOR_CACHE_DIR, else adder-search in XDG_CACHE_HOME,
+    else ~/.cache/adder-search. Made if it is not there.
+
+    What lies in it is run, so raises ValueError if anyone else owns it or can write there.
+    """
+    folder = Path(os.environ.get(CACHE) or _caches() / "adder-search").absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
+    if found.st_uid != os.geteuid():
+        raise _no_cache(folder, f"belongs to user {found.st_uid}")
+    if found.st_mode & OTHERS_WRITE:
+        raise _no_cache(folder, "others can write there (chmod go-w)")
+    return folder
+
+
+def _caches() -> Path:
+    """Where a user's caches are (XDG Base Directory Specification: a relative path does not count)."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    try:
+        return given if given.is_absolute() else Path.home() / ".cache"
+    except RuntimeError:
+        raise _no_cache(Path("~/.cache"), "is nobody's") from None
+
+
+def _no_cache(folder: Path, why: str) -> ValueError:
+    return ValueError(f"compiled programs are code; {folder} {why}: name a folder of your own with {CACHE}")

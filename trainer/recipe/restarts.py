@@ -1,0 +1,73 @@
+"""Beginning again: a seed that has not got somewhere by a step draws another vector and begins anew.
+
+It is one seed and one run: it has its budget once, and what it spent before counts. A try sees the schedules
+and the problems of its own age, from step 0 on, so the last one may end before its schedules do. The vectors
+are the seed's own: what it begins with at which try depends on spec, recipe and `init_seed` alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from model.fields import option
+from trainer.fields import Group, part
+from trainer.recipe.screen import LEAST, check_asked, reaches, whole
+from trainer.recipe.starts import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from model.spec import Spec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Again(Group):
+    """The recipe's fields of beginning again."""
+
+    again_at: int = option(
+        0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
+        low=0,
+    )  # fmt: skip
+    again_unless: tuple[tuple[Any, ...], ...] = part(
+        "again_at", (), f"{LEAST}: whoever reaches any of them goes on", unit="name, number"
+    )
+    again_most: int = part("again_at", 1, "how often at most", unit="times", low=1)
+
+    @staticmethod
+    def agree(recipe: Any) -> None:
+        object.__setattr__(recipe, "again_unless", whole("again_unless", recipe.again_unless))
+        if not recipe.again_at:
+            return
+        if not recipe.again_unless:
+            raise ValueError(f"again_at={recipe.again_at} needs again_unless")
+        if recipe.again_at % recipe.eval_every:
+            raise ValueError(
+                f"eval_every must divide again_at, got {recipe.eval_every} and {recipe.again_at}"
+            )
+        if recipe.again_at * recipe.again_most >= recipe.steps:
+            tries = f"{recipe.again_most} times {recipe.again_at} of {recipe.steps}"
+            raise ValueError(f"again_at must leave steps for the last try, got {tries}")
+        if recipe.fold_step or recipe.ramp:
+            raise ValueError("again_at goes with neither fold_step nor ramp")
+
+
+def check_again(spec: Spec, recipe: Again, given: bool) -> None:
+    """Raise ValueError unless a spec has the probes that a recipe names, and its θ is drawn, not given."""
+    check_asked("again_unless", recipe.again_unless, spec.probes())
+    if recipe.again_at and given:
+        raise ValueError("again_at needs vectors that are drawn, and this seed's start is given")
+
+
+def begins_again(recipe: Again, age: int, before: int, values: Mapping[str, float]) -> bool:
+    """Whether a seed begins again at an evaluation. before: steps of earlier tries; values: what may be
+    asked of it, by name.
+    """
+    if not recipe.again_at or age != recipe.again_at or before >= recipe.again_at * recipe.again_most:
+        return False
+    return not reaches(recipe.again_unless, values)
+
+
+def vector_of(init_seed: int, tries: int) -> int:
+    """The number from which a seed's vector is drawn, after so many tries before."""
+    return init_seed if tries == 0 else number(f"again {init_seed} {tries}")

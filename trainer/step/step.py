@@ -1,0 +1,191 @@
+"""The programs that run in a bank: make problems, train a step, evaluate. Pure, and compiled at the edge.
+
+Axes: S slot, K step of a block, T position, B problem, A answer position, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from trainer.data.hard_examples import AS_DRAWN, COUNT, FOUND, POOL, Asked, asked, kept, pool_seed
+from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns, uniforms
+from trainer.optimisers.base import Model, Optimiser, slot_by_slot
+from trainer.step import schedule
+from trainer.step.objective import PLAIN, Objective, cross_entropy
+from trainer.step.schedule import Hyper
+
+State = dict[str, Tensor]
+"""A bank's slots: theta [S, P]; step, data_seed [S] (int64); wd_scale, mix_scale [S]; active [S] (bool); and
+what the optimiser keeps, tensors [S, ...] by names of its own."""
+
+
+def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
+    """Whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
+    columns = spec.sequence(*sequence_columns(a, b))
+    return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
+
+
+def draw(
+    state: State, hyper: Hyper, batch: int, block: int, which: Asked = AS_DRAWN
+) -> tuple[Tensor, Tensor]:
+    """The operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
+    step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
+    digits_KS = schedule.digits(step_KS, hyper)
+    mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
+    seeds_KS, mixed_KS = (t.expand_as(step_KS) for t in (state["data_seed"], hyper["mixed_lengths"]))
+    rows = (t.reshape(-1) for t in (seeds_KS, step_KS, digits_KS, mix_KS, mixed_KS))
+    seeds_R, step_R, digits_R, mix_R, mixed_R = rows
+    kinds = schedule.kinds(step_KS, hyper, state["mix_scale"])
+    kinds_R = Kinds(*(t.expand_as(step_KS).reshape(-1) for t in kinds))
+    a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
+    if which != AS_DRAWN:
+        shares = tuple(hyper[n].expand_as(step_KS).reshape(-1) for n in ("targeted", "swapped"))
+        errors = tuple(
+            state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (FOUND, COUNT) if n in state
+        )
+        a, b = asked(which, (a, b), (seeds_R, step_R), shares, errors)
+    return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
+
+
+def errors(
+    spec: Spec, state: State, hyper: Hyper, wrong: Callable[[Tensor, Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Each slot's own errors (trainer/data/hard_examples.py), in problems such as its lesson has now.
+
+    wrong: of θ as the model reads it [S, P] and tokens [S, T + 1, N], whether a problem is answered wrongly.
+    """
+    a_1SN, b_1SN = draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1)
+    read_SP = held(state["theta"], state["step"], hyper)
+    return kept(a_1SN[0], b_1SN[0], wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
+
+
+def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
+    """Mean cross-entropy [S] over the answer and the end token, where the spec has one; teacher-forced."""
+    return PLAIN(spec, theta_SP, tokens_STB, {})
+
+
+def held(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
+    """θ as the model reads it, (1 - r) θ + r Π θ, where slots have ties; r is the ramp at this step.
+
+    Π makes each entry the mean of those that share its number, with its sign: so entries that are tied are
+    equal, opposite or zero to the bit when the ramp has ended.
+    """
+    if "ties" not in hyper:
+        return theta_SP
+    number_SP, sign_SP = hyper["ties"].abs(), torch.sign(hyper["ties"]).to(theta_SP)
+    none_SK = theta_SP.new_zeros(len(theta_SP), theta_SP.shape[1] + 1)
+    sums_SK = none_SK.scatter_add(1, number_SP, theta_SP * sign_SP)
+    counts_SK = none_SK.scatter_add(1, number_SP, torch.ones_like(theta_SP))
+    means_SK = sums_SK / counts_SK.clamp(min=1)
+    r_S1 = schedule.ramp(step_S, hyper)[:, None]
+    return (1 - r_S1) * theta_SP + r_S1 * sign_SP * means_SK.gather(1, number_SP)
+
+
+@dataclass(frozen=True)
+class AtStep:
+    """The model on the problems of a step [S, T + 1, B], as an optimiser asks it (optimisers/base.py)."""
+
+    spec: Spec
+    state: State
+    hyper: Hyper
+    tokens_STB: Tensor
+    objective: Objective = PLAIN
+
+    def loss(self, theta_SP: Tensor) -> Tensor:
+        """The mean loss [S]."""
+        read_SP = held(theta_SP, self.state["step"], self.hyper)
+        return self.objective(self.spec, read_SP, self.tokens_STB, self.hyper)
+
+    def logits(self, theta_SP: Tensor) -> Tensor:
+        """[V, S, A, B]"""
+        read_SP = held(theta_SP, self.state["step"], self.hyper)
+        made = self.spec.forward(read_SP, self.tokens_STB[:, :-1], first=self.spec.prompt - 1)
+        return torch.stack(list(torch.broadcast_tensors(*made)))
+
+    def curvature(self, theta_SP: Tensor) -> Tensor:
+        """The Gauss-Newton matrix [S, P, P] of the mean cross-entropy: Jᵀ (diag p − p pᵀ) J, J of the logits
+        (Schraudolph 2002).
+        """
+        one_PP = torch.eye(theta_SP.shape[1], device=theta_SP.device, dtype=theta_SP.dtype)
+
+        def along(one_P: Tensor) -> Tensor:
+            made: Tensor = torch.func.jvp(self.logits, (theta_SP,), (one_P.expand_as(theta_SP),))[1]
+            return made
+
+        p_VSAB = self.logits(theta_SP).softmax(0)
+        slope_PVSAB = torch.func.vmap(along)(one_PP)
+        apart_PVSAB = slope_PVSAB - (slope_PVSAB * p_VSAB).sum(1, keepdim=True)
+        rows_SPN = (apart_PVSAB * p_VSAB.sqrt()).permute(2, 0, 1, 3, 4).flatten(2)
+        return slot_by_slot(lambda rows: rows @ rows.mT, rows_SPN) / (p_VSAB.shape[2] * p_VSAB.shape[3])
+
+
+def train_step(
+    spec: Spec,
+    optimiser: Optimiser,
+    state: State,
+    hyper: Hyper,
+    tokens_STB: Tensor,
+    objective: Objective = PLAIN,
+) -> tuple[State, Tensor]:
+    """One step of every slot. Returns the new state and the losses [S] before it.
+
+    The loss is summed over slots, so each seed's gradient is its own.
+    """
+
+    def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
+        loss_S = objective(spec, held(theta_SP, state["step"], hyper), tokens_STB, hyper)
+        return loss_S.sum(), loss_S
+
+    def slope(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
+        grad_SP, (_, loss_S) = torch.func.grad_and_value(total, has_aux=True)(theta_SP)
+        return grad_SP, loss_S
+
+    grad_SP, loss_S = slope(state["theta"])
+    if optimiser.probe:
+        there_SP = optimiser.probe(state, schedule.now(state, hyper), grad_SP)
+        grad_SP, _ = slope(there_SP)
+    if optimiser.draws:
+        count = optimiser.draws * grad_SP.shape[1]
+        hyper = {**hyper, "draws": uniforms(state["data_seed"], state["step"], count)}
+    model = AtStep(spec, state, hyper, tokens_STB, objective)
+    return take(optimiser, state, hyper, grad_SP, model), loss_S
+
+
+def take(
+    optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor, model: Model | None = None
+) -> State:
+    """Clip each seed's gradient and have the optimiser take its step where the slot is active."""
+    now = schedule.now(state, hyper)
+    grad_SP, kept = optimiser.gradient(state, now, grad_SP)
+    if optimiser.look and model:
+        now |= optimiser.look(model, state, now, grad_SP)
+    new = {**kept, **optimiser.update(state, now, grad_SP)}
+    active_S = state["active"]
+    new = {k: torch.where(active_S.reshape(-1, *[1] * (t.dim() - 1)), t, state[k]) for k, t in new.items()}
+    return {**state, **new, "step": state["step"] + active_S}
+
+
+@torch.no_grad()
+def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tensor]:
+    """Teacher-forced measures [S] on shared problems: exact match, token accuracy, loss.
+
+    Exact match counts problems with all eleven answer digits right; for those, greedy decoding sees
+    the same tokens and gives the same digits. The end token counts in the loss alone.
+    """
+    logits = spec.forward(theta_SP, tokens_1TB[:, :-1], first=spec.prompt - 1)
+    target_1AB = tokens_1TB[:, spec.prompt :]
+    best, choice = logits[0], torch.zeros_like(logits[0])
+    for v, logit in enumerate(logits[1:], start=1):
+        choice = torch.where(logit > best, v, choice)
+        best = torch.maximum(best, logit)
+    right_SAB = (choice == target_1AB)[:, : DIGITS + 1]
+    return {
+        "exact": right_SAB.all(1).float().mean(1),
+        "token": right_SAB.float().mean((1, 2)),
+        "loss": cross_entropy(logits, target_1AB).mean((1, 2)),
+    }
