@@ -33,9 +33,9 @@ from benchmarks.fake import FakeBank
 from search.run import driver as drivers
 from search.run import worker
 from search.run.driver import Driver
-from search.run.packing import Fits
+from search.run.packing import Capacity
 from search.store.home import Home
-from search.store.lease import held
+from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger, is_final
 from search.study.schema import Study
 from search.study.trial import Trial
@@ -87,7 +87,7 @@ class Simulation:
 
     def __init__(self, driver: Driver, workers: int, tune_s: float):
         self.driver, self.workers, self.tune_s = driver, workers, tune_s
-        driver.planner.fits = Fits(workers)
+        driver.planner.fits = Capacity(workers)
         self.free_s = self.busy_s = self.spent = 0.0
         self.worker_s, self.reports, self.count = 0.0, 0, 0
         self.events: list[tuple[float, int, Place, str | None]] = []
@@ -179,7 +179,9 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
         home = Home(folder)
         home.create()
         ledger, client = Ledger(home), connect(home, tracking_uri(home))
-        with held(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
+        with acquire_study_lease(
+            ledger, study.name, study.model_dump(mode="json", by_alias=True), None
+        ) as hold:
             driver = Driver(study, home, hold, client, Silent())  # type: ignore[arg-type]
             found = Simulation(driver, workers, tune_s).run()
         rows = ledger.rows(study.name)

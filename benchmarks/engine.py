@@ -25,7 +25,7 @@ import torch
 import yaml
 
 from benchmarks import throughput
-from model import RUNGS, Spec, rung
+from model import PRESETS, Spec, preset
 from trainer import Bank, Pair, Recipe, Seed
 
 RUNS = {
@@ -73,9 +73,9 @@ def memory(slots: Sequence[int] = SLOTS) -> dict[str, Any]:
 
 def different(count: int = SPECS) -> list[Spec]:
     """Specs that all differ: every rung, then rungs with a constraint taken off or applied."""
-    found = dict.fromkeys(RUNGS.values())
+    found = dict.fromkeys(PRESETS.values())
     for name in TOGGLED:
-        for spec in RUNGS.values():
+        for spec in PRESETS.values():
             if name in spec.constraints():
                 found.setdefault(spec.toggled(name))
     return list(found)[:count]
@@ -121,7 +121,7 @@ def run(text: str, folder: Path) -> float:
 def specs(count: int = SPECS, seeds: int = SEEDS, studies: bool = True) -> dict[str, Any]:
     """Both wall times, as banks with an empty cache and a filled one, as studies with a filled one."""
     torch.set_num_threads(1)
-    many, one = different(count), [rung("57p")]
+    many, one = different(count), [preset("57p")]
     with throughput.fresh_cache():
         trained(one, 1)  # the engine itself is there, and torch has woken up
         seconds = {"banks_built": trained(many, seeds), "banks": trained(many, seeds)}

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from benchmarks import throughput
 from benchmarks.timings import timings, whole
-from model import Spec, rung
+from model import Spec, preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.bank import bank
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.engine import programs
-from trainer.engine.programs import Programs, block_of
+from trainer.engine.programs import TorchBackend, block_of
 from trainer.engine.replay import Replay
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
@@ -68,7 +68,7 @@ def prepare(part: Part) -> None:
     if part.precision == "tf32":
         torch.set_float32_matmul_precision("high")
     if part.precision == "bf16":
-        spec = type(rung(part.rung))
+        spec = type(preset(part.rung))
         spec.forward = in_bfloat16  # type: ignore[method-assign]
 
 
@@ -80,7 +80,7 @@ def in_bfloat16(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor, first: int) ->
 
 def make_bank(part: Part) -> Bank:
     pairs = [Pair(part.recipe, Seed.of(throughput.FIRST_SEED + n)) for n in range(part.seeds)]
-    return Bank(rung(part.rung), pairs, device=part.device, compiled=not part.rehearsed, hopeless=None)
+    return Bank(preset(part.rung), pairs, device=part.device, compiled=not part.rehearsed, hopeless=None)
 
 
 def compile_(part: Part) -> Iterator[Finding]:
@@ -144,20 +144,20 @@ def same_tokens(made: Bank) -> bool:
     recipe = made.pairs[0].recipe
     age_S = OLDER * torch.arange(made.slots, device=made.device)
     state = {**made.state, "step": age_S % recipe.steps}
-    eager = Programs(made.spec, recipe, "cpu", compiled=False)
+    eager = TorchBackend(made.spec, recipe, "cpu", compiled=False)
     expected = eager.make_block(on_cpu(state), on_cpu(made.hyper))
-    assert isinstance(made.programs, Programs)
+    assert isinstance(made.programs, TorchBackend)
     return torch.equal(made.programs.make_block(state, made.hyper).cpu(), expected)
 
 
 def losses_of_first_steps(made: Bank, reference: Any) -> Finding:
     """The largest relative difference of any seed's loss, by step, and of θ after them."""
-    assert isinstance(made.programs, Programs)
+    assert isinstance(made.programs, TorchBackend)
     state, hyper, differences = made.state, made.hyper, []
     cpu, cpu_hyper = on_cpu(state), on_cpu(hyper)
     for tokens_STB in made.programs.make_block(state, hyper):
         state, loss_S = made.programs.train_step(state, hyper, tokens_STB)
-        if isinstance(reference, Programs):
+        if isinstance(reference, TorchBackend):
             cpu, expected_S = reference.train_step(cpu, cpu_hyper, tokens_STB.cpu())
         else:
             cpu, expected_S = reference.train(cpu, cpu_hyper, 1)

@@ -41,9 +41,9 @@ from search.run import engine, worker
 from search.run.driver import Driver
 from search.run.progress import Display
 from search.store.home import Home
-from search.store.lease import held
+from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger, is_final
-from search.store.results import Part, write_parts
+from search.store.results import ConfigurationResults, write_parts
 from search.study.schema import Resources, Stop, Study
 from search.study.trial import Configuration, Trial
 from search.tracking.tracker import Tracker
@@ -139,7 +139,10 @@ def run_trials(
     client = connect(home, tracking_uri(home))
     start, before = time.perf_counter(), jiffies()
     definition = study.model_dump(mode="json", by_alias=True)
-    with held(ledger, study.name, definition, None) as hold, Display(Console(file=sys.stderr)) as display:
+    with (
+        acquire_study_lease(ledger, study.name, definition, None) as hold,
+        Display(Console(file=sys.stderr)) as display,
+    ):
         driver = Measured(study, home, hold, client, display, max_hours)
         (engine.run if workers else directly)(driver)
     rows = ledger.rows(study.name)
@@ -157,7 +160,7 @@ def run_trials(
 def directly(driver: Driver) -> None:
     """What Ray does with a driver, if its trials took no time."""
     while isinstance(trial := driver.start_next(), Trial):
-        part = Part(trial, [result_of(p, trial.spec) for p in trial.pairs], about())
+        part = ConfigurationResults(trial, [result_of(p, trial.spec) for p in trial.pairs], about())
         write_parts(driver.home.trial(trial.study, trial.key), [part])
         driver.finished(trial, None)
     driver.close()
@@ -202,7 +205,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
         for first in range(0, each, bank):
             work = tuple((configuration, Seed.of(n)) for n in range(first, min(first + bank, each)))
             trial = Trial(study.name, work, bank, Resources(), Stop())
-            part = Part(trial, [result_of(p, spec) for p in trial.pairs], about())
+            part = ConfigurationResults(trial, [result_of(p, spec) for p in trial.pairs], about())
             folder, began = home.trial(study.name, trial.key), time.process_time()
             ledger.claim(trial)
             write_parts(folder, [part])

@@ -24,7 +24,7 @@ import torch
 
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import Part
+from search.store.results import ConfigurationResults
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
 from trainer import MEASURES, Outcome, Pair, Result, Seed
@@ -64,7 +64,7 @@ def record(home: Home, seeds: int) -> str:
         trial = Trial(study.name, work, 16, study.resources, study.stop)
         ledger.claim(trial)
         about = {"environment": ENVIRONMENT, "seed_steps_per_s": 5_000.0}
-        ledger.record(Part(trial, [_result(pair) for pair in trial.pairs], about))
+        ledger.record(ConfigurationResults(trial, [_result(pair) for pair in trial.pairs], about))
     ledger.release(study.name)
     return study.name
 

@@ -45,7 +45,7 @@ import torch
 
 from benchmarks import baseline, ceilings, count
 from benchmarks.timings import PARTS, shares, timings, whole
-from model import rung
+from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import code_version
 from trainer.files.installed import missing_for_compilation
@@ -101,7 +101,7 @@ def make_bank(setup: Setup, seeds: int) -> Bank:
     recipe = Recipe(batch=setup.batch)
     pairs = [Pair(recipe, Seed.of(FIRST_SEED + n)) for n in range(seeds + max(seeds, SPARE))]
     device, compiled = setup.device, setup.compiled
-    return Bank(rung(setup.rung), pairs, slots=seeds, device=device, compiled=compiled, hopeless=None)
+    return Bank(preset(setup.rung), pairs, slots=seeds, device=device, compiled=compiled, hopeless=None)
 
 
 def intervals_rate(bank: Bank, seconds: float) -> float:
@@ -129,7 +129,7 @@ def baseline_rate(setup: Setup, wait: Wait, threads: int) -> float:
     """Steps/s of the published way."""
     torch.set_num_threads(threads)
     wait()
-    return baseline.steps_per_s(rung(setup.rung), setup.seconds / 2, setup.batch, setup.device)
+    return baseline.steps_per_s(preset(setup.rung), setup.seconds / 2, setup.batch, setup.device)
 
 
 def ceilings_of(setup: Setup, wait: Wait, sizes: ceilings.Sizes | None) -> dict[str, float]:
@@ -210,7 +210,7 @@ def _mean(numbers: Sequence[float | None]) -> float | None:
 
 def compared(row: dict[str, Any], setup: Setup, rates: Baselines, best: dict[str, float]) -> dict[str, Any]:
     """A row with the baselines' rates, the work that a seed-step needs, and shares of the ceilings."""
-    spec, ours = rung(setup.rung), row["ours_seed_steps_per_s"]
+    spec, ours = preset(setup.rung), row["ours_seed_steps_per_s"]
     work, moved = count.train_step(spec, setup.batch), count.traffic(spec, setup.batch)
     each = {"flops": work.flops, "exponentials": work.exponentials, "bytes": moved}
     names = {"flops": "gflops_per_s", "exponentials": "gexps_per_s", "bytes": "gbytes_per_s"}
@@ -335,7 +335,7 @@ def parse(words: Sequence[str] | None) -> tuple[Setup, list[int], Path | None]:
 def wrong(setup: Setup, seeds: Sequence[int], target: Path | None) -> str | None:
     """Why a run is impossible, or None; before minutes are spent on it."""
     try:
-        rung(setup.rung), Recipe(batch=setup.batch)
+        preset(setup.rung), Recipe(batch=setup.batch)
     except ValueError as error:
         return str(error)
     if setup.processes < 1 or setup.threads < 1 or not 0 < setup.seconds < float("inf"):

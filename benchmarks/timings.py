@@ -13,7 +13,7 @@ from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe
 from trainer.data.problems import DIGITS
 from trainer.engine import operator
-from trainer.engine.native import Lesson, Native, at, blocks
+from trainer.engine.native import EngineBackend, Lesson, at, blocks
 from trainer.engine.programs import block_of
 
 PARTS = ("sampling", "step", "evaluation")
@@ -25,7 +25,7 @@ def timings(bank: Bank, probe: float, seconds: float) -> dict[str, float | None]
     from steps timed for `seconds`. What is not the whole step is timed alone, for `probe` seconds each.
     """
     programs, state, hyper, every = bank.programs, bank.state, bank.hyper, bank.eval_every
-    native = isinstance(programs, Native)
+    native = isinstance(programs, EngineBackend)
     steps = min(every, ENGINE_STEPS) if native else block_of(every)
     train_s = timed(bank.device, lambda: programs.train(state, hyper, steps), seconds) / steps
     evaluation_s = timed(bank.device, lambda: programs.evaluate(state["theta"]), probe)
@@ -45,7 +45,7 @@ def timings(bank: Bank, probe: float, seconds: float) -> dict[str, float | None]
 def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     """Seconds of a step of all seeds that sampling takes, and the kernel; threads share the seeds."""
     programs, spec = bank.programs, bank.spec
-    assert isinstance(programs, Native)
+    assert isinstance(programs, EngineBackend)
     batch, engine, kernel = programs.program.batch, programs.engine, programs.kernel
     tokens = blocks(torch.zeros(1, programs.program.length, batch))
     wide = operator.flat(spec, bank.state["theta"][0]).numpy()

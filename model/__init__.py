@@ -5,7 +5,7 @@ Nothing that is imported here imports torch: specs and rungs can be listed, and 
 
 from model.adderboard import Verification, verify
 from model.decode import add
-from model.presets import RUNGS, name_of, rung
+from model.presets import PRESETS, preset, preset_name
 from model.spec import Spec, make_spec
 
-__all__ = ["RUNGS", "Spec", "Verification", "add", "make_spec", "name_of", "rung", "verify"]
+__all__ = ["PRESETS", "Spec", "Verification", "add", "make_spec", "preset", "preset_name", "verify"]

@@ -45,7 +45,7 @@ _491p = replace(_512p, rms_norm=True)
 _456p = replace(_491p, out_rank=2, tie_qkv="shareA_tieKV")
 _311p = replace(_456p, width=4, ffn=8, out_rank=3)
 
-RUNGS: dict[str, Spec] = {
+PRESETS: dict[str, Spec] = {
     "242p": _242p,
     "226p": _226p,
     "214p": _214p,
@@ -81,22 +81,22 @@ RUNGS: dict[str, Spec] = {
 }
 
 
-def rung(name: str) -> Spec:
+def preset(name: str) -> Spec:
     """The spec of a published rung. Raises ValueError for an unknown name, with the nearest ones."""
-    if name not in RUNGS:
-        raise ValueError(f"unknown rung {name!r}; {nearest(name, RUNGS)}")
-    return RUNGS[name]
+    if name not in PRESETS:
+        raise ValueError(f"unknown rung {name!r}; {nearest(name, PRESETS)}")
+    return PRESETS[name]
 
 
 @cache
-def name_of(spec: Spec) -> str:
+def preset_name(spec: Spec) -> str:
     """The rung's name; where there is none, that of a rung which one constraint separates from the spec, and
     that constraint; else family and parameter count. A tied spec has its base's name and the numbers.
     """
     if isinstance(spec, Tied):
-        return f"{name_of(spec.base)} tied to {spec.params}"
-    named = (name for name, s in RUNGS.items() if s.trained() == spec.trained())
-    near = (f"{name} {how}" for name, s in RUNGS.items() if (how := _one_apart(s, spec)))
+        return f"{preset_name(spec.base)} tied to {spec.params}"
+    named = (name for name, s in PRESETS.items() if s.trained() == spec.trained())
+    near = (f"{name} {how}" for name, s in PRESETS.items() if (how := _one_apart(s, spec)))
     return next(named, None) or next(near, f"{spec.family} {spec.params}p")
 
 

@@ -47,7 +47,7 @@ def has_secret(uri: str) -> bool:
 
 
 @contextmanager
-def told(
+def reraise_as(
     where: object = "",
     of: type[Exception] | tuple[type[Exception], ...] = ValueError,
     kind: type[UserError] | type[Failure] = UserError,

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from model import RUNGS
+from model import PRESETS
 from model.families.low_rank import LowRank
 from tests.published import File, newer, noisy, older
 
-OLD, NEW = RUNGS["75p"], RUNGS["57p"]
+OLD, NEW = PRESETS["75p"], PRESETS["57p"]
 SMALL = LowRank(pos_rank=3, qkv_rank=3, out_rank=2, ffn_rank=3, rms_norm=True, tie_qkv="shareA_tieKV")
 
 

@@ -2,10 +2,10 @@
 
 import torch
 
-from model import rung
+from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 
-SPEC = rung("57p")
+SPEC = preset("57p")
 EVERY = 5
 SMALL = {
     "steps": 2 * EVERY, "batch": 32, "eval_every": EVERY, "hold": 0, "curriculum": ((3, 3), (6, 3)),

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from model import RUNGS, Spec
+from model import PRESETS, Spec
 from trainer.checkpoints.foreign import read_foreign
 
 FOLDER = Path(__file__).resolve().parents[1] / os.environ.get("ADDER_SEARCH_GOLDEN", "../shared/golden")
-SPECS: dict[str, Spec] = {name: RUNGS[name] for name in ("226p", "170p", "133p", "100p", "75p", "57p")}
+SPECS: dict[str, Spec] = {name: PRESETS[name] for name in ("226p", "170p", "133p", "100p", "75p", "57p")}
 
 
 def golden_file(name: str) -> Path:

@@ -20,15 +20,15 @@ from mlflow.tracking._tracking_service import utils
 from search.analysis import publish as publishing
 from search.analysis.frames import records
 from search.run.driver import Driver
-from search.run.packing import Fits
+from search.run.packing import Capacity
 from search.store.home import Home
-from search.store.lease import held
+from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger
-from search.store.results import STATE, Part, has_parts, read_parts, write_parts
+from search.store.results import STATE, ConfigurationResults, has_parts, read_parts, write_parts
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
 from search.tracking import tracker as tracking
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect, tracking_uri
 from trainer import Outcome, Pair, Result, Seed
@@ -111,7 +111,9 @@ def leave_parts(home, trial, grokked=(), changes: Mapping[int, dict] | None = No
     parts = map(trial.part, trial.configurations)
     if has_parts(folder):  # it ended, and nobody was there any more to be told
         return folder
-    write_parts(folder, (Part(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts))
+    write_parts(
+        folder, (ConfigurationResults(p, [made(*pair) for pair in p.work], dict(ABOUT)) for p in parts)
+    )
     return folder
 
 
@@ -121,7 +123,7 @@ class Recorder:
     def __init__(self, home: Home, study):
         self.home, self.study, self.ledger = home, study, Ledger(home)
         self.tracker = Tracker(connect(home, tracking_uri(home, study.tracking_uri)), home, study)
-        self.shelf = Shelf(self.tracker.client, self.ledger, study.name)
+        self.shelf = ArtifactCache(self.tracker.client, self.ledger, study.name)
         definition = study.model_dump(mode="json", by_alias=True)
         self.ledger.hold(study.name, definition, study.tracking_uri)
         self.tracker.asked()
@@ -182,9 +184,9 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
     the driver after whatever it did.
     """
     ledger, client = Ledger(home), client or connect(home, tracking_uri(home))
-    with held(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
+    with acquire_study_lease(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
         driver = Driver(study, home, hold, client, Silent())
-        driver.planner.fits = Fits(1)
+        driver.planner.fits = Capacity(1)
         seen(driver)
         while isinstance(trial := driver.start_next(), Trial):
             leave_parts(home, trial, grokked)
@@ -255,7 +257,7 @@ def thetas(folder, study="sweep", uri=None):
     experiment = client.get_experiment_by_name(study)
     for run in client.search_runs([experiment.experiment_id], f"tags.`{KEY_TAG}` != ''"):
         for place in client.list_artifacts(run.info.run_id, TRIALS):
-            part = Part.read(artifact(client, run.info.run_id, place.path, home.path, home))
+            part = ConfigurationResults.read(artifact(client, run.info.run_id, place.path, home.path, home))
             found += [((part.configuration.key, s), r.theta_P.tolist()) for s, r in part.by_seed.items()]
     assert len(found) == len(dict(found)), "a seed is there twice"
     return dict(found)

@@ -14,12 +14,12 @@ from ray import tune
 
 from search.run import engine, worker
 from search.run.driver import Driver
-from search.run.packing import Fits
+from search.run.packing import Capacity
 from search.study.trial import Trial
 from tests.commands import OTHERS
 from tests.reference import environment
 
-FITS = Fits(2)
+FITS = Capacity(2)
 """What the planner is told of the machine: two trials at once, whatever it has."""
 
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from model import rung
+from model import preset
 from trainer import MEASURES, Bank, Pair, Recipe, Seed
 
 FILE = Path(__file__).parent / "data" / "golden_curves.json"
@@ -25,7 +25,7 @@ SEEDS = (777, 1)
 def curves(name):
     """Mean training loss since the record before, every 10 steps, by seed."""
     pairs = [Pair(RECIPE, Seed.of(s)) for s in SEEDS]
-    bank = Bank(rung(name), pairs, hopeless=None)  # the whole curve
+    bank = Bank(preset(name), pairs, hopeless=None)  # the whole curve
     while bank.advance():
         pass
     column = MEASURES.index("train_loss")

@@ -1,6 +1,6 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
-from search.run.packing import Fits, interrupted
+from search.run.packing import Capacity, interrupted
 from search.run.planner import DONE, Planner
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger
@@ -50,7 +50,7 @@ def planner_of(text, home, rows=(), ahead=2):
     study, rows = parse_study(text, "test"), list(rows)
     proposals = Proposals(study, Given(home, rows)) if study.space else None
     planner = Planner(study, rows, proposals, interrupted(study, rows, home))
-    planner.fits = Fits(ahead)
+    planner.fits = Capacity(ahead)
     return planner
 
 

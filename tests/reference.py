@@ -20,12 +20,12 @@ from model.spec import Spec
 from search.run.proposals import KEY
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
-from search.store.results import Part
+from search.store.results import ConfigurationResults
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import (
     KEY_TAG,
     PARENT_TAG,
@@ -131,7 +131,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     client, found = client_of(home), {}
     if Home(home).depot.keeps:
         rows = rows_of(home, study)
-        with Shelf(client, Ledger(Home(home)), study) as shelf:
+        with ArtifactCache(client, Ledger(Home(home)), study) as shelf:
             return {
                 (r["configuration"], r["init_seed"], r["data_seed"]): _facts(shelf.seed(r).result)
                 for r in rows
@@ -142,7 +142,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
         for place in client.list_artifacts(run.info.run_id, TRIALS):
             folder = artifact(client, run.info.run_id, place.path, scratch, Home(home))
             assert folder is not None
-            part = Part.read(folder)
+            part = ConfigurationResults.read(folder)
             for seed, result in part.by_seed.items():
                 key = (part.configuration.key, seed.init_seed, seed.data_seed)
                 assert key not in found, f"{key} is recorded twice"

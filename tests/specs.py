@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields, replace
 import torch
 from hypothesis import strategies as st
 
-from model import RUNGS
+from model import PRESETS
 from model.export import weights
 from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
@@ -34,7 +34,7 @@ FIVE_WIDE = SplitSubspace(
 
 def bases(family):
     """Where variants start from: no constraint, and the rungs."""
-    return [FAMILIES[family](), *(spec for spec in RUNGS.values() if spec.family == family)]
+    return [FAMILIES[family](), *(spec for spec in PRESETS.values() if spec.family == family)]
 
 
 def values_of(field):
@@ -115,7 +115,7 @@ def _each_once(named):
 
 def variants():
     """The rungs, each change alone and pairs of them, of all families."""
-    named = dict(RUNGS)
+    named = dict(PRESETS)
     for family in FAMILIES:
         named |= {f"{family} alone": FAMILIES[family](), **alone(family), **pairwise(family)}
     return _each_once(named)

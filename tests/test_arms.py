@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from search.analysis.frames import Gathered
+from search.analysis.frames import RecordSet
 from search.analysis.table import constraint_table
 from search.study.file import load_study
 
@@ -50,6 +50,6 @@ def test_arms_are_trained_once_and_counted_as_the_table_wants_them(arms, tmp_pat
     arms.frame(study, [out], tmp_path / "arms.parquet")
     frame = pd.read_parquet(tmp_path / "arms.parquet")
     assert list(frame["seeds"]) == [3, 3] and list(frame["screened"] + frame["failed"]) == [3, 3]
-    table = constraint_table(frame.to_dict("records"), seeds=Gathered([str(out)]).seeds())
+    table = constraint_table(frame.to_dict("records"), seeds=RecordSet([str(out)]).seeds())
     (cell,) = table.cells
     assert (cell.constraint, cell.paired.n, cell.with_it.rate.n) == ("tie_vo", 3, 3)

@@ -6,7 +6,7 @@ What an evaluation decides is in test_outcomes.py; that compiled banks do the sa
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
 from trainer.engine import programs
@@ -229,7 +229,7 @@ def test_another_banks_state_is_refused(tmp_path):
         make([pair(1), pair(3)]),
         make([pair(1), pair(2)], slots=1),
         make([pair(1), pair(2, lr=0.01)]),
-        Bank(rung("67p"), [pair(1), pair(2)], compiled=False),
+        Bank(preset("67p"), [pair(1), pair(2)], compiled=False),
     ):
         before = other.state["theta"].clone()
         assert not other.load(path)

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.tied import canonical, constrained, free
 from search.compress import beam
 from search.compress.proposers import Parent, joined, propose
 from search.compress.published import TREE, log_descents
 from search.run import driver, worker
-from search.store.candidates import Sets, front, lineage_of, smallest
+from search.store.candidates import CandidateStore, front, lineage_of, smallest
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
 from search.study.compress import Compress
 from search.study.file import parse_study
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect, tracking_uri
@@ -75,7 +75,7 @@ REAL = worker.Bank
 @pytest.fixture(autouse=True)
 def made_up(monkeypatch):
     monkeypatch.setattr(worker, "Bank", Made)
-    monkeypatch.setattr(beam.Exam, "wrong", lambda self, theta_P: (0, 59_400))
+    monkeypatch.setattr(beam.AcceptanceSet, "wrong", lambda self, theta_P: (0, 59_400))
     monkeypatch.setattr(beam, "propose", quickly)
     monkeypatch.setattr(driver, "log_descents", lambda *given: None)  # its pictures take seconds
 
@@ -104,7 +104,7 @@ def run(here, **changes):
 
 
 def sets_of(name="small"):
-    return Sets(Ledger(Home("home")), name).read()
+    return CandidateStore(Ledger(Home("home")), name).read()
 
 
 def said(sets):
@@ -137,7 +137,7 @@ def test_a_set_begins_at_the_theta_of_the_one_it_came_from(here):
     child = next(t for t in sets if t.round == 2)
     parent, configuration = sets[child.parent], known[child.configuration]
     assert configuration.start.digest == parent.start.digest
-    assert configuration.spec.ties == child.ties and configuration.spec.base == rung("46p")
+    assert configuration.spec.ties == child.ties and configuration.spec.base == preset("46p")
     *_, last = configuration.start.lineage
     assert (last["configuration"], last["params"]) == (parent.configuration, parent.numbers)
     assert last["tied"] and configuration.start.lineage[0]["model"] == "54p"
@@ -154,7 +154,7 @@ def test_what_is_shown_of_a_descent(here):
     home, study = Home("home"), parse_study(json.dumps(STUDY), "")
     client = connect(home, tracking_uri(home))
     tracker, ledger, sets = Tracker(client, home, study), Ledger(home), sets_of()
-    with Shelf(client, ledger, "small") as shelf:
+    with ArtifactCache(client, ledger, "small") as shelf:
         log_descents(ledger, tracker, shelf)
     kept = {i.path for i in client.list_artifacts(tracker.own_run(), "pictures")}
     assert kept == {"pictures/sets-tried.png", "pictures/descent.png"}
@@ -175,10 +175,10 @@ def test_what_is_shown_of_a_descent(here):
 
 
 CUTS = {
-    "between proposing and training": (Sets, "propose", "after"),
-    "before a round is written": (Sets, "propose", "before"),
-    "between recording and judging": (Sets, "judge", "before"),
-    "between judging and the next": (Sets, "judge", "after"),
+    "between proposing and training": (CandidateStore, "propose", "after"),
+    "before a round is written": (CandidateStore, "propose", "before"),
+    "between recording and judging": (CandidateStore, "judge", "before"),
+    "between judging and the next": (CandidateStore, "judge", "after"),
     "in mid-round": (driver.Driver, "reported", "after"),
 }
 
@@ -289,7 +289,7 @@ def test_a_genetic_search_learns_what_its_sets_reached():
 
 
 def test_joined_ties_are_those_of_both():
-    base = rung("46p")
+    base = preset("46p")
     one, other = (
         constrained(base, ["arc[0] = arc[1]"]),
         constrained(base, ["arc[1] = -arc[2]", "form[0,0] = 0"]),
@@ -324,7 +324,7 @@ def test_a_bad_file_is_one_line(says):
 
 
 def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
-    monkeypatch.setattr(beam.Exam, "wrong", lambda self, theta_P: (12, 59_400))
+    monkeypatch.setattr(beam.AcceptanceSet, "wrong", lambda self, theta_P: (12, 59_400))
     done = run(here)
     line = "start: 46p has not grokked: it adds 12 of 59,400 of our own problems wrongly"
     assert done.exit_code == 2 and done.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import baseline, ceilings, count, engine, plot, throughput
-from model import matrices, rung
+from model import matrices, preset
 from search.study.file import parse_study
 from tests.banks import EVERY, pair
 from trainer import Bank, Recipe
@@ -51,7 +51,7 @@ def test_the_tally_is_what_one_counts_by_hand():
 @pytest.mark.parametrize(("name", "softmax"), [("57p", 12 * 33), ("170p", 2 * 12 * 33 * 256)])
 def test_the_exponentials_of_a_step(name, softmax):
     """Attention's weights, of both heads or once a batch on a circle; the FFN; the loss."""
-    spec = rung(name)
+    spec = preset(name)
     hidden, loss = 2 * 12 * 256, (spec.vocabulary + 1) * 12 * 256
     table = count.train_step(spec, 256).exponentials - (softmax + hidden + loss)
     assert 0 <= table < 200  # sines and cosines of tokens and positions
@@ -67,18 +67,18 @@ def test_looking_tokens_up_is_no_arithmetic():
 
 
 def test_twice_the_problems_are_nearly_twice_the_work():
-    one, two = (count.train_step(rung("456p"), batch) for batch in (256, 512))
+    one, two = (count.train_step(preset("456p"), batch) for batch in (256, 512))
     assert two.flops == pytest.approx(2 * one.flops, rel=0.05)
     assert two.exponentials == pytest.approx(2 * one.exponentials, rel=0.05)
 
 
 def test_traffic_is_tokens_twice_and_three_arrays_of_parameters_twice():
-    assert count.traffic(rung("57p"), 256) == 2 * 34 * 256 * 4 + 6 * 57 * 4
+    assert count.traffic(preset("57p"), 256) == 2 * 34 * 256 * 4 + 6 * 57 * 4
 
 
 @pytest.mark.parametrize("name", ["170p", "57p", "54p", "456p"])
 def test_the_baseline_sees_the_sequences_of_the_bank(name):
-    spec, row = rung(name), torch.zeros(1, dtype=torch.int64)
+    spec, row = preset(name), torch.zeros(1, dtype=torch.int64)
     a, b = sample(row, row, row + 10, torch.ones(1), 50)
     wanted = step.tokens_of(spec, a, b)[0].T.tolist()
     pairs = zip(a[0].tolist(), b[0].tolist(), strict=True)
@@ -87,7 +87,7 @@ def test_the_baseline_sees_the_sequences_of_the_bank(name):
 
 @pytest.mark.parametrize("name", ["57p", "456p"])
 def test_the_baseline_trains(name):
-    assert baseline.steps_per_s(rung(name), 0.01, batch=2) > 0
+    assert baseline.steps_per_s(preset(name), 0.01, batch=2) > 0
 
 
 def test_ceilings_are_positive_and_measured_together():
@@ -99,7 +99,7 @@ def test_ceilings_are_positive_and_measured_together():
 
 
 def test_a_small_bank_is_measured_in_whole_intervals(few_selection_problems):
-    bank = Bank(rung("57p"), [pair(777 + n) for n in range(4)], slots=2, compiled=False, hopeless=None)
+    bank = Bank(preset("57p"), [pair(777 + n) for n in range(4)], slots=2, compiled=False, hopeless=None)
     interval = throughput.timings(bank, 0.01, 0.01)
     assert bank.seed_steps == 0
     assert interval.keys() == {"sampling", "step", "kernel", "evaluation"}
@@ -109,7 +109,7 @@ def test_a_small_bank_is_measured_in_whole_intervals(few_selection_problems):
 
 @pytest.mark.skipif(not LANES, reason="needs a C++ compiler")
 def test_the_engine_is_measured_part_by_part(few_selection_problems):
-    bank = Bank(rung("57p"), [pair(777 + n) for n in range(3)], slots=3, hopeless=None)
+    bank = Bank(preset("57p"), [pair(777 + n) for n in range(3)], slots=3, hopeless=None)
     before = bank.state["theta"].clone()
     interval = throughput.timings(bank, 0.02, 0.02)
     assert torch.equal(bank.state["theta"], before)

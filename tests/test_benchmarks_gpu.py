@@ -10,12 +10,12 @@ import torch
 
 from benchmarks import gpu, gpu_parts
 from benchmarks.gpu_parts import Part, findings, tiny
-from model import rung
+from model import preset
 from model.families.split_subspace import SplitSubspace
 from model.spec import Spec
 from tests.specs import some_tokens
 from trainer.engine import programs
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 
@@ -48,7 +48,7 @@ def test_correctness_is_compared_with_the_cpu(put_back, few_selection_problems):
 def test_the_reference_is_the_engine_where_it_can_be_built(put_back, few_selection_problems):
     made = gpu_parts.make_bank(tiny(Part("correctness", "170p", 64, 256)))
     reference = gpu_parts.bank.programs_of(made.spec, made.pairs[0].recipe, "cpu", True)
-    assert isinstance(reference, Native)
+    assert isinstance(reference, EngineBackend)
     found = gpu_parts.losses_of_first_steps(made, reference)
     assert 0 < max(found["largest_relative_difference_of_loss_by_step"]) < 1e-4
     apart = gpu_parts.evaluations(made, reference)
@@ -68,7 +68,7 @@ import benchmarks.gpu
 
 def test_correctness_sees_what_differs(put_back, few_selection_problems, monkeypatch):
     """Another gradient, other problems and graphs that do not play."""
-    whole, blocks = programs.Programs.train_step, programs.Programs.make_block
+    whole, blocks = programs.TorchBackend.train_step, programs.TorchBackend.make_block
 
     def off(self, state, hyper, tokens):
         state, loss = whole(self, state, hyper, tokens)
@@ -77,10 +77,10 @@ def test_correctness_sees_what_differs(put_back, few_selection_problems, monkeyp
     made = gpu_parts.make_bank(tiny(Part("correctness", "57p", 64, 256)))
     made.programs.graphs = True
     reference = gpu_parts.bank.programs_of(made.spec, made.pairs[0].recipe, "cpu", False)
-    monkeypatch.setattr(programs.Programs, "train_step", off)
+    monkeypatch.setattr(programs.TorchBackend, "train_step", off)
     found = gpu_parts.losses_of_first_steps(made, reference)
     assert found["largest_relative_difference_of_loss_by_step"][0] == pytest.approx(0.01, rel=1e-3)
-    monkeypatch.setattr(programs.Programs, "make_block", lambda *args: blocks(*args) + args[0].graphs)
+    monkeypatch.setattr(programs.TorchBackend, "make_block", lambda *args: blocks(*args) + args[0].graphs)
     assert not gpu_parts.same_tokens(made)
 
 
@@ -92,7 +92,7 @@ def test_throughput_has_a_row_with_graphs_and_one_without(put_back, few_selectio
 
 
 def test_bfloat16_gives_other_losses_that_are_near(put_back):
-    spec, tokens = rung("57p"), some_tokens(rung("57p"), 1, 8)
+    spec, tokens = preset("57p"), some_tokens(preset("57p"), 1, 8)
     theta = spec.initial(1)[None].requires_grad_()
     exact = step.loss(spec, theta, tokens)
     gpu_parts.prepare(tiny(Part("precision", "57p", 64, 256, "bf16")))

@@ -102,7 +102,7 @@ def recorded(monkeypatch):
     """A home with the studies s and t; what was recorded of them is made up."""
     asked = []
     found = SimpleNamespace(configurations=lambda: ROWS)
-    monkeypatch.setattr(frames, "Gathered", lambda *given: asked.append(given) or found)
+    monkeypatch.setattr(frames, "RecordSet", lambda *given: asked.append(given) or found)
     monkeypatch.setattr(frames, "records", lambda *given, **named: asked.append((given, named)) or FRAME)
     monkeypatch.setattr(Home, "exists", lambda self: True)
     return asked

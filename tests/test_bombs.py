@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from model import RUNGS
+from model import PRESETS
 from search.study.file import shipped
 from tests.commands import call
 from tests.homes import two_studies
@@ -246,7 +246,7 @@ def test_parquet_that_unfolds(kind: str) -> None:
 
 
 def test_a_checkpoint_of_ten_thousand_threads() -> None:
-    spec, recipe = RUNGS["57p"], Recipe().as_dict()
+    spec, recipe = PRESETS["57p"], Recipe().as_dict()
     for threads in (10_000, 1_000):
         environment = {"threads": threads, "slots": 1, "compiled": False}
         papers = {"trained": "from scratch", "environment": environment}

@@ -8,7 +8,7 @@ import pytest
 import ray
 import yaml
 
-from model import RUNGS
+from model import PRESETS
 from search.errors import UserError
 from search.run import engine
 from search.run.packing import check_resources
@@ -17,7 +17,7 @@ from tests.commands import adder_search, fails_with_one
 from tests.homes import two_studies
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.engine.programs import Programs
+from trainer.engine.programs import TorchBackend
 from trainer.files.installed import cache_folder, missing_for_compilation
 
 STUDY = {
@@ -123,7 +123,7 @@ def test_a_run_says_so_before_it_begins(user, monkeypatch):
 
 def test_a_bank_hands_the_checked_folder_to_the_compiler(user):
     """torch's own choice would be a folder of /tmp, where anyone can be first."""
-    Programs(RUNGS["57p"], Recipe(), "cpu", compiled=True)
+    TorchBackend(PRESETS["57p"], Recipe(), "cpu", compiled=True)
     assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(user / "me/.cache/adder-search")
 
 
@@ -160,7 +160,7 @@ def test_rerun_takes_no_programs_from_a_home(here, user, monkeypatch):
     two_studies("adder-runs")
     (here / "adder-runs" / "cache").mkdir()
     (user / "me").write_text("no folder")  # so that it says where it looks
-    spec = RUNGS["57p"]
+    spec = PRESETS["57p"]
     papers = {"provenance": {"trained": "from scratch"}, "recipe": Recipe().as_dict(), "step": 2_000}
     Checkpoint(spec, spec.initial(3), seed={"init_seed": 3, "data_seed": 3}, **papers).save(Path("trained"))
     assert f"{user}/me/.cache/adder-search" in fails_with_one(2, "rerun", "trained")

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from tests.banks import assert_same, finish, make, pair
 from trainer.data.problems import words
 from trainer.engine import native
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.recipe import Recipe
 from trainer.step import schedule, step
 from trainer.step.schedule import hyper_of
@@ -151,7 +151,7 @@ def test_the_engine_and_torch_make_the_same_lessons():
         Recipe(batch=64, carry_shares=RISE, carry_lengths=LENGTHS),
         Recipe(batch=64, carry_shares=KINDS, mixed_lengths=0.3),
     ]
-    programs = Native(rung("57p"), recipes[0])
+    programs = EngineBackend(preset("57p"), recipes[0])
     for recipe in recipes:
         hyper = hyper_of([recipe])
         for at in (0, 150, 250, 999, 4_000, 30_000):
@@ -160,7 +160,7 @@ def test_the_engine_and_torch_make_the_same_lessons():
                 "step": torch.tensor([at]),
                 "mix_scale": torch.tensor([0.7]),
             }
-            expected = step.tokens_of(rung("57p"), *step.draw(state, hyper, 64, 1))[0, 0]
+            expected = step.tokens_of(preset("57p"), *step.draw(state, hyper, 64, 1))[0, 0]
             assert torch.equal(programs.tokens(lesson_of(programs, state, hyper)), expected)
 
 

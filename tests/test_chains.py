@@ -7,17 +7,17 @@ import pytest
 
 from search.run import worker
 from search.run.driver import Driver
-from search.run.packing import Fits
-from search.run.tally import Tally
+from search.run.packing import Capacity
+from search.run.tally import TrialReport
 from search.stats.counting import ENOUGH
 from search.store.ledger import is_final
-from search.store.results import PARTS, THETA, Orders, read_parts
+from search.store.results import PARTS, THETA, WorkerAssignment, read_parts
 from tests import in_process
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
 from trainer import Outcome, Seed
-from trainer.bank.judge import Judge
+from trainer.bank.judge import SeedTracker
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
@@ -46,7 +46,7 @@ def reports(monkeypatch):
         steps = {
             (c.key, seed.init_seed): step
             for key, tally in tallies.items()
-            for (c, seed), step in zip(open_[key].work, Tally(**tally).each_step(), strict=True)
+            for (c, seed), step in zip(open_[key].work, TrialReport(**tally).each_step(), strict=True)
         }
         told.append((first.key, report["phase"], set(tallies), steps))
         whole(self, first, report)
@@ -58,7 +58,7 @@ def reports(monkeypatch):
 @pytest.fixture
 def groks(monkeypatch):
     """Seed 7 is perfect from step 8 on."""
-    whole = Judge.take
+    whole = SeedTracker.take
 
     def take(self, pair_L, step_L, measures_LM, *rest):
         lucky = [self.pairs[n].seed == Seed.of(7) for n in pair_L.tolist()]
@@ -66,7 +66,7 @@ def groks(monkeypatch):
             measures_LM[i, 0] = 1.0
         return whole(self, pair_L, step_L, measures_LM, *rest)
 
-    monkeypatch.setattr(Judge, "take", take)
+    monkeypatch.setattr(SeedTracker, "take", take)
 
 
 def workers(reports):
@@ -104,7 +104,7 @@ def test_a_worker_goes_on_with_the_next_spec(reports, here):
 
 def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatch):
     """Its programs are compiled, and a process keeps what it has of a GPU."""
-    monkeypatch.setattr(in_process, "FITS", Fits(2, on_gpu=True))
+    monkeypatch.setattr(in_process, "FITS", Capacity(2, on_gpu=True))
     assert run(SPECS, here).exit_code == 0
     assert len(workers(reports)) == 5
 
@@ -178,8 +178,10 @@ def test_trials_of_a_worker_that_fails_for_good_are_censored_and_the_others_done
 
 def test_what_a_worker_did_not_see_in_time_is_trained_by_another(here, monkeypatch):
     """Orders in a shared folder that shows them late: too late for every worker."""
-    whole = Orders.read
-    monkeypatch.setattr(worker.Orders, "read", lambda folder: Orders(whole(folder).trials[:1]))
+    whole = WorkerAssignment.read
+    monkeypatch.setattr(
+        worker.WorkerAssignment, "read", lambda folder: WorkerAssignment(whole(folder).trials[:1])
+    )
     assert run(SWEEP, here).exit_code == 0
     check_whole(here / "home", SWEEP, here, expected(SWEEP))
 

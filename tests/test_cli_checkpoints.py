@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from model import RUNGS, verify
+from model import PRESETS, verify
 from search.cli.options import save_checkpoint
 from search.errors import UserError
 from search.store.home import Home
@@ -22,7 +22,7 @@ from tests.homes import quickly, recorded
 from trainer.checkpoints.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
-SPEC = RUNGS["57p"]
+SPEC = PRESETS["57p"]
 SEED_777 = Path(__file__).with_name("data") / "57p-seed777.json"
 
 
@@ -297,7 +297,7 @@ def test_what_verify_finds_is_kept_with_the_seed(pulled: Path) -> None:
         assert verifications() == [(0, None), (times, json.loads(said.stdout)["correct"])] and not said.stderr
 
 
-OTHER = RUNGS["74p"]
+OTHER = PRESETS["74p"]
 
 
 @pytest.mark.parametrize("which", ["one bit", "another seed", "another model"])

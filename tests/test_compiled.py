@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from model import make_spec, rung
+from model import make_spec, preset
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.engine.programs import Programs
+from trainer.engine.programs import TorchBackend
 from trainer.files.installed import missing_for_compilation
 
 LACKING = missing_for_compilation(by_torch=True)
@@ -20,7 +20,7 @@ RANKS = dict.fromkeys(("pos_rank", "qkv_rank", "out_rank", "ffn_rank"), 1)
 TINY = make_spec(family="low_rank", width=2, ffn=2, rms_norm=True, **RANKS)
 SLOTS = 4
 KINDS = [pytest.param((TINY, 32, 1e-3), id="tiny")] + [
-    pytest.param((rung(name), *rest), id=name)
+    pytest.param((preset(name), *rest), id=name)
     for name, *rest in (("57p", 256, 1e-3), ("170p", 64, 1e-3), ("456p", 64, 1e-2))
 ]
 """Spec, batch, and how far rounding may take a loss within 20 steps. A circle, another table, low rank."""
@@ -44,10 +44,10 @@ def kind(request):
     spec, batch, tolerance = request.param
     recipe = Recipe(steps=40, batch=batch, eval_every=20, warmup=20, curriculum=((3, 15),))
     if spec == TINY:
-        programs = Programs(spec, recipe, "cpu", compiled=True)
-        programs._draw = Programs(spec, recipe, "cpu", compiled=False)._draw
+        programs = TorchBackend(spec, recipe, "cpu", compiled=True)
+        programs._draw = TorchBackend(spec, recipe, "cpu", compiled=False)._draw
     else:
-        programs = Programs(spec, recipe, "cpu", compiled=True)
+        programs = TorchBackend(spec, recipe, "cpu", compiled=True)
         bank = Bank(spec, [Pair(recipe, Seed.of(s)) for s in range(SLOTS)], compiled=False)
         warmed_up(programs, bank)
     return SimpleNamespace(spec=spec, recipe=recipe, programs=programs, tolerance=tolerance)
@@ -169,6 +169,6 @@ def test_another_bank_takes_the_programs_from_the_cache(kind):
         pytest.skip("has no program for drawing")
     torch._dynamo.reset()
     bank = Bank(kind.spec, [Pair(kind.recipe, Seed.of(1))], slots=SLOTS, compiled=False)
-    again = Programs(kind.spec, kind.recipe, "cpu", compiled=True)
+    again = TorchBackend(kind.spec, kind.recipe, "cpu", compiled=True)
     warmed_up(again, bank)
     assert again.cache_misses == 0 <= kind.programs.cache_misses <= 4

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from model import RUNGS
+from model import PRESETS
 from search.cli import texts
 from search.errors import UserError
 from search.run.driver import Ended
@@ -31,9 +31,9 @@ resources: {seeds_per_trial: 2}
 
 def test_entries_change_the_studys_model_and_recipe():
     assert parse_study(LIST, "").listed() == [
-        (RUNGS["57p"], Recipe(steps=1000, lr=0.01)),
-        (RUNGS["67p"], Recipe(steps=1000, lr=0.01)),
-        (RUNGS["74p"], Recipe(steps=2000, lr=0.01)),
+        (PRESETS["57p"], Recipe(steps=1000, lr=0.01)),
+        (PRESETS["67p"], Recipe(steps=1000, lr=0.01)),
+        (PRESETS["74p"], Recipe(steps=2000, lr=0.01)),
     ]
     alone = LIST.replace("model: 57p\n", "").replace("  - {}\n", "").replace("{tie_fc2_head: false}", "67p")
     assert [s.params for s, _ in parse_study(alone, "").listed()] == [67, 74]
@@ -92,7 +92,7 @@ def test_the_plan_adds_up_all_configurations(home):
 
 def test_the_ladder_has_every_rung_of_its_family():
     listed = load_study("ladder").listed()
-    assert [spec for spec, _ in listed] == [s for s in RUNGS.values() if s.family == "split_subspace"]
+    assert [spec for spec, _ in listed] == [s for s in PRESETS.values() if s.family == "split_subspace"]
     recipes = {spec.params: recipe for spec, recipe in listed}
     assert recipes[57] == Recipe() and recipes[74] == load_study("74p").base_recipe()
     assert recipes[170].carry_mix == 0.3 and recipes[170].wd_drop_exact_final == 0.5

@@ -12,7 +12,7 @@ from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
-from search.store.results import Part
+from search.store.results import ConfigurationResults
 from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
 from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
 from tests.test_ledger import dead_owner
@@ -130,7 +130,7 @@ def test_whatever_call_was_its_last(late, every, tmp_path):
 def test_a_part_is_read_once_by_whom_it_is_recorded(home, monkeypatch):
     """From the ledger to the best seeds' runs: what a driver has read it has at hand."""
     read, recorded = Counter(), Counter()
-    monkeypatch.setattr(Part, "read", counting(Part.read, read))
+    monkeypatch.setattr(ConfigurationResults, "read", counting(ConfigurationResults.read, read))
     monkeypatch.setattr(Ledger, "record", counting(Ledger.record, recorded))
     drive(home, STUDY, GROKKED)
     assert read.total() == recorded.total() == 2

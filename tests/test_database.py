@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from search.errors import UserError
 from search.store import database
-from search.store.database import Away
+from search.store.database import DatabaseUnavailable
 from search.store.ledger import Ledger
 from search.tracking import server
 from tests.commands import fails_with_one
@@ -86,13 +86,13 @@ def test_a_database_is_named_without_its_password(url, problem, home, monkeypatc
 
 def test_a_server_that_is_away_is_a_line_and_waited_for_when_asked(home, monkeypatch):
     monkeypatch.setenv("ADDER_SEARCH_DATABASE", "postgresql://me@127.0.0.1:1/db")
-    with pytest.raises(Away, match=r"me@127\.0\.0\.1:1/db: .*refused"):
+    with pytest.raises(DatabaseUnavailable, match=r"me@127\.0\.0\.1:1/db: .*refused"):
         Ledger(home)
 
 
 def test_a_database_that_gives_no_connection_is_away(ledger, home):
     ledger.database.engine = sa.create_engine(home.ledger_url, pool_size=1, max_overflow=0, pool_timeout=0.05)
-    with ledger.database.begin(), pytest.raises(Away, match=r"ledger\.db: QueuePool limit"):
+    with ledger.database.begin(), pytest.raises(DatabaseUnavailable, match=r"ledger\.db: QueuePool limit"):
         ledger.renew("study")
 
 
@@ -102,12 +102,12 @@ def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypa
     def away_twice():
         calls.append(0)
         if len(calls) <= 2:
-            raise Away("gone")
+            raise DatabaseUnavailable("gone")
         return begin()
 
     monkeypatch.setattr(ledger.database, "begin", away_twice)
     monkeypatch.setattr(database, "RETRY_S", 0.01)
-    with pytest.raises(Away):
+    with pytest.raises(DatabaseUnavailable):
         ledger.rows()
     ledger.database.patience_s = 5.0
     assert ledger.rows() == [] and len(calls) == 3
@@ -118,11 +118,11 @@ def test_a_database_that_stays_away_is_waited_for_so_long_and_said_once(monkeypa
 
     def away():
         calls.append(0)
-        raise Away("gone")
+        raise DatabaseUnavailable("gone")
 
     monkeypatch.setattr(database, "RETRY_S", 0.01)
     begun = time.monotonic()
-    with pytest.raises(Away):
+    with pytest.raises(DatabaseUnavailable):
         database.wait_for(away, 0.2)
     assert 0.2 < time.monotonic() - begun < 5 and len(calls) > 2
     assert [r.getMessage() for r in caplog.records] == ["gone; waiting for it, for up to 0 s"]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.adderboard import carry_pairs
 from model.tied import Tied, constrained, free, ties_of, words
 from search.compress import descend
@@ -29,7 +29,7 @@ engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a com
 
 def made_up(spec=None):
     """The surroundings of a θ whose Hessian is any positive one."""
-    spec, draw = spec or rung("46p"), torch.Generator().manual_seed(0)
+    spec, draw = spec or preset("46p"), torch.Generator().manual_seed(0)
     root = torch.randn(spec.params, spec.params, generator=draw, dtype=torch.float64)
     values, vectors = torch.linalg.eigh(root @ root.T / spec.params + torch.eye(spec.params))
     x = torch.randn(spec.params, generator=draw, dtype=torch.float64)
@@ -50,7 +50,7 @@ def least_rise(at, a_CR):
 
 
 def test_saliency_is_the_least_rise_of_the_quadratic_model():
-    base = rung("46p")
+    base = preset("46p")
     for spec in (
         base,
         Tied(base=base, ties=constrained(base, ["form[0,0] = -form[1,1]", "arc[0] = arc[2]"])),

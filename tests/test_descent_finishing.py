@@ -5,7 +5,7 @@ import torch
 
 from model.tied import constrained, free, project, tie
 from search.compress import descend
-from search.compress.acceptance import Exam, of_base
+from search.compress.acceptance import AcceptanceSet, of_base
 from search.compress.descend import Descent, Settings
 from search.compress.finishing import Finished, entered, finished
 from search.compress.journal import Journal, digest
@@ -17,7 +17,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 def test_curvature_takes_a_set_on_from_where_training_left_it():
     """15p's numbers, each off by about a hundredth: a tenth of the sums is wrong, and then none."""
     loaded = Checkpoint.load(CERTIFICATES / "15p")
-    exam, noise = Exam(loaded.spec.base), torch.Generator().manual_seed(1)
+    exam, noise = AcceptanceSet(loaded.spec.base), torch.Generator().manual_seed(1)
     off_P = loaded.theta_P * (1 + 0.01 * torch.randn(15, generator=noise))
     start_P = of_base(loaded.spec, off_P)
     before, of = exam.wrong(start_P)
@@ -39,7 +39,7 @@ def test_curvature_enters_a_set_that_breaks_the_sum():
     """A tie more on 15p, imposed at once, makes four sums in ten wrong; entered, not one in ten."""
     loaded = Checkpoint.load(CERTIFICATES / "15p")
     base, before = loaded.spec.base, loaded.spec.ties
-    exam, theta_P = Exam(base), of_base(loaded.spec, loaded.theta_P)
+    exam, theta_P = AcceptanceSet(base), of_base(loaded.spec, loaded.theta_P)
     ties = constrained(base, ["form[0,2] = 0"], before)
     at_once, of = exam.wrong(of_base(tie(base, ties), project(ties, theta_P[None])[0]))
     assert at_once > 0.4 * of

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.startup import record
-from model import RUNGS
+from model import PRESETS
 from search.cli import ui
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -95,7 +95,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_checkpoint_is_exported_as_data(text, here):
     """Everything that a checkpoint says of itself, through the command; the module is read and not run."""
-    spec = RUNGS["57p"]
+    spec = PRESETS["57p"]
     provenance = {text: {text: [text, {"trained": text}]}, "study": text, "configuration": text}
     papers = {
         "metrics": {text: text},
@@ -135,7 +135,7 @@ def test_yaml_tags_make_nothing_through_the_command(here):
 
 def test_what_a_checkpoint_says_reaches_the_terminal_as_text(here):
     """No escape sequences and no second line, whatever the papers have for names."""
-    spec = RUNGS["57p"]
+    spec = PRESETS["57p"]
     Checkpoint(spec, spec.initial(3)).save(Path("hostile"))
     file = Path("hostile/checkpoint.json")
     about = json.loads(file.read_text())

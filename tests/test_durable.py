@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from model import RUNGS
+from model import PRESETS
 from search.cli.options import save_checkpoint, write_text
 from search.store import results as part
 from tests import homes
@@ -16,7 +16,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import durable, snapshot
 
 STUDY = homes.study_of()
-CHECKPOINT = Checkpoint(RUNGS["57p"], torch.zeros(RUNGS["57p"].params))
+CHECKPOINT = Checkpoint(PRESETS["57p"], torch.zeros(PRESETS["57p"].params))
 
 
 def write_file(folder, n):
@@ -39,7 +39,9 @@ def read_state(folder):
 
 
 def save(folder, n):
-    save_checkpoint(Checkpoint(RUNGS["57p"], torch.full((RUNGS["57p"].params,), float(n))), folder / "best")
+    save_checkpoint(
+        Checkpoint(PRESETS["57p"], torch.full((PRESETS["57p"].params,), float(n))), folder / "best"
+    )
 
 
 def saved(folder):

@@ -16,7 +16,7 @@ import pytest
 from mlflow import MlflowClient
 from safetensors.torch import load_file
 
-from model import rung
+from model import preset
 from search.study.file import load_study
 from search.tracking.tracking import KEY_TAG
 from tests.commands import adder_search, call, fails_with_one, running
@@ -113,7 +113,7 @@ def test_mlflow_has_one_run_a_configuration_with_all_its_parameters(smoke):
     study = load_study("smoke")
     expected = {f"model.{k}": v for k, v in study.spec().as_dict().items()}
     expected |= {f"recipe.{k}": v for k, v in study.base_recipe().as_dict().items()}
-    expected |= {"rung": "57p", "params": rung("57p").params}
+    expected |= {"rung": "57p", "params": preset("57p").params}
     as_text = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in expected.items()}
     assert run.data.params == as_text
     assert {"model.tie_fc2_head", "model.qk_dim", "recipe.lr", "recipe.curriculum"} <= as_text.keys()

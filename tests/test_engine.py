@@ -8,10 +8,10 @@ from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError
 from ray.tune.experiment import Trial as TuneTrial
 
-from model import RUNGS
+from model import PRESETS
 from search.errors import UserError
 from search.run import engine
-from search.run.packing import Fits
+from search.run.packing import Capacity
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
@@ -118,7 +118,7 @@ def test_a_cluster_without_a_node_is_waited_for(cluster):
         cluster.nodes = [{"CPU": 2.0}] if cluster.ticks == 3 else []
 
     room, cluster.at_tick = engine.Room(cluster.driver), come
-    assert room.wait() and room.share == {"cpu": 1, "gpu": 0.0} and cluster.driver.planner.fits == Fits(2)
+    assert room.wait() and room.share == {"cpu": 1, "gpu": 0.0} and cluster.driver.planner.fits == Capacity(2)
     line = "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
     assert cluster.said == [line] * 3
 
@@ -137,7 +137,7 @@ def test_on_one_machine_nobody_waits_for_another(cluster, monkeypatch):
 
 def test_as_many_workers_as_there_is_room_for_now(cluster, clock):
     cluster.nodes = [{"CPU": 2.0}]
-    trial = Trial("study", ((Configuration(RUNGS["57p"], Recipe()), Seed.of(1)),), 1, Resources(), Stop())
+    trial = Trial("study", ((Configuration(PRESETS["57p"], Recipe()), Seed.of(1)),), 1, Resources(), Stop())
     cluster.driver.start_next = lambda: trial
     cluster.driver.config = lambda trial: {"folder": trial.key}
     searcher = engine.PlanSearcher(cluster.driver, None, engine.Room(cluster.driver))
@@ -149,9 +149,9 @@ def test_as_many_workers_as_there_is_room_for_now(cluster, clock):
 
     assert ask() == 2 and ask() == 0
     cluster.nodes = [{"CPU": 2.0}, {"CPU": 1.0}]
-    assert ask() == 1 and cluster.driver.planner.fits == Fits(3)
+    assert ask() == 1 and cluster.driver.planner.fits == Capacity(3)
     cluster.nodes = []
-    assert ask() == 0 and cluster.said and cluster.driver.planner.fits == Fits(3), (
+    assert ask() == 0 and cluster.said and cluster.driver.planner.fits == Capacity(3), (
         "who is left is not replanned"
     )
     searcher.trials.clear()

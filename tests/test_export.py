@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model import RUNGS, Spec, add
+from model import PRESETS, Spec, add
 from model.export import export_source, tricks
 from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
@@ -54,7 +54,7 @@ def test_an_answer_ends_at_the_first_token_that_is_no_digit(tokens: list[int], e
     def forward(theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
         return [torch.full((1, 1, 1), float(v == said[first - 21])) for v in range(14)]
 
-    spec, theta_P = RUNGS["242p"], RUNGS["242p"].initial(0)
+    spec, theta_P = PRESETS["242p"], PRESETS["242p"].initial(0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spec), "forward", lambda self, *args, first: forward(*args, first))
         assert add(spec, theta_P, [1], [2]) == [expected]
@@ -67,7 +67,7 @@ def test_an_answer_ends_at_the_first_token_that_is_no_digit(tokens: list[int], e
 
 
 def test_weights_come_back_bit_by_bit() -> None:
-    spec = RUNGS["57p"]
+    spec = PRESETS["57p"]
     theta_P = torch.randn(57, generator=torch.Generator().manual_seed(2)) * 10.0 ** torch.linspace(
         -44, 38, 57
     )
@@ -91,7 +91,7 @@ def test_file_is_torch_only_and_readable() -> None:
 
 
 def test_metadata_says_what_was_applied() -> None:
-    spec = RUNGS["67p"]
+    spec = PRESETS["67p"]
     _, metadata = loaded(source_of(spec, spec.initial(0))).build_model()
     assert list(metadata) == ["name", "author", "params", "architecture", "tricks"]
     tables = ["vocabulary=10", "arc", "circular", "spiral", "plain_spiral"]
@@ -114,7 +114,7 @@ ARCHITECTURES = {
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_metadata_says_what_the_model_is(name: str) -> None:
-    _, metadata = loaded(source_of(RUNGS[name], RUNGS[name].initial(0))).build_model()
+    _, metadata = loaded(source_of(PRESETS[name], PRESETS[name].initial(0))).build_model()
     assert metadata["architecture"] == "1-layer pre-norm decoder, " + ARCHITECTURES[name]
 
 
@@ -149,7 +149,7 @@ def test_published_checkpoints_add(name: str, count: int, tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def submission() -> ModuleType:
-    return loaded(source_of(RUNGS["57p"], some_theta(RUNGS["57p"])[0]))
+    return loaded(source_of(PRESETS["57p"], some_theta(PRESETS["57p"])[0]))
 
 
 @pytest.mark.parametrize("bad", [-1, 10**10, 1.5, "3", True, None])
@@ -171,7 +171,7 @@ def test_add_refuses_what_is_no_operand(submission: ModuleType, bad: Any, first:
     ],
 )
 def test_text_stays_data(text: str) -> None:
-    spec, theta_P = RUNGS["57p"], some_theta(RUNGS["57p"])[0]
+    spec, theta_P = PRESETS["57p"], some_theta(PRESETS["57p"])[0]
     hostile = source_of(spec, theta_P, name=text, author=text, provenance={text: [text]})
     metadata = constant(hostile, "METADATA")
     assert (metadata["name"], metadata["author"]) == (text, text)
@@ -187,7 +187,7 @@ def test_text_stays_data(text: str) -> None:
 
 
 def test_bad_input_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, theta_P = RUNGS["57p"], some_theta(RUNGS["57p"])[0]
+    spec, theta_P = PRESETS["57p"], some_theta(PRESETS["57p"])[0]
     with pytest.raises(ValueError, match=r"theta must have shape \(57,\), got \(56,\)"):
         source_of(spec, theta_P[:-1])
     with pytest.raises(ValueError, match=r"theta must have shape \(57,\), got \(1, 57\)"):

@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from model import RUNGS, Spec, add, families, make_spec, submissions
+from model import PRESETS, Spec, add, families, make_spec, submissions
 from model.adderboard import official_pairs
 from model.export import export_source
 from model.fold import fold
@@ -33,7 +33,7 @@ rungs_by_tier = pytest.mark.parametrize(
     "spec",
     [
         pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full)
-        for name, spec in RUNGS.items()
+        for name, spec in PRESETS.items()
     ],
 )
 
@@ -189,7 +189,7 @@ def test_later_tokens_change_no_earlier_logits(spec):
         assert (changed[:, :, answer] != logits[:, :, answer]).any()
 
 
-@pytest.mark.parametrize("spec", RUNGS.values(), ids=RUNGS)
+@pytest.mark.parametrize("spec", PRESETS.values(), ids=PRESETS)
 def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
     """Matrix products along problems may add in another order where a matrix begins elsewhere in memory."""
     slots = torch.tensor([3, 0, 4, 2, 1])
@@ -287,13 +287,13 @@ def test_every_constraint_is_in_some_variant(family):
 TORCH_FREE = """
 import sys
 import model
-from model import RUNGS, Verification, make_spec, name_of, rung, verify
+from model import PRESETS, Verification, make_spec, preset, preset_name, verify
 from model import adderboard, decode, export, fold, forged_adder
 from model.forged import FORGINGS, forging
 from model.spec import FAMILIES
 
-for name, spec in RUNGS.items():
-    assert rung(name).params == spec.params == sum(spec.layout.budget().values()) and name_of(spec) == name
+for name, spec in PRESETS.items():
+    assert preset(name).params == spec.params == sum(spec.layout.budget().values()) and preset_name(spec) == name
     assert make_spec(**spec.as_dict()) == spec.trained() or spec.trained().layout == spec.layout
     for constraint in spec.constraints():
         spec.applied(), spec.roles, spec.without(constraint).params, spec.saved_by(constraint)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import model.adderboard
-from model import rung
+from model import preset
 from search.cli.checkpoints import WAYS
 from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
@@ -23,7 +23,7 @@ from trainer.step import step
 from trainer.step.schedule import hyper_of
 
 PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")
-SPEC = rung("57p")
+SPEC = preset("57p")
 SLOW = ("targeted", "lbfgs", "cma_es")
 
 

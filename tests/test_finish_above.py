@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.tied import constrained, project, tie
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature import curved
 
-SPEC = rung("57p")
+SPEC = preset("57p")
 PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")
 STILL = Recipe(steps=2, eval_every=1, warmup=0, lr=1e-9, weight_decay=0.0, curriculum=(), hold=10)
 

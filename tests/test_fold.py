@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model import add, rung
+from model import add, preset
 from model.adderboard import uniform_pairs
 from model.fold import fold
 from tests.specs import some_theta
@@ -18,38 +18,38 @@ FOLDED = """
 
 @pytest.mark.parametrize(("name", "count"), [pair.split() for pair in FOLDED.split(",")])
 def test_what_remains(name, count):
-    folded = fold(rung(name), some_theta(rung(name))[0])
+    folded = fold(preset(name), some_theta(preset(name))[0])
     assert folded.spec.params == len(folded.theta_P) == int(count)
 
 
 @pytest.mark.parametrize("name", ["311p", "262p"])
 def test_at_width_4_nothing_but_the_position_table_is_worth_a_factorisation(name):
-    expected = {"pos_rank": rung(name).pos_rank, "tie_qkv": "kv", "rms_norm": True, "no_eos": True}
-    assert fold(rung(name), rung(name).initial(0)).spec.applied() == expected
+    expected = {"pos_rank": preset(name).pos_rank, "tie_qkv": "kv", "rms_norm": True, "no_eos": True}
+    assert fold(preset(name), preset(name).initial(0)).spec.applied() == expected
 
 
 @pytest.mark.parametrize("name", ["57p", "54p", "47p"])
 def test_57p_becomes_46p(name):
-    assert fold(rung(name), rung(name).initial(0) + 1).spec == rung("46p")
+    assert fold(preset(name), preset(name).initial(0) + 1).spec == preset("46p")
 
 
 @pytest.mark.parametrize("first", [0.0, 1e-42, 1e-38])
 def test_what_cannot_be_divided_by_stays(first):
     """The output's row begins with 0, as at the start, or with next to nothing: a quotient would overflow."""
-    spec = rung("57p")
+    spec = preset("57p")
     tensors = {name: t[0].clone() for name, t in spec.layout.split(some_theta(spec)).items()}
     tensors["out_B"][0, 0] = first
     folded = fold(spec, spec.layout.join(tensors))
-    assert folded.spec == rung("47p") and folded.theta_P.isfinite().all()
+    assert folded.spec == preset("47p") and folded.theta_P.isfinite().all()
 
 
 def test_an_untrained_output_stays_silent():
-    assert fold(rung("57p"), rung("57p").initial(0)).spec == rung("47p")
+    assert fold(preset("57p"), preset("57p").initial(0)).spec == preset("47p")
 
 
 @pytest.mark.parametrize("name", ["57p", "262p"])
 def test_in_single_precision_the_answers_are_the_same(name):
-    spec, pairs = rung(name), uniform_pairs(1, 40)
+    spec, pairs = preset(name), uniform_pairs(1, 40)
     theta_P = some_theta(spec)[0]
     folded = fold(spec, theta_P)
     a, b = zip(*pairs, strict=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.tied import Tied, constrained
 from model.transfer import moved
 from search.study.file import parse_study
@@ -19,7 +19,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.step.schedule import hyper_of, learning_rate, ramp
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
-WIDE, SPEC = rung("54p"), rung("46p")
+WIDE, SPEC = preset("54p"), preset("46p")
 WORDS = ["form[0,2] = 0", "norm[0,1] = norm[0,0]"]
 TIES = constrained(SPEC, WORDS)
 FIELDS = {

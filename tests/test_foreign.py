@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from model import RUNGS, name_of, verify
+from model import PRESETS, preset_name, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.bad_foreign import BAD_REPORT, BAD_SETTINGS, BAD_TENSORS, NEW, OLD, SMALL, new, old
 from tests.commands import call, fails_with_one, says
@@ -55,7 +55,7 @@ def refused(file: Path) -> str:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_published_checkpoints(name: str) -> None:
     found = read_foreign(golden_file(name))
-    assert found.spec == RUNGS[name] and found.spec.params == int(name[:-1])
+    assert found.spec == PRESETS[name] and found.spec.params == int(name[:-1])
     assert verify(found.spec, found.theta_P).correct == (10_008 if name == "226p" else 10_010)
     assert found.metrics == {"exact_match": 1.0, "token_accuracy": 1.0} and found.step >= 30_000
     arguments = found.provenance["arguments"]
@@ -63,20 +63,20 @@ def test_published_checkpoints(name: str) -> None:
     assert found.provenance["imported_from"] == f"microadder_{name}.pt"
 
 
-SPLIT = {name: spec for name, spec in RUNGS.items() if spec.family == "split_subspace"}
+SPLIT = {name: spec for name, spec in PRESETS.items() if spec.family == "split_subspace"}
 ELLIPSE = replace(OLD, spiral_amp=0.5, spiral_slope=0.25)
 MICROADDER = {
     **{f"{name} older": (older, spec) for name, spec in SPLIT.items() if spec.params >= 67},
     "72p": (older, replace(OLD, frozen_z_hi=True)),
     "other start": (older, ELLIPSE),
     "flat": (older, replace(OLD, flat_spiral=True)),
-    "flat, corrected": (older, replace(RUNGS["133p"], flat_spiral=True)),
+    "flat, corrected": (older, replace(PRESETS["133p"], flat_spiral=True)),
     "frozen at 1": (older, replace(OLD, frozen_spiral=True)),
     "toeplitz": (older, replace(OLD, toeplitz_q=True)),
-    "toeplitz, qk_dim 4": (older, replace(RUNGS["67p"], toeplitz_q=True)),
+    "toeplitz, qk_dim 4": (older, replace(PRESETS["67p"], toeplitz_q=True)),
     "fixed norm": (older, replace(OLD, parameterless_norm=True)),
-    "four heads": (older, replace(RUNGS["187p"], heads=3, pos_dim=6)),
-    **{f"{name} newer": (newer, RUNGS[name]) for name in ("74p", "67p", "57p")},
+    "four heads": (older, replace(PRESETS["187p"], heads=3, pos_dim=6)),
+    **{f"{name} newer": (newer, PRESETS[name]) for name in ("74p", "67p", "57p")},
     "structured": (newer, replace(NEW, structured_norm3=True)),
     "parameterless": (newer, replace(NEW, parameterless_norm=True)),
     "equals on the ring": (newer, replace(NEW, equals_on_ring=True)),
@@ -100,7 +100,7 @@ def test_microadder(case: str) -> None:
 
 
 LOW_RANK = {
-    **{name: spec for name, spec in RUNGS.items() if spec.family == "low_rank"},
+    **{name: spec for name, spec in PRESETS.items() if spec.family == "low_rank"},
     **{f"{tie}, full": LowRank(tie_qkv=tie) for tie in TIES},
     **{f"{tie}, rank 3": LowRank(tie_qkv=tie, qkv_rank=3) for tie in (*TIES, *SHARED)},
 }
@@ -119,8 +119,8 @@ def test_the_456p_report(case: str) -> None:
 
 def test_missing_settings_have_their_trees_defaults() -> None:
     for spec, write, config in (
-        (RUNGS["242p"], older, {}),
-        (replace(RUNGS["74p"], spiral_amp=1.0, spiral_slope=1 / 9), newer, {"d_model": 5}),
+        (PRESETS["242p"], older, {}),
+        (replace(PRESETS["74p"], spiral_amp=1.0, spiral_slope=1 / 9), newer, {"d_model": 5}),
         (LOW_RANK["763p"], report, {}),
     ):
         content = write(spec, noisy(spec))
@@ -136,9 +136,9 @@ def test_settings_that_change_nothing() -> None:
     assert read_foreign(written(old(num_kv_heads=1, token_init="normal", freeze_spiral=""))).spec == OLD
     assert read_foreign(written(old(something=False, other=0, third="", fourth=None))).spec == OLD
     assert read_foreign(written(new(tok_arc_init_A=7.0, alibi=False, n_layers=1))).spec == NEW
-    circular = older(RUNGS["74p"], noisy(RUNGS["74p"]))
+    circular = older(PRESETS["74p"], noisy(PRESETS["74p"]))
     del circular["model_state_dict"]["tok_arc_B"], circular["config"]["tie_tok_arc_ab"]
-    assert read_foreign(written(circular)).spec == RUNGS["74p"]
+    assert read_foreign(written(circular)).spec == PRESETS["74p"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
@@ -217,7 +217,7 @@ def test_tensors_that_are_frozen_elsewhere() -> None:
     for spec, name, what in (
         (replace(OLD, frozen_z_hi=True), "z_hi_pos", "zero where it is frozen"),
         (replace(OLD, flat_spiral=True), "spiral_slope", "zero where it is frozen"),
-        (RUNGS["74p"], "tok_arc_B", "tok_arc_A where they are tied"),
+        (PRESETS["74p"], "tok_arc_B", "tok_arc_A where they are tied"),
     ):
         content = older(spec, noisy(spec))
         content["model_state_dict"][name] += 0.5
@@ -382,4 +382,4 @@ def test_a_published_checkpoint_is_imported_and_verified() -> None:
         "ours: from a MicroAdder checkpoint\n  57p, 57 parameters: 10010/10010 VERIFIED\n"
     )
     assert call("verify", "ours").exit_code == call("verify", golden_file("57p")).exit_code == 0
-    assert name_of(Checkpoint.load(Path("ours")).spec) == "57p"
+    assert preset_name(Checkpoint.load(Path("ours")).spec) == "57p"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from model import add, adderboard, rung, verify
+from model import add, adderboard, preset, verify
 from tests.golden import golden_theta
 from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
 from trainer.step import step
@@ -82,12 +82,12 @@ def test_add_refuses_bad_operands(bad, side):
     operands = [[5], [5]]
     operands[side] = [bad]
     with pytest.raises(ValueError, match="integers from 0 to 9999999999"):
-        add(rung("57p"), rung("57p").initial(0), *operands)
+        add(preset("57p"), preset("57p").initial(0), *operands)
 
 
 def test_add_refuses_lists_of_different_lengths():
     with pytest.raises(ValueError):
-        add(rung("57p"), rung("57p").initial(0), [1, 2], [3])
+        add(preset("57p"), preset("57p").initial(0), [1, 2], [3])
 
 
 def test_decoding_feeds_back_its_own_tokens():
@@ -111,7 +111,7 @@ def test_official_pairs_are_adderboards():
 
 
 def test_an_untrained_model_is_not_verified():
-    found = verify(rung("57p"), rung("57p").initial(0))
+    found = verify(preset("57p"), preset("57p").initial(0))
     assert not found.verified and not found.qualified
     assert found.correct + len(found.failures) == found.total == 10_010
     assert all(a + b != decoded for a, b, decoded in found.failures)

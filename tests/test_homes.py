@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.store.db import utils
 
-from search.analysis.frames import Gathered, configuration_rows
+from search.analysis.frames import RecordSet, configuration_rows
 from search.analysis.table import constraint_table
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -171,7 +171,7 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
         said = call("records", study, "-o", f"{name}.parquet", "--home", name)
         assert said.exit_code == 0, said.stderr
     said = call("table", "a.parquet", "b.parquet", "--format", "json")
-    pooled = Gathered(["sweep"], "a").configurations() + Gathered(["other"], "b").configurations()
+    pooled = RecordSet(["sweep"], "a").configurations() + RecordSet(["other"], "b").configurations()
     assert json.loads(said.stdout) == constraint_table(pooled).tidy()
     (cell,) = json.loads(said.stdout)
     assert [cell[n] for n in ("verdict", "with_study", "with_seeds", "without_study", "without_seeds")] == [

@@ -7,7 +7,7 @@ import pytest
 from docs.measurements import idle as simulated
 from search.run import estimate
 from search.run.planner import DONE
-from search.run.tally import Tally
+from search.run.tally import TrialReport
 from search.study.file import parse_study
 from tests.planners import ONLY, SWEEP, drain, numbers, only, planner_of, rows_of
 from trainer import Outcome
@@ -31,7 +31,7 @@ CONFIRM = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
 def hear(planner, trial, rows):
     """Tell a planner what a worker says of these rows."""
     known = {"seed": (0, 0), "step": 0, "budget": 1_000, "best_exact": 0.0}
-    planner.hear(trial, Tally.of([known | row for row in rows]))
+    planner.hear(trial, TrialReport.of([known | row for row in rows]))
 
 
 def heard(trial, **grokked):

@@ -6,22 +6,22 @@ from functools import cache
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.specs import any_tokens, some_theta, some_tokens
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native, operator
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 
 NAMES = ("777p", "763p", "582p", "512p", "491p", "456p", "311p", "262p")
-SPECS = {name: rung(name) for name in NAMES}
-SPECS |= {f"582p {tie}": replace(rung("582p"), tie_qkv=tie) for tie in (*TIES[1:], *SHARED)}
-SPECS |= {f"763p {tie}": replace(rung("763p"), tie_qkv=tie) for tie in TIES[1:]}
+SPECS = {name: preset(name) for name in NAMES}
+SPECS |= {f"582p {tie}": replace(preset("582p"), tie_qkv=tie) for tie in (*TIES[1:], *SHARED)}
+SPECS |= {f"763p {tie}": replace(preset("763p"), tie_qkv=tie) for tie in TIES[1:]}
 SPECS |= {
     "narrow": LowRank(width=2, ffn=1, qkv_rank=3, ffn_rank=3, tie_qkv="shareB", rms_norm=True),
-    "thin": replace(rung("512p"), qkv_rank=1, out_rank=1, ffn_rank=1, tie_qkv="qk", no_eos=True),
+    "thin": replace(preset("512p"), qkv_rank=1, out_rank=1, ffn_rank=1, tie_qkv="qk", no_eos=True),
     "wide": LowRank(width=16, ffn=20, qkv_rank=7, ffn_rank=5, tie_qkv="shareB_tieQK", rms_norm=True),
 }
 pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
@@ -33,7 +33,7 @@ every_shape = pytest.mark.parametrize("spec", ONE_A_SHAPE.values(), ids=str)
 
 @cache
 def native_of(spec, batch=PROBLEMS):
-    return Native(spec, Recipe(batch=batch))
+    return EngineBackend(spec, Recipe(batch=batch))
 
 
 def flat(wide):
@@ -111,7 +111,7 @@ def test_gradient_for_random_wide_tensors_and_any_tokens(spec):
 
 def test_scores_that_exponentials_cannot_take():
     """Scores of some twenty, and of hundreds."""
-    spec, wide = rung("456p"), random_wide(rung("456p"))
+    spec, wide = preset("456p"), random_wide(preset("456p"))
     for factor in (4, 100):
         queries = factor * wide["queries"]
         assert_same_gradient(spec, {**wide, "queries": queries}, some_tokens(spec, batch=PROBLEMS))
@@ -119,7 +119,7 @@ def test_scores_that_exponentials_cannot_take():
 
 @pytest.mark.parametrize("count", [1, 16, 17])
 def test_lanes_without_a_problem_do_not_count(count):
-    spec = rung("456p")
+    spec = preset("456p")
     assert_same_gradient(spec, random_wide(spec), some_tokens(spec, batch=count))
 
 
@@ -163,24 +163,24 @@ def test_a_bank_is_the_eager_one(name):
     """A few steps of three seeds: θ within what rounding makes of it, and the curves."""
     recipe = Recipe(steps=6, batch=PROBLEMS, eval_every=3, hold=0, warmup=2, lr=0.001)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
-    banks = [Bank(rung(name), pairs, compiled=compiled, hopeless=None) for compiled in (True, False)]
-    assert isinstance(banks[0].programs, Native)
+    banks = [Bank(preset(name), pairs, compiled=compiled, hopeless=None) for compiled in (True, False)]
+    assert isinstance(banks[0].programs, EngineBackend)
     for bank in banks:
         while bank.advance():
             pass
     for n in range(3):
         ours, eager = (bank.result(n) for bank in banks)
-        assert not torch.equal(ours.theta_P, rung(name).initial(n))
+        assert not torch.equal(ours.theta_P, preset(name).initial(n))
         torch.testing.assert_close(ours.curve_EM, eager.curve_EM, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(ours.theta_P, eager.theta_P, rtol=0, atol=2e-4)
 
 
 def test_one_kernel_serves_all_specs_of_a_shape():
     """A tie, or which factors there are, is nothing that the kernel sees where it reads their products."""
-    assert rung("582p").kernel() == replace(rung("582p"), tie_qkv="shareA_tieKV", out_rank=2).kernel()
+    assert preset("582p").kernel() == replace(preset("582p"), tie_qkv="shareA_tieKV", out_rank=2).kernel()
     assert (
-        rung("763p").kernel()
-        == replace(rung("763p"), tie_qkv="all", pos_rank=3).kernel()
-        == rung("777p").kernel()
+        preset("763p").kernel()
+        == replace(preset("763p"), tie_qkv="all", pos_rank=3).kernel()
+        == preset("777p").kernel()
     )
-    assert rung("456p").kernel() == rung("491p").kernel() != rung("512p").kernel()
+    assert preset("456p").kernel() == preset("491p").kernel() != preset("512p").kernel()

@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from model import RUNGS
+from model import PRESETS
 from search.errors import UserError
 from search.store import lease as hold
 from search.store import ledger as ledger_module
-from search.store.database import Away, Database
+from search.store.database import Database, DatabaseUnavailable
 from search.store.lease import LEASE_S
 from search.store.ledger import ROWS, STUDIES, Ledger, is_final
-from search.store.results import Part
+from search.store.results import ConfigurationResults
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests import homes, leases
 from tests.leases import at_once
 from trainer import Outcome, Recipe, Seed
 
-CONFIGURATION = Configuration(RUNGS["57p"], Recipe())
+CONFIGURATION = Configuration(PRESETS["57p"], Recipe())
 SEEDS = tuple(Seed.of(n) for n in (1, 2, 3))
 
 
@@ -38,7 +38,7 @@ def result_of(seed, outcome=Outcome.FAILED, **facts):
 def record(ledger, trial, *results, speed=1.0, environment=None):
     """As a driver does with what a worker left."""
     about = {"seed_steps_per_s": speed, "environment": environment or {}}
-    ledger.record(Part(trial.part(CONFIGURATION), list(results), about))
+    ledger.record(ConfigurationResults(trial.part(CONFIGURATION), list(results), about))
 
 
 @pytest.fixture
@@ -308,7 +308,13 @@ def test_without_a_boot_id_the_network_cards_number_tells_machines_apart(monkeyp
 
 
 @pytest.mark.parametrize(
-    "error", [sa.exc.TimeoutError("no connection"), RuntimeError("a mistake"), OSError("odd"), Away("gone")]
+    "error",
+    [
+        sa.exc.TimeoutError("no connection"),
+        RuntimeError("a mistake"),
+        OSError("odd"),
+        DatabaseUnavailable("gone"),
+    ],
 )
 def test_a_hold_survives_whatever_its_renewal_meets(error, ledger, monkeypatch, caplog):
     monkeypatch.setattr(hold, "RENEW_S", 0.01)
@@ -321,13 +327,13 @@ def test_a_hold_survives_whatever_its_renewal_meets(error, ledger, monkeypatch, 
         return renew(study)
 
     monkeypatch.setattr(ledger, "renew", renewed)
-    with hold.held(ledger, "study", None, None) as its:
+    with hold.acquire_study_lease(ledger, "study", None, None) as its:
         until = ledger.study("study")["lease_until"]
         its.thread.join(0.5)
         assert its.thread.is_alive() and its.why is None
         assert ledger.study("study")["lease_until"] > until
     said = f"study study: its hold could not be renewed: {error!r}"
-    assert caplog.messages == ([] if isinstance(error, Away) else [said]), "once"
+    assert caplog.messages == ([] if isinstance(error, DatabaseUnavailable) else [said]), "once"
 
 
 def test_of_many_drivers_one_gets_a_study(home):
@@ -349,7 +355,7 @@ def test_a_driver_is_asked_to_stop_once(ledger, home):
 
 
 def test_configurations_stand_in_the_order_in_which_they_came_with_all_that_they_are(ledger):
-    others = [Configuration(RUNGS[name], Recipe(lr=lr)) for name, lr in (("777p", 0.5), ("57p", 0.1))]
+    others = [Configuration(PRESETS[name], Recipe(lr=lr)) for name, lr in (("777p", 0.5), ("57p", 0.1))]
     for work in ([CONFIGURATION], [others[0], CONFIGURATION], others):
         pairs = tuple((c, Seed.of(10 * n + len(work))) for n, c in enumerate(work))
         ledger.claim(Trial("study", pairs, 2, Resources(), Stop()))

@@ -3,7 +3,7 @@
 import pytest
 
 from search.errors import Failure, UserError
-from search.store.lease import Studies, held
+from search.store.lease import StudyLeases, acquire_study_lease
 from search.store.ledger import DIED, Ledger
 from tests.test_ledger import CONFIGURATION, SEEDS, ledger, record, result_of, trial_of
 from trainer import Outcome
@@ -23,7 +23,7 @@ def test_only_the_rows_of_others_that_count_as_running_are_orphans(ledger, home)
     other.claim(done)
     record(other, done, result_of(SEEDS[1]))
     ledger.claim(trial_of(SEEDS[2]))
-    ledger.close_orphans("study")
+    ledger.censor_orphaned("study")
     assert states(ledger, "outcome", "reason", "owner", "lease_until")[1] == (
         Outcome.CENSORED,
         DIED,
@@ -50,9 +50,9 @@ def test_how_far_a_seed_was_is_noted_of_those_that_were_ended(ledger):
     }  # fmt: skip
     assert states(ledger, "reason")[2] == ("enough",)
     ledger.censor([later], "enough")
-    ledger.release_unbegun(trial)
+    ledger.delete_unstarted(trial)
     assert sorted(states(ledger)) == [1, 2, 3]
-    ledger.release_unbegun(later)
+    ledger.delete_unstarted(later)
     assert sorted(states(ledger)) == [1, 2]
 
 
@@ -114,7 +114,7 @@ def test_a_study_is_defined_anew_by_whom_it_is_held(ledger, home):
 
 
 def test_a_hold_that_is_let_go_is_renewed_no_more(ledger):
-    with held(ledger, "study", None, None) as its:
+    with acquire_study_lease(ledger, "study", None, None) as its:
         its.check()
         its.why = "stopped"
         with pytest.raises(Failure, match="study study: stopped; the same command again completes"):
@@ -124,7 +124,7 @@ def test_a_hold_that_is_let_go_is_renewed_no_more(ledger):
 
 def test_every_transaction_waits_for_a_database_that_is_away():
     """But the renewal, which is tried again in any case; and what is made of others."""
-    methods = {name: method for kind in (Ledger, Studies) for name, method in vars(kind).items()}
+    methods = {name: method for kind in (Ledger, StudyLeases) for name, method in vars(kind).items()}
     others = {"renew", "require", "describe_in", "record_decoded"}
     public = {name for name, method in methods.items() if callable(method) and not name.startswith("_")}
     assert {name for name in public if not hasattr(methods[name], "__wrapped__")} == others

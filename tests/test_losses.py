@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from model import rung
+from model import preset
 from tests.banks import EVERY, SMALL, SPEC, assert_same, finish, make, pair, results
 from tests.specs import any_wide, some_theta, some_tokens
 from trainer import Recipe
 from trainer.engine import native
-from trainer.engine.native import Native, at
+from trainer.engine.native import EngineBackend, at
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 from trainer.step.objective import PLAIN, Objective, operands_of
@@ -65,7 +65,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("spec", [SPEC, rung("456p")], ids=["57p", "456p"])
+@pytest.mark.parametrize("spec", [SPEC, preset("456p")], ids=["57p", "456p"])
 @pytest.mark.parametrize(("fields", "answers", "problems"), CASES.values(), ids=CASES)
 def test_torchs_objective_is_its_sources(fields, answers, problems, spec):
     tokens = some_tokens(spec, 1, PROBLEMS)
@@ -112,7 +112,7 @@ def by_kernel(spec, wide, tokens, goal):
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("name", ["57p", "54p", pytest.param("170p", marks=pytest.mark.full), "456p"])
 def test_a_kernels_loss_and_gradient_are_the_sources(name, gamma):
-    spec = rung(name)
+    spec = preset(name)
     tokens = some_tokens(spec, 1, PROBLEMS)
     wide, seen = any_wide(spec)
     logits = spec.apply(wide, tokens[:, :-1], first=spec.prompt - 1)
@@ -150,7 +150,7 @@ def test_the_engine_takes_the_steps_that_torch_takes(name, fields):
     """The losses that the engine reports, and θ, before rounding has grown."""
     recipes = [pair(s, **fields, steps=4 * EVERY, warmup=3) for s in (1, 2)]
     engine, eager = (native_bank(name, recipes, compiled) for compiled in (True, False))
-    assert isinstance(engine.programs, Native) and not isinstance(eager.programs, Native)
+    assert isinstance(engine.programs, EngineBackend) and not isinstance(eager.programs, EngineBackend)
     for _ in range(2):
         engine.advance(), eager.advance()
         torch.testing.assert_close(engine.state["theta"], eager.state["theta"], rtol=2e-3, atol=2e-3)
@@ -162,7 +162,7 @@ def test_the_engine_takes_the_steps_that_torch_takes(name, fields):
 def native_bank(name, pairs, compiled):
     from trainer import Bank
 
-    return Bank(rung(name), pairs, compiled=compiled, hopeless=None)
+    return Bank(preset(name), pairs, compiled=compiled, hopeless=None)
 
 
 @pytest.mark.usefixtures("few_selection_problems")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from model import add, make_spec, rung
+from model import add, make_spec, preset
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from trainer.step import step
 
@@ -31,7 +31,7 @@ COMPONENTS = ("tokens", "pos", "qkv", "out", "fc", "norm")
     ],
 )
 def test_budgets_of_the_rungs(name, budget):
-    spec = rung(name)
+    spec = preset(name)
     parts = spec.layout.budget()
     assert [sum(n for part, n in parts.items() if part.startswith(c)) for c in COMPONENTS] == budget
     assert spec.params == sum(budget) == int(name[:-1])
@@ -39,17 +39,17 @@ def test_budgets_of_the_rungs(name, budget):
 
 def test_what_constraints_save():
     """The report's section 2; ranks that are no rank any more save less than nothing."""
-    assert {c: rung("512p").saved_by(c) for c in rung("512p").applied()} == {
+    assert {c: preset("512p").saved_by(c) for c in preset("512p").applied()} == {
         "pos_rank": 111, "qkv_rank": 63, "out_rank": 7, "ffn_rank": 70,
     }  # fmt: skip
-    assert rung("491p").saved_by("rms_norm") == 21 == rung("456p").saved_by("tie_qkv")
-    assert rung("262p").saved_by("out_rank") == -8
-    assert dataclasses.replace(rung("456p"), no_eos=True).saved_by("no_eos") == 3
-    assert dataclasses.replace(rung("763p"), no_eos=True).saved_by("no_eos") == 7
+    assert preset("491p").saved_by("rms_norm") == 21 == preset("456p").saved_by("tie_qkv")
+    assert preset("262p").saved_by("out_rank") == -8
+    assert dataclasses.replace(preset("456p"), no_eos=True).saved_by("no_eos") == 3
+    assert dataclasses.replace(preset("763p"), no_eos=True).saved_by("no_eos") == 7
 
 
 def test_without_factors_none_are_shared():
-    spec = rung("456p")
+    spec = preset("456p")
     assert spec.without("qkv_rank") == dataclasses.replace(spec, qkv_rank=0, tie_qkv="none")
     assert dataclasses.replace(spec, tie_qkv="kv").without("qkv_rank").tie_qkv == "kv"
 
@@ -163,7 +163,7 @@ DRAWN = [
 ]
 
 
-@pytest.mark.parametrize("spec", [*DRAWN, rung("777p"), rung("456p"), rung("262p")], ids=str)
+@pytest.mark.parametrize("spec", [*DRAWN, preset("777p"), preset("456p"), preset("262p")], ids=str)
 def test_initial_values_are_the_published_draws(spec):
     expected, found = published_tensors(spec, 43), spec.layout.split(spec.initial(43)[None])
     assert found.keys() == expected.keys()
@@ -173,7 +173,7 @@ def test_initial_values_are_the_published_draws(spec):
 
 
 def test_without_the_end_all_else_begins_as_with_it():
-    spec = rung("456p")
+    spec = preset("456p")
     whole, less = (
         dict(zip(s.layout.names, s.initial(7).split(list(s.layout.budget().values())), strict=True))
         for s in (spec, dataclasses.replace(spec, no_eos=True))

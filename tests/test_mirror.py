@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.families.split_subspace.mirror import mirrored
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature.hessian import sample_of
 
-BASE = rung("46p")
+BASE = preset("46p")
 
 
 def other_way_round(flip):
@@ -48,4 +48,4 @@ def test_what_is_the_usual_way_round_stays_to_the_bit():
 
 def test_other_forms_are_refused():
     with pytest.raises(ValueError, match="46p alone"):
-        mirrored(rung("54p"), torch.zeros(54))
+        mirrored(preset("54p"), torch.zeros(54))

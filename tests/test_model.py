@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from model import RUNGS, make_spec, name_of, rung
+from model import PRESETS, make_spec, preset, preset_name
 from model.families.split_subspace import SplitSubspace
 from model.layout import Layout
 from tests.specs import FIVE_WIDE
 
-LADDER = {name: spec for name, spec in RUNGS.items() if spec.family == "split_subspace"}
+LADDER = {name: spec for name, spec in PRESETS.items() if spec.family == "split_subspace"}
 
 # Counts
 
@@ -68,7 +68,7 @@ def test_every_rung_of_the_ladder_has_a_budget():
 
 @pytest.mark.parametrize("name", ROWS)
 def test_budgets(name):
-    spec, column = rung(name), {n: c for names, c in COLUMNS.items() for n in names.split()}
+    spec, column = preset(name), {n: c for names, c in COLUMNS.items() for n in names.split()}
     ours = dict.fromkeys(COLUMNS.values(), 0)
     for part, count in spec.layout.budget().items():
         ours[column[part]] += count
@@ -76,28 +76,28 @@ def test_budgets(name):
     assert spec.params == sum(ROWS[name]) == int(name[:-1])
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", PRESETS)
 def test_rungs_count_what_their_names_say(name):
-    spec = rung(name)
+    spec = preset(name)
     assert spec.params == spec.initial(0).numel() == sum(spec.layout.budget().values())
     assert name.startswith(f"{spec.params}p")
-    assert name_of(spec) == name
+    assert preset_name(spec) == name
 
 
 def test_a_spec_that_is_no_rung_is_named_by_its_count():
-    assert name_of(replace(rung("75p"), qk_dim=4)) == "75p with qk_dim=4"
+    assert preset_name(replace(preset("75p"), qk_dim=4)) == "75p with qk_dim=4"
 
 
 def test_a_rung_that_starts_elsewhere_keeps_its_name_and_a_frozen_spiral_elsewhere_does_not():
-    assert name_of(replace(rung("75p"), spiral_amp=3.5)) == "75p"
-    assert name_of(replace(rung("57p"), spiral_amp=3.0)) == "split_subspace 57p"
-    assert rung("70p").spiral_start == [1.0, 0.0, 1 / 9, 0.0]
+    assert preset_name(replace(preset("75p"), spiral_amp=3.5)) == "75p"
+    assert preset_name(replace(preset("57p"), spiral_amp=3.0)) == "split_subspace 57p"
+    assert preset("70p").spiral_start == [1.0, 0.0, 1 / 9, 0.0]
 
 
 def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
-    assert name_of(rung("57p").without("tie_vo")) == "57p without tie_vo"
-    assert name_of(rung("170p").constrained("rank1_out")) == "170p with rank1_out"
-    assert name_of(rung("57p").without("tie_vo").without("shared_norm")) == "split_subspace 77p"
+    assert preset_name(preset("57p").without("tie_vo")) == "57p without tie_vo"
+    assert preset_name(preset("170p").constrained("rank1_out")) == "170p with rank1_out"
+    assert preset_name(preset("57p").without("tie_vo").without("shared_norm")) == "split_subspace 77p"
 
 
 # Constraints
@@ -129,11 +129,11 @@ def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
     ],
 )
 def test_what_constraints_save(name, saved):
-    assert {c: rung(name).saved_by(c) for c in saved} == saved
+    assert {c: preset(name).saved_by(c) for c in saved} == saved
 
 
 def test_without_a_constraint_go_those_that_need_it():
-    spec = rung("54p")
+    spec = preset("54p")
     assert spec.without("arc") == replace(spec, arc=False, circular=False)
     assert spec.without("spiral") == replace(spec, spiral=False, plain_spiral=False, frozen_spiral=False)
     gone = {"vocabulary": 14, "arc": False, "circular": False, "no_eos": False}
@@ -143,9 +143,9 @@ def test_without_a_constraint_go_those_that_need_it():
 
 
 def test_applied_constraints_with_their_values():
-    assert SplitSubspace().applied() == {} == rung("242p").applied()
-    assert rung("226p").applied() == {"spiral": True}
-    applied = rung("46p").applied()
+    assert SplitSubspace().applied() == {} == preset("242p").applied()
+    assert preset("226p").applied() == {"spiral": True}
+    applied = preset("46p").applied()
     assert list(applied) == [n for n in SplitSubspace.constraints() if n in applied]
     flags = """arc circular spiral plain_spiral frozen_spiral frozen_plus frozen_eos no_eos tie_qk
     direct_forms tie_vo tie_fc2_head rank1_out unit_out shared_norm no_ffn_bias"""
@@ -156,10 +156,10 @@ def test_applied_constraints_with_their_values():
 
 
 def test_specs_are_values():
-    assert make_spec(**rung("57p").as_dict()) == rung("57p")
-    assert len({*RUNGS.values(), *map(replace, RUNGS.values())}) == len(RUNGS)
+    assert make_spec(**preset("57p").as_dict()) == preset("57p")
+    assert len({*PRESETS.values(), *map(replace, PRESETS.values())}) == len(PRESETS)
     with pytest.raises(FrozenInstanceError):
-        rung("57p").qk_dim = 5
+        preset("57p").qk_dim = 5
 
 
 def test_one_model_has_one_spelling():
@@ -174,8 +174,8 @@ def split(**options):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: rung("57"), "unknown rung '57'.*57p"),
-        (lambda: rung("p75"), "75p"),
+        (lambda: preset("57"), "unknown rung '57'.*57p"),
+        (lambda: preset("p75"), "75p"),
         (lambda: make_spec("split_subspce"), "unknown family.*split_subspace"),
         (split(tie_fc_head=True), "unknown constraint.*tie_fc2_head"),
         (split(qkdim=4), "unknown constraint.*qk_dim"),
@@ -186,8 +186,8 @@ def split(**options):
         (split(tie_vo=1), "tie_vo must be true or false, got 1"),
         (split(vocabulary=12), "vocabulary must be 10 or 14, got 12"),
         (split(spiral_amp=float("nan")), "spiral_amp must be finite"),
-        (lambda: rung("57p").saved_by("tie_fc_head"), "unknown constraint.*tie_fc2_head"),
-        (lambda: rung("57p").without("pos_dim"), "unknown constraint 'pos_dim'"),
+        (lambda: preset("57p").saved_by("tie_fc_head"), "unknown constraint.*tie_fc2_head"),
+        (lambda: preset("57p").without("pos_dim"), "unknown constraint 'pos_dim'"),
         # Combinations
         (split(circular=True), "^circular needs arc$"),
         (split(arc=True), "^arc needs tok_dim=2$"),
@@ -261,8 +261,8 @@ def published_initial(spec, seed):
 @pytest.mark.parametrize("seed", [0, 777, 71046, 45214])
 @pytest.mark.parametrize("name", ["74p", "67p", "57p"])
 def test_initial_values_are_the_published_draws(name, seed):
-    expected = published_initial(rung(name), seed)
-    torch.testing.assert_close(rung(name).initial(seed), expected, rtol=5e-7, atol=1e-7)
+    expected = published_initial(preset(name), seed)
+    torch.testing.assert_close(preset(name).initial(seed), expected, rtol=5e-7, atol=1e-7)
 
 
 def initial_tensors(spec, seed=777):
@@ -270,7 +270,10 @@ def initial_tensors(spec, seed=777):
 
 
 def test_below_57p_what_remains_starts_as_it_would_have():
-    start, found = initial_tensors(rung("57p")), {n: initial_tensors(rung(n)) for n in ("54p", "47p", "46p")}
+    start, found = (
+        initial_tensors(preset("57p")),
+        {n: initial_tensors(preset(n)) for n in ("54p", "47p", "46p")},
+    )
     for name, tensors in found.items():
         same = tensors.keys() & start.keys() - ({"out_A", "out_B"} if name != "54p" else set())
         assert len(same) >= 5 and all(torch.equal(tensors[n], start[n]) for n in same)
@@ -282,31 +285,31 @@ def test_below_57p_what_remains_starts_as_it_would_have():
 
 LOW_RANK_OUT = [spec for spec in LADDER.values() if spec.out_rank]
 LOW_RANK_OUT += [
-    rung("57p").constrained(name) for name in ("unit_out", "opposite_out", "token_out", "onehot_out")
+    preset("57p").constrained(name) for name in ("unit_out", "opposite_out", "token_out", "onehot_out")
 ]
 
 
-@pytest.mark.parametrize("spec", LOW_RANK_OUT, ids=name_of)
+@pytest.mark.parametrize("spec", LOW_RANK_OUT, ids=preset_name)
 def test_attention_of_low_rank_is_silent_at_first(spec):
     assert any(not initial_tensors(spec)[name].any() for name in ("out_A", "out_B") if name in spec.shapes())
 
 
 def test_initial_values_of_seed_777_never_change():
     stored = [0.02538074, 0.04442274, 0.01261762, 0.00866001, 0.00964772, 0.0303326, 0.0, 0.02448213]
-    assert rung("57p").initial(777)[3:11].tolist() == pytest.approx(stored, abs=1e-7)
+    assert preset("57p").initial(777)[3:11].tolist() == pytest.approx(stored, abs=1e-7)
 
 
 def test_a_constraint_comes_with_what_it_needs_and_without_what_it_excludes():
-    spec = rung("170p").constrained("rank1_out")
+    spec = preset("170p").constrained("rank1_out")
     assert spec.rank1_out and not spec.rank2_out and spec.params == 158
-    frozen = rung("170p").constrained("frozen_spiral")
+    frozen = preset("170p").constrained("frozen_spiral")
     assert frozen.plain_spiral and not frozen.linear_correction and frozen.params == 164
-    assert rung("67p").constrained("tie_fc2_head") == rung("57p")
+    assert preset("67p").constrained("tie_fc2_head") == preset("57p")
 
 
 def test_toggling_takes_off_what_is_applied_and_applies_what_is_not():
-    assert rung("57p").toggled("tie_fc2_head") == rung("67p")
-    assert rung("67p").toggled("tie_fc2_head") == rung("57p")
-    assert rung("74p").toggled("qk_dim", 4).qk_dim == 4
+    assert preset("57p").toggled("tie_fc2_head") == preset("67p")
+    assert preset("67p").toggled("tie_fc2_head") == preset("57p")
+    assert preset("74p").toggled("qk_dim", 4).qk_dim == 4
     with pytest.raises(ValueError, match=r"unknown constraint 'tie_vq'.*tie_vo"):
-        rung("57p").toggled("tie_vq")
+        preset("57p").toggled("tie_vq")

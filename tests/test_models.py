@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from model import RUNGS, rung
+from model import PRESETS, preset
 from model.spec import FAMILIES
 from tests.commands import call, fails_with_one
 
@@ -14,11 +14,11 @@ LADDER = (242, 226, 214, 203, 187, 170, 141, 133, 100, 90, 80, 78, 75, 74, 67, 5
 
 def test_the_json_has_every_rung_with_its_budget():
     rungs = {r["name"]: r for r in json.loads(call("models", "--json").output)}
-    assert {f"{n}p" for n in LADDER} <= set(rungs) and set(RUNGS) <= set(rungs)
+    assert {f"{n}p" for n in LADDER} <= set(rungs) and set(PRESETS) <= set(rungs)
     for name, r in rungs.items():
         assert sum(r["budget"].values()) == r["params"]
-        if name in RUNGS:
-            assert (r["params"], r["family"]) == (RUNGS[name].params, RUNGS[name].family)
+        if name in PRESETS:
+            assert (r["params"], r["family"]) == (PRESETS[name].params, PRESETS[name].family)
     assert rungs["57p"]["budget"] == {
         "arc": 3, "z_hi": 3, "equals": 3, "phase": 1, "q_proj": 12, "out_A": 5, "out_B": 5, "fc1": 10,
         "head": 10, "norm": 5,
@@ -36,10 +36,10 @@ def test_a_rung_is_itemised():
     assert lines["tie_fc2_head"].split()[:2] == ["tie_fc2_head", "10"]
 
 
-@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("name", PRESETS)
 def test_every_rung_can_be_shown_and_every_slice_has_a_role(name):
-    assert f"{RUNGS[name].params} parameters" in call("models", name).output
-    assert set(rung(name).layout.names) <= set(RUNGS[name].roles)
+    assert f"{PRESETS[name].params} parameters" in call("models", name).output
+    assert set(preset(name).layout.names) <= set(PRESETS[name].roles)
 
 
 def test_the_listing_names_families_constraints_and_rungs():
@@ -47,7 +47,7 @@ def test_the_listing_names_families_constraints_and_rungs():
     for family, cls in FAMILIES.items():
         assert f"{family}: {cls.about}" in text
         assert all(f"  {field.name} " in text for field in dataclasses.fields(cls))
-    assert all(name in text for name in RUNGS)
+    assert all(name in text for name in PRESETS)
     assert "needs arc" in text and "excludes rank1_out" in text
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from model import RUNGS, rung
+from model import PRESETS, preset
 from tests.specs import any_wide, some_theta, some_tokens
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.problems import Kinds, sample
 from trainer.engine import build, native, operator, tape_cache
 from trainer.engine.build import BuildError, library
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs 
 CHEAP = ("57p", "54p", "100p", "242p")  # a circle, one without an end token, attention by problem, two heads
 KERNELS = [
     pytest.param(spec, id=name, marks=[] if name in CHEAP else pytest.mark.full)
-    for name, spec in RUNGS.items()
+    for name, spec in PRESETS.items()
     if spec.kernel()
 ]
 every_kernel = pytest.mark.parametrize("spec", KERNELS)
@@ -90,7 +90,7 @@ def test_thetas_gradient_is_autograds_in_float64(spec):
 
 @every_kernel
 def test_an_evaluation_is_the_eager_one(spec):
-    programs = Native(spec, Recipe())
+    programs = EngineBackend(spec, Recipe())
     drawn = torch.randn(12, spec.params, generator=torch.Generator().manual_seed(1))
     theta = torch.cat([some_theta(spec), spec.initial(3)[None], drawn])
     expected = step.evaluate(spec, theta, step.tokens_of(spec, *native.selection()))
@@ -100,7 +100,7 @@ def test_an_evaluation_is_the_eager_one(spec):
 
 
 def test_problems_are_the_eager_ones():
-    programs = Native(rung("57p"), Recipe(batch=200))
+    programs = EngineBackend(preset("57p"), Recipe(batch=200))
     lessons = [
         (777, 0, 3, 0.8, 0.0),
         (0, 19_999, 10, 0.5, 0.3),
@@ -117,7 +117,7 @@ def test_problems_are_the_eager_ones():
             data_seed_R, step_R, digits_R, mix_R, mixed_R = numbers
             kinds_R = Kinds(*(torch.tensor([n]) for n in (*kinds, *lengths)))
             pairs = sample(data_seed_R, step_R, digits_R, mix_R, 200, mixed_R, kinds_R)
-            expected = step.tokens_of(rung("57p"), *pairs)[0]
+            expected = step.tokens_of(preset("57p"), *pairs)[0]
             lesson = native.Lesson(data_seed, at, mix, mixed, *kinds[1:], digits, kinds[0], *lengths)
             assert torch.equal(programs.tokens(lesson), expected)
 
@@ -147,11 +147,11 @@ def test_a_bank_learns_as_the_eager_one_does(spec):
 @pytest.mark.parametrize("name", ["57p", "100p"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_theta_is_the_same_in_any_company_slot_and_number_of_threads(name, threads):
-    alone = {seed: trained(small(rung(name), [seed]))[seed] for seed in (1, 5)}
+    alone = {seed: trained(small(preset(name), [seed]))[seed] for seed in (1, 5)}
     torch.set_num_threads(threads)
     try:
         for seeds in ([5, 1], [1, 2, 5], list(range(20))):
-            found = trained(small(rung(name), seeds))
+            found = trained(small(preset(name), seeds))
             assert all(torch.equal(found[s].theta_P, r.theta_P) for s, r in alone.items())
             assert all(torch.equal(found[s].curve_EM, r.curve_EM) for s, r in alone.items())
     finally:
@@ -159,16 +159,16 @@ def test_theta_is_the_same_in_any_company_slot_and_number_of_threads(name, threa
 
 
 def test_a_diverged_neighbour_changes_nothing():
-    expected = trained(small(rung("57p"), [1]))[1]
-    bank = small(rung("57p"), [0, 1])
+    expected = trained(small(preset("57p"), [1]))[1]
+    bank = small(preset("57p"), [0, 1])
     bank.state["theta"][0] = torch.nan
     found = trained(bank)
     assert found[0].outcome == "diverged" and torch.equal(found[1].theta_P, expected.theta_P)
 
 
 def test_an_interruption_changes_nothing(tmp_path):
-    expected = trained(small(rung("57p"), range(3)))
-    first, again = small(rung("57p"), range(3)), small(rung("57p"), range(3))
+    expected = trained(small(preset("57p"), range(3)))
+    first, again = small(preset("57p"), range(3)), small(preset("57p"), range(3))
     first.advance()
     first.save(tmp_path / "bank.state")
     assert again.load(tmp_path / "bank.state")
@@ -350,7 +350,7 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     monkeypatch.setattr("trainer.engine.tape_cache.cache_folder", lambda: tmp_path)
     recorded, whole = [], native.record
     monkeypatch.setattr(native, "record", lambda *given: recorded.append(1) or whole(*given))
-    first, again = (Native(rung("57p"), Recipe()) for _ in range(2))
+    first, again = (EngineBackend(preset("57p"), Recipe()) for _ in range(2))
     (kept,) = (tmp_path / "tapes").iterdir()
     assert len(recorded) == 4
     for mine, its in zip(first.tapes, again.tapes, strict=True):
@@ -364,24 +364,24 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
         kept.read_bytes()[:1000] + b"x" + kept.read_bytes()[1001:],
     ):
         kept.write_bytes(damaged)
-        Native(rung("57p"), Recipe())
+        EngineBackend(preset("57p"), Recipe())
     assert len(recorded) == 16 and len(list((tmp_path / "tapes").iterdir())) == 1
-    Native(rung("57p"), Recipe(batch=64))
-    Native(rung("67p"), Recipe())
+    EngineBackend(preset("57p"), Recipe(batch=64))
+    EngineBackend(preset("67p"), Recipe())
     assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
 
 
 def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):
-    spec = rung("57p")
+    spec = preset("57p")
     wide, tokens = operator.flat(spec, spec.initial(1)), some_tokens(spec, 1, 4)[0]
     with pytest.raises(ValueError, match="got 496 and 34"):
         operator.loss(spec, wide[:-1], tokens)
     with pytest.raises(ValueError, match="got 497 and 33"):
         operator.loss(spec, wide, tokens[1:])
-    other = rung("100p").kernel()
+    other = preset("100p").kernel()
     monkeypatch.setattr(type(spec), "kernel", lambda self: other)
     with pytest.raises(AssertionError, match="reads"):
-        Native(spec, Recipe())
+        EngineBackend(spec, Recipe())
 
 
 def test_every_source_goes_into_a_wheel():

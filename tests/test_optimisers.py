@@ -6,11 +6,11 @@ That each of the others computes what it is named after is in test_optimisers_re
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from tests.banks import EVERY, SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Pair, Recipe, Seed
 from trainer.bank.bank import _empty
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
 from trainer.optimisers.base import Optimiser
@@ -22,7 +22,7 @@ from trainer.step.schedule import hyper_of
 CONSTANT = {"warmup": 0, "lr_floor": 1.0}
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 ROOT = {"optimiser": "full_adam", "root_every": EVERY}
-TEACHER = Teacher(rung("100p"), tuple(rung("100p").initial(5).tolist())).word
+TEACHER = Teacher(preset("100p"), tuple(preset("100p").initial(5).tolist())).word
 WRAPPED = {
     "sam": {"sam_rho": 0.05},
     "noise": {"noise_eta": 0.01},
@@ -163,7 +163,7 @@ def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
     """Before rounding has grown; what asks more of the model than a gradient is torch's alone."""
     pairs = [pair(s, **VARIANTS[name], steps=6 * EVERY, warmup=3, lr=0.01) for s in (1, 2)]
     engine, eager = make(pairs), make(pairs, compiled=False)
-    assert isinstance(engine.programs, Native) != (name in LOOKS)
+    assert isinstance(engine.programs, EngineBackend) != (name in LOOKS)
     for n in range(2 if "jiggle_every" not in VARIANTS[name] else 6):
         engine.advance(), eager.advance()
         here, there = (b.state["theta"][:2] for b in (engine, eager))

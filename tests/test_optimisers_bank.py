@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Recipe
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.optimisers.jiggle import perturbed
 from trainer.step.schedule import hyper_of
@@ -17,10 +17,12 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems")
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 def test_what_is_off_costs_no_operation():
     """As many in 57p's expand, probe and take as before there were wrappers; what is on adds some."""
-    counts = [t.reads.shape[1] for t in Native(rung("57p"), Recipe()).tapes]
+    counts = [t.reads.shape[1] for t in EngineBackend(preset("57p"), Recipe()).tapes]
     assert counts[1:] == [3_174, 0, 1_058]
     for fields in ({"sam_rho": 0.1}, {"noise_eta": 0.1}, {"wd_schedule": "warmup"}):
-        assert sum(t.reads.shape[1] for t in Native(rung("57p"), Recipe(**fields)).tapes) > sum(counts)
+        assert sum(t.reads.shape[1] for t in EngineBackend(preset("57p"), Recipe(**fields)).tapes) > sum(
+            counts
+        )
 
 
 def watched(bank, exact):

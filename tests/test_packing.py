@@ -4,7 +4,7 @@ import pytest
 
 from search.errors import UserError
 from search.run import packing
-from search.run.packing import Fits, check_resources, pack, placement, trial_size
+from search.run.packing import Capacity, check_resources, pack, placement, trial_size
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.trial import Configuration, Trial
@@ -25,34 +25,34 @@ MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_tri
 )
 def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
     study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
-    assert trial_size(study, program(study), Fits(concurrent)) == (size, min(size, 16))
+    assert trial_size(study, program(study), Capacity(concurrent)) == (size, min(size, 16))
 
 
 def test_a_gpus_trial_has_a_thousand_slots():
     text = MANY.replace("count: 70", "count: 10000")
     study = parse_study(text, "test")
-    assert trial_size(study, program(study), Fits(1, on_gpu=True)) == (4_096, 1_024)
-    assert trial_size(study, program(study), Fits(4, on_gpu=True)) == (2_500, 1_024)
+    assert trial_size(study, program(study), Capacity(1, on_gpu=True)) == (4_096, 1_024)
+    assert trial_size(study, program(study), Capacity(4, on_gpu=True)) == (2_500, 1_024)
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
-    assert trial_size(asked, program(asked), Fits(1, on_gpu=True)) == (128, 32)
+    assert trial_size(asked, program(asked), Capacity(1, on_gpu=True)) == (128, 32)
 
 
 def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
     text = MANY + "until: {grokked: 1, max_seeds: 700}\n"
     study, asked = parse_study(text, "test"), parse_study(text + "resources: {slots: 9}\n", "test")
-    assert trial_size(study, program(study), Fits(1)) == (64, 4)
-    assert trial_size(asked, program(asked), Fits(1)) == (36, 9)
-    assert trial_size(study, program(study), Fits(1, on_gpu=True)) == (70, 70)
+    assert trial_size(study, program(study), Capacity(1)) == (64, 4)
+    assert trial_size(asked, program(asked), Capacity(1)) == (36, 9)
+    assert trial_size(study, program(study), Capacity(1, on_gpu=True)) == (70, 70)
 
 
 @pytest.mark.parametrize(
     ("asked", "there", "share", "fits"),
     [
-        ({"cpu": 1, "gpu": 0.25}, {"CPU": 8.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Fits(4, True)),
-        ({"cpu": 1, "gpu": 0.25}, {"CPU": 3.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Fits(3, True)),
-        ({"cpu": 2, "gpu": 0}, {"CPU": 5.0, "GPU": 1.0}, {"cpu": 2, "gpu": 0.0}, Fits(2)),
-        ({"cpu": 1}, {"CPU": 4.0, "GPU": 2.0}, {"cpu": 1, "gpu": 1.0}, Fits(2, True)),
-        ({"cpu": 1}, {"CPU": 4.0}, {"cpu": 1, "gpu": 0.0}, Fits(4)),
+        ({"cpu": 1, "gpu": 0.25}, {"CPU": 8.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Capacity(4, True)),
+        ({"cpu": 1, "gpu": 0.25}, {"CPU": 3.0, "GPU": 1.0}, {"cpu": 1, "gpu": 0.25}, Capacity(3, True)),
+        ({"cpu": 2, "gpu": 0}, {"CPU": 5.0, "GPU": 1.0}, {"cpu": 2, "gpu": 0.0}, Capacity(2)),
+        ({"cpu": 1}, {"CPU": 4.0, "GPU": 2.0}, {"cpu": 1, "gpu": 1.0}, Capacity(2, True)),
+        ({"cpu": 1}, {"CPU": 4.0}, {"cpu": 1, "gpu": 0.0}, Capacity(4)),
     ],
 )
 def test_as_many_trials_fit_as_have_their_share(asked, there, share, fits):
@@ -62,12 +62,12 @@ def test_as_many_trials_fit_as_have_their_share(asked, there, share, fits):
 @pytest.mark.parametrize(
     ("asked", "nodes", "fits"),
     [
-        ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], Fits(2)),  # and not six halves
-        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], Fits(2, True)),
+        ({"cpu": 2, "gpu": 0}, [{"CPU": 3.0}, {"CPU": 3.0}], Capacity(2)),  # and not six halves
+        ({"cpu": 1}, [{"CPU": 0.0}, {"CPU": 4.0}, {"CPU": 8.0, "GPU": 2.0}], Capacity(2, True)),
         (
             {"gpu": 0.5, "accelerator_type": "H200"},
             [{"CPU": 8.0, "GPU": 1.0, "accelerator_type:H200": 1.0}, {"CPU": 8.0, "GPU": 4.0}],
-            Fits(2, True),
+            Capacity(2, True),
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_configurations_share_what_fits(concurrent, size):
     """Two configurations on two cores: a whole round each, not halves of both."""
     text = "name: x\nmodel: 57p\nseeds: {first: 1, count: 8}\nconfigurations: [{model: 57p}, {model: 67p}]\n"
     study = parse_study(text, "test")
-    assert trial_size(study, program(study), Fits(concurrent)) == (size, size)
+    assert trial_size(study, program(study), Capacity(concurrent)) == (size, size)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, 
 def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
     planner = planner_of(MANY, home, ahead=1)
     assert not planner.is_done and planner.queued_steps == 70 * 1000
-    planner.fits = Fits(4)
+    planner.fits = Capacity(4)
     trials, _ = drain(planner)
     assert [len(t.work) for t in trials] == [16, 16, 16, 16, 6] and planner.queued_steps == 0
     again = planner_of(MANY, home, rows_of(trials[1]))
@@ -264,6 +264,6 @@ def test_what_the_engine_lacks_is_said_where_there_is_a_compiler(monkeypatch):
 def test_trials_confirm_nothing_unless_they_are_told_to():
     study = parse_study(SWEEP, "test")
     work = [(Configuration(*study.listed()[0]), seed) for seed in study.first_seeds()]
-    assert {t.confirmation for t in pack(study, work, Fits())} == {False}
-    assert {t.confirmation for t in pack(study, work, Fits(), confirmation=True)} == {True}
-    assert Fits().concurrent == 1
+    assert {t.confirmation for t in pack(study, work, Capacity())} == {False}
+    assert {t.confirmation for t in pack(study, work, Capacity(), confirmation=True)} == {True}
+    assert Capacity().concurrent == 1

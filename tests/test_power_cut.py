@@ -15,7 +15,7 @@ from search.store.home import Home
 from search.store.ledger import Ledger, is_final
 from search.store.results import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
 from search.study.trial import TRIAL_FILE, Configuration
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import TRIALS, connect, tracking_uri
 from tests import homes
@@ -57,7 +57,7 @@ def promised(home, wanted):
     """Every θ of a row that is published is where MLflow says it is."""
     if home.ledger_db.exists():
         ledger = Ledger(home)
-        with Shelf(connect(home, tracking_uri(home)), ledger, "sweep") as shelf:
+        with ArtifactCache(connect(home, tracking_uri(home)), ledger, "sweep") as shelf:
             for row in (r for r in ledger.rows("sweep") if r["published"]):
                 theta_P = shelf.seed(row).result.theta_P
                 assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import RUNGS, rung
+from model import PRESETS, preset
 from model.families.split_subspace.forward import read_inputs
 from model.families.split_subspace.probes import _columns
 from model.tied import Tied
@@ -51,11 +51,11 @@ def test_every_certificate_whose_attention_reads_one_number_has_an_odd_code_and_
 
 
 def test_who_has_which_probes():
-    probes = {name: set(spec.probes()) for name, spec in RUNGS.items()}
+    probes = {name: set(spec.probes()) for name, spec in PRESETS.items()}
     assert probes["57p"] == probes["46p"] == {"odd", "basin", "switches", "stride", "lead"}
     assert probes["100p"] == probes["67p"] == {"odd", "switches", "stride", "lead"}
     assert probes["133p"] == {"lead"} and probes["170p"] == probes["456p"] == set()
-    assert all(probe.__doc__ for spec in RUNGS.values() for probe in spec.probes().values())
+    assert all(probe.__doc__ for spec in PRESETS.values() for probe in spec.probes().values())
 
 
 def test_probes_of_57p_are_those_of_the_definition():
@@ -150,7 +150,7 @@ def test_lead_is_where_the_ring_part_of_the_scores_is_highest():
 
 @pytest.mark.parametrize("name", [*ONE_CHANNEL, "133p", "456p"])
 def test_a_seed_is_read_alone_as_in_company_and_in_float64(name):
-    spec = rung(name)
+    spec = preset(name)
     theta_SP = torch.stack([spec.initial(n) for n in range(5)]) * 1.7
     found = spec.read(theta_SP)
     assert found.shape == (5, len(spec.probes())) and found.dtype == torch.float64
@@ -168,6 +168,6 @@ def test_a_folded_model_and_a_tied_one_read_as_their_parents():
 
 
 def test_what_is_not_finite_is_no_error():
-    spec = rung("57p")
+    spec = preset("57p")
     assert spec.read(torch.full((1, spec.params), torch.nan)).isnan().any()
     assert replace(spec, toeplitz_q=True).probes().keys() == {"odd", "basin", "switches", "stride"}

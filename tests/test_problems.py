@@ -3,7 +3,7 @@ import re
 import pytest
 import torch
 
-from model import RUNGS, adderboard
+from model import PRESETS, adderboard
 from tests.specs import FIVE_WIDE
 from trainer.data import problems
 from trainer.recipe import Recipe
@@ -247,9 +247,9 @@ def test_digit_columns_agree_with_integers():
     ("spec", "plus", "equals", "end"),
     [
         (FIVE_WIDE, [0], [0], [0]),
-        (RUNGS["54p"], [0], [0], []),
-        (RUNGS["242p"], [10], [11], [12]),
-        (RUNGS["141p"], [10], [11], [12]),
+        (PRESETS["54p"], [0], [0], []),
+        (PRESETS["242p"], [10], [11], [12]),
+        (PRESETS["141p"], [10], [11], [12]),
     ],
 )
 def test_sequences_are_written_units_first_with_delimiters(spec, plus, equals, end):

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from search.analysis.plots import grokking_curves
 from search.run.progress import Display, Progress, duration
-from search.run.tally import Tally
+from search.run.tally import TrialReport
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.golden import SPECS
@@ -38,7 +38,7 @@ def row(seed, step, outcome="running", exact=0.0, grok_step=None):
 def report(*rows, rate=100.0, phase="training"):
     steps = sum(r["step"] for r in rows)
     speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate}
-    return {"phase": phase, "tally": Tally.of(rows, {tuple(r["seed"]) for r in rows}), **speed}
+    return {"phase": phase, "tally": TrialReport.of(rows, {tuple(r["seed"]) for r in rows}), **speed}
 
 
 def progress_of(*trials):

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.structures import STRUCTURES, rotations
 from model.tied import constrained, free, retied, tie
 from search.compress.proposals import KINDS, Proposer
 from trainer.curvature.hessian import around, shares
 from trainer.curvature.quadratic import Quadratic, quadratic
 
-BASE = rung("46p")
+BASE = preset("46p")
 TIES = constrained(
     BASE, ["form[0,0] = form[1,1]", "arc[0] = arc[2]", "fc1[0,3] = 0", "head[0,1] = -norm[0,1]"]
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.tied import constrained, projector
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -14,7 +14,7 @@ from trainer.step import schedule, step
 from trainer.step.schedule import hyper_of
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
-SPEC = rung("46p")
+SPEC = preset("46p")
 SETS = (["form[0,2] = 0"], ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]"], [])
 engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
 

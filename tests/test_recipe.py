@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from model import rung
+from model import preset
 from model.fields import option
 from search.study.trial import Configuration
 from trainer import Recipe
@@ -22,7 +22,7 @@ from trainer.recipe import SWITCHES
 )
 def test_a_configuration_keeps_its_key(recipe, key):
     """Fields that are added, moved or ordered anew leave what was recorded where it is found."""
-    assert Configuration(rung("57p"), recipe).key == key
+    assert Configuration(preset("57p"), recipe).key == key
 
 
 def test_each_field_has_one_group_and_says_what_it_counts():

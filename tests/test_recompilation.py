@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from model import RUNGS, rung
+from model import PRESETS, preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.problems import selection
-from trainer.engine.programs import Programs
+from trainer.engine.programs import TorchBackend
 
 SHAPE = {"steps": 2, "batch": 4, "eval_every": 1}
 RECIPES = [
@@ -36,15 +36,15 @@ def graphs(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in BRANCHES else pytest.mark.full) for n in RUNGS]
+    "name", [pytest.param(n, marks=[] if n in BRANCHES else pytest.mark.full) for n in PRESETS]
 )
 def test_one_graph_for_each_program(name, graphs, tmp_path):
     """Six pairs of three recipes in four slots, two of which refill; on from half the way; and backwards."""
-    bank = Bank(rung(name), PAIRS, slots=4, compiled=False)
-    bank.programs = Programs(rung(name), RECIPES[0], "cpu", compiled=True)
+    bank = Bank(preset(name), PAIRS, slots=4, compiled=False)
+    bank.programs = TorchBackend(preset(name), RECIPES[0], "cpu", compiled=True)
     bank.advance()
     bank.save(tmp_path / "bank.state")
-    again, turned = (Bank(rung(name), pairs, slots=4, compiled=False) for pairs in (PAIRS, PAIRS[::-1]))
+    again, turned = (Bank(preset(name), pairs, slots=4, compiled=False) for pairs in (PAIRS, PAIRS[::-1]))
     assert again.load(tmp_path / "bank.state")
     again.programs = turned.programs = bank.programs
     for each in (bank, again, turned):
@@ -61,6 +61,6 @@ def test_one_process_compiles_more_programs_than_dynamos_limit(graphs):
     """torch.compile keeps so many versions of one function; banks of many shapes must not share one."""
     with torch._dynamo.config.patch(recompile_limit=1):
         for batch in (2, 3, 4):
-            programs = Programs(rung("57p"), Recipe(batch=batch), "cpu", compiled=True)
+            programs = TorchBackend(preset("57p"), Recipe(batch=batch), "cpu", compiled=True)
             programs._tokens(*torch.ones(2, 1, 1, batch, dtype=torch.float64))
     assert len(graphs) == 3

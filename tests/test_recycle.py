@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.families.split_subspace.probes import opposed, turns
 from model.tied import Tied, constrained, free, project, tie
 from search.errors import UserError
@@ -90,7 +90,7 @@ def test_of_a_tied_model_the_nearest_that_keeps_the_ties():
     whole = tie(small, constrained(small, ["norm[0,3] = norm[0,0]", "arc[2] = 0"]))
     theta_SR = project(whole.ties, certificate().theta_P[None])
     assert torch.equal(whole.recycled()(whole, theta_SR), theta_SR)  # one each way already
-    assert Tied(base=rung("456p"), ties=free(456)).recycled() is None
+    assert Tied(base=preset("456p"), ties=free(456)).recycled() is None
 
 
 def near(count):

@@ -162,7 +162,7 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
 def test_a_hold_is_renewed_and_heeds_who_asks_it_to_stop(monkeypatch, home):
     monkeypatch.setattr(hold, "RENEW_S", 0.02)
     ledger = Ledger(home)
-    with hold.held(ledger, "sweep", None, None) as its:
+    with hold.acquire_study_lease(ledger, "sweep", None, None) as its:
         until = ledger.study("sweep")["lease_until"]
         assert wait_until(lambda: ledger.study("sweep")["lease_until"] > until, "a longer lease")
         its.check()

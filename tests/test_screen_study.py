@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from search.run.driver import Driver
 from search.store.ledger import is_final
-from search.store.results import Part
+from search.store.results import ConfigurationResults
 from search.study.sampler import Share
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
@@ -112,17 +112,17 @@ def test_grokked_seeds_per_million_seed_steps_are_an_objective(here):
 
 def test_a_share_is_read_at_its_step():
     """A probe at that evaluation and not before it; token accuracy is the best so far."""
-    names = list(rung("57p").probes())
+    names = list(preset("57p").probes())
     probes_ER, curve_EM = torch.zeros(4, len(names)), torch.zeros(4, 7)
     probes_ER[:, names.index("odd")] = torch.tensor([0.1, 0.9, 0.2, 0.3])
     curve_EM[:, MEASURES.index("token")] = torch.tensor([0.1, 0.6, 0.2, 0.2])
     its = SimpleNamespace(
         pair=SimpleNamespace(recipe=Recipe(eval_every=1_000)), probes_ER=probes_ER, curve_EM=curve_EM
     )
-    part = SimpleNamespace(trial=SimpleNamespace(spec=rung("57p")))
+    part = SimpleNamespace(trial=SimpleNamespace(spec=preset("57p")))
 
     def at(step, **least):
-        return Part.reaches(part, its, Share(share=least, when=step))
+        return ConfigurationResults.reaches(part, its, Share(share=least, when=step))
 
     assert [at(step, odd=0.5) for step in (1_000, 2_000, 3_000, 4_000)] == [False, True, False, False]
     assert [at(step, token=0.5) for step in (1_000, 1_500, 4_000, 9_000)] == [False, True, True, True]

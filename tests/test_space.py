@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from model import rung
+from model import preset
 from search.errors import UserError
 from search.run.extension import numbers_of
 from search.study.file import parse_study
@@ -22,7 +22,7 @@ from trainer import Recipe
 FADE = "recipe.fade_end: {int: [1000, 40000], after: recipe.fade_start}"
 DROP = "recipe.wd_drop_exact: {float: [0.01, 0.5], when: {recipe.wd_drop: 0.1}}"
 HOLD = "recipe.hold: {choice: [1, 2]}"
-BASE = fixed(rung("57p"), Recipe())
+BASE = fixed(preset("57p"), Recipe())
 
 
 def study_of(*fields: str, more: str = "") -> Study:

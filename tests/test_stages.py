@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from search.run import stages, worker
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -49,10 +49,10 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
         "cascade.2-frozen: 3 seeds; 53 numbers trainable, 57 with what is frozen",
         "cascade.3: 3 seeds; 56 numbers trainable, 56 with what is frozen",
     ]
-    kept = [*rung("57p").layout.places("arc"), *rung("57p").layout.places("norm[0,4]")]
+    kept = [*preset("57p").layout.places("arc"), *preset("57p").layout.places("norm[0,4]")]
     for seed in (1, 2, 3):
-        first = trained(rung("57p"), {}, seed, None)
-        second = trained(rung("57p"), FROZEN, seed, tuple(first.tolist()))
+        first = trained(preset("57p"), {}, seed, None)
+        second = trained(preset("57p"), FROZEN, seed, tuple(first.tolist()))
         found = [pulled(name, seed, f"{name}-{seed}") for name in NAMES]
         assert torch.equal(found[0].theta_P, first) and torch.equal(found[1].theta_P, second)
         assert torch.equal(second[kept], first[kept]) and not torch.equal(second, first)

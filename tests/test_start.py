@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from model.tied import Tied, constrained
 from model.transfer import moved
 from search.errors import UserError
@@ -82,7 +82,7 @@ def trained(spec, recipe, seed, start, ties=None):
 
 
 def parents_theta(seed):
-    return trained(rung("57p"), RECIPE, seed, None).theta_P
+    return trained(preset("57p"), RECIPE, seed, None).theta_P
 
 
 def test_seeds_begin_at_the_theta_that_was_asked_for_and_say_so(here, parent):
@@ -90,7 +90,7 @@ def test_seeds_begin_at_the_theta_that_was_asked_for_and_say_so(here, parent):
     (found,) = configurations("child").values()
     assert found.start.theta_of(Seed.of(7)) == tuple(parents_theta(2).tolist())
     made = pulled("child", 8)
-    wanted = trained(rung("57p"), RECIPE, 8, tuple(parents_theta(2).tolist()))
+    wanted = trained(preset("57p"), RECIPE, 8, tuple(parents_theta(2).tolist()))
     assert torch.equal(made.theta_P, wanted.theta_P)
     assert made.provenance["trained"] == "from a parent"
     assert made.provenance["start"]["theta"] == parents_theta(2).tolist()
@@ -137,7 +137,7 @@ def test_each_seed_may_go_on_from_its_own(here, parent):
     (found,) = configurations("child").values()
     for seed in (1, 3):
         assert found.start.theta_of(Seed.of(seed)) == tuple(parents_theta(seed).tolist())
-        wanted = trained(rung("57p"), RECIPE, seed, tuple(parents_theta(seed).tolist()))
+        wanted = trained(preset("57p"), RECIPE, seed, tuple(parents_theta(seed).tolist()))
         assert torch.equal(pulled("child", seed, f"own-{seed}").theta_P, wanted.theta_P)
     assert lineage_of(Checkpoint.load(Path("own-3")))[0]["seed"] == "3"
 
@@ -145,8 +145,8 @@ def test_each_seed_may_go_on_from_its_own(here, parent):
 def test_into_ties_by_a_ramp(here, parent):
     run(child_of({"study": "parent", "seed": 3}, **TIED), here)
     made = pulled("child", 7)
-    base, ties = rung("46p"), constrained(rung("46p"), TIES)
-    begun = tuple(moved(rung("57p"), parents_theta(3), base).theta_Q.tolist())
+    base, ties = preset("46p"), constrained(preset("46p"), TIES)
+    begun = tuple(moved(preset("57p"), parents_theta(3), base).theta_Q.tolist())
     wanted = trained(base, TIED["recipe"], 7, begun, ties)
     assert made.spec == Tied(base=base, ties=ties) and made.theta_P.shape == (44,)
     assert torch.equal(made.spec.spread(made.theta_P[None])[0], wanted.theta_P)
@@ -218,7 +218,7 @@ def test_a_bad_file_is_one_line(says):
 
 
 def test_what_cannot_be_started_from_is_one_line(here, parent):
-    Checkpoint(spec=rung("57p"), theta_P=rung("57p").initial(1)).save(Path("raw"))
+    Checkpoint(spec=preset("57p"), theta_P=preset("57p").initial(1)).save(Path("raw"))
     refused = {
         "start.study: a study cannot start from itself": {"study": "child"},
         "start.study: study 'paernt' has no records in *; did you mean parent?": {"study": "paernt"},
@@ -249,7 +249,7 @@ def test_a_study_cannot_go_on_from_another_start(here, parent):
 
 def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
     Path("ties.yaml").write_text("- form[0,2] = 0\n- norm[0,1] = norm[0,0]\n")
-    spec = Tied(base=rung("46p"), ties=constrained(rung("46p"), TIES))
+    spec = Tied(base=preset("46p"), ties=constrained(preset("46p"), TIES))
     Checkpoint(spec=spec, theta_P=spec.initial(1)).save(Path("tied"))
     recipe = {"recipe": RECIPE | {"ramp": 4}}
     for model in (

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.banks import SPEC, assert_same, finish, make, pair
@@ -28,7 +28,7 @@ def entries(name, **recipe):
 @pytest.mark.parametrize("name", ["57p", "170p", "456p", "46p"])
 def test_by_default_a_seed_starts_as_its_spec_says(name):
     for seed in (0, 777, 90_001):
-        assert torch.equal(start(rung(name), Recipe(), seed), rung(name).initial(seed))
+        assert torch.equal(start(preset(name), Recipe(), seed), preset(name).initial(seed))
 
 
 def test_only_tensors_that_are_named_start_otherwise():

@@ -69,11 +69,11 @@ def test_a_plan_needs_torch_only_where_a_gpu_may_be(loaded: dict[str, set[str]])
 def test_a_gpus_driver_is_a_reason_to_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "DEVICES", tmp_path)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
-    assert packing.here()["GPU"] == 0
+    assert packing.local_resources()["GPU"] == 0
     (tmp_path / "nvidiactl").touch()
-    assert packing.here()["GPU"] == 0
+    assert packing.local_resources()["GPU"] == 0
     (tmp_path / "nvidia0").touch()
-    assert packing.here()["GPU"] == 3
+    assert packing.local_resources()["GPU"] == 3
 
 
 def test_what_is_heavy_would_be_seen(loaded: dict[str, set[str]]) -> None:

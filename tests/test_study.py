@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from model import RUNGS, Spec
+from model import PRESETS, Spec
 from search.errors import UserError
 from search.study import file as study_file
 from search.study.file import LARGEST_FILE, load_study, parse_study, shipped
@@ -137,8 +137,8 @@ def test_studies_of_a_rate_train_every_seed_to_its_end(name: str) -> None:
 def test_every_shipped_study_is_what_its_name_says(name: str) -> None:
     study = load_study(name)
     assert study.name == name and study.about
-    if name in RUNGS:
-        assert study.spec() == RUNGS[name]
+    if name in PRESETS:
+        assert study.spec() == PRESETS[name]
         assert f"{study.spec().params}p" == name
     assert list(study.rounds())
 
@@ -149,7 +149,7 @@ def test_the_shipped_57p_recipe_is_the_papers() -> None:
 
 def test_a_rung_can_be_varied() -> None:
     study = parse_study("name: x\nmodel: {rung: 57p, tie_fc2_head: false}\nseeds: [1]", "")
-    assert study.spec() == RUNGS["67p"]
+    assert study.spec() == PRESETS["67p"]
     assert study.configuration({"model.qk_dim": 5, "recipe.lr": 0.1})[1] == Recipe(lr=0.1)
 
 
@@ -160,7 +160,7 @@ def wants_a_unit(default: Any) -> bool:
     return type(default) in (int, float)
 
 
-@pytest.mark.parametrize("cls", [Recipe, *dict.fromkeys(type(s) for s in RUNGS.values())])
+@pytest.mark.parametrize("cls", [Recipe, *dict.fromkeys(type(s) for s in PRESETS.values())])
 def test_every_field_of_recipe_and_spec_is_documented(cls: type[Recipe] | type[Spec]) -> None:
     for field in dataclasses.fields(cls):
         assert field.metadata["says"], field.name

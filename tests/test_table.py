@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from model import RUNGS, name_of, rung
+from model import PRESETS, preset, preset_name
 from search.analysis.table import Verdict, constraint_table, verdict
 from search.errors import UserError
 from search.stats.counting import GrokRate, difference
@@ -21,12 +21,12 @@ OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3
 
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **others):
     """A row of a configuration, as search.analysis.frames has it."""
-    spec = rung(spec) if isinstance(spec, str) else spec
+    spec = preset(spec) if isinstance(spec, str) else spec
     configuration, rate = Configuration(spec, recipe), GrokRate(grokked, seeds, given_up, 0.1 * given_up)
     key = configuration.key
     return {
         "study": study, "configuration": key, "title": configuration.title, "experiment_id": "7",
-        "run_id": f"{study}-{key}", "rung": name_of(spec), "params": spec.params, "seeds": seeds,
+        "run_id": f"{study}-{key}", "rung": preset_name(spec), "params": spec.params, "seeds": seeds,
         "grokked": grokked, "failed": seeds - grokked - given_up, "diverged": 0, "given_up": given_up,
         "censored": 0, "wrongly": rate.wrongly, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
         "grok_rate_high": rate.interval[1], "best_exact": 1.0 if grokked else 0.25,
@@ -45,7 +45,7 @@ def cell_of(table, constraint, scale):
 
 
 def without(name, constraint):
-    return rung(name).without(constraint)
+    return preset(name).without(constraint)
 
 
 def seeds_of(rows):
@@ -135,7 +135,7 @@ def test_what_works_is_verified_or_not(verified, seeds, says):
 
 
 def test_a_base_that_lacks_the_constraint_is_the_arm_without():
-    table = table_of([arm("74p", 8, 40), arm(rung("74p").constrained("qk_dim", 4), 0, 40)])
+    table = table_of([arm("74p", 8, 40), arm(preset("74p").constrained("qk_dim", 4), 0, 40)])
     cell = cell_of(table, "qk_dim=4", "74p")
     assert (cell.with_it.rate, cell.without.rate) == (GrokRate(0, 40), GrokRate(8, 40))
     assert (cell.verdict, cell.saves, cell.says) == (Verdict.FAILS, 3, "fails")
@@ -150,7 +150,7 @@ def test_a_base_that_is_another_ones_partner_appears_as_both():
 
 def test_nothing_is_tested_where_only_one_arm_is_there():
     rows = [arm("74p", 3, 40), arm(without("74p", "tie_vo"), 1, 40)]
-    rows += [arm("170p", 0, 9), arm(rung("170p").constrained("frozen_spiral"), 0, 9)]
+    rows += [arm("170p", 0, 9), arm(preset("170p").constrained("frozen_spiral"), 0, 9)]
     table = constraint_table(rows)
     assert table.constraints == ("tie_vo", "frozen_spiral")
     assert [c.verdict for c in table.cells] == [
@@ -169,15 +169,15 @@ def test_what_a_base_has_counts_even_without_its_partner():
 
 
 def test_what_a_constraint_needs_and_excludes_is_said():
-    table = constraint_table([arm("170p", 0, 9), arm(rung("170p").constrained("frozen_spiral"), 0, 9)])
+    table = constraint_table([arm("170p", 0, 9), arm(preset("170p").constrained("frozen_spiral"), 0, 9)])
     cell = cell_of(table, "frozen_spiral", "170p")
     assert cell.also == "with it also plain_spiral; without it also linear_correction" and cell.saves == 6
 
 
 def test_a_width_that_the_heads_have_anyway_is_no_pair():
     """At 170p heads are three wide: qk_dim=3 is the same model."""
-    rows = [arm("170p"), arm(rung("170p").constrained("qk_dim", 2), 0, 9)]
-    rows += [arm("74p"), arm(rung("74p").constrained("qk_dim", 3), 0, 9)]
+    rows = [arm("170p"), arm(preset("170p").constrained("qk_dim", 2), 0, 9)]
+    rows += [arm("74p"), arm(preset("74p").constrained("qk_dim", 3), 0, 9)]
     table = constraint_table(rows)
     assert table.constraints == ("qk_dim=2", "qk_dim=3")
     assert cell_of(table, "qk_dim=3", "170p").with_it is None
@@ -186,7 +186,7 @@ def test_a_width_that_the_heads_have_anyway_is_no_pair():
 
 def test_another_width_is_another_row():
     rows = [arm("67p", 1, 9), arm(without("67p", "qk_dim"), 0, 9)]
-    rows += [arm("74p"), arm(rung("74p").constrained("qk_dim", 3), 0, 9)]
+    rows += [arm("74p"), arm(preset("74p").constrained("qk_dim", 3), 0, 9)]
     cell = cell_of(constraint_table(rows), "qk_dim=3", "67p")
     assert (cell.with_it, cell.without, cell.verdict) == (None, None, Verdict.NOT_TESTED)
 
@@ -310,10 +310,10 @@ def test_names_are_read_however_they_are_kept_and_a_teacher_leaves_the_rest(writ
 
 
 def test_every_rung_comes_back():
-    table = constraint_table([arm(name, recipe=OTHER) for name in RUNGS])
-    assert all((s.base.spec, s.base.recipe) == (RUNGS[s.rung], OTHER) for s in table.scales)
+    table = constraint_table([arm(name, recipe=OTHER) for name in PRESETS])
+    assert all((s.base.spec, s.base.recipe) == (PRESETS[s.rung], OTHER) for s in table.scales)
     pairs = {("90p", "shared_norm"), ("80p", "tie_vo"), ("75p", "frozen_plus"), ("512p", "ffn_rank=3")}
-    assert all(cell_of(table, c, s).with_it.spec == RUNGS[s] for s, c in pairs)
+    assert all(cell_of(table, c, s).with_it.spec == PRESETS[s] for s, c in pairs)
 
 
 @pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64), arm("74p")]], ids=["empty", "no pair"])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from model import rung
+from model import preset
 from search.analysis import frames
 from search.analysis.table import constraint_table
 from search.analysis.table_text import html, latex, markdown, section, written
@@ -30,7 +30,7 @@ def some_rows(study="constraints"):
     at_74p = {"recipe": OTHER, "study": study}
     return [
         arm("74p", 12, 64, verified=3, **at_74p),
-        arm(rung("74p").constrained("frozen_spiral"), 0, 40, best_exact=0.1234, **at_74p),
+        arm(preset("74p").constrained("frozen_spiral"), 0, 40, best_exact=0.1234, **at_74p),
         arm(without("74p", "no_ffn_bias"), 0, 36, **at_74p),
         arm(without("74p", "tie_vo"), 12, 64, **at_74p),
         arm("57p", 0, 40, study=study),
@@ -132,7 +132,7 @@ def test_a_second_column_says_what_is_different():
 
 
 def test_what_else_differs_and_what_was_chosen_is_noted():
-    rows = [arm("170p", 0, 9), arm(rung("170p").constrained("frozen_spiral"), 0, 9)]
+    rows = [arm("170p", 0, 9), arm(preset("170p").constrained("frozen_spiral"), 0, 9)]
     once = markdown(made(*rows), paper=False, ui="")
     assert "- frozen_spiral at 170p: with it also plain_spiral; without it also linear_correction\n" in once
     assert "nothing is added up" not in once

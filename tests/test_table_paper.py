@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from model import make_spec, rung
+from model import make_spec, preset
 from search.analysis.table import Agreement, Verdict, agreement, constraint_table
 from search.analysis.verdicts import CLAIMS, SCALES, Claim, claim
 from search.stats.intervals import paired_interval, wilson
@@ -20,7 +20,7 @@ def test_the_papers_table():
     assert all(list(row) == list(SCALES) for row in CLAIMS.values())
     assert claim("no_ffn_bias", "170p") == Claim("Required for convergence", "fails")
     assert claim("tie_vo", "100p") == claim("circular", "57p") == Claim()
-    specs = [make_spec(**rung(scale).as_dict()).constraints() for scale in SCALES]
+    specs = [make_spec(**preset(scale).as_dict()).constraints() for scale in SCALES]
     assert all(row.partition("=")[0] in known for row in CLAIMS for known in specs)
 
 
@@ -73,7 +73,7 @@ def test_tidy_rows_are_the_cells():
 
 def test_the_same_records_make_the_same_table():
     rows = [arm("57p", 4, 64), *(arm(without("57p", n), 1, 9) for n in ("tie_vo", "rank1_out"))]
-    other = replace(rung("57p"), equals_index=3.0)  # nothing reads it: the same rung under another key
+    other = replace(preset("57p"), equals_index=3.0)  # nothing reads it: the same rung under another key
     rows += [arm(other), arm(other.without("tie_vo"))]
     table = constraint_table(rows)
     assert table == constraint_table(rows[::-1])

@@ -12,8 +12,8 @@ from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make,
 from trainer import Recipe
 from trainer.data.hard_examples import AS_DRAWN, COUNT, FOUND, KEPT, POOL, Asked, pool_seed
 from trainer.engine import native
-from trainer.engine.native import Lesson, Native
-from trainer.engine.programs import Programs
+from trainer.engine.native import EngineBackend, Lesson
+from trainer.engine.programs import TorchBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 from trainer.step.schedule import hyper_of
@@ -72,7 +72,7 @@ def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
 def test_the_engine_asks_what_torch_asks():
     errors = some_errors()
     for fields in ({"swapped": 0.3}, {"targeted": 0.4}, {"swapped": 0.5, "targeted": 0.9}):
-        programs = Native(SPEC, Recipe(batch=40, **fields))
+        programs = EngineBackend(SPEC, Recipe(batch=40, **fields))
         expected = step.tokens_of(SPEC, *drawn(40, errors, **fields))
         for s, seed in enumerate(SEEDS):
             pointers = [errors[FOUND][s, n].numpy().ctypes.data for n in (0, 1)]
@@ -94,7 +94,7 @@ def some_thetas():
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
 def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, monkeypatch):
     recipe = Recipe(targeted=0.5)
-    programs = Native(SPEC, recipe) if compiled else Programs(SPEC, recipe, "cpu", False)
+    programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu", False)
     state = state_of(at=50_000) | {"theta": some_thetas()}
     hyper = hyper_of([recipe] * 3)
     found = step.errors(SPEC, state, hyper, programs.wrong)

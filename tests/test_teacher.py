@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from model import rung
+from model import preset
 from model.tied import Tied, constrained
 from search.errors import UserError
 from search.study.file import parse_study
@@ -21,7 +21,7 @@ from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.teachers import read_teacher
 from trainer.data.problems import marked
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.recipe import teacher
 from trainer.recipe.teacher import Teacher, teacher_of
@@ -29,7 +29,7 @@ from trainer.step import step
 from trainer.step.objective import Objective
 from trainer.step.schedule import hyper_of
 
-WIDER = rung("100p")  # of the same sequence, and attention differs by problem
+WIDER = preset("100p")  # of the same sequence, and attention differs by problem
 THETA = tuple((0.3 * WIDER.initial(5) + 0.1).tolist())
 WORD = Teacher(WIDER, THETA).word
 FIELDS = {"teacher": WORD, "distill_alpha": 0.75, "distill_temperature": 3.0}
@@ -71,7 +71,7 @@ def test_torchs_loss_is_hintons(more):
 def test_the_engine_takes_the_steps_that_torch_takes(more):
     pairs = [pair(s, **FIELDS, **more, steps=4 * EVERY, warmup=3) for s in (1, 2)]
     engine, eager = make(pairs), make(pairs, compiled=False)
-    assert isinstance(engine.programs, Native) and not isinstance(eager.programs, Native)
+    assert isinstance(engine.programs, EngineBackend) and not isinstance(eager.programs, EngineBackend)
     for _ in range(2):
         engine.advance(), eager.advance()
         torch.testing.assert_close(engine.state["theta"], eager.state["theta"], rtol=2e-3, atol=2e-3)
@@ -174,7 +174,7 @@ def test_a_path_that_is_no_teacher_is_one_line(tmp_path):
         assert "\n" not in str(error.value)
 
 
-OTHER = Teacher(rung("456p"), tuple(rung("456p").initial(1).tolist())).word
+OTHER = Teacher(preset("456p"), tuple(preset("456p").initial(1).tolist())).word
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_its_bits_are_those_that_were_saved(tmp_path):
 
 
 def test_what_is_alike_without_torch_has_one_sequence():
-    specs = [rung(name) for name in ("57p", "54p", "100p", "242p", "456p", "763p")]
-    specs.append(Tied(base=rung("46p"), ties=constrained(rung("46p"), [])))
+    specs = [preset(name) for name in ("57p", "54p", "100p", "242p", "456p", "763p")]
+    specs.append(Tied(base=preset("46p"), ties=constrained(preset("46p"), [])))
     found = {teacher._alike(a, b) for a in specs for b in specs}
     assert found == {True, False}
     for a in specs:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from model import add, make_spec, name_of, rung, verify
+from model import add, make_spec, preset, preset_name, verify
 from model.export import export_source
 from model.fold import fold
 from model.tied import (
@@ -48,7 +48,7 @@ every_base = pytest.mark.parametrize("name", BASES)
 
 
 def tied(name="46p"):
-    base = rung(name)
+    base = preset(name)
     return Tied(base=base, ties=constrained(base, BASES[name]))
 
 
@@ -61,7 +61,7 @@ def test_ties_count_as_they_first_appear_and_first_with_a_plus():
 
 
 def test_constraints_in_words_and_back():
-    base = rung("46p")
+    base = preset("46p")
     spec = Tied(base=base, ties=constrained(base, WORDS))
     assert spec.params == spec.numbers == 42
     assert Tied(base=base, ties=constrained(base, spec.spelt())) == spec
@@ -69,7 +69,7 @@ def test_constraints_in_words_and_back():
 
 
 def test_ties_of_ties_go_on():
-    base = rung("46p")
+    base = preset("46p")
     once = constrained(base, ["form[0,0] = form[0,1]", "form[1,0] = -form[0,1]"])
     names = entries_of(base)
     a, b, c = (names.index(f"form[{n}]") for n in ("0,0", "0,1", "1,0"))
@@ -81,7 +81,7 @@ def test_ties_of_ties_go_on():
 
 
 def test_what_leads_from_one_set_to_another_leads_there():
-    base = rung("46p")
+    base = preset("46p")
     before = constrained(base, [*WORDS, "head[0,0] = head[1,1]"])
     tighter = constrained(base, ["head[0,1] = 0"], before)
     assert change(base, before, tighter) == ([], ["head[0,1] = 0"])
@@ -118,7 +118,7 @@ def test_a_projector_is_one_and_keeps_the_ties_to_the_bit():
 )
 def test_ties_that_cannot_be(words, says):
     with pytest.raises(ValueError, match=says.replace("[", r"\[")) as error:
-        make_spec("tied", base=rung("46p").as_dict(), ties=words)
+        make_spec("tied", base=preset("46p").as_dict(), ties=words)
     assert "\n" not in str(error.value)
 
 
@@ -169,11 +169,11 @@ def test_it_is_its_base_on_theta_spread(name):
 
 def test_what_it_is_called_and_how_it_counts():
     spec = tied()
-    assert name_of(spec) == "46p tied to 42"
+    assert preset_name(spec) == "46p tied to 42"
     assert fold(spec, some_theta(spec)[0]).spec == spec
     assert tie(spec, free(46)) == spec.base
     assert (lambda c: (c.inside, c.across, c.constants))(count(spec)) == (43, 42, 45)
-    assert count(spec.base).inside == 46 and count(rung("57p")).constants == 59
+    assert count(spec.base).inside == 46 and count(preset("57p")).constants == 59
     assert sum(spec.layout.budget().values()) == 42
 
 
@@ -244,7 +244,7 @@ def test_an_export_has_each_number_once_and_answers_alike(name, tmp_path):
 
 def test_what_two_sets_share_holds_in_both_and_nothing_else():
     """Entry by entry: tied in what is shared where both tie them so, and only there."""
-    base = rung("46p")
+    base = preset("46p")
     one = constrained(base, ["form[0,2] = 0", "form[1,1] = form[0,0]", "fc1[1,0] = -fc1[0,0]", "arc[1] = 0"])
     other = constrained(
         base, ["form[1,1] = form[0,0]", "fc1[1,0] = fc1[0,0]", "arc[1] = 0", "arc[2] = form[0,0]"]

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import rung
+from model import preset
 from search.analysis.publish import conclude, publish
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.store.results import Part, write_parts
+from search.store.results import ConfigurationResults, write_parts
 from search.study.file import parse_study
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect, tracking_uri
 from tests.browser import (
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.full]  # tests/test_ui.py has 
 CERTIFICATE = Path(__file__).parents[1] / "docs" / "certificates" / "57p"
 MANY, SEEDS = 200, 16
 TOP = MANY - 1
-SPEC = rung("57p")
+SPEC = preset("57p")
 TAB = "//*[@role='tab'][normalize-space(.)='{}']"
 STUDY = f"""
 name: many
@@ -64,14 +64,14 @@ def record_whole(home, tracker, i, theta_P):
     kept = [results[0], *(r for r in results if r.outcome == Outcome.FAILED)]
     work = tuple((made, r.pair.seed) for r in kept)
     trial = Trial("many", work, SEEDS, Resources(slots=SEEDS), Stop())
-    part = Part(trial, kept, {"environment": {"code": "0"}, "seed_steps_per_s": 1.0})
+    part = ConfigurationResults(trial, kept, {"environment": {"code": "0"}, "seed_steps_per_s": 1.0})
     ledger, folder = Ledger(home), home.trial("many", trial.key)
     ledger.claim(trial)
     trial.write(folder)
     write_parts(folder, [part])
     ledger.record(part)
     publish(ledger, tracker, trial, folder)
-    with Shelf(tracker.client, ledger, "many") as shelf:
+    with ArtifactCache(tracker.client, ledger, "many") as shelf:
         conclude(ledger, tracker, shelf, made)
     tracker.counts(made, [row_of(r, made.key) for r in results], {"verified": 1, "verify_tried": 1})
 

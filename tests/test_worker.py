@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from model import RUNGS
+from model import PRESETS
 from search.run import worker
-from search.store.results import CURVES, Orders, has_parts, read_parts, write_parts
+from search.store.results import CURVES, WorkerAssignment, has_parts, read_parts, write_parts
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.banks import assert_same
@@ -20,7 +20,7 @@ from trainer import Outcome, Recipe, Rule, Seed
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 RECIPE = Recipe(steps=6, batch=8, eval_every=2, hold=0, curriculum=(), fade_start=2, fade_end=6)
-CONFIGURATION = Configuration(RUNGS["57p"], RECIPE)
+CONFIGURATION = Configuration(PRESETS["57p"], RECIPE)
 ALWAYS = Rule(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
 
 
@@ -112,7 +112,7 @@ def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
     work = tuple((c, Seed.of(n)) for c in (CONFIGURATION, other) for n in (1, 2))
     trial = replace(trial_of(slots=2), work=work)
     trial.write(tmp_path)
-    Orders((tmp_path.name,), watched=((2, 2),)).write(tmp_path)
+    WorkerAssignment((tmp_path.name,), watched=((2, 2),)).write(tmp_path)
     reports = [json.loads(r["payload"]) for r in worker.run_trial(tmp_path)]
     (tally,) = reports[1]["tallies"].values()
     assert [row["configuration"] for row in tally["rows"]] == [CONFIGURATION.key, other.key], "of seed 2"
@@ -130,7 +130,7 @@ def test_parts_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
     trial = trial_of(1, 2)
     trial.write(tmp_path)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
-        patch.setattr(worker.Part, "write", _half)
+        patch.setattr(worker.ConfigurationResults, "write", _half)
         list(worker.run_trial(tmp_path))
     assert not has_parts(tmp_path) and read_parts(tmp_path) == []
     list(worker.run_trial(tmp_path))
@@ -162,10 +162,10 @@ def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):
 def test_who_waits_ends_as_soon_as_nothing_is_left(tmp_path):
     trial = trial_of(5)
     trial.write(folder := tmp_path / trial.key)
-    Orders((trial.key,), wait_s=60.0).write(folder)
+    WorkerAssignment((trial.key,), wait_s=60.0).write(folder)
     reports = worker.run_trial(folder)
     assert "done" in [json.loads(next(reports)["payload"])["phase"] for _ in range(5)]
-    told = threading.Timer(0.5, Orders((trial.key,)).write, [folder])
+    told = threading.Timer(0.5, WorkerAssignment((trial.key,)).write, [folder])
     told.start()
     since = time.monotonic()
     assert list(reports) == []

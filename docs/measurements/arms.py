@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from seed_table import COLUMNS, rise
 from table_file import append, read
 
-from model import name_of, verify
+from model import preset_name, verify
 from model.adderboard import ADDITIONS
 from search.stats.counting import COUNTED, wrongly_given_up, wrongly_screened
 from search.study.file import load_study
@@ -47,7 +47,7 @@ def row(study: str, configuration: Configuration, result: Result, correct: int |
     spec, seed, rose = configuration.spec, result.pair.seed, rise(curve_of(result))
     return {
         "study": study, "configuration": configuration.key, "title": configuration.title,
-        "rung": name_of(spec), "params": spec.params,
+        "rung": preset_name(spec), "params": spec.params,
         "init_seed": seed.init_seed, "data_seed": seed.data_seed,
         "outcome": result.outcome.value, "budget": configuration.recipe.steps, "steps": result.steps,
         "grok_step": result.grok_step or "", "held": result.held, "hopeless_step": result.hopeless_step or "",

@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from search.run.packing import Fits
+from search.run.packing import Capacity
 from search.run.planner import Planner
 from search.run.proposals import Proposals
-from search.run.tally import Tally
+from search.run.tally import TrialReport
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import parse_study
@@ -99,7 +99,7 @@ class World:
         home.create()
         proposals = Proposals(self.study, Ledger(home)) if self.study.space else None
         self.planner = (Planner if after else Before)(self.study, [], proposals)
-        self.planner.fits = Fits(cores)
+        self.planner.fits = Capacity(cores)
         self.cores, self.after, self.alive, self.number = cores, after, alive, number
         self.events: list[tuple[float, int, Worker]] = []
         self.slots_s = self.cores_s = 0.0
@@ -145,7 +145,7 @@ class World:
             worker.steps[trial.key, i] += 1
         for trial in worker.trials if self.after else ():
             heard = [self._heard(worker, trial, i) for i in range(len(trial.work))]
-            self.planner.hear(trial, Tally.of(heard))
+            self.planner.hear(trial, TrialReport.of(heard))
         for trial in list(worker.trials):
             self._cut(worker, trial)
             if all(self._is_over(worker, trial, i) for i in range(len(trial.work))):

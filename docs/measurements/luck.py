@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.recorded import Run
 from benchmarks.screening import report
-from model import Spec, rung
+from model import Spec, preset
 from trainer import Seed
 from trainer.bank.hopeless import taught
 from trainer.data.problems import selection
@@ -142,7 +142,7 @@ class Column:
 
 def rows_of(paths: Paths, names: Sequence[str], every: int = 1_000) -> list[dict[str, Any]]:
     """A row a seed. sum_r2, before, unit_0 and unit_1: of θ at the grok step or the end, see Column."""
-    rows, column = [], Column(rung("57p"))
+    rows, column = [], Column(preset("57p"))
     for n, seed in enumerate(paths.seeds):
         grok = int(paths.grok_step[n])
         row: dict[str, Any] = {
@@ -245,7 +245,7 @@ def main() -> None:
     from search.study.file import load_study
     from search.study.trial import Configuration
 
-    here, spec = Path(__file__).parent / "studies", rung("57p")
+    here, spec = Path(__file__).parent / "studies", preset("57p")
     names, recipe = list(spec.probes()), load_study(str(here / "screen-256.yaml")).base_recipe()
     paths = load(sorted(args.folder.glob("*-3*.npz")), spec, recipe.eval_every)
     rows = rows_of(paths, names)

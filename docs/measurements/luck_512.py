@@ -20,7 +20,7 @@ import numpy as np
 from luck import LEFT, ODD, STATES, load, states, transitions
 from luck_pictures import along_steps, stack
 
-from model import rung
+from model import preset
 from search.analysis.plots import COLOURS, GREY, new_figure, png
 
 STEPS = (1_000, 3_000, 5_000, 12_000, 20_000)
@@ -78,7 +78,7 @@ def claimed(rows: list[dict[str, Any]]) -> str:
 
 
 def main(folder: str, out: str, image: str) -> None:
-    spec = rung("57p")
+    spec = preset("57p")
     paths, names = load(sorted(Path(folder).glob("*-3*.npz")), spec), list(spec.probes())
     state_NE = states(paths)
     rows = rows_of(paths, state_NE, names)

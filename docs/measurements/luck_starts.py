@@ -21,14 +21,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 from luck_shares import read
 
-from model import rung
+from model import preset
 
 PERMUTATIONS = 10_000
 
 
 def readings(theta_VP: torch.Tensor) -> dict[str, np.ndarray]:
     """Read-outs [V] of 57p at step 0, where attention's output is still silent."""
-    spec = rung("57p")
+    spec = preset("57p")
     t = {name: x.double() for name, x in spec.layout.split(theta_VP).items()}
     head, fc1, column, queries = t["head"], t["fc1"], t["out_A"][:, :, 0], t["q_proj"]
     turn = torch.zeros(4, 4, dtype=torch.float64)
@@ -60,7 +60,7 @@ def main() -> None:
     file = Path(sys.argv[1])
     with file.open() as opened:
         vectors = sorted({row["init_seed"] for row in csv.DictReader(opened)})
-    theta_VP = torch.stack([rung("57p").initial(int(v)) for v in vectors])
+    theta_VP = torch.stack([preset("57p").initial(int(v)) for v in vectors])
     for outcome, x_VDR in read(file, 6_000, ["as-built"]).items():
         for name, reading_V in readings(theta_VP).items():
             found, p = correlation(reading_V, x_VDR.mean((1, 2)))

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model import name_of, rung
+from model import preset, preset_name
 from search.study.file import load_study
 from search.study.trial import Configuration
 
@@ -34,7 +34,7 @@ def main() -> None:
     if args.study:
         specs = {Configuration(*c).key: c[0] for c in load_study(args.study).listed()}
     for file in sorted(args.folder.glob("*-*.npz")):
-        spec = specs.get(file.stem.split("-")[0]) or rung("57p")
+        spec = specs.get(file.stem.split("-")[0]) or preset("57p")
         kept = np.load(file)
         best = np.fmax.accumulate(kept["curve"], axis=1)
         for n, seed in enumerate(kept["init_seed"].tolist()):
@@ -45,7 +45,7 @@ def main() -> None:
                 "grok_step": grok if grok >= 0 else "", "best_exact": f"{best[n, -1, 0]:.4f}",
                 "best_token": f"{best[n, -1, 1]:.4f}",
             }  # fmt: skip
-            row |= {"rung": name_of(spec)} if args.study else {}
+            row |= {"rung": preset_name(spec)} if args.study else {}
             for at in (int(s) for s in args.steps.split(",")):
                 theta_1P = torch.from_numpy(kept["theta"][n, at // 1_000 - 1])[None]
                 read = dict(zip(spec.probes(), spec.read(theta_1P)[0].tolist(), strict=True))

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from model.tied import Tied, project, tie
-from search.compress.acceptance import Exam
+from search.compress.acceptance import AcceptanceSet
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.ramp import entering
@@ -66,7 +66,7 @@ def trained(base: Spec, new: Tied, start_P: Tensor, steps: int) -> dict[str, Any
     bank = Bank(base, [Pair(recipe, Seed(0, s), start, new.ties) for s in SEEDS], hopeless=None)
     while bank.advance():
         pass
-    exam, found = Exam(base), [bank.result(n) for n in range(len(SEEDS))]
+    exam, found = AcceptanceSet(base), [bank.result(n) for n in range(len(SEEDS))]
     judged = [(exam.wrong(r.theta_P)[0], float(r.curve_EM[:, 2].min()), n) for n, r in enumerate(found)]
     print("wrong of 59,400 of our own, by data seed:", [wrong for wrong, *_ in judged])
     wrong, loss, n = min(judged)
@@ -89,7 +89,7 @@ def main(source: str, target: str, *flags: str) -> None:
     new = tie(base, tuple(spec.ties[p] for p in mine))
     assert isinstance(new, Tied)
     if exact:
-        wrong, of = Exam(base).wrong(start_P)
+        wrong, of = AcceptanceSet(base).wrong(start_P)
         print(f"wrong of {of:,} of our own, with nothing trained: {wrong}")
         its = {"theta_P": project(new.ties, start_P[None])[0], "metrics": {"own_problems_wrong": wrong}}
     else:

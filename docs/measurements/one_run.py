@@ -53,7 +53,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import rung, verify
+from model import preset, verify
 from model.families.split_subspace.mirror import mirrored
 from model.fold import fold
 from model.spec import Spec
@@ -70,7 +70,7 @@ FIELDS = (
     *("arm", "numbers", "configuration", "init_seed", "data_seed"),
     *("outcome", "grok_step", "best_exact", "correct"),
 )  # fmt: skip
-WIDE, BASE = rung("54p"), rung("46p")
+WIDE, BASE = preset("54p"), preset("46p")
 ROBUST, TRAINED, MIRRORED, FRESH = "robust-", "trained", "mirrored-", "fresh-"
 FINISHED, PLAIN = "finished-", "plain-"
 

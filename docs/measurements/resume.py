@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from model import rung
+from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import code_version
 
@@ -33,7 +33,7 @@ LONGEST_S = 2.0  # that a process lives after its first save
 
 def save_s(slots: int, repeat: int = 20) -> tuple[float, float, int]:
     """Median and largest seconds to save a bank of so many slots, and the file's size in bytes."""
-    bank = Bank(rung("57p"), [Pair(Recipe(), Seed.of(n)) for n in range(slots)], compiled=False)
+    bank = Bank(preset("57p"), [Pair(Recipe(), Seed.of(n)) for n in range(slots)], compiled=False)
     bank.judge.records["curve"].normal_()  # numbers that do not compress
     with tempfile.TemporaryDirectory() as folder:
         path, times = Path(folder) / "bank.state", []
@@ -45,7 +45,7 @@ def save_s(slots: int, repeat: int = 20) -> tuple[float, float, int]:
 
 
 def small_bank() -> Bank:
-    return Bank(rung("57p"), [Pair(SMALL, Seed.of(n)) for n in range(SEEDS)], slots=SLOTS, compiled=False)
+    return Bank(preset("57p"), [Pair(SMALL, Seed.of(n)) for n in range(SEEDS)], slots=SLOTS, compiled=False)
 
 
 def train(path: Path) -> None:

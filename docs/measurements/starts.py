@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.engine import SMOKE, different
 from search.run.worker import run_trial
-from search.store.results import Orders
+from search.store.results import WorkerAssignment
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
@@ -28,7 +28,7 @@ def chained(folder: Path, trials: list[Trial]) -> tuple[float, float]:
     """Seconds that a worker takes for the trials, one after another, and those of its training."""
     for trial in trials:
         trial.write(folder / trial.key)
-    Orders(tuple(trial.key for trial in trials)).write(folder / trials[0].key)
+    WorkerAssignment(tuple(trial.key for trial in trials)).write(folder / trials[0].key)
     start, trained = time.perf_counter(), 0.0
     for report in run_trial(folder / trials[0].key):
         trained = json.loads(report["payload"]).get("train_s", trained)

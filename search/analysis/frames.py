@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from model import name_of
+from model import preset_name
 from model.adderboard import ADDITIONS
 from search.errors import UserError
 from search.stats.counting import Until, counted, grouped, rank, seed_of
 from search.store.home import Home
-from search.store.ledger import Ledger, Row, is_final, opened
+from search.store.ledger import Ledger, Row, is_final, open_ledger
 from search.study.file import recorded_study, stops_at
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from search.study.schema import Study
-    from search.tracking.artifacts import Shelf
+    from search.tracking.artifacts import ArtifactCache
 
 Of = Literal["seeds", "configurations", "curves"]
 COUNTS = ("grokked", "failed", "diverged", "given_up", "screened", "censored")
@@ -79,14 +79,14 @@ def records(
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    ledger = opened(Home(home, trust_store), *names)
+    ledger = open_ledger(Home(home, trust_store), *names)
     found = [readers[of](ledger, name) for name in names]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def studies(home: str | Path | None = None) -> list[str]:
     """The names of the studies that have records."""
-    return opened(Home(home)).studies()
+    return open_ledger(Home(home)).studies()
 
 
 def study_of(ledger: Ledger, study: str) -> Study | None:
@@ -113,7 +113,7 @@ def configuration_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | Non
     return [_configuration(study, c, pages[key], rows[key], until) for key, c in known.items() if key in rows]
 
 
-class Gathered:
+class RecordSet:
     """The rows of recorded studies and of files of them; of all studies of the home if nothing is named.
 
     Everything is read once. Raises UserError for what is not there or no table of records.
@@ -125,7 +125,7 @@ class Gathered:
         self.found, self.recorded = [row for name in files for row in _read(Path(name))], {}
         if files and not names:
             return
-        self.ledger = opened(Home(home), *names)
+        self.ledger = open_ledger(Home(home), *names)
         self.recorded = {name: self.ledger.rows(name) for name in names or self.ledger.studies()}
 
     def configurations(self) -> list[Row]:
@@ -267,7 +267,7 @@ def _about(study: str, configuration: Configuration) -> Row:
         "study": study,
         "configuration": configuration.key,
         "title": configuration.title,
-        "rung": name_of(configuration.spec),
+        "rung": preset_name(configuration.spec),
         "params": configuration.spec.params,
         "budget": configuration.recipe.steps,
     }
@@ -300,14 +300,16 @@ def _seed_rows(rows: Sequence[Row], about: Mapping[str, Row]) -> Iterator[Row]:
 
 def recorded_curves(ledger: Ledger, study: str) -> pd.DataFrame:
     """`curves_frame` of a study whose artifacts nothing has read yet."""
-    from search.tracking.artifacts import Shelf
+    from search.tracking.artifacts import ArtifactCache
     from search.tracking.tracking import reach
 
-    with Shelf(reach(ledger, study), ledger, study) as shelf:
+    with ArtifactCache(reach(ledger, study), ledger, study) as shelf:
         return curves_frame(shelf)
 
 
-def curves_frame(shelf: Shelf, some: Callable[[Sequence[Row]], Sequence[Row]] | None = None) -> pd.DataFrame:
+def curves_frame(
+    shelf: ArtifactCache, some: Callable[[Sequence[Row]], Sequence[Row]] | None = None
+) -> pd.DataFrame:
     """A row a point of a curve, of the seeds that MLflow has. some: which of a configuration's are wanted,
     with whoever lies beside them.
     """

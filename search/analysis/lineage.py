@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from search.store.candidates import Tried
+from search.store.candidates import TieCandidate
 from search.store.candidates import lineage_of as line_of
 from search.store.ledger import Ledger
 from search.study.provenance import Step
@@ -15,13 +15,13 @@ MOST_SAID = 4  # ties of a step that are written out
 
 
 def lineages(
-    ledger: Ledger, study: str, sets: Sequence[Tried], configurations: Iterable[str]
+    ledger: Ledger, study: str, sets: Sequence[TieCandidate], configurations: Iterable[str]
 ) -> list[list[Step]]:
     """Of a study that looks for constraints, those of the best kept set of each size; of another one,
     those of these configurations; each from the oldest ancestor on.
     """
     if sets:
-        best: dict[int, Tried] = {}
+        best: dict[int, TieCandidate] = {}
         for tried in sorted((t for t in sets if t.start), key=lambda t: t.loss or 0.0):
             best.setdefault(tried.numbers, tried)
         return [[*_steps(sets, tried)] for _, tried in sorted(best.items(), reverse=True)]
@@ -29,7 +29,7 @@ def lineages(
     return [_own(study, known[key]) for key in configurations]
 
 
-def _steps(sets: Sequence[Tried], tried: Tried) -> list[Step]:
+def _steps(sets: Sequence[TieCandidate], tried: TieCandidate) -> list[Step]:
     """What the papers of a kept set say, and of each step how many sets were tried from it."""
     assert tried.start
     steps = [dict(step) for step in tried.start.lineage]
@@ -41,14 +41,19 @@ def _steps(sets: Sequence[Tried], tried: Tried) -> list[Step]:
 
 
 def _own(study: str, configuration: Configuration) -> list[Step]:
-    from model import name_of
+    from model import preset_name
     from search.study.start import tied_beyond
 
     steps = [dict(s) for s in configuration.start.lineage] if configuration.start else []
     tied = tied_beyond(steps[-1].get("spec") if steps else None, configuration.spec)
     how = list(steps[-1].pop("then", [])) if steps else []
     spec = configuration.spec
-    own = {"model": name_of(spec), "params": spec.params, "study": study, "configuration": configuration.key}
+    own = {
+        "model": preset_name(spec),
+        "params": spec.params,
+        "study": study,
+        "configuration": configuration.key,
+    }
     return [*steps, own | {"tied": tied, "how": how}]
 
 

@@ -17,7 +17,7 @@ from search.store.ledger import Ledger, Row, is_final
 from search.store.results import PARTS, curve_table
 from search.study.file import stops_at
 from search.study.trial import Configuration, Trial
-from search.tracking.artifacts import RecordedSeed, Shelf, alike
+from search.tracking.artifacts import ArtifactCache, RecordedSeed, alike
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
 from trainer import MEASURES, Outcome, Result
@@ -47,7 +47,11 @@ def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> Non
 
 
 def conclude(
-    ledger: Ledger, tracker: Tracker, shelf: Shelf, configuration: Configuration, status: str = FINISHED
+    ledger: Ledger,
+    tracker: Tracker,
+    shelf: ArtifactCache,
+    configuration: Configuration,
+    status: str = FINISHED,
 ) -> None:
     """Write a configuration's summary, picture, best checkpoint and child runs to MLflow."""
     study = tracker.study.name
@@ -63,7 +67,7 @@ def conclude(
     tracker.end(configuration, status)
 
 
-def _best(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
+def _best(tracker: Tracker, shelf: ArtifactCache, configuration: Configuration, final: Sequence[Row]) -> None:
     """Picture, best checkpoint and child runs. final: rows of the seeds that have ended, the best first."""
     run = tracker.run_of(configuration)
     grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
@@ -81,7 +85,9 @@ def _best(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: S
         tracker.child(shelf.seed(row))
 
 
-def _picture(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
+def _picture(
+    tracker: Tracker, shelf: ArtifactCache, configuration: Configuration, final: Sequence[Row]
+) -> None:
     from search.analysis.plots import grokking_curves  # matplotlib takes longer to load than the rest
 
     seeds = [shelf.seed(r) for r in drawn(final)]
@@ -109,7 +115,9 @@ def _numbers(seed: RecordedSeed) -> tuple[int, int]:
     return seed.result.pair.seed.init_seed, seed.result.pair.seed.data_seed
 
 
-def _fill_steps(tracker: Tracker, shelf: Shelf, configuration: Configuration, final: Sequence[Row]) -> None:
+def _fill_steps(
+    tracker: Tracker, shelf: ArtifactCache, configuration: Configuration, final: Sequence[Row]
+) -> None:
     """Metrics of the steps that an interruption left out, from the recorded curves."""
     watched = set(tracker.study.watched())
     mine = [r for r in final if seed_of(r) in watched]
@@ -133,7 +141,7 @@ def _at(result: Result, configuration: Configuration, i: int) -> Row:
     }
 
 
-def log_evidence(ledger: Ledger, tracker: Tracker, shelf: Shelf) -> None:
+def log_evidence(ledger: Ledger, tracker: Tracker, shelf: ArtifactCache) -> None:
     """What the study says as a whole, to its own run: the constraint table, where it has one constraint with
     and without, and the main pictures. With as many seeds as last time there is nothing new to say.
     """
@@ -146,7 +154,7 @@ def log_evidence(ledger: Ledger, tracker: Tracker, shelf: Shelf) -> None:
     tracker.client.set_tag(run, EVIDENCE_TAG, final)
 
 
-def _pictures(ledger: Ledger, tracker: Tracker, shelf: Shelf, run: str) -> None:
+def _pictures(ledger: Ledger, tracker: Tracker, shelf: ArtifactCache, run: str) -> None:
     from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
     from search.analysis.report import pictures
 

@@ -18,7 +18,7 @@ from math import isnan
 from operator import attrgetter
 from typing import Any
 
-from model import RUNGS, Spec, make_spec, name_of, rung
+from model import PRESETS, Spec, make_spec, preset, preset_name
 from model.fields import nearest, spelt
 from model.spec import FAMILIES
 from search.analysis.verdicts import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
@@ -78,7 +78,7 @@ class Scale:
 
     @property
     def params(self) -> int:
-        return (self.base.spec if self.base else rung(self.rung)).params
+        return (self.base.spec if self.base else preset(self.rung)).params
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def _tried(arms: Arms) -> Iterator[tuple[Arm, Constraint]]:
         alike.setdefault((spec.family, recipe), []).append(arm)
     for group in alike.values():
         for base, other in product(group, group):
-            if name_of(base.spec) in RUNGS:
+            if preset_name(base.spec) in PRESETS:
                 yield from ((base, row) for row in _separating(base.spec, other.spec))
 
 
@@ -258,12 +258,12 @@ def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
 
 def _scales(bases: list[Arm], rungs: Sequence[str]) -> list[Scale]:
     """The columns, largest first. Of a rung's bases the one with most partners has its plain name."""
-    if unknown := [name for name in rungs if name not in RUNGS]:
-        raise UserError(f"unknown scale {unknown[0]!r}; {nearest(unknown[0], RUNGS)}")
+    if unknown := [name for name in rungs if name not in PRESETS]:
+        raise UserError(f"unknown scale {unknown[0]!r}; {nearest(unknown[0], PRESETS)}")
     partners = Counter(bases)
     by_rung: dict[str, list[Arm]] = {name: [] for name in rungs}
     for base in sorted(partners, key=lambda b: (-partners[b], b.configuration)):
-        by_rung.setdefault(name_of(base.spec), []).append(base)
+        by_rung.setdefault(preset_name(base.spec), []).append(base)
     scales = [Scale(name, name) for name, found in by_rung.items() if not found]
     for name, found in by_rung.items():
         scales += [Scale(f"{name} ({i})" if i > 1 else name, name, base) for i, base in enumerate(found, 1)]

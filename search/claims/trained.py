@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from model import name_of
-from search.errors import UserError, told
+from model import preset_name
+from search.errors import UserError, reraise_as
 from trainer import Outcome
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Trained:
 
     @property
     def rung(self) -> str:
-        return name_of(self.checkpoint.spec)
+        return preset_name(self.checkpoint.spec)
 
     @cached_property
     def tensors(self) -> Tensors:
@@ -52,7 +52,7 @@ def read(folders: Iterable[Path]) -> list[Trained]:
     """Those among checkpoint folders that grokked from scratch. Raises UserError for a damaged one."""
     from trainer.checkpoints.checkpoint import Checkpoint
 
-    with told():
+    with reraise_as():
         found = [Checkpoint.load(folder) for folder in folders]
     return [Trained(c) for c in found if _grokked_from_scratch(c)]
 

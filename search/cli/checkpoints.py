@@ -20,7 +20,7 @@ from search.cli.options import (
     write_text,
     writing,
 )
-from search.errors import Failure, UserError, told
+from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
     from model import Spec, Verification
@@ -57,17 +57,19 @@ def pull(
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
-    from search.store.candidates import Sets, smallest
+    from search.store.candidates import CandidateStore, smallest
     from search.store.home import Home
-    from search.store.ledger import opened
+    from search.store.ledger import open_ledger
     from search.tracking import artifacts as seeds
     from trainer import Outcome, Seed
 
-    with told("--seed"):
+    with reraise_as("--seed"):
         asked = None if seed is None else Seed.named(seed)
-    ledger = opened(Home(home, trust_store))
+    ledger = open_ledger(Home(home, trust_store))
     if asked is None and model is None and configuration is None:
-        least = smallest(Sets(ledger, study).read())  # of a study that looks for constraints, the smallest
+        least = smallest(
+            CandidateStore(ledger, study).read()
+        )  # of a study that looks for constraints, the smallest
         if least and least.start and least.configuration:
             configuration, asked = least.configuration, Seed.named(least.start.lineage[-1]["seed"])
     checkpoint = seeds.pull(ledger, study, asked, model, configuration)
@@ -127,10 +129,10 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
 
 def _verdict(spec: Spec, its: Verification) -> str:
     """One line: the model, its parameters, and how many of the official additions it gets right."""
-    from model import name_of
+    from model import preset_name
 
     verdict = "VERIFIED" if its.verified else "QUALIFIED" if its.qualified else "NOT QUALIFIED"
-    return f"{name_of(spec)}, {its.params} parameters: {its.correct}/{its.total} {verdict}"
+    return f"{preset_name(spec)}, {its.params} parameters: {its.correct}/{its.total} {verdict}"
 
 
 @click.command()
@@ -139,13 +141,13 @@ def _verdict(spec: Spec, its: Verification) -> str:
 @click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
 def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
-    from model import name_of
+    from model import preset_name
     from model.export import export_source
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
-    name = f"{name_of(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
-    with told(checkpoint):
+    name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
+    with reraise_as(checkpoint):
         source = export_source(spec, theta_P, name=name, author=author, provenance=provenance)
     write_text(target, source)
     click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")
@@ -165,7 +167,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
 
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise UserError(f"{target}: exists and is not empty; choose another folder with -o")
-    with told():
+    with reraise_as():
         checkpoint = read_foreign(file)
     with writing(target):
         checkpoint.save(target)
@@ -213,9 +215,9 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 def _folded_text(
     target: Path, before: Spec, after: Spec, steps: tuple[str, ...], sets: dict[str, Comparison]
 ) -> str:
-    from model import name_of
+    from model import preset_name
 
-    head = f"{target}: {name_of(before)} folded to {after.params} parameters, nothing trained again"
+    head = f"{target}: {preset_name(before)} folded to {after.params} parameters, nothing trained again"
     lines = [head, *(f"  {step}" for step in steps)]
     for name, c in sets.items():
         lines.append(
@@ -237,7 +239,7 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     from search.run.rerun import read_request
 
     loaded = load_checkpoint(checkpoint)
-    with told(f"{checkpoint}: cannot be trained again"):
+    with reraise_as(f"{checkpoint}: cannot be trained again"):
         asked = read_request(loaded)
     again = _watched(loaded, asked)
     if as_json:
@@ -315,14 +317,14 @@ def finish(
     read once, at the end. Exit code 0 only if all of them are right.
     """
     from model import verify
-    from search.compress.acceptance import Exam
+    from search.compress.acceptance import AcceptanceSet
     from trainer.finishing.finish import finish as take
     from trainer.finishing.finish import finished
 
     loaded = load_checkpoint(checkpoint)
     if target.exists() and target.resolve() == checkpoint.resolve():
         raise UserError(f"{target}: is the checkpoint itself; choose another folder with -o")
-    exam = Exam(loaded.spec)
+    exam = AcceptanceSet(loaded.spec)
 
     def watch(turn: Turn) -> None:
         if not as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import checkpoint_argument, json_option, load_checkpoint, writing
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,7 +110,7 @@ def compress(
 
     start, folds = folded(load_checkpoint(checkpoint))
     _refuse_other(target)
-    with told(checkpoint):
+    with reraise_as(checkpoint):
         half = asked["steps"] // 2
         settings = Settings(kinds=_kinds(kinds), ramp=half if ramp is None else ramp, **asked)
         settings.recipe()
@@ -129,12 +129,12 @@ def compress(
 
 def _beside(path: Path, start: Checkpoint) -> Tensor:
     """θ of another checkpoint of the same form."""
-    from model import name_of
+    from model import preset_name
     from trainer.checkpoints.folded import folded
 
     other, _ = folded(load_checkpoint(path))
     if other.spec != start.spec:
-        what = f"{name_of(other.spec)} beside {name_of(start.spec)}"
+        what = f"{preset_name(other.spec)} beside {preset_name(start.spec)}"
         raise UserError(f"{path}: another model, {what}; a set must be of one that all of them have")
     return other.theta_P
 
@@ -209,7 +209,7 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     """The smallest kept set as a checkpoint, with every step that led to it."""
     import hashlib
 
-    from model import name_of
+    from model import preset_name
     from model.tied import change
     from trainer.files.installed import code_version
 
@@ -223,7 +223,7 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
         by = {"finished_by": "levenberg_marquardt"} if b.finished else {}
         steps.append(made | by | ({"loosened": loosened} if loosened else {}))
     origin = {
-        "model": name_of(start.spec),
+        "model": preset_name(start.spec),
         "params": start.spec.params,
         "spec": start.spec.as_dict(),
         "theta_sha256": hashlib.sha256(start.theta_P.numpy().tobytes()).hexdigest(),
@@ -331,7 +331,7 @@ def diagnose(
     wanted = _kinds(kinds)
     use_cores(cores)
     loaded = load_checkpoint(checkpoint)
-    with told(checkpoint):
+    with reraise_as(checkpoint):
         found = diagnosed(loaded.spec, loaded.theta_P, wanted, reach, most, problems, measure)
     click.echo(json.dumps(asdict(found)) if as_json else found.text())
 

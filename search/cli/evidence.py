@@ -32,7 +32,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
 
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
     """
-    from search.analysis.frames import Gathered
+    from search.analysis.frames import RecordSet
     from search.analysis.pareto import front, table
     from search.store.home import Home, home_flag, pull_command
 
@@ -43,7 +43,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
         _show_lineage(study, place, max_params, as_json)
         return
     configurations = (
-        Gathered([study] if study else [], home).configurations() if study or place.exists() else []
+        RecordSet([study] if study else [], home).configurations() if study or place.exists() else []
     )
     rows = front(configurations, max_params)
     for row in rows:
@@ -61,11 +61,11 @@ def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool
     from search.analysis.frames import configuration_rows
     from search.analysis.lineage import lineages, tree
     from search.analysis.pareto import front
-    from search.store.candidates import Sets
-    from search.store.ledger import opened
+    from search.store.candidates import CandidateStore
+    from search.store.ledger import open_ledger
 
-    ledger = opened(place, study)
-    sets = Sets(ledger, study).read()
+    ledger = open_ledger(place, study)
+    sets = CandidateStore(ledger, study).read()
     keys = [] if sets else [r["configuration"] for r in front(configuration_rows(ledger, study), max_params)]
     found = lineages(ledger, study, sets, keys)
     found = [steps for steps in found if not max_params or steps[-1]["params"] <= max_params]
@@ -99,10 +99,10 @@ def table(
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read.
     """
-    from search.analysis.frames import Gathered
+    from search.analysis.frames import RecordSet
     from search.analysis.table_text import made_from, written
 
-    found = Gathered(studies, home)
+    found = RecordSet(studies, home)
     made = made_from(found.configurations(), paper, found.seeds())
     text = written(made, style, paper=paper, ui=ui)
     if target is None:
@@ -122,7 +122,7 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
     STUDY is a recorded study, a .csv or .parquet file of seeds (adder-search records --of seeds), or a folder
     with a checkpoint; without any, all studies of the home are read.
     """
-    from search.analysis.frames import Gathered
+    from search.analysis.frames import RecordSet
     from search.claims import trained
     from search.claims.judge import judge_all
     from search.claims.text import as_json as plain
@@ -130,7 +130,7 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
 
     folders = [name for name in studies if trained.is_checkpoint(Path(name))]
     others = [name for name in studies if name not in folders]
-    seeds = Gathered(others, home).seeds() if others or not folders else []
+    seeds = RecordSet(others, home).seeds() if others or not folders else []
     judged = judge_all(seeds, trained.read(map(Path, folders)))
     click.echo(plain(judged) if as_json else markdown(judged), nl=False)
 
@@ -148,16 +148,16 @@ def report(study: str, target: Path, home: str | None, trust_store: bool) -> Non
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
     from search.compress.pictures import pictures
-    from search.store.candidates import Sets
+    from search.store.candidates import CandidateStore
     from search.store.home import Home
-    from search.store.ledger import opened
+    from search.store.ledger import open_ledger
 
-    ledger = opened(Home(home, trust_store), study)
+    ledger = open_ledger(Home(home, trust_store), study)
     configurations, seeds = configurations_frame(ledger, study), seeds_frame(ledger, study)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
     curves = recorded_curves(ledger, study)
-    sets = Sets(ledger, study).read()
+    sets = CandidateStore(ledger, study).read()
     descents = pictures(sets) if sets else {}
     lineage = tree(lineages(ledger, study, sets, ())) if sets else ""
     write_text(target, page(study_of(ledger, study), configurations, seeds, curves, descents, lineage))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import json_option, save_checkpoint, write_text
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
         _write_adder(adder)
         return
     a, b = _operands(operands)
-    with told():
+    with reraise_as():
         found = forged.forge(a, b, forged.forging(name))
     if page:
         write_text(page, html(found), "--page")

@@ -21,14 +21,14 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
     from search.cli import texts
     from search.stats.counting import overview
     from search.store.home import Home
-    from search.store.ledger import opened
+    from search.store.ledger import open_ledger
 
     place = Home(home)
     if study is not None:
-        rows = opened(place, study).rows(study, environment=as_json)
+        rows = open_ledger(place, study).rows(study, environment=as_json)
     else:
-        rows = opened(place).rows() if place.exists() else []
-    until = {name: until_of(opened(place), name) for name in {row["study"] for row in rows}}
+        rows = open_ledger(place).rows() if place.exists() else []
+    until = {name: until_of(open_ledger(place), name) for name in {row["study"] for row in rows}}
     studies, seeds = overview(rows, until), rows if study else []
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "studies": studies, "seeds": seeds or None}))
@@ -48,11 +48,11 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool, trust_store: 
     Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
     """
     from search.store.home import Home, home_flag
-    from search.store.ledger import opened
+    from search.store.ledger import open_ledger
     from search.tracking import removal
 
     place = Home(home, trust_store)
-    ledger = opened(place)
+    ledger = open_ledger(place)
     click.echo(removal.shown(removal.contents(place, ledger, study)))
     if owner := (ledger.study(study) or {}).get("owner"):
         stop = f"adder-search stop {study}{home_flag(place)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 from trainer.files import durable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
     if not path.exists():
         raise UserError(f"{path}: no such checkpoint")
-    with told():
+    with reraise_as():
         return load_any(path)
 
 

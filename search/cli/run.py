@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import home_option, trust_option
-from search.errors import Failure, UserError, told
+from search.errors import Failure, UserError, reraise_as
 from search.store.home import Home, home_flag
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from search.run.driver import Ended
-    from search.store.lease import Hold
+    from search.store.lease import StudyLease
     from search.store.ledger import Ledger
     from search.study.schema import Study
 
@@ -70,7 +70,7 @@ def run(
     if dry_run:
         from search.run.estimate import estimate
 
-        with told(study, UserError):
+        with reraise_as(study, UserError):
             click.echo(estimate(asked, place))
         return
     _begin_all(asked, study, place, fresh, detach, max_hours)
@@ -131,7 +131,7 @@ def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max
     from search.store.ledger import Ledger
     from search.tracking.tracking import connect, is_local, tracking_uri
 
-    with told(source, UserError):
+    with reraise_as(source, UserError):
         if remark := check_resources(study.resources, optimisers_of(study)):
             click.echo(f"{source}: {remark}", err=True)
         uri = tracking_uri(home, study.tracking_uri)
@@ -160,7 +160,7 @@ def _run(
     from search.run.progress import Display
 
     console = Console(highlight=False)
-    with told(source, UserError), _held(study, ledger) as hold:
+    with reraise_as(source, UserError), _held(study, ledger) as hold:
         from search.run import engine
         from search.run.driver import Driver
 
@@ -181,15 +181,15 @@ def _exit(ended: Ended) -> None:
 
 
 @contextlib.contextmanager
-def _held(study: Study, ledger: Ledger) -> Iterator[Hold]:
+def _held(study: Study, ledger: Ledger) -> Iterator[StudyLease]:
     """Be the study's one driver. Raises UserError if another one is, or if it cannot go on by this file."""
     from search.run.extension import check_extension
-    from search.store.lease import held
+    from search.store.lease import acquire_study_lease
 
     before = ledger.study(study.name) or {"definition": None, "tracking_uri": None}
     check_extension(study, before["definition"], ledger.rows(study.name))
     # with what is kept so far: the planner may still refuse the file
-    with held(ledger, study.name, before["definition"], before["tracking_uri"]) as hold:
+    with acquire_study_lease(ledger, study.name, before["definition"], before["tracking_uri"]) as hold:
         try:
             yield hold
         finally:
@@ -243,11 +243,11 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
 @home_option
 def stop(study: str, home: str | None) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
-    from search.store.ledger import opened
+    from search.store.ledger import open_ledger
 
     place = Home(home)
     name = _asked(study, place).name if Path(study).is_file() else study
-    ledger = opened(place, name)
+    ledger = open_ledger(place, name)
     if not (ledger.study(name) or {}).get("owner"):
         raise UserError(f"study {name} is not running")
     ledger.ask_to_stop(name)

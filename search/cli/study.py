@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from search.cli.options import json_option
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
     from model import Spec
@@ -71,7 +71,7 @@ def keys(section: str | None, as_json: bool) -> None:
 )
 def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None:
     """List families, constraints and rungs; or show one RUNG's parameters, component by component."""
-    from model import RUNGS
+    from model import PRESETS
 
     if diff and not name:
         raise UserError("--diff compares two rungs: adder-search models RUNG --diff RUNG")
@@ -84,7 +84,7 @@ def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None
         between = _differences(_rung(name), _rung(diff))
         click.echo(json.dumps(between) if as_json else _diff_text(name, diff, between))
     elif as_json:
-        named = [_described(n, _rung(n)) for n in ([name] if name else RUNGS)]
+        named = [_described(n, _rung(n)) for n in ([name] if name else PRESETS)]
         click.echo(json.dumps(named if name else named + _by_hand()))
     else:
         click.echo(_budget_text(name, _rung(name)) if name else _listing())
@@ -92,14 +92,14 @@ def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None
 
 def _rung(name: str) -> Spec:
     """The spec of a rung, or of a checkpoint's folder."""
-    from model import RUNGS, rung
+    from model import PRESETS, preset
 
-    if name not in RUNGS and Path(name).exists():
+    if name not in PRESETS and Path(name).exists():
         from search.cli.options import load_checkpoint
 
         return load_checkpoint(Path(name)).spec
-    with told():
-        return rung(name)
+    with reraise_as():
+        return preset(name)
 
 
 def _described(name: str, spec: Spec) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _by_hand() -> list[dict[str, Any]]:
 
 def _gap_rows() -> list[dict[str, Any]]:
     """The discoverability gap: what suffices, and what gradient descent finds (57p paper, section 6)."""
-    from model import RUNGS
+    from model import PRESETS
     from model.forged_adder import SPEC
 
     floor = SPEC.params
@@ -142,11 +142,15 @@ def _gap_rows() -> list[dict[str, Any]]:
             "every number derived: adder-search forge --ten-digits DIR",
         ),
         ("built by hand, elsewhere", 36, "36 to 40 in other architectures (57p paper, section 6)"),
-        ("trained, then folded", RUNGS["46p"].params, "an exact rewriting of a trained θ: adder-search fold"),
-        ("trained from scratch", RUNGS["54p"].params, "57p without its EOS target (docs/results.md)"),
-        ("trained from scratch", RUNGS["57p"].params, "the paper's smallest"),
-        ("trained from scratch", RUNGS["67p"].params, "before the triple-duty head"),
-        ("trained from scratch", RUNGS["74p"].params, "before fixed positions"),
+        (
+            "trained, then folded",
+            PRESETS["46p"].params,
+            "an exact rewriting of a trained θ: adder-search fold",
+        ),
+        ("trained from scratch", PRESETS["54p"].params, "57p without its EOS target (docs/results.md)"),
+        ("trained from scratch", PRESETS["57p"].params, "the paper's smallest"),
+        ("trained from scratch", PRESETS["67p"].params, "before the triple-duty head"),
+        ("trained from scratch", PRESETS["74p"].params, "before fixed positions"),
     ]
     return [
         {"threshold": what, "params": n, "overhead": round(n / floor, 2), "means": means}
@@ -178,7 +182,7 @@ def _differences(one: Spec, other: Spec) -> dict[str, Any]:
 
 def _listing() -> str:
     """Families with their constraints and sizes, then the rungs."""
-    from model import RUNGS
+    from model import PRESETS
     from model.fields import spelt
     from model.spec import FAMILIES
 
@@ -194,7 +198,7 @@ def _listing() -> str:
         for field in fields(cls):
             if field.name not in cls.constraints():
                 lines.append(f"  {field.name:20} {field.metadata['says']} [{field.default}]")
-        lines += [f"  rungs: {', '.join(n for n, s in RUNGS.items() if s.family == family)}", ""]
+        lines += [f"  rungs: {', '.join(n for n, s in PRESETS.items() if s.family == family)}", ""]
     names = ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
     return "\n".join([*lines, "adder-search models RUNG shows a rung's parameters, component by component"])
@@ -224,10 +228,10 @@ def _budget_text(name: str, spec: Spec) -> str:
 
 def _tied_text(name: str, spec: Tied) -> str:
     """The budget of a tied spec by its base's tensors, the three ways to count, and every tie."""
-    from model import name_of
+    from model import preset_name
     from model.tied import count
 
-    lines = [f"{name}: {name_of(spec)}", "", "component    shape     params  shared  zero  role"]
+    lines = [f"{name}: {preset_name(spec)}", "", "component    shape     params  shared  zero  role"]
     own, by_tensor = spec.layout.budget(), spec.by_tensor()
     for part, shape in spec.base.shapes().items():
         size, mine = " x ".join(map(str, shape)), by_tensor[part]

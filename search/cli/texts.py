@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from model import name_of
+from model import preset_name
 from search.errors import printable
 from search.stats.counting import (
     CALLED,
@@ -18,7 +18,7 @@ from search.stats.counting import (
     seed_of,
     unended,
 )
-from search.store.candidates import Sets, lineage_of, smallest
+from search.store.candidates import CandidateStore, lineage_of, smallest
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
 from search.study.file import stops_at
@@ -78,7 +78,7 @@ Next:
 
 def _descent(name: str, ledger: Ledger) -> list[str]:
     """How far a study came that looks for constraints: sets, and the smallest that was kept."""
-    sets = Sets(ledger, name).read()
+    sets = CandidateStore(ledger, name).read()
     tried = [t for t in sets if t.configuration and t.reached is not None]
     least = smallest(sets)
     if least is None:
@@ -126,8 +126,8 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
 
 def _names(listed: list[Configuration]) -> dict[str, str]:
     """What to call each listed configuration: its spec, and its key where another one has that."""
-    shared = Counter(name_of(c.spec) for c in listed)
-    return {c.key: name_of(c.spec) if shared[name_of(c.spec)] == 1 else c.title for c in listed}
+    shared = Counter(preset_name(c.spec) for c in listed)
+    return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
 
 
 def _cut(rows: list[Row]) -> list[str]:

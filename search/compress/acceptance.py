@@ -17,15 +17,15 @@ from model.tied import Tied
 from trainer import Recipe
 from trainer.bank.bank import programs_of
 from trainer.data.problems import sample
-from trainer.engine.native import Native
-from trainer.engine.programs import Programs
+from trainer.engine.native import EngineBackend
+from trainer.engine.programs import TorchBackend
 from trainer.step import step
 
 STRATUM = 400  # for each length of the longest run of carries
 UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
 
 
-class Exam:
+class AcceptanceSet:
     """The selection problems, and 54,400 others, for θ of one base."""
 
     def __init__(self, base: Spec):
@@ -45,7 +45,7 @@ class Exam:
         return int(self.programs.problems.shape[-1] + self.others.shape[-1])
 
     @cached_property
-    def programs(self) -> Native | Programs:
+    def programs(self) -> EngineBackend | TorchBackend:
         return programs_of(self.base, Recipe(), "cpu", compiled=True)
 
     @cached_property

@@ -13,20 +13,20 @@ from functools import cached_property
 
 import torch
 
-from model import Spec, name_of
+from model import Spec, preset_name
 from model.fold import fold
 from model.tied import Tied as TiedSpec
 from model.tied import tie, ties_of
-from search.compress.acceptance import Exam
+from search.compress.acceptance import AcceptanceSet
 from search.compress.proposers import Parent, propose
 from search.errors import UserError
-from search.store.candidates import Sets, Tried
+from search.store.candidates import CandidateStore, TieCandidate
 from search.store.ledger import Ledger, Row, is_final
 from search.study.provenance import lineage_of
 from search.study.schema import Study
-from search.study.start import ANY, Start
+from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
-from search.tracking.artifacts import RecordedSeed, Shelf
+from search.tracking.artifacts import ArtifactCache, RecordedSeed
 from search.tracking.starts import parents_of
 from trainer import Recipe
 
@@ -37,12 +37,12 @@ SEVERAL, MOST_SEVERAL = 8, 16
 class Beam:
     """What a study's `compress` asks for: configurations that are proposed, and judged when they are told."""
 
-    def __init__(self, study: Study, ledger: Ledger, shelf: Shelf):
+    def __init__(self, study: Study, ledger: Ledger, shelf: ArtifactCache):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         assert study.compress is not None
         self.study, self.ledger, self.shelf, self.asked = study, ledger, shelf, study.compress
-        self.exams: dict[Spec, Exam] = {}
-        self.sets = Sets(ledger, study.name)
+        self.exams: dict[Spec, AcceptanceSet] = {}
+        self.sets = CandidateStore(ledger, study.name)
         self.tried = self.sets.read()
         if not self.tried:
             self._begin(parents_of(study, ledger))
@@ -101,7 +101,7 @@ class Beam:
         return any(t.configuration and t.reached is None for t in self.tried)
 
     @property
-    def kept(self) -> list[Tried]:
+    def kept(self) -> list[TieCandidate]:
         """The sets whose θ can be gone on from."""
         return [t for t in self.tried if t.start]
 
@@ -111,13 +111,13 @@ class Beam:
         found = min(t.round for t in self.kept if t.numbers == smallest)
         return self.rounds - found >= self.asked.patience
 
-    def _begin(self, parents: Sequence[Start]) -> None:
+    def _begin(self, parents: Sequence[InitialTheta]) -> None:
         """What the study starts from, folded where a fold is known."""
         roots = [self._root(n, parent) for n, parent in enumerate(parents)]
         self.sets.propose([(root, None) for root in roots])
         self.tried = roots
 
-    def _root(self, number: int, parent: Start) -> Tried:
+    def _root(self, number: int, parent: InitialTheta) -> TieCandidate:
         theta_P = torch.tensor(parent.thetas[ANY])
         base, ties = ties_of(parent.spec)
         steps: tuple[str, ...] = ()
@@ -129,16 +129,16 @@ class Beam:
         wrong, total = self._exam(base).wrong(theta_P)
         if wrong > (1 - self.asked.accept.exact) * total:
             what = f"it adds {wrong:,} of {total:,} of our own problems wrongly"
-            raise UserError(f"start: {name_of(parent.spec)} has not grokked: {what}")
+            raise UserError(f"start: {preset_name(parent.spec)} has not grokked: {what}")
         loss = float(self._exam(base).programs.evaluate(theta_P[None])["loss"])
         *before, last = parent.lineage
         then = {**last, "then": [f"folded: {says}" for says in steps]}
-        start = Start(base, {ANY: tuple(theta_P.tolist())}, (*before, then), number)
-        return Tried(number, 0, ties, reached=1.0 - wrong / total, wrong=wrong, loss=loss, start=start)
+        start = InitialTheta(base, {ANY: tuple(theta_P.tolist())}, (*before, then), number)
+        return TieCandidate(number, 0, ties, reached=1.0 - wrong / total, wrong=wrong, loss=loss, start=start)
 
     def _propose(self) -> None:
         """Write the next round: the sets of each parent, none of them known, none twice."""
-        found: list[Tried] = []
+        found: list[TieCandidate] = []
         parents = self._parents()
         for place, parent in enumerate(parents):
             count = -(-(self.asked.proposals - len(found)) // (len(parents) - place))
@@ -149,7 +149,8 @@ class Beam:
             )
             first = len(self.tried) + len(found)
             found += [
-                Tried(first + n, self.rounds + 1, ties, parent=parent.number) for n, ties in enumerate(sets)
+                TieCandidate(first + n, self.rounds + 1, ties, parent=parent.number)
+                for n, ties in enumerate(sets)
             ]
         found = [replace(t, configuration=self._configuration(t).key) for t in found]
         self.is_stuck = not found
@@ -158,7 +159,7 @@ class Beam:
             self.tried += found
             self.waiting = [t.number for t in reversed(found)]
 
-    def _parents(self) -> list[Tried]:
+    def _parents(self) -> list[TieCandidate]:
         """Best first: the fewest numbers, where each round that a set was gone on from counts as one
         more; so one that does not give way is left for its siblings, and taken up again later.
         """
@@ -177,7 +178,7 @@ class Beam:
             several = min(MOST_SEVERAL, 2 * several) if gained >= several else max(2, gained)
         return several
 
-    def _as_parent(self, tried: Tried) -> Parent:
+    def _as_parent(self, tried: TieCandidate) -> Parent:
         start = _start(tried)
         children = [
             (t.ties, t.round, t.reached)
@@ -188,12 +189,12 @@ class Beam:
 
     # ---- sets
 
-    def _base(self, tried: Tried) -> Spec:
+    def _base(self, tried: TieCandidate) -> Spec:
         while tried.start is None:
             tried = self.tried[tried.parent or 0]
         return tried.start.spec
 
-    def _configuration(self, tried: Tried) -> Configuration:
+    def _configuration(self, tried: TieCandidate) -> Configuration:
         if tried.configuration and tried.configuration in self.configurations:
             return self.configurations[tried.configuration]
         start = _start(self.tried[tried.parent or 0])
@@ -206,10 +207,10 @@ class Beam:
         """Of every set."""
         return self.study.base_recipe()
 
-    def _exam(self, base: Spec) -> Exam:
-        return self.exams.setdefault(base, Exam(base))
+    def _exam(self, base: Spec) -> AcceptanceSet:
+        return self.exams.setdefault(base, AcceptanceSet(base))
 
-    def _examined(self, tried: Tried, seed: RecordedSeed) -> Tried:
+    def _examined(self, tried: TieCandidate, seed: RecordedSeed) -> TieCandidate:
         """A set as one of its seeds has it: kept if that gets enough of our own problems right."""
         spec, result = seed.configuration.spec, seed.result
         base = self._base(tried)
@@ -221,16 +222,16 @@ class Beam:
         if wrong > (1 - self.asked.accept.exact) * total:
             return replace(tried, wrong=wrong, loss=loss)
         lineage = tuple(lineage_of(seed.checkpoint()))
-        start = Start(base, {ANY: tuple(theta_P.tolist())}, lineage)
+        start = InitialTheta(base, {ANY: tuple(theta_P.tolist())}, lineage)
         return replace(tried, wrong=wrong, loss=loss, start=start)
 
-    def _better(self, one: Tried, other: Tried) -> Tried:
+    def _better(self, one: TieCandidate, other: TieCandidate) -> TieCandidate:
         """Of two seeds of a set the one that is kept, or has fewer wrong, or the lower loss."""
         if one.wrong is None or other.wrong is None:
             return other if one.wrong is None else one
         return min((one, other), key=lambda t: (t.start is None, t.wrong, t.loss))
 
 
-def _start(tried: Tried) -> Start:
+def _start(tried: TieCandidate) -> InitialTheta:
     assert tried.start is not None
     return tried.start

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from model.tied import Ties, project, tie, ties_of
-from search.compress.acceptance import Exam, of_base
+from search.compress.acceptance import AcceptanceSet, of_base
 from search.compress.finishing import entered, finished
 from search.compress.journal import Journal, Kept, digest
 from search.compress.proposals import KINDS, Proposer
@@ -89,7 +89,7 @@ class Descent:
         Raises ValueError where a start does not get everything right, or the journal is of another.
         """
         self.base, ties = ties_of(spec)
-        self.exam = Exam(self.base)
+        self.exam = AcceptanceSet(self.base)
         self.settings, self.folder, self.deadline = settings, folder, float("inf")
         thetas = b"".join(t.numpy().tobytes() for t in (theta_P, *beside))
         origin = hashlib.sha256(thetas + repr((self.base.family, ties)).encode()).hexdigest()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from model import name_of
+from model import preset_name
 from model.spec import Spec
 from model.tied import entries_of, ties_of, words
 from trainer.curvature.hessian import around, constraints, live_directions, measured_loss
@@ -72,7 +72,7 @@ def diagnosed(
     ]
     count = int((live > LIVE * live.max()).sum())
     return Diagnosis(
-        model=name_of(spec),
+        model=preset_name(spec),
         params=spec.params,
         loss=at.loss,
         live=count,

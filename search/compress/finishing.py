@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.tied import Ties, project, reading, shared, tie
-from search.compress.acceptance import Exam, of_base
+from search.compress.acceptance import AcceptanceSet, of_base
 from trainer.curvature.curved import Pull, Task, damped, levenberg_marquardt
 from trainer.curvature.pool import Cost, Pool, drawn, tokens_from
 
@@ -32,7 +32,7 @@ class Finished:
     loss: float
 
 
-def finished(exam: Exam, ties: Ties, theta_P: Tensor, seed: int, until: float) -> Finished:
+def finished(exam: AcceptanceSet, ties: Ties, theta_P: Tensor, seed: int, until: float) -> Finished:
     """The best of a few turns of Levenberg-Marquardt from θ [P] of the base, on the set.
 
     until: a loss at which a turn ends. A θ of very little loss has large numbers, and training cannot take it
@@ -55,7 +55,7 @@ def finished(exam: Exam, ties: Ties, theta_P: Tensor, seed: int, until: float) -
     return Finished(of_base(spec, best_P), least, loss)
 
 
-def entered(exam: Exam, before: Ties, ties: Ties, theta_P: Tensor, seed: int) -> Tensor:
+def entered(exam: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed: int) -> Tensor:
     """θ [P] of the base, which keeps the ties of before, moved onto a set by curvature: what sets it apart
     from the set weighs three times more with every step, while the loss is held down.
     """

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from model import Spec
 from model.tied import entries_of
 from search.analysis.plots import COLOURS, GREY, INK, SOFT, new_figure, quiet
-from search.store.candidates import Tried, front, lineage_of, smallest
+from search.store.candidates import TieCandidate, front, lineage_of, smallest
 from search.study.start import ANY
 
 ALL_RIGHT = 1e-4
@@ -23,7 +23,7 @@ DARK = 0.65  # of its tensor's largest: on such an entry one writes in white
 MOST_WRITTEN = 80  # entries whose numbers are written into the strip
 
 
-def pictures(sets: Sequence[Tried]) -> dict[str, Figure]:
+def pictures(sets: Sequence[TieCandidate]) -> dict[str, Figure]:
     """By name, with what there is to be drawn."""
     judged = [t for t in sets if t.reached is not None]
     if len(judged) < 2:
@@ -35,7 +35,7 @@ def pictures(sets: Sequence[Tried]) -> dict[str, Figure]:
     return found
 
 
-def sets_figure(judged: Sequence[Tried]) -> Figure:
+def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     """Numbers against exact match, a point a set; the Pareto front as a line."""
     figure = new_figure(9.5, 5.2)
     axis = figure.subplots()
@@ -75,11 +75,11 @@ def sets_figure(judged: Sequence[Tried]) -> Figure:
     return figure
 
 
-def _off(tried: Tried) -> float:
+def _off(tried: TieCandidate) -> float:
     return max(1.0 - (tried.reached or 0.0), ALL_RIGHT)
 
 
-def strip_figure(line: Sequence[Tried]) -> Figure:
+def strip_figure(line: Sequence[TieCandidate]) -> Figure:
     """A column a step of the descent, a row an entry of θ: its colour the entry's value, of its tensor's
     largest one; in it the number that it reads. What a step tied or loosened is framed.
     """

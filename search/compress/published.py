@@ -9,18 +9,18 @@ from search.analysis.lineage import lineages, tree
 from search.analysis.plots import png
 from search.compress.pictures import pictures
 from search.stats.counting import seed_of
-from search.store.candidates import Sets, smallest
+from search.store.candidates import CandidateStore, smallest
 from search.store.ledger import Ledger
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 
 TREE = "lineage.txt"
 
 
-def log_descents(ledger: Ledger, tracker: Tracker, shelf: Shelf) -> None:
+def log_descents(ledger: Ledger, tracker: Tracker, shelf: ArtifactCache) -> None:
     """Write them, again where there are more. The 10,010 are read of the smallest set alone, and counted."""
     study, run = tracker.study.name, tracker.own_run()
-    sets = Sets(ledger, study).read()
+    sets = CandidateStore(ledger, study).read()
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in pictures(sets).items():
             (Path(folder) / f"{name}.png").write_bytes(png(figure))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model.tied import Count, count
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
 
 PUBLISHED = {"representable": 40, "learnable": 75, "maintainable": 62}  # Reflection, section 8
@@ -45,7 +45,7 @@ def certificates(folder: Path) -> Iterator[Certificate]:
             f"{folder}: no such folder; name one whose folders are checkpoints with verification.json"
         )
     for path in sorted(p for p in folder.iterdir() if (p / "verification.json").is_file()):
-        with told():
+        with reraise_as():
             checkpoint = Checkpoint.load(path)
         try:
             its = json.loads((path / "verification.json").read_text())

@@ -24,15 +24,15 @@ from search.run.planner import DONE, Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.run.recorder import Recorder
-from search.run.tally import OPEN, Tally
+from search.run.tally import OPEN, TrialReport
 from search.store.depot import Depot
 from search.store.home import Home
-from search.store.lease import Hold
+from search.store.lease import StudyLease
 from search.store.ledger import is_final
-from search.store.results import ERROR, PARTS, Damaged, Orders, orders_of
+from search.store.results import ERROR, PARTS, Damaged, WorkerAssignment, assignment_path
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Configuration, Trial
-from search.tracking.artifacts import KEPT, Shelf
+from search.tracking.artifacts import KEPT, ArtifactCache
 from search.tracking.optuna_mirror import Mirror
 from search.tracking.outbox import Outbox
 from search.tracking.starts import configurations, maker
@@ -89,7 +89,7 @@ class Chain:
     """Whether it is to wait for work, having none."""
     due: float = float("inf")
     """By when a worker is to have begun that was started, or started again."""
-    orders: Orders | None = None
+    orders: WorkerAssignment | None = None
 
 
 class Driver:
@@ -99,7 +99,7 @@ class Driver:
         self,
         study: Study,
         home: Home,
-        hold: Hold,
+        hold: StudyLease,
         client: MlflowClient,
         display: Display,
         max_hours: float | None = None,
@@ -113,7 +113,7 @@ class Driver:
         self.tracker = Tracker(client, home, study)
         self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
         round_ = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
-        self.shelf = Shelf(client, ledger, study.name, max(KEPT, 2 * round_))
+        self.shelf = ArtifactCache(client, ledger, study.name, max(KEPT, 2 * round_))
         share = study.sampler.share if study.space else None
         self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf, share)
         self.ended = Ended()
@@ -122,7 +122,7 @@ class Driver:
         self.chains: dict[str, Chain] = {}
         """By the keys of their first trials."""
         self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
-        ledger.close_orphans(study.name)
+        ledger.censor_orphaned(study.name)
         recovered = self.recorder.recover()
         rows = ledger.rows(study.name)
         listed = [] if study.proposes else configurations(study, ledger)
@@ -186,7 +186,7 @@ class Driver:
         chain = self.chains[first.key]
         self.progress.reports += 1
         chain.starts, chain.due = chain.starts + (report["phase"] == "compiling"), float("inf")
-        tallies = {key: Tally(**found) for key, found in report.pop("tallies", {}).items()}
+        tallies = {key: TrialReport(**found) for key, found in report.pop("tallies", {}).items()}
         steps: dict[Configuration, dict[int, dict[str, float]]] = {}
         for trial in list(chain.open.values()):
             its = report
@@ -263,11 +263,11 @@ class Driver:
         many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
         apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
         times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
-        orders = Orders(tuple(chain.open), tuple(sorted(enough)), *times, self.progress.watched)
+        orders = WorkerAssignment(tuple(chain.open), tuple(sorted(enough)), *times, self.progress.watched)
         if orders != chain.orders:
             folder = self.home.trial(self.study.name, chain.first.key)
             orders.write(folder)
-            self.home.depot.put(orders_of(folder))
+            self.home.depot.put(assignment_path(folder))
             chain.orders = orders
 
     def finished(self, first: Trial, failure: str | None) -> None:
@@ -278,13 +278,13 @@ class Driver:
             if key in chain.unseen and trial is not first and not has_ended:  # it came too late
                 self.progress.finished(trial, [])
                 self.ledger.censor([trial], LATE)
-                self.ledger.release_unbegun(trial)
+                self.ledger.delete_unstarted(trial)
                 self.planner.give_back(trial)
             elif failure is None or has_ended:
                 self._ended(trial)
             else:
                 self._failed(trial, failure)
-        orders = orders_of(self.home.trial(self.study.name, first.key))
+        orders = assignment_path(self.home.trial(self.study.name, first.key))
         orders.unlink(missing_ok=True)
         self.home.depot.remove(orders)
         self._order_again()

@@ -31,7 +31,7 @@ from search.errors import Failure, UserError
 from search.run import worker
 from search.run.driver import Driver, Ended
 from search.run.metrics import Metrics
-from search.run.packing import Fits, placement
+from search.run.packing import Capacity, placement
 from search.run.planner import DONE
 from search.study.trial import Trial
 
@@ -60,7 +60,7 @@ class Room:
     def __init__(self, driver: Driver):
         self.driver, self.asked = driver, float("-inf")
         self.share: dict[str, float] = {}
-        self.fits = Fits(0)
+        self.fits = Capacity(0)
 
     def wait(self) -> bool:
         """Wait until a cluster has room for a trial. False: the run was stopped meanwhile.
@@ -89,7 +89,7 @@ class Room:
         except UserError as nothing:
             if not os.environ.get("RAY_ADDRESS"):
                 raise
-            self.fits = Fits(0, self.fits.on_gpu)
+            self.fits = Capacity(0, self.fits.on_gpu)
             if self.driver.display.due():
                 self.driver.display.say(f"waiting for a node that has room ({nothing})")
             return

@@ -6,9 +6,9 @@ from collections import Counter
 from statistics import median
 
 from search.run.packing import (
-    Fits,
+    Capacity,
     check_resources,
-    here,
+    local_resources,
     optimisers_of,
     placement,
     programs_of,
@@ -38,7 +38,7 @@ def estimate(study: Study, home: Home) -> str:
     configurations = study.planned
     left = _left(study, listed, rounds[0], rows)
     seeds, to_train = len(rounds[0]) * configurations, sum(left.values())
-    share, fits = placement(study.resources, here())
+    share, fits = placement(study.resources, local_resources())
     trials, size, slots = _trials(study, left, fits)
     rate, how = _expected_rate(study, listed, rows)
     seed_steps = sum(count * c.recipe.steps for c, count in left.items())
@@ -68,7 +68,7 @@ def _rounds(study: Study, home: Home) -> str:
     assert asked is not None
     recipe, seeds = study.base_recipe(), len(study.first_seeds())
     rate, how = _expected_rate(study, [], rows)
-    share, fits = placement(study.resources, here())
+    share, fits = placement(study.resources, local_resources())
     seconds = asked.proposals * seeds * recipe.steps / (rate * fits.concurrent)
     return f"""{study.name}: {study.about}
   rounds          up to {asked.rounds}, of {asked.proposals} sets each by {asked.proposer}, beam {asked.beam}
@@ -78,7 +78,7 @@ def _rounds(study: Study, home: Home) -> str:
   estimated time  {duration(seconds)} a round at {rate:,.0f} seed-steps/s a trial ({how})"""
 
 
-def _trials(study: Study, left: dict[Configuration, int], fits: Fits) -> tuple[int, int, int]:
+def _trials(study: Study, left: dict[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
     """How many trials there will be, and pairs and slots of the largest."""
     pairs: Counter[Program] = Counter()
     programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 from search.stats.counting import seed_of
 from search.store.home import Home
 from search.store.ledger import Row, is_final
 from search.study.schema import Resources, Study
 from search.study.seeds import numbered
-from search.study.start import Start
+from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.files.installed import cache_folder, missing_for_compilation
@@ -24,7 +24,7 @@ DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
 
 
 @dataclass(frozen=True)
-class Fits:
+class Capacity:
     """How many trials a machine or cluster has room for at once, and whether they are on GPUs."""
 
     concurrent: int = 1
@@ -49,7 +49,7 @@ def optimisers_of(study: Study) -> list[str]:
     )
 
 
-def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
+def trial_size(study: Study, program: Program, fits: Capacity) -> tuple[int, int]:
     """Pairs of a trial and slots of its bank: a round spread over its share of the trials that fit at once.
 
     Both depend on the file and the machine alone: a seed has the same slots in every round and after every
@@ -69,7 +69,7 @@ def trial_size(study: Study, program: Program, fits: Fits) -> tuple[int, int]:
 def programs_of(study: Study) -> list[Program]:
     """The program of each configuration that a study lists; whichever θ they start from, it is the same."""
     start = study.start
-    begin = Start(start.unfolded, {}) if start and start.unfolded else None
+    begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
     starts = start.count if start else 1
     return [Configuration(*c, start=begin).program for c in study.listed()] * starts
 
@@ -81,7 +81,7 @@ def can_follow(trial: Trial, other: Trial) -> bool:
 
 
 def pack(
-    study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Fits, confirmation: bool = False
+    study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Capacity, confirmation: bool = False
 ) -> list[Trial]:
     """Pairs that can share a bank together, with equal slots: trials before they are cut to their size."""
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
@@ -94,7 +94,7 @@ def pack(
     ]
 
 
-def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Fits]:
+def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
     """What Ray reserves for a trial, and what fits on these nodes. Raises UserError if nothing does.
 
     A trial is on one node. nodes: what each has, by Ray's names.
@@ -103,7 +103,7 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
     fits = sum(_room(share, node) for node in nodes)
     if not fits:
         raise UserError(_missing(share, nodes))
-    return share, Fits(fits, share["gpu"] > 0)
+    return share, Capacity(fits, share["gpu"] > 0)
 
 
 def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
@@ -130,7 +130,7 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
     return "resources: no node has all that a trial asks for"
 
 
-def here() -> dict[str, float]:
+def local_resources() -> dict[str, float]:
     """What this machine has, by Ray's names. Where a driver is, torch is asked, which takes seconds."""
     gpus = 0
     if any(any(DEVICES.glob(name)) for name in GPU_FILES):
@@ -148,10 +148,10 @@ def check_resources(resources: Resources, optimisers: Collection[str] = ()) -> s
     """
     if os.environ.get("RAY_ADDRESS"):
         return None
-    _, fits = placement(resources, here())
+    _, fits = placement(resources, local_resources())
     if not resources.compiled:
         return None
-    with told("resources.compiled"):
+    with reraise_as("resources.compiled"):
         cache_folder()
     missing = missing_for_compilation(fits.on_gpu)
     if missing and fits.on_gpu:

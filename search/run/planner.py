@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from search.run.allocation import Standing, deserving, leaders, objective, successes
-from search.run.packing import Fits, can_follow, pack, trial_size
-from search.run.tally import Tally
+from search.run.packing import Capacity, can_follow, pack, trial_size
+from search.run.tally import TrialReport
 from search.stats.counting import GrokRate, seed_of
 from search.store.ledger import Row, is_final
 from search.study.sampler import GROK_RATE
@@ -61,14 +61,14 @@ class Planner:
         assert study.proposes == (proposals is not None)
         self.study, self.proposals = study, proposals
         self.listed = [Configuration(*c) for c in study.listed()] if listed is None else list(listed)
-        self.fits = Fits()  # the driver sets it before it asks for the first trial
+        self.fits = Capacity()  # the driver sets it before it asks for the first trial
         self.rows: dict[str, dict[Seed, Row]] = {}
         self.won: dict[str, set[Seed]] = {}
         """Seeds of the search that have grokked, by configuration."""
         self._take(rows)
         self.unpacked: list[Round] = []  # of which `fits` says how many slots they have
         self.unfinished = {id(t): t for t in unfinished}  # by its key: a digest of all that waits, each time
-        self.sizes: dict[tuple[Program, Fits], tuple[int, int]] = {}
+        self.sizes: dict[tuple[Program, Capacity], tuple[int, int]] = {}
         self.dropped: dict[Configuration, None] = {}
         """Of which trials were dropped that had waited."""
         self.running: dict[str, Trial] = {}
@@ -131,7 +131,7 @@ class Planner:
     def _waiting(self, after: Trial | None) -> Trial | None:
         return next((t for t in self.queue if after is None or can_follow(t, after)), None)
 
-    def hear(self, trial: Trial, tally: Tally) -> None:
+    def hear(self, trial: Trial, tally: TrialReport) -> None:
         """Take how far a running trial's seeds are.
 
         A seed has grokked as soon as it was perfect once; what is left of it is to see whether it holds.

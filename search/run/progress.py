@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from search.run.tally import Tally
+from search.run.tally import TrialReport
 from search.stats.counting import COUNTED, step_metrics
 from search.study.trial import Configuration, Trial
 from trainer import Outcome
@@ -96,7 +96,7 @@ class Progress:
         budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
         self.trials[trial.key] = {
             "phase": "starting",
-            "tally": Tally({Outcome.QUEUED: len(trial.work)}, budgets),
+            "tally": TrialReport({Outcome.QUEUED: len(trial.work)}, budgets),
             "seed_steps_per_s": next(speed, 0.0),
         }
         self.running[trial.key] = trial
@@ -164,7 +164,7 @@ class Progress:
         What is left is counted in budgets, so the time left is the most it may take: a seed that groks or is
         given up ends earlier, and counts no more from then on.
         """
-        tallies: list[Tally] = [t["tally"] for t in self.trials.values()]
+        tallies: list[TrialReport] = [t["tally"] for t in self.trials.values()]
         states = self.states()
         left = queued_seed_steps + sum(tally.left for tally in tallies)
         rate = self.rate or self.overall_rate
@@ -186,7 +186,7 @@ class Progress:
         found: dict[str, int] = {}
         for key, t in self.trials.items():
             known = {c.key: c for c in self.running[key].configurations}
-            tally: Tally = t["tally"]
+            tally: TrialReport = t["tally"]
             if self.running[key].confirmation:
                 continue
             if tally.states.get(Outcome.RUNNING, 0) > len(tally.holding):

@@ -15,10 +15,19 @@ from search.errors import Failure
 from search.stats.counting import ENOUGH
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
-from search.store.results import PARTS, STATE, Damaged, Part, has_parts, read_cut, read_parts, set_aside
+from search.store.results import (
+    PARTS,
+    STATE,
+    ConfigurationResults,
+    Damaged,
+    has_parts,
+    read_cut,
+    read_parts,
+    set_aside,
+)
 from search.study.sampler import Share
 from search.study.trial import Configuration, Trial
-from search.tracking.artifacts import Shelf
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED
@@ -38,7 +47,7 @@ class Recorder:
     ledger: Ledger
     tracker: Tracker
     outbox: Outbox
-    shelf: Shelf
+    shelf: ArtifactCache
     share: Share | None = None
     """What a search's objective wants to know of each seed."""
 
@@ -62,7 +71,7 @@ class Recorder:
                 self.set_aside(key, str(error))
         return found
 
-    def parts(self, trial: Trial) -> list[Part]:
+    def parts(self, trial: Trial) -> list[ConfigurationResults]:
         """What the worker of a trial that has just ended left. Raises Damaged."""
         folder = self.home.trial(self.study, trial.key)
         deadline = time.monotonic() + SHARED_S
@@ -72,14 +81,14 @@ class Recorder:
             raise Failure(f"study {self.study}: a trial ended without results in {folder}; is it shared?")
         return read_parts(folder)
 
-    def record(self, trial: Trial, parts: list[Part]) -> None:
+    def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
         """Write a trial's parts, which are read once, to the ledger, and have them published."""
         self.ledger.record(*parts, share=self.share)
         for part in parts:
             self.shelf.put(trial.key, part)
         if cut := read_cut(self.home.trial(self.study, trial.key)):
             self.ledger.censor([trial], ENOUGH, cut)
-            self.ledger.release_unbegun(trial)
+            self.ledger.delete_unstarted(trial)
         self.outbox.put(self._publish, trial)
 
     def set_aside(self, key: str, reason: str) -> None:

@@ -17,20 +17,20 @@ import torch
 from search.run.worker import environment_of, of
 from search.study.schema import Resources
 from search.study.space import LARGEST_SEED
-from search.study.start import ANY, Start
+from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Recipe, Seed
 from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
-from trainer.engine.native import Native
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import cache_folder, missing_for_compilation
 from trainer.step import step
 
 THREADS_A_CORE = 16
 """More would take the machine and show nothing."""
-ENGINE = Native.__name__.lower()
+ENGINE = EngineBackend.__name__.lower()
 NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
 """What θ's bits depend on by torch's programs, and not by the engine: it compares across machines."""
 
@@ -93,7 +93,7 @@ def read_request(loaded: Checkpoint) -> Request:
     return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step)
 
 
-def _start(loaded: Checkpoint) -> Start | None:
+def _start(loaded: Checkpoint) -> InitialTheta | None:
     """Where its θ began, if not at its own initial values. Raises ValueError if its papers do not say."""
     origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
     if origin not in ("from scratch", "from a parent") or (origin == "from a parent") > isinstance(
@@ -104,7 +104,9 @@ def _start(loaded: Checkpoint) -> Start | None:
         return None
     try:
         theta = began["theta"]
-        return Start.of({"spec": began["spec"], "thetas": {ANY: theta} if theta else {}, "lineage": []})
+        return InitialTheta.of(
+            {"spec": began["spec"], "thetas": {ANY: theta} if theta else {}, "lineage": []}
+        )
     except (TypeError, ValueError, LookupError) as error:
         raise ValueError(f"its provenance has no start: {error}") from None
 

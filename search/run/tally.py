@@ -19,7 +19,7 @@ OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
 
 @dataclass(frozen=True)
-class Tally:
+class TrialReport:
     """How far a trial's seeds are. JSON has all of it."""
 
     states: Mapping[str, int]
@@ -37,7 +37,7 @@ class Tally:
     """Of the watched seeds."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row], watched: Collection[tuple[int, int]] = ()) -> Tally:
+    def of(cls, rows: Sequence[Row], watched: Collection[tuple[int, int]] = ()) -> TrialReport:
         """Of a trial's rows, in its order."""
         perfect = [row for row in rows if row["grok_step"] is not None]
         return cls(

@@ -28,10 +28,19 @@ from filelock import FileLock
 from model.tied import Tied, project
 from search.errors import Failure
 from search.run.packing import can_follow
-from search.run.tally import OPEN, Tally
+from search.run.tally import OPEN, TrialReport
 from search.stats.counting import grouped
 from search.store.depot import Depot, Shared
-from search.store.results import ERROR, LOCK, PARTS, STATE, Orders, Part, orders_of, write_parts
+from search.store.results import (
+    ERROR,
+    LOCK,
+    PARTS,
+    STATE,
+    ConfigurationResults,
+    WorkerAssignment,
+    assignment_path,
+    write_parts,
+)
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import RULE, Bank, Outcome, Result
 from trainer.bank.folding import FoldingBank
@@ -107,7 +116,7 @@ class _Chain:
 
     folder: Path
     depot: Shared
-    orders: Orders = field(init=False)
+    orders: WorkerAssignment = field(init=False)
     """As they were found when it looked last."""
     trials: dict[Path, Trial] = field(default_factory=dict)
     """Those that have not ended, by their folders; of the first that waits, the next bank is made."""
@@ -212,7 +221,7 @@ class _Chain:
         """What is said of them, by their trials' keys."""
         watched = set(self.orders.watched)
         of = grouped(rows.values(), "trial")
-        return {key: vars(Tally.of(mine, watched)) for key, mine in of.items()}  # asdict would copy all
+        return {key: vars(TrialReport.of(mine, watched)) for key, mine in of.items()}  # asdict would copy all
 
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
         """Whether to report: one of many workers does so seldom, but for grokked seeds and free slots."""
@@ -272,14 +281,14 @@ class _Chain:
             lock.release()
 
 
-def _orders(first: Path, depot: Shared) -> Orders:
+def _orders(first: Path, depot: Shared) -> WorkerAssignment:
     """What is ordered of the worker whose first trial has this folder; of a store that is away, what was."""
     with suppress(Failure):
-        depot.get(orders_of(first), patient=False)
-    return Orders.read(first)
+        depot.get(assignment_path(first), patient=False)
+    return WorkerAssignment.read(first)
 
 
-def _named(first: Path, orders: Orders) -> list[Path]:
+def _named(first: Path, orders: WorkerAssignment) -> list[Path]:
     """The folders of the trials that are ordered. `first`: that of the worker's first one."""
     return [first if key == first.name else first.with_name(key) for key in orders.trials]
 
@@ -299,7 +308,7 @@ def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:
     }
 
 
-def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) -> list[Part]:
+def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) -> list[ConfigurationResults]:
     """A part for each configuration: every seed's best θ, its curve, and what became of it.
 
     Seeds that were ended from outside are in none: they have not become anything.
@@ -313,7 +322,7 @@ def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) 
     pairs = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
     own = replace(trial, work=tuple(work for work, _ in pairs))
     found = {c: [of(c, r) for (mine, _), r in pairs if mine == c] for c in own.configurations}
-    return [Part(own.part(c), results, about) for c, results in found.items()]
+    return [ConfigurationResults(own.part(c), results, about) for c, results in found.items()]
 
 
 def of(configuration: Configuration, result: Result) -> Result:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from search.errors import Failure, told
+from search.errors import Failure, reraise_as
 from search.stats.counting import Row
-from search.store.database import SETS, STARTS, patient
+from search.store.database import SETS, STARTS, retry_while_unavailable
 from search.store.ledger import Ledger
-from search.study.start import Start
+from search.study.start import InitialTheta
 from search.study.trial import Configuration
 
 
 @dataclass(frozen=True)
-class Tried:
+class TieCandidate:
     """A set of ties of a base's entries. `parent`: the number of the set that it was trained from.
     `reached`: its best exact match, None until all of its seeds have ended. `start`: its θ [P of the
     base], if it was kept.
@@ -32,7 +32,7 @@ class Tried:
     reached: float | None = None
     wrong: int | None = None
     loss: float | None = None
-    start: Start | None = None
+    start: InitialTheta | None = None
 
     @property
     def numbers(self) -> int:
@@ -40,23 +40,25 @@ class Tried:
         return max(map(abs, self.ties), default=0)
 
 
-class Sets:
+class CandidateStore:
     """A study's sets, in the order in which they were proposed."""
 
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.database, self.study = ledger, ledger.database, study
 
-    @patient
-    def read(self) -> list[Tried]:
+    @retry_while_unavailable
+    def read(self) -> list[TieCandidate]:
         """All of them. Raises Failure for a database that is damaged."""
         rows = self.database.read(sa.select(SETS).where(SETS.c.study == self.study).order_by(SETS.c.number))
         wanted = sa.select(STARTS.c.digest, STARTS.c.start).where(STARTS.c.study == self.study)
         starts = {r["digest"]: r["start"] for r in self.database.read(wanted)} if rows else {}
-        with told(f"{self.database.name}: damaged, a set", (TypeError, ValueError, LookupError), Failure):
+        with reraise_as(
+            f"{self.database.name}: damaged, a set", (TypeError, ValueError, LookupError), Failure
+        ):
             return [_tried(row, starts) for row in rows]
 
-    @patient
-    def propose(self, sets: Sequence[tuple[Tried, Configuration | None]]) -> None:
+    @retry_while_unavailable
+    def propose(self, sets: Sequence[tuple[TieCandidate, Configuration | None]]) -> None:
         """Write a round before anything of it is trained, all of it or none."""
         configurations = [c for _, c in sets if c]
         starts = [t.start for t, _ in sets if t.start]
@@ -65,8 +67,8 @@ class Sets:
             self._keep(db, starts)
             db.execute(sa.insert(SETS), [self._row(tried) for tried, _ in sets])
 
-    @patient
-    def judge(self, tried: Tried) -> None:
+    @retry_while_unavailable
+    def judge(self, tried: TieCandidate) -> None:
         """Write what a set reached, and its θ if it is kept."""
         place = sa.and_(SETS.c.study == self.study, SETS.c.number == tried.number)
         row = self._row(tried)
@@ -75,14 +77,14 @@ class Sets:
             values = {name: row[name] for name in ("reached", "wrong", "loss", "kept")}
             db.execute(sa.update(SETS).where(place).values(**values))
 
-    def _keep(self, db: sa.Connection, starts: Sequence[Start]) -> None:
+    def _keep(self, db: sa.Connection, starts: Sequence[InitialTheta]) -> None:
         known = set(db.scalars(sa.select(STARTS.c.digest).where(STARTS.c.study == self.study)))
         new = {s.digest: s.as_dict() for s in starts if s.digest not in known}
         if new:
             rows = [{"study": self.study, "digest": d, "start": about} for d, about in new.items()]
             db.execute(sa.insert(STARTS), rows)
 
-    def _row(self, tried: Tried) -> Row:
+    def _row(self, tried: TieCandidate) -> Row:
         return {
             "study": self.study,
             "number": tried.number,
@@ -97,13 +99,13 @@ class Sets:
         }
 
 
-def _tried(row: Row, starts: dict[str, Row]) -> Tried:
+def _tried(row: Row, starts: dict[str, Row]) -> TieCandidate:
     names = ("number", "round", "configuration", "parent", "reached", "wrong", "loss")
-    tried = Tried(**{name: row[name] for name in names}, ties=tuple(map(int, row["ties"]["entries"])))
-    return replace(tried, start=Start.of(starts[row["kept"]])) if row["kept"] else tried
+    tried = TieCandidate(**{name: row[name] for name in names}, ties=tuple(map(int, row["ties"]["entries"])))
+    return replace(tried, start=InitialTheta.of(starts[row["kept"]])) if row["kept"] else tried
 
 
-def lineage_of(sets: Sequence[Tried], number: int) -> list[Tried]:
+def lineage_of(sets: Sequence[TieCandidate], number: int) -> list[TieCandidate]:
     """A set's ancestors and itself, the oldest first."""
     line = [sets[number]]
     while (parent := line[0].parent) is not None:
@@ -111,15 +113,15 @@ def lineage_of(sets: Sequence[Tried], number: int) -> list[Tried]:
     return line
 
 
-def smallest(sets: Sequence[Tried]) -> Tried | None:
+def smallest(sets: Sequence[TieCandidate]) -> TieCandidate | None:
     """The kept set with the fewest numbers, and among those the lowest loss."""
     return min((t for t in sets if t.start), key=lambda t: (t.numbers, t.loss or 0.0), default=None)
 
 
-def front(sets: Sequence[Tried]) -> list[Tried]:
+def front(sets: Sequence[TieCandidate]) -> list[TieCandidate]:
     """The sets of which no smaller or equally small one reached as much: numbers against exact match."""
     judged = sorted((t for t in sets if t.reached is not None), key=lambda t: (t.numbers, -(t.reached or 0)))
-    found: list[Tried] = []
+    found: list[TieCandidate] = []
     for tried in judged:
         if not found or (tried.reached or 0) > (found[-1].reached or 0):
             found.append(tried)

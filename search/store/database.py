@@ -149,7 +149,7 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 
-class Away(Failure):
+class DatabaseUnavailable(Failure):
     """The database does not answer, is locked or has no room: it may come back."""
 
 
@@ -223,7 +223,7 @@ class Database:
         return float(db.scalar(sa.text(CLOCKS[self.engine.dialect.name])))
 
 
-def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+def retry_while_unavailable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
     """A method that is one transaction of `self.database`: done again while the database is away."""
 
     @functools.wraps(method)
@@ -233,7 +233,9 @@ def patient(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[An
     return tried
 
 
-def wait_for(call: Callable[[], R], patience_s: float, errors: tuple[type[Exception], ...] = (Away,)) -> R:
+def wait_for(
+    call: Callable[[], R], patience_s: float, errors: tuple[type[Exception], ...] = (DatabaseUnavailable,)
+) -> R:
     """What `call` returns, called again while it raises one of the errors, for so long; it is said once."""
     deadline, was_away = time.monotonic() + patience_s, False
     while True:
@@ -273,7 +275,11 @@ class _Transaction:
             raise self._failure(error) from None
 
     def _failure(self, error: DatabaseError | InterfaceError | TimeoutError) -> Failure:
-        kind = Away if isinstance(error, OperationalError | InterfaceError | TimeoutError) else Failure
+        kind = (
+            DatabaseUnavailable
+            if isinstance(error, OperationalError | InterfaceError | TimeoutError)
+            else Failure
+        )
         return kind(_problem(self.name, getattr(error, "orig", error)))
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from search.errors import Failure, UserError
 from search.stats.counting import Row
-from search.store.database import ROWS, STUDIES, Database, patient
+from search.store.database import ROWS, STUDIES, Database, retry_while_unavailable
 from trainer import Outcome
 
 STOPPED = "stopped"
@@ -32,7 +32,7 @@ LEASE_S, RENEW_S = 120.0, 5.0
 log = logging.getLogger(__name__)
 
 
-class Studies:
+class StudyLeases:
     """Who runs which study, and what it was asked. The ledger is one.
 
     Raises Failure if the database stays away for longer than `database.patience_s`.
@@ -41,7 +41,7 @@ class Studies:
     database: Database
     owner: str
 
-    @patient
+    @retry_while_unavailable
     def hold(self, study: str, definition: Row | None, tracking_uri: str | None) -> None:
         """Be the one driver of a study, until `release`. Raises UserError if another one is.
 
@@ -65,32 +65,32 @@ class Studies:
                     f"{row['lease_until'] - now:.0f} s)"
                 )
             as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))
-            held = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
-            if db.execute(held).rowcount != 1:
+            change = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
+            if db.execute(change).rowcount != 1:
                 raise UserError(f"study {study} was just taken by another driver")
 
-    @patient
+    @retry_while_unavailable
     def release(self, study: str) -> None:
         """Be a study's driver no more."""
         with self.database.begin() as db:
             free = {"owner": None, "lease_until": None, "stop": False}
             db.execute(sa.update(STUDIES).where(self._mine(study)).values(**free))
 
-    @patient
+    @retry_while_unavailable
     def define(self, study: str, definition: Row, tracking_uri: str | None) -> None:
         """Keep a held study as its file is now, and where the file has it tracked."""
         with self.database.begin() as db:
             values = {"definition": definition, "tracking_uri": tracking_uri}
             db.execute(sa.update(STUDIES).where(self._mine(study)).values(**values))
 
-    @patient
+    @retry_while_unavailable
     def study(self, name: str) -> Row | None:
         """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
         for row, is_run in self._studies(STUDIES.c.study == name):
             return row if is_run else row | {"owner": None, "stop": False}
         return None
 
-    @patient
+    @retry_while_unavailable
     def running(self) -> list[str]:
         """The studies that somebody runs."""
         return [row["study"] for row, is_run in self._studies() if is_run]
@@ -102,7 +102,7 @@ class Studies:
             now = self.database.now(db)
         return [(row, is_live(row, now)) for row in rows]
 
-    @patient
+    @retry_while_unavailable
     def ask_to_stop(self, study: str) -> None:
         """Leave word for a study's driver, wherever it runs."""
         with self.database.begin() as db:
@@ -126,13 +126,13 @@ class Studies:
         return sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
 
 
-class Hold:
+class StudyLease:
     """A study that is held. A thread of its own renews the leases, whatever the others wait for.
 
     `why`: what the study is to be let go for, if it is: asked to stop, or taken over.
     """
 
-    def __init__(self, ledger: Studies, study: str):
+    def __init__(self, ledger: StudyLeases, study: str):
         self.ledger: Any = ledger
         self.study = study
         self.why: str | None = None
@@ -164,10 +164,12 @@ class Hold:
 
 
 @contextlib.contextmanager
-def held(ledger: Studies, study: str, definition: Row | None, tracking_uri: str | None) -> Iterator[Hold]:
+def acquire_study_lease(
+    ledger: StudyLeases, study: str, definition: Row | None, tracking_uri: str | None
+) -> Iterator[StudyLease]:
     """Be a study's one driver. Raises UserError if another one is."""
     ledger.hold(study, definition, tracking_uri)
-    hold = Hold(ledger, study)
+    hold = StudyLease(ledger, study)
     try:
         yield hold
     finally:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import nearest
-from search.errors import Failure, UserError, told
+from search.errors import Failure, UserError, reraise_as
 from search.stats.counting import Row
 from search.store.database import (
     CONFIGURATIONS,
@@ -28,17 +28,17 @@ from search.store.database import (
     STARTS,
     STUDIES,
     Database,
-    patient,
+    retry_while_unavailable,
 )
 from search.store.home import Home
-from search.store.lease import LEASE_S, Studies, is_live, own_name
+from search.store.lease import LEASE_S, StudyLeases, is_live, own_name
 from search.study.schema import is_name
-from search.study.start import Start
+from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
 
 if TYPE_CHECKING:
-    from search.store.results import Part
+    from search.store.results import ConfigurationResults
     from search.study.sampler import Share
 
 DIED = "its driver died"
@@ -53,7 +53,7 @@ def is_final(row: Row) -> bool:
     return row["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
 
 
-class Ledger(Studies):
+class Ledger(StudyLeases):
     """The tables of one home. What is marked `patient` is done again while the database is away.
 
     Raises Failure if it stays away for longer than `database.patience_s`, at first 0.
@@ -63,7 +63,7 @@ class Ledger(Studies):
         self.home, self.database = home, Database(home)
         self.owner = own_name()
 
-    @patient
+    @retry_while_unavailable
     def rows(
         self,
         study: str | None = None,
@@ -85,36 +85,40 @@ class Ledger(Studies):
         found = self.database.read(query)  # asked for an order SQLite would go through all of a study's rows
         return sorted(found, key=lambda row: [row[column.name] for column in order])
 
-    @patient
+    @retry_while_unavailable
     def configurations(self, study: str) -> dict[str, Configuration]:
         """A study's configurations by key, in the order in which they came."""
         rows = self._described(study, "spec", "recipe")
         started = {r["configuration"]: r["digest"] for r in self._of(STARTED, study)}
-        with told(
+        with reraise_as(
             f"{self.database.name}: damaged, a configuration", (TypeError, ValueError, LookupError), Failure
         ):
-            starts = {r["digest"]: Start.of(r["start"]) for r in self._of(STARTS, study)} if started else {}
+            starts = (
+                {r["digest"]: InitialTheta.of(r["start"]) for r in self._of(STARTS, study)} if started else {}
+            )
             return {
                 key: _configuration(row, starts[started[key]] if key in started else None)
                 for row in rows
                 for key in [row["configuration"]]
             }
 
-    @patient
-    def parents(self, study: str) -> list[Start]:
+    @retry_while_unavailable
+    def parents(self, study: str) -> list[InitialTheta]:
         """The θ that a study starts from, as they were chosen when it first ran."""
         rows = sorted(self._of(PARENTS, study), key=lambda r: r["number"])
-        with told(f"{self.database.name}: damaged, a start", (TypeError, ValueError, LookupError), Failure):
-            return [Start.of(r["start"]) for r in rows]
+        with reraise_as(
+            f"{self.database.name}: damaged, a start", (TypeError, ValueError, LookupError), Failure
+        ):
+            return [InitialTheta.of(r["start"]) for r in rows]
 
-    @patient
-    def record_parents(self, study: str, parents: Iterable[Start]) -> None:
+    @retry_while_unavailable
+    def record_parents(self, study: str, parents: Iterable[InitialTheta]) -> None:
         """Keep what a study starts from."""
         rows = [{"study": study, "number": p.number, "start": p.as_dict()} for p in parents]
         with self._begin() as db:
             db.execute(sa.insert(PARENTS), rows)
 
-    @patient
+    @retry_while_unavailable
     def describe(self, study: str, configurations: Iterable[Configuration]) -> None:
         """Keep configurations before anything of them is trained."""
         with self._begin() as db:
@@ -124,7 +128,7 @@ class Ledger(Studies):
         """`describe` as a part of a transaction."""
         _describe(db, study, configurations)
 
-    @patient
+    @retry_while_unavailable
     def pages(self, study: str) -> dict[str, tuple[str, str]]:
         """Where MLflow has a study's configurations: ids of experiment and run, by key."""
         rows = self._described(study, "experiment", "run")
@@ -138,14 +142,14 @@ class Ledger(Studies):
     def _of(self, table: sa.Table, study: str) -> list[Row]:
         return self.database.read(sa.select(table).where(table.c.study == study))
 
-    @patient
+    @retry_while_unavailable
     def proposals(self, study: str) -> list[Row]:
         """What a search has drawn, in order: number, configuration (None: none) and numbers."""
         columns = (PROPOSALS.c.number, PROPOSALS.c.configuration, PROPOSALS.c.numbers)
         query = sa.select(*columns).where(PROPOSALS.c.study == study).order_by(PROPOSALS.c.number)
         return self.database.read(query)
 
-    @patient
+    @retry_while_unavailable
     def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
         """Note what a search has drawn, before anything of it is trained. The same may be noted again.
 
@@ -164,7 +168,7 @@ class Ledger(Studies):
             elif tuple(found) != (key, numbers):
                 raise _taken(study, f"proposal {number}")
 
-    @patient
+    @retry_while_unavailable
     def studies(self) -> list[str]:
         """The names of all studies that were begun here."""
         with self._begin() as db:
@@ -179,7 +183,7 @@ class Ledger(Studies):
                 f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
             )
 
-    @patient
+    @retry_while_unavailable
     def claim(self, trial: Trial) -> None:
         """Note that a trial trains these pairs now. Raises UserError if another driver holds one.
 
@@ -213,8 +217,8 @@ class Ledger(Studies):
         if db.execute(sa.update(ROWS).where(where, *as_read).values(**mine)).rowcount != 1:
             raise _taken(trial.study, f"seed {seed}")
 
-    @patient
-    def record(self, *parts: Part, share: Share | None = None) -> None:
+    @retry_while_unavailable
+    def record(self, *parts: ConfigurationResults, share: Share | None = None) -> None:
         """Write what became of the pairs of a trial's parts, in one statement; a final row is never
         overwritten. share: what a search's objective wants to know of each.
         """
@@ -225,7 +229,7 @@ class Ledger(Studies):
             with self._begin() as db:
                 db.execute(sa.update(ROWS).where(_is(key), open_row), values)
 
-    @patient
+    @retry_while_unavailable
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
         """Note that running pairs were ended from outside, and after how many steps where that is known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
@@ -241,22 +245,22 @@ class Ledger(Studies):
                         still = sa.and_(censored, ROWS.c.outcome == Outcome.CENSORED)
                         db.execute(sa.update(ROWS).where(still).values(steps=reached, reason=reason))
 
-    @patient
-    def release_unbegun(self, trial: Trial) -> None:
+    @retry_while_unavailable
+    def delete_unstarted(self, trial: Trial) -> None:
         """Forget those of a trial's censored pairs of which nothing was trained."""
         mine = sa.and_(ROWS.c.study == trial.study, ROWS.c.trial == trial.key, ROWS.c.steps == 0)
         with self._begin() as db:
             db.execute(sa.delete(ROWS).where(mine, ROWS.c.outcome == Outcome.CENSORED))
 
-    @patient
-    def close_orphans(self, study: str) -> None:
+    @retry_while_unavailable
+    def censor_orphaned(self, study: str) -> None:
         """Note of a study that is held that rows which still count as running have nobody any more."""
         values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
         running = sa.and_(ROWS.c.study == study, ROWS.c.outcome == Outcome.RUNNING)
         with self._begin() as db:
             db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
 
-    @patient
+    @retry_while_unavailable
     def reopen(self, study: str, trial: str, reason: str) -> None:
         """Have a trial's seeds trained again that MLflow has not got: their results are lost."""
         measured = ("grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token")
@@ -266,7 +270,7 @@ class Ledger(Studies):
         with self._begin() as db:
             db.execute(sa.update(ROWS).where(*lost).values(**values))
 
-    @patient
+    @retry_while_unavailable
     def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
         """Note that MLflow has what a trial's seeds of a configuration have become, and where."""
         its = {"study": trial.study, "configuration": configuration.key}
@@ -276,14 +280,14 @@ class Ledger(Studies):
             db.execute(place.values(experiment=experiment, run=run))
             db.execute(sa.update(ROWS).where(*mine).values(published=True))
 
-    @patient
+    @retry_while_unavailable
     def forget(self, study: str) -> None:
         """Delete all of a study."""
         with self._begin() as db:
             for table in OF_A_STUDY:
                 db.execute(sa.delete(table).where(table.c.study == study))
 
-    @patient
+    @retry_while_unavailable
     def record_verification(self, study: str, key: Key, correct: int) -> bool:
         """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
         values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
@@ -313,7 +317,7 @@ class Ledger(Studies):
         return self.database.begin()
 
 
-def opened(home: Home, *studies: str) -> Ledger:
+def open_ledger(home: Home, *studies: str) -> Ledger:
     """A home's ledger. Raises UserError where nothing has run, or where one of these studies is unknown."""
     if not home.exists():
         raise UserError(f"nothing has run yet in {home.path}")
@@ -328,7 +332,7 @@ def _named(study: str, key: Key) -> Row:
     return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
 
 
-def _core_s(part: Part, steps: int) -> float | None:
+def _core_s(part: ConfigurationResults, steps: int) -> float | None:
     """What a seed cost; unit: core-seconds. None on a GPU, and where it is not known."""
     rate, where = part.about["seed_steps_per_s"], part.about["environment"]
     known = rate and where.get("engine") == "native"
@@ -348,7 +352,7 @@ MEASURED = (
 )  # fmt: skip
 
 
-def _facts(part: Part, share: Share | None) -> list[Row]:
+def _facts(part: ConfigurationResults, share: Share | None) -> list[Row]:
     """Of each pair: what names its row, and what became of it."""
     shared = {"seed_steps_per_s": part.about["seed_steps_per_s"], "reason": None, **FREE}
     shared |= {"environment": part.about["environment"]}
@@ -367,7 +371,7 @@ def _facts(part: Part, share: Share | None) -> list[Row]:
     ]
 
 
-def _configuration(row: Row, start: Start | None) -> Configuration:
+def _configuration(row: Row, start: InitialTheta | None) -> Configuration:
     return Configuration(make_spec(**row["spec"]), Recipe(**row["recipe"]), start)
 
 

@@ -54,7 +54,7 @@ class Damaged(Failure):
 
 
 @dataclass(frozen=True)
-class Part:
+class ConfigurationResults:
     """What one configuration's seeds of a trial have become."""
 
     trial: Trial
@@ -100,13 +100,13 @@ class Part:
             (folder / name).write_bytes(data)
 
     @classmethod
-    def read(cls, folder: Path) -> Part:
+    def read(cls, folder: Path) -> ConfigurationResults:
         """What `write` left. Raises Damaged, whatever keeps it from being read."""
         with _readable(folder):
             return cls._read(folder)
 
     @classmethod
-    def _read(cls, folder: Path) -> Part:
+    def _read(cls, folder: Path) -> ConfigurationResults:
         from safetensors.torch import load
 
         trial = Trial.read(folder)
@@ -199,7 +199,9 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
     return pd.DataFrame(who | dict(zip(names, (*curves.T, *read.T), strict=True)))
 
 
-def write_parts(folder: Path, parts: Iterable[Part], cut: Mapping[SeedKey, int] | None = None) -> None:
+def write_parts(
+    folder: Path, parts: Iterable[ConfigurationResults], cut: Mapping[SeedKey, int] | None = None
+) -> None:
     """Leave a trial's parts in its folder, on disk: whole or not at all. cut: steps of the seeds in none."""
     fresh = folder / (PARTS + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -216,14 +218,14 @@ def has_parts(folder: Path) -> bool:
     return (folder / PARTS).exists()
 
 
-def read_parts(folder: Path) -> list[Part]:
+def read_parts(folder: Path) -> list[ConfigurationResults]:
     """What `write_parts` left; nothing if the trial has not ended. Raises Damaged if one is lost or cut."""
     if not has_parts(folder):
         return []
     with _readable(folder):
         trial, cut = Trial.read(folder), read_cut(folder)
         ended = dict.fromkeys(c for c, s in trial.work if (c.key, s.init_seed, s.data_seed) not in cut)
-    return [Part.read(folder / PARTS / c.key) for c in ended]
+    return [ConfigurationResults.read(folder / PARTS / c.key) for c in ended]
 
 
 def read_cut(folder: Path) -> dict[SeedKey, int]:
@@ -245,7 +247,7 @@ def set_aside(folder: Path, place: Path, reason: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Orders:
+class WorkerAssignment:
     """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, how long it is to
     wait without work until it says so again (0: it ends), how far apart reports without news are to be, and
     of which seeds (init_seed, data_seed) reports have whole rows.
@@ -262,21 +264,21 @@ class Orders:
 
     def write(self, folder: Path) -> None:
         """Leave them for the worker whose first trial has this folder."""
-        place = orders_of(folder)
+        place = assignment_path(folder)
         fresh = place.with_name(place.name + ".new")
         fresh.write_text(json.dumps(dataclasses.asdict(self)))
         fresh.replace(place)
 
     @classmethod
-    def read(cls, folder: Path) -> Orders:
+    def read(cls, folder: Path) -> WorkerAssignment:
         """Without any a worker trains its first trial alone."""
-        if not orders_of(folder).exists():
+        if not assignment_path(folder).exists():
             return cls((folder.name,))
-        found = json.loads(orders_of(folder).read_text())
+        found = json.loads(assignment_path(folder).read_text())
         watched = tuple((init, data) for init, data in found.get("watched", ()))
         return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"], watched)
 
 
-def orders_of(folder: Path) -> Path:
+def assignment_path(folder: Path) -> Path:
     """Where the orders are of the worker whose first trial has this folder."""
     return folder.with_name(folder.name + ORDERS)

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from model.fields import nearest
 from model.structures import STRUCTURES
-from search.study.space import LARGEST_SEED, Strict, at
+from search.study.space import LARGEST_SEED, Strict, error_at
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
 """One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
@@ -45,14 +45,14 @@ class Compress(Strict):
     def check(self, study: Any) -> None:
         """Raise ValueError at the key path of what does not go with it in a study."""
         if study.start is None or study.start.model or study.start.each:
-            raise at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
+            raise error_at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
         for name in ("model", "configurations", "toggle", "space", "allocation", "confirm"):
             if getattr(study, name):
-                raise at(name, "does not go with compress, which makes the models")
+                raise error_at(name, "does not go with compress, which makes the models")
         if study.until.grokked is not None:
-            raise at("until", "does not go with compress, which ends by rounds and patience")
+            raise error_at("until", "does not go with compress, which ends by rounds and patience")
         if not study.base_recipe().ramp:
-            raise at("recipe.ramp", "compress needs one: at 1 or more")
+            raise error_at("recipe.ramp", "compress needs one: at 1 or more")
 
     @field_validator("kinds")
     @classmethod

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from model.fields import nearest
-from search.errors import UserError, printable, told
+from search.errors import UserError, printable, reraise_as
 from search.study.compress import Accept, Compress
 from search.study.sampler import Sampler, Share
 from search.study.schema import (
@@ -29,7 +29,7 @@ from search.study.schema import (
 from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Strict
 from search.study.spelling import with_files_read
-from search.study.start import From
+from search.study.start import StartSpec
 from search.study.stopping import Screen, Stop
 from trainer import Seed
 
@@ -132,7 +132,7 @@ def parse_study(text: str, source: str) -> Study:
     data = _read_yaml(text, source)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
-    with told(source):
+    with reraise_as(source):
         data = with_files_read(data)
     try:
         return Study.model_validate(data)
@@ -217,7 +217,7 @@ def _siblings(keys: list[str]) -> list[str]:
     """The valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
-        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": From,
+        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": StartSpec,
         "compress": Compress,
     }  # fmt: skip
     sections |= {"configurations": Entry, "stages": Stage}

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from model import make_spec, name_of
+from model import make_spec, preset_name
 from search.study.start import tied_beyond
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def lineage_of(checkpoint: Checkpoint) -> list[Step]:
     seed = checkpoint.seed
     numbers = list(dict.fromkeys(seed[n] for n in ("init_seed", "data_seed") if n in seed))
     own = {
-        "model": name_of(checkpoint.spec),
+        "model": preset_name(checkpoint.spec),
         "params": checkpoint.spec.params,
         "spec": checkpoint.spec.as_dict(),
         "theta_sha256": hashlib.sha256(checkpoint.theta_P.numpy().tobytes()).hexdigest(),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from model import Spec
-from search.study.space import LARGEST_SEED, MOST_POINTS, Space, Strict, at, grid_size
+from search.study.space import LARGEST_SEED, MOST_POINTS, Space, Strict, error_at, grid_size
 from search.study.stopping import Bounds, check_bounds, check_names, kept_by, paired
 from trainer import Recipe
 from trainer.recipe.screen import Keep, spelt
@@ -45,7 +45,7 @@ class Share(Strict):
     def check(self, spec: Spec, recipe: Recipe) -> None:
         """Raise ValueError where a configuration has nothing to see."""
         if self.when > recipe.steps:
-            raise at(
+            raise error_at(
                 "sampler.objectives.when", f"must be at most the budget ({recipe.steps}), got {self.when}"
             )
         check_names(spec, self.share, "sampler.objectives.share")
@@ -91,7 +91,7 @@ class Sampler(Strict):
             return self.configurations or PROPOSED
         for path, distribution in space.items():
             if not distribution.values():
-                raise at(f"space.{path}", "a grid needs a step where a float is searched")
+                raise error_at(f"space.{path}", "a grid needs a step where a float is searched")
         return min(grid_size(space), self.configurations or MOST_POINTS)
 
     def objectives_of(self, space: Space) -> list[str]:

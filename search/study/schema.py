@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from model import Spec, name_of
+from model import Spec, preset_name
 from model.tied import Tied
 from model.transfer import way
 from search.errors import has_secret
@@ -20,9 +20,9 @@ from search.study.compress import Compress
 from search.study.places import replaced
 from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, Until, check_numbers, numbered
-from search.study.space import LARGEST_SEED, Distribution, Strict, at, check_space
+from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at
 from search.study.spelling import fitting, options_of, recipe_of, spec_of, toggled
-from search.study.start import From, check_alone, trained
+from search.study.start import StartSpec, check_alone, trained
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import entering
@@ -137,7 +137,7 @@ class Study(Strict):
         None, description="a rung, or a mapping: rung or family, and fields (adder-search models)"
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
-    start: From | None = Field(None, description="θ of other seeds to start from; without, at random")
+    start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
     compress: Compress | None = Field(None, description="constraints to be found for the θ of start")
     configurations: list[Entry] = Field(
         default_factory=list,
@@ -183,16 +183,18 @@ class Study(Strict):
     def _meaningful(self) -> Study:
         if has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
             out = "leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
-            raise at("tracking_uri", out)
+            raise error_at("tracking_uri", out)
         if (asked := (len(self.configurations) or 1) * (1 + len(self.toggle))) > MOST_CONFIGURATIONS:
-            raise at("toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {asked}")
+            raise error_at(
+                "toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {asked}"
+            )
         if (self.configurations or self.toggle) and self.space:
             name = "configurations" if self.configurations else "toggle"
-            raise at(name, "a study has a list of configurations or a space, not both")
+            raise error_at(name, "a study has a list of configurations or a space, not both")
         first: dict[tuple[Spec, Recipe], int] = {}
         for i, configuration in enumerate(self.written):
             if first.setdefault(configuration, i) < i:
-                raise at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
+                raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
         if self.space:
             check_space(self.space, self.spec(), self.configuration)
             self.sampler.planned(self.space)
@@ -209,28 +211,30 @@ class Study(Strict):
 
     def _check_start(self) -> None:
         if self.start and self.start.count > 1 and self.space:
-            raise at("start.best", "a search starts from one θ")
+            raise error_at("start.best", "a search starts from one θ")
         if self.start and self.start.each and (self.until.grokked or self.allocation or self.confirm):
-            raise at(
+            raise error_at(
                 "start.each", "the parent study's seeds are those of one round: no until, allocation, confirm"
             )
         for i, (spec, recipe) in enumerate(self.written):
             path = f"configurations.{i}.recipe" if self.configurations else "recipe"
             if recipe.ramp and not isinstance(spec, Tied):
-                raise at(f"{path}.ramp", "needs a model with ties")
+                raise error_at(f"{path}.ramp", "needs a model with ties")
             self._check_fold(spec, recipe, f"{path}.fold_step")
 
     def _check_fold(self, spec: Spec, recipe: Recipe, path: str) -> None:
         unfolded = self.start.unfolded if self.start else None
         if recipe.fold_step and unfolded is None:
-            raise at(path, "needs start.model: the wider model that is folded")
+            raise error_at(path, "needs start.model: the wider model that is folded")
         if unfolded is None:
             return
         if not recipe.fold_step:
-            raise at(path, "missing: when start.model is folded into this model")
+            raise error_at(path, "missing: when start.model is folded into this model")
         narrow = trained(spec, recipe)
         if not way(unfolded, narrow):
-            raise at("start.model", f"no fold is known from {name_of(unfolded)} to {name_of(narrow)}")
+            raise error_at(
+                "start.model", f"no fold is known from {preset_name(unfolded)} to {preset_name(narrow)}"
+            )
 
     def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
         """Refuse a screen, or an objective, that looks where a configuration has nothing to see."""
@@ -243,12 +247,12 @@ class Study(Strict):
         if not self.stop.ranks:
             return
         if self.until.grokked is not None:
-            raise at(
+            raise error_at(
                 "until.grokked", "does not go with keep.top: groups would be cut when enough have grokked"
             )
         for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", self._most())):
             if count % self.stop.group:
-                raise at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
+                raise error_at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
 
     def _most(self) -> int:
         return self.allocation.most if self.allocation else self.stop.group
@@ -258,37 +262,37 @@ class Study(Strict):
         check_numbers(seeds, "seeds")
         limit = self.until.max_seeds
         if limit is not None and self.until.grokked is None:
-            raise at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
+            raise error_at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
         if self.until.grokked is not None and limit is None and not self.space:
-            raise at("until", "grokked needs max_seeds: up to how many seeds to go on")
+            raise error_at("until", "grokked needs max_seeds: up to how many seeds to go on")
         if self.until.grokked is not None and self.allocation:
-            raise at("allocation", "a study goes on by until or by allocation, not both")
+            raise error_at("allocation", "a study goes on by until or by allocation, not both")
         first = len(seeds) * self.planned
         if self.allocation and (self.allocation.budget or first) < first:
             least = f"must be at least the first seeds of all configurations ({first})"
-            raise at("allocation.budget", f"{least}, got {self.allocation.budget}")
+            raise error_at("allocation.budget", f"{least}, got {self.allocation.budget}")
         path, most = "until.max_seeds", limit
         if self.allocation:
             path, most = "allocation.most", self.allocation.most
         if most is not None and most < len(seeds):
-            raise at(path, f"must be at least the number of seeds ({len(seeds)}), got {most}")
+            raise error_at(path, f"must be at least the number of seeds ({len(seeds)}), got {most}")
         if most is not None and most > len(seeds) and isinstance(self.seeds, SeedCross):
-            raise at(path, "crossed seeds have no next ones")
+            raise error_at(path, "crossed seeds have no next ones")
         if most is not None and max(s.init_seed for s in seeds) + most - len(seeds) > LARGEST_SEED:
-            raise at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
+            raise error_at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
         if self.confirm:
             fresh = numbered(self.confirm.seeds)
             check_numbers(fresh, "confirm.seeds")
             if isinstance(self.confirm.seeds, Chosen) and self.confirm.seeds.of_recipe:
-                raise at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
+                raise error_at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
             used = {s for r in self.rounds() for s in r}
             if both := used.intersection(fresh):
-                raise at("confirm.seeds", f"seed {min(both)} is one of the study's own")
+                raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
     def spec(self, **changes: Any) -> Spec:
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
         if self.model is None:
-            raise at("model", "missing")
+            raise error_at("model", "missing")
         return spec_of(options_of(self.model, "model") | changes, "model")
 
     @cached_property
@@ -298,7 +302,7 @@ class Study(Strict):
         """
         chosen = self.seeds.of_recipe if isinstance(self.seeds, Chosen) else {}
         if both := chosen.keys() & self.recipe.keys():
-            raise at("seeds.best_of", f"the recipe has {min(both)} too")
+            raise error_at("seeds.best_of", f"the recipe has {min(both)} too")
         return self.recipe | chosen
 
     def base_recipe(self, **changes: Any) -> Recipe:
@@ -340,7 +344,7 @@ class Study(Strict):
         model = {} if entry.model is None else entry.model
         if isinstance(model, dict) and not {"rung", "family", "base"} & model.keys():
             if self.model is None:
-                raise at(f"{path}.model", "missing, and the study has none")
+                raise error_at(f"{path}.model", "missing, and the study has none")
             options = options_of(self.model, "model") | model
         else:
             options = options_of(model, f"{path}.model")

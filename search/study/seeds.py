@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from search.study.space import LARGEST_SEED, Strict, at
+from search.study.space import LARGEST_SEED, Strict, error_at
 from trainer import Seed
 from trainer.recipe.starts import MOST_VECTORS
 
@@ -94,8 +94,8 @@ class Until(Strict):
 def check_numbers(seeds: list[Seed], path: str) -> None:
     """Raise ValueError, at a key path, for seeds that are none, listed twice or too large."""
     if not seeds:
-        raise at(path, "give at least one seed")
+        raise error_at(path, "give at least one seed")
     if len(set(seeds)) < len(seeds):
-        raise at(path, "a seed is listed twice")
+        raise error_at(path, "a seed is listed twice")
     if max(max(s.init_seed, s.data_seed) for s in seeds) > LARGEST_SEED:
-        raise at(path, f"seeds go up to {LARGEST_SEED}")
+        raise error_at(path, f"seeds go up to {LARGEST_SEED}")

@@ -175,7 +175,7 @@ def _cycle(space: Space, left: Sequence[str]) -> ValueError:
         trail.append(next(p for p, _ in _needs(space, trail[-1]) if p in left))
     circle = trail[trail.index(trail[-1]) :]
     key = dict(_needs(space, circle[0]))[circle[1]]
-    return at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
+    return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
 
 
 def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
@@ -245,7 +245,7 @@ def grid_size(space: Space) -> int:
     else:
         size = math.prod(len(d.values()) for d in space.values())
     if size > MOST_POINTS:
-        raise at("space", f"a grid has at most {MOST_POINTS} points, this one more")
+        raise error_at("space", f"a grid has at most {MOST_POINTS} points, this one more")
     return size
 
 
@@ -278,9 +278,9 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
         for name, key in _needs(space, path):
             where = f"space.{path}.{key}"
             if name not in known and base(name) is None:
-                raise at(where, f"unknown field {name!r}; {nearest(name, known)}")
+                raise error_at(where, f"unknown field {name!r}; {nearest(name, known)}")
             if key == "after" and type(base(name)) not in (int, float):
-                raise at(where, f"{name} is not a number")
+                raise error_at(where, f"{name} is not a number")
             if key == "when":
                 _check_condition(space, name, listed(mine.when[name]), base, where)
     order(space)
@@ -292,11 +292,11 @@ def _check_path(space: Space, path: str, known: Sequence[str], base: Callable[[s
     """Refuse a field that there is not, and a place of a list that is not there or is searched twice."""
     name, places = ".".join(path.split(".")[:2]), path.split(".")[2:]
     if name not in known:
-        raise at(f"space.{path}", f"unknown field; {nearest(path, known)}")
+        raise error_at(f"space.{path}", f"unknown field; {nearest(path, known)}")
     if places and name in space:
-        raise at(f"space.{path}", f"{name} is searched as a whole too")
+        raise error_at(f"space.{path}", f"{name} is searched as a whole too")
     if places and isinstance(base(path), list | None):
-        raise at(f"space.{path}", f"the study's {name} has no number there, it is {base(name)}")
+        raise error_at(f"space.{path}", f"the study's {name} has no number there, it is {base(name)}")
 
 
 def _check_condition(
@@ -305,11 +305,11 @@ def _check_condition(
     """Refuse a condition upon a field that never has a wanted value."""
     if name not in space:
         if base(name) not in wanted:
-            raise at(where, f"never holds, {name} is {base(name)}")
+            raise error_at(where, f"never holds, {name} is {base(name)}")
     elif not space[name].values() or space[name].after:
-        raise at(where, f"{name} must be a choice, or an int or float with a step, and have no after")
+        raise error_at(where, f"{name} must be a choice, or an int or float with a step, and have no after")
     elif not any(map(space[name].has, wanted)):
-        raise at(where, f"never holds, {name} is searched elsewhere")
+        raise error_at(where, f"never holds, {name} is searched elsewhere")
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
@@ -325,8 +325,8 @@ def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -
                 problem = problem or error
         else:
             if problem is None:
-                raise at(f"space.{path}.when", "never holds, its conditions exclude one another")
-            raise at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
+                raise error_at(f"space.{path}.when", "never holds, its conditions exclude one another")
+            raise error_at(f"space.{path}", str(problem).removeprefix(f"{path}: "))
 
 
 def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
@@ -345,7 +345,7 @@ def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
     return found
 
 
-def at(path: str, problem: str | Exception) -> ValueError:
+def error_at(path: str, problem: str | Exception) -> ValueError:
     """A problem at a key path of the study file, or at the field that an error's text begins with."""
     name, _, rest = str(problem).partition(" ")
     if isinstance(problem, Exception) and rest.startswith("must be"):

@@ -11,10 +11,10 @@ from typing import Any
 
 import yaml
 
-from model import Spec, make_spec, rung
+from model import Spec, make_spec, preset
 from model.fields import nearest
 from model.tied import Tied
-from search.study.space import at
+from search.study.space import error_at
 from trainer import Recipe
 from trainer.recipe.seed import check_fit
 
@@ -26,11 +26,11 @@ def toggled(spec: Spec, name: str, path: str) -> Spec:
     """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
     constraint, _, value = name.partition("=")
     if value and not value.isdecimal():
-        raise at(path, f"a constraint's value must be a whole number, got {value!r}")
+        raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
     try:
         return spec.toggled(constraint, int(value) if value else True)
     except ValueError as error:
-        raise at(path, error) from None
+        raise error_at(path, error) from None
 
 
 def options_of(model: str | dict[str, Any], path: str) -> dict[str, Any]:
@@ -41,18 +41,18 @@ def options_of(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     if "ties" in options and "family" not in options:
         base = options.pop("base", None)
         if not isinstance(base, str | dict):
-            raise at(f"{path}.base", f"must be a string or a mapping, got {base!r:.80}")
+            raise error_at(f"{path}.base", f"must be a string or a mapping, got {base!r:.80}")
         return {"family": Tied.family, "base": options_of(base, f"{path}.base"), **options}
     for name in {"rung", "family"} & options.keys():
         if not isinstance(options[name], str):
-            raise at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
+            raise error_at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
     if "rung" in options:
         try:
-            return {**rung(options.pop("rung")).as_dict(), **options}
+            return {**preset(options.pop("rung")).as_dict(), **options}
         except ValueError as error:
-            raise at(path, error) from None
+            raise error_at(path, error) from None
     if "family" not in options:
-        raise at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
+        raise error_at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
     return options
 
 
@@ -60,7 +60,7 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
     try:
         return make_spec(**options)
     except (TypeError, ValueError) as error:
-        raise at(path, error) from None
+        raise error_at(path, error) from None
 
 
 def fitting(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
@@ -70,7 +70,7 @@ def fitting(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
     try:
         check_fit(spec, recipe)
     except ValueError as error:
-        raise at(path, error) from None
+        raise error_at(path, error) from None
     return spec, recipe
 
 
@@ -84,11 +84,11 @@ def recipe_of(
     known = [f.name for f in dataclasses.fields(Recipe)]
     for name in given:
         if name not in known:
-            raise at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
+            raise error_at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
     try:
         return Recipe(**{**(base or {}), **given, **changes})
     except (TypeError, ValueError) as error:
-        raise at(path, error) from None
+        raise error_at(path, error) from None
 
 
 def with_files_read(data: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _taught(recipe: dict[str, Any], path: str) -> dict[str, Any]:
     try:
         return {**recipe, "teacher": read_teacher(Path(name))}
     except ValueError as error:
-        raise at(f"{path}.teacher", error) from None
+        raise error_at(f"{path}.teacher", error) from None
 
 
 def _read(model: dict[str, Any], path: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _read(model: dict[str, Any], path: str) -> dict[str, Any]:
         about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
         spec = about.get("spec") if isinstance(about, dict) else None
         if not isinstance(spec, dict):
-            raise at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
+            raise error_at(f"{path}.checkpoint", f"{name}: not a checkpoint, which has a spec")
         return {**spec, **{k: v for k, v in model.items() if k != "checkpoint"}}
     if isinstance(name := model.get("ties"), str):
         return {**model, "ties": _parsed(Path(name), f"{path}.ties")}
@@ -144,7 +144,7 @@ def _parsed(file: Path, path: str) -> Any:
     """What a file of JSON or YAML says."""
     try:
         if not file.is_file() or file.stat().st_size > LARGEST_FILE:
-            raise at(path, f"{file}: {'larger than any of ties' if file.is_file() else 'no such file'}")
+            raise error_at(path, f"{file}: {'larger than any of ties' if file.is_file() else 'no such file'}")
         return yaml.safe_load(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError):
-        raise at(path, f"{file}: cannot be read as JSON or YAML") from None
+        raise error_at(path, f"{file}: cannot be read as JSON or YAML") from None

@@ -12,16 +12,16 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from model import Spec, make_spec, name_of, rung
+from model import Spec, make_spec, preset, preset_name
 from model.tied import Tied, free, ties_of, words
-from search.study.space import Strict, at
+from search.study.space import Strict, error_at
 from trainer import Recipe, Seed
 
 ANY = ""
 """In the place of a seed's name: of whichever seed."""
 
 
-class From(Strict):
+class StartSpec(Strict):
     """Whose θ the seeds start from: seeds of a study, a checkpoint, or a wider model that is folded on the
     way.
     """
@@ -42,7 +42,7 @@ class From(Strict):
     grokked: bool = Field(True, description="refuse a θ that has not grokked")
 
     @model_validator(mode="after")
-    def _one_kind(self) -> From:
+    def _one_kind(self) -> StartSpec:
         kinds = [name for name in ("study", "checkpoint", "model") if getattr(self, name) is not None]
         if len(kinds) != 1:
             raise ValueError("give exactly one of study, checkpoint, model")
@@ -52,7 +52,7 @@ class From(Strict):
         if isinstance(self.seed, str):
             Seed.named(self.seed)
         if self.model is not None:
-            rung(self.model)
+            preset(self.model)
         return self
 
     @property
@@ -63,7 +63,7 @@ class From(Strict):
     @property
     def unfolded(self) -> Spec | None:
         """The wider spec whose own initial values are asked for."""
-        return rung(self.model) if self.model else None
+        return preset(self.model) if self.model else None
 
 
 def trained(spec: Spec, recipe: Recipe) -> Spec:
@@ -75,17 +75,17 @@ def check_alone(study: Any) -> None:
     """Raise ValueError where a study with stages asks for what goes with one set of configurations only."""
     for name in ("configurations", "toggle", "space", "compress", "allocation", "confirm"):
         if getattr(study, name):
-            raise at(name, "does not go with stages")
+            raise error_at(name, "does not go with stages")
     if study.until.grokked is not None:
-        raise at("until.grokked", "does not go with stages: each seed goes through all that it can")
+        raise error_at("until.grokked", "does not go with stages: each seed goes through all that it can")
     if any(s.init_seed != s.data_seed for s in study.first_seeds()):
-        raise at("seeds", "crossed seeds do not go with stages")
+        raise error_at("seeds", "crossed seeds do not go with stages")
     if study.start and (study.start.count > 1 or study.start.unfolded):
-        raise at("start", "stages begin at one θ, or at one a seed")
+        raise error_at("start", "stages begin at one θ, or at one a seed")
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialTheta:
     """θ at step 0, of `spec`: one for all seeds (under the name ANY), or one a seed; none: its initial
     values.
 
@@ -106,7 +106,7 @@ class Start:
     @property
     def title(self) -> str:
         """Its parent in a few words; of one without, the spec."""
-        return said_of(self.lineage[-1]) if self.lineage else f"{name_of(self.spec)} at random"
+        return said_of(self.lineage[-1]) if self.lineage else f"{preset_name(self.spec)} at random"
 
     def theta_of(self, seed: Seed) -> tuple[float, ...] | None:
         """θ [P] at step 0 of a seed; None: the spec's initial values."""
@@ -123,7 +123,7 @@ class Start:
         }
 
     @classmethod
-    def of(cls, about: Mapping[str, Any]) -> Start:
+    def of(cls, about: Mapping[str, Any]) -> InitialTheta:
         """From plain values."""
         thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
         return cls(make_spec(**about["spec"]), thetas, tuple(about["lineage"]), about.get("number", 0))

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from model import Spec, name_of
+from model import Spec, preset_name
 from model.fields import nearest
-from search.study.space import Strict, at
+from search.study.space import Strict, error_at
 from trainer import Recipe
 from trainer.recipe.screen import BEST, Keep, Rung, spelt
 
@@ -94,7 +94,7 @@ class Stop(Strict):
             here = path if len(self.screen) == 1 else f"{path}.{i}"
             if screen.at > recipe.steps - recipe.eval_every:
                 last = recipe.steps - recipe.eval_every
-                raise at(
+                raise error_at(
                     f"{here}.at", f"must be at most the evaluation before the last ({last}), got {screen.at}"
                 )
             if TOP in screen.keep:
@@ -133,8 +133,8 @@ def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
     known = [*BEST, *spec.probes()]
     for name in names:
         if name not in known:
-            has = "" if spec.probes() else f" ({name_of(spec)} has no probes)"
-            raise at(f"{path}.{name}", f"unknown probe{has}; {nearest(name, known)}")
+            has = "" if spec.probes() else f" ({preset_name(spec)} has no probes)"
+            raise error_at(f"{path}.{name}", f"unknown probe{has}; {nearest(name, known)}")
 
 
 def _is_share(value: Bounds) -> bool:

@@ -11,10 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from model import Spec, make_spec, name_of
+from model import Spec, make_spec, preset_name
 from model.tied import Tied
 from search.study.schema import Resources
-from search.study.start import Start, trained
+from search.study.start import InitialTheta, trained
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed
 from trainer.files import durable
@@ -47,7 +47,7 @@ class Configuration:
 
     spec: Spec
     recipe: Recipe
-    start: Start | None = None
+    start: InitialTheta | None = None
 
     @cached_property
     def key(self) -> str:
@@ -81,12 +81,12 @@ class Configuration:
     @property
     def title(self) -> str:
         """Short and unique: the spec's name and the beginning of the key."""
-        return f"{name_of(self.spec)} {self.key[:6]}"
+        return f"{preset_name(self.spec)} {self.key[:6]}"
 
     def as_params(self) -> dict[str, Any]:
         """Every constraint, size and recipe field, flat, as MLflow's parameters."""
         return {
-            "rung": name_of(self.spec),
+            "rung": preset_name(self.spec),
             "params": self.spec.params,
             **{f"model.{k}": v for k, v in _fields(self.spec).items()},
             **{f"recipe.{k}": v for k, v in shown(self.recipe.as_dict()).items()},
@@ -184,7 +184,7 @@ class Trial:
         about = json.loads((folder / TRIAL_FILE).read_text())
         spec = make_spec(**about["spec"])
         specs = {key: make_spec(**its) for key, its in about.get("specs", {}).items()}
-        starts = {digest: Start.of(its) for digest, its in about.get("starts", {}).items()}
+        starts = {digest: InitialTheta.of(its) for digest, its in about.get("starts", {}).items()}
         begun = about.get("begun", {})
         known = {
             key: Configuration(specs.get(key, spec), Recipe(**recipe), starts.get(begun.get(key)))

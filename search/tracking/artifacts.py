@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from model import name_of
+from model import preset_name
 from model.fields import nearest
 from search.errors import Failure, UserError
 from search.stats.counting import rank, seed_of
@@ -25,7 +25,7 @@ from search.store.database import ROWS, wait_for
 from search.store.depot import VARIABLE
 from search.store.home import below
 from search.store.ledger import Ledger, Row, is_final
-from search.store.results import PARTS, Part, curve_table, read_curves
+from search.store.results import PARTS, ConfigurationResults, curve_table, read_curves
 from search.study.start import ANY
 from search.study.trial import Configuration
 from search.tracking.tracking import TRIALS, answered, artifact, reach
@@ -92,17 +92,17 @@ class RecordedSeed:
         return {"trained": "from a parent", "start": began, "lineage": [*before, {**parent, **own}]}
 
 
-class Shelf:
+class ArtifactCache:
     """The parts of a study, read when they are asked for; use as a context manager."""
 
     def __init__(self, client: MlflowClient, ledger: Ledger, study: str, kept: int = KEPT):
         self.client, self.ledger, self.study, self.kept = client, ledger, study, kept
-        self.parts: OrderedDict[tuple[str, str], Part] = OrderedDict()
+        self.parts: OrderedDict[tuple[str, str], ConfigurationResults] = OrderedDict()
         self.pages: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
         self.scratch = tempfile.TemporaryDirectory(prefix="adder-search-")
 
-    def __enter__(self) -> Shelf:
+    def __enter__(self) -> ArtifactCache:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,18 +112,18 @@ class Shelf:
         """Remove what a server's artifacts were put into."""
         self.scratch.cleanup()
 
-    def put(self, trial: str, part: Part) -> None:
+    def put(self, trial: str, part: ConfigurationResults) -> None:
         """Have a trial's part at hand; the one that was not asked for the longest leaves."""
         with self.lock:
             self.parts[part.configuration.key, trial] = part
             while len(self.parts) > self.kept:
                 self.parts.popitem(last=False)
 
-    def part(self, configuration: str, trial: str) -> Part:
+    def part(self, configuration: str, trial: str) -> ConfigurationResults:
         """A trial's part of a configuration, by their keys. Raises Failure if it is lost."""
         with self.lock:
             found = self.parts.pop((configuration, trial), None)
-        found = found or Part.read(self._folder(configuration, trial))
+        found = found or ConfigurationResults.read(self._folder(configuration, trial))
         self.put(trial, found)
         return found
 
@@ -203,7 +203,7 @@ def pull(
     if not wanted:
         raise UserError(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
     best = min(wanted, key=lambda r: (rank(r), known[r["configuration"]].spec.params))
-    with Shelf(reach(ledger, study), ledger, study) as shelf:
+    with ArtifactCache(reach(ledger, study), ledger, study) as shelf:
         return shelf.seed(best).checkpoint()
 
 
@@ -217,7 +217,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
         return
     for row in ledger.rows(study, configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
-            with Shelf(reach(ledger, study), ledger, study) as shelf:
+            with ArtifactCache(reach(ledger, study), ledger, study) as shelf:
                 recorded_P = shelf.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
@@ -235,7 +235,7 @@ def chosen(
         raise UserError(f"study {study!r} has no configuration {configuration!r}; {hint}")
     if configuration and len(keys) > 1:
         raise UserError(f"study {study!r}: {configuration!r} may be any of {', '.join(sorted(keys))}")
-    models = {name_of(known[k].spec): None for k in keys}
+    models = {preset_name(known[k].spec): None for k in keys}
     if model is not None and models and model not in models:
         raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
-    return [k for k in keys if model in (None, name_of(known[k].spec))]
+    return [k for k in keys if model in (None, preset_name(known[k].spec))]

@@ -19,7 +19,7 @@ from mlflow.tracking._tracking_service.utils import _get_store
 
 from search.stats.counting import seed_of
 from search.store.home import Home
-from search.store.lease import Hold, held
+from search.store.lease import StudyLease, acquire_study_lease
 from search.store.ledger import Ledger, Row
 from search.store.results import STATE
 from search.study.schema import is_name
@@ -129,10 +129,10 @@ def _size(count: float) -> str:
     return f"{count:,.3g} GB"
 
 
-def hold(ledger: Ledger, study: str) -> AbstractContextManager[Hold]:
+def hold(ledger: Ledger, study: str) -> AbstractContextManager[StudyLease]:
     """Be a study's driver as it is. Raises UserError if another one is."""
     kept = ledger.study(study) or {"definition": None, "tracking_uri": None}
-    return held(ledger, study, kept["definition"], kept["tracking_uri"])
+    return acquire_study_lease(ledger, study, kept["definition"], kept["tracking_uri"])
 
 
 def delete(found: Contents, ledger: Ledger) -> str:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.transfer import moved
-from search.errors import UserError, told
+from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
 from search.store.ledger import Ledger, Row, is_final
 from search.study.provenance import lineage_of
 from search.study.schema import Study
-from search.study.start import ANY, From, Start
+from search.study.start import ANY, InitialTheta, StartSpec
 from search.study.trial import Configuration
-from search.tracking.artifacts import Shelf, chosen
+from search.tracking.artifacts import ArtifactCache, chosen
 from search.tracking.tracking import reach
 from trainer import Outcome, Recipe, Seed
 
@@ -51,7 +51,7 @@ def maker(study: Study, ledger: Ledger) -> Callable[[Spec, Recipe], Configuratio
     return partial(begun, parent=parents_of(study, ledger)[0]) if study.start else Configuration
 
 
-def parents_of(study: Study, ledger: Ledger) -> list[Start]:
+def parents_of(study: Study, ledger: Ledger) -> list[InitialTheta]:
     """The θ that a study starts from: as kept, or chosen now."""
     if known := ledger.parents(study.name):
         return known
@@ -61,51 +61,51 @@ def parents_of(study: Study, ledger: Ledger) -> list[Start]:
     return found
 
 
-def begun(spec: Spec, recipe: Recipe, parent: Start) -> Configuration:
+def begun(spec: Spec, recipe: Recipe, parent: InitialTheta) -> Configuration:
     """A configuration whose seeds start from a parent's θ. Raises UserError where that cannot be."""
     plain = Configuration(spec, recipe)
     if recipe.fold_step:
         return replace(plain, start=parent)
     import torch
 
-    with told("start"):
+    with reraise_as("start"):
         made = {n: moved(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()}
     *before, last = parent.lineage
     lineage = (*before, {**last, "then": list(next(iter(made.values())).how)})
     thetas = {name: tuple(m.theta_Q.tolist()) for name, m in made.items()}
-    return replace(plain, start=Start(plain.trained, thetas, lineage, parent.number))
+    return replace(plain, start=InitialTheta(plain.trained, thetas, lineage, parent.number))
 
 
-def _found(asked: From, study: Study, ledger: Ledger) -> list[Start]:
+def _found(asked: StartSpec, study: Study, ledger: Ledger) -> list[InitialTheta]:
     if asked.unfolded:
-        return [Start(asked.unfolded, {})]
+        return [InitialTheta(asked.unfolded, {})]
     if asked.checkpoint:
         return [_of_checkpoint(asked, Path(asked.checkpoint))]
     assert asked.study is not None
     if asked.study == study.name:
         raise UserError("start.study: a study cannot start from itself")
-    with told("start.study", UserError):
+    with reraise_as("start.study", UserError):
         ledger.require(asked.study)
     rows = _rows(asked, study.first_seeds(), ledger)
     pages = ledger.pages(asked.study)
-    with Shelf(reach(ledger, asked.study), ledger, asked.study) as shelf:
+    with ArtifactCache(reach(ledger, asked.study), ledger, asked.study) as shelf:
         found = [(r, shelf.seed(r).checkpoint()) for r in rows]
     if asked.each:
         thetas = {str(seed_of(r)): tuple(c.theta_P.tolist()) for r, c in found}
         parent = lineage_of(found[0][1])
         parent[-1] |= {"seed": "its own", "run": pages[rows[0]["configuration"]][1]}
         del parent[-1]["theta_sha256"], parent[-1]["exact"]
-        return [Start(found[0][1].spec, thetas, tuple(parent))]
+        return [InitialTheta(found[0][1].spec, thetas, tuple(parent))]
     return [_start(c, n, pages[r["configuration"]][1]) for n, (r, c) in enumerate(found)]
 
 
-def _start(checkpoint: Checkpoint, number: int = 0, run: str = "") -> Start:
+def _start(checkpoint: Checkpoint, number: int = 0, run: str = "") -> InitialTheta:
     *before, own = lineage_of(checkpoint)
     theta = tuple(checkpoint.theta_P.tolist())
-    return Start(checkpoint.spec, {ANY: theta}, (*before, own | ({"run": run} if run else {})), number)
+    return InitialTheta(checkpoint.spec, {ANY: theta}, (*before, own | ({"run": run} if run else {})), number)
 
 
-def _rows(asked: From, seeds: list[Seed], ledger: Ledger) -> list[Row]:
+def _rows(asked: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
     """The ledger's rows of the seeds whose θ is asked for, the best first."""
     assert asked.study is not None
     known = ledger.configurations(asked.study)
@@ -127,7 +127,7 @@ def _rows(asked: From, seeds: list[Seed], ledger: Ledger) -> list[Row]:
     return fit[: asked.count]
 
 
-def _each(asked: From, seeds: list[Seed], rows: list[Row]) -> list[Row]:
+def _each(asked: StartSpec, seeds: list[Seed], rows: list[Row]) -> list[Row]:
     """The row of each of the study's own seeds; of one configuration."""
     if len({r["configuration"] for r in rows}) > 1:
         raise UserError(
@@ -143,12 +143,12 @@ def _each(asked: From, seeds: list[Seed], rows: list[Row]) -> list[Row]:
     return found
 
 
-def _of_checkpoint(asked: From, path: Path) -> Start:
+def _of_checkpoint(asked: StartSpec, path: Path) -> InitialTheta:
     from trainer.checkpoints.foreign import load_any
 
     if not path.exists():
         raise UserError(f"start.checkpoint: {path}: no such checkpoint")
-    with told("start.checkpoint"):
+    with reraise_as("start.checkpoint"):
         checkpoint = load_any(path)
     if asked.grokked and (wrong := wrong_of(checkpoint)):
         raise UserError(

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer.bank.hopeless import RULE, Rule
-from trainer.bank.judge import QUEUED, RUNNING, Judge, Result
+from trainer.bank.judge import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.curved import taken_on
 from trainer.data import hard_examples as targets
-from trainer.engine.native import Native
-from trainer.engine.programs import Programs
+from trainer.engine.native import EngineBackend
+from trainer.engine.programs import TorchBackend
 from trainer.files import snapshot
 from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import optimiser_of
@@ -74,7 +74,7 @@ class Bank:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.slots = wanted
         self.programs = programs_of(spec, recipe, device, compiled)
-        self.judge = Judge(pairs, spec, hopeless, tuple(spec.probes()))
+        self.judge = SeedTracker(pairs, spec, hopeless, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, device)
         if recipe.targeted:
             self.state |= targets.none(self.slots, device)
@@ -126,7 +126,7 @@ class Bank:
             pair.check(self.spec)
         first = len(self.pairs)
         self.pairs += pairs
-        self.judge.add(Judge(pairs, self.spec, self.judge.rule, self.judge.probes))
+        self.judge.add(SeedTracker(pairs, self.spec, self.judge.rule, self.judge.probes))
         self._fill()
         return range(first, len(self.pairs))
 
@@ -327,14 +327,14 @@ class Bank:
         self.hyper = {name: t[pairs].to(self.device) for name, t in self.judge.limits.items()}
 
 
-def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Native | Programs:
+def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
     """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
     engine cannot be built for want of a compiler or a kernel.
     """
     engine = spec.kernel() and not missing_for_compilation() and not optimiser_of(recipe).look
     if compiled and device == "cpu" and engine:
-        return Native(spec, recipe)
-    return Programs(spec, recipe, device, compiled and device != "cpu")
+        return EngineBackend(spec, recipe)
+    return TorchBackend(spec, recipe, device, compiled and device != "cpu")
 
 
 def _begun(optimiser: Optimiser, theta_SP: Tensor) -> State:

@@ -53,7 +53,7 @@ class Result:
     """What the spec's probes read at each evaluation, a column a probe."""
 
 
-class Judge:
+class SeedTracker:
     """Keeps the records of a bank's pairs, one row a pair in each of `records`. probes: their names."""
 
     def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: Rule | None, probes: Sequence[str] = ()):
@@ -92,7 +92,7 @@ class Judge:
         r = self.records
         return ((r["outcome"] == QUEUED) & ~r["waiting"]).nonzero().flatten().tolist()
 
-    def add(self, other: Judge) -> None:
+    def add(self, other: SeedTracker) -> None:
         """Keep the records of another judge's pairs too, behind those that are here."""
         self.pairs += other.pairs
         self.limits = {k: torch.cat([t, other.limits[k]]) for k, t in self.limits.items()}

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from model.presets import name_of
+from model.presets import preset_name
 from model.spec import Spec, make_spec
 from trainer.files import durable
 from trainer.files.installed import code_version
@@ -61,7 +61,7 @@ class Checkpoint:
     def as_origin(self) -> dict[str, Any]:
         """What the papers of a checkpoint that was made from this one say of it."""
         return {
-            "model": name_of(self.spec),
+            "model": preset_name(self.spec),
             "params": self.spec.params,
             "spec": self.spec.as_dict(),
             "theta_sha256": hashlib.sha256(self.theta_P.numpy().tobytes()).hexdigest(),

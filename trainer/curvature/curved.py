@@ -15,8 +15,8 @@ from model.adderboard import Pairs
 from model.spec import Spec
 from model.tied import Tied, Ties, project, tie
 from trainer.curvature.pool import Cost, Pool, drawn, errors, tokens_from
-from trainer.engine.native import Native
-from trainer.engine.programs import Programs
+from trainer.engine.native import EngineBackend
+from trainer.engine.programs import TorchBackend
 
 FRESH, MOST_ERRORS = 4_096, 2_048
 SEARCHED = 16_384  # problems among which a θ's own errors are looked for
@@ -27,7 +27,7 @@ class Task:
     """What a turn of a method works on. `seed` and `turn` name its problems."""
 
     spec: Spec
-    programs: Native | Programs
+    programs: EngineBackend | TorchBackend
     seed: int
     turn: int
     cost: Cost
@@ -115,7 +115,7 @@ WIDELY = 65_536  # among which a θ's own errors are looked for here
 
 
 def taken_on(
-    spec: Spec, ties: Ties | None, programs: Native | Programs, theta_P: Tensor, seed: int
+    spec: Spec, ties: Ties | None, programs: EngineBackend | TorchBackend, theta_P: Tensor, seed: int
 ) -> Tensor:
     """θ [P] after turns of curvature within its ties, as long as problems are left that it adds wrongly: the
     best of them.

@@ -104,7 +104,7 @@ class Program(ctypes.Structure):
     ]  # fmt: skip
 
 
-class Native:
+class EngineBackend:
     """What `Programs` offers a bank (trainer/engine/programs.py), by the engine, for a spec that has a kernel.
 
     Raises BuildError where the C++ cannot be compiled.

@@ -34,7 +34,7 @@ def block_of(eval_every: int) -> int:
     return next(k for k in range(min(BLOCK, eval_every), 0, -1) if eval_every % k == 0)
 
 
-class Programs:
+class TorchBackend:
     """Training and evaluation by torch, for one spec, one device and recipes of one `program()`."""
 
     elastic = False

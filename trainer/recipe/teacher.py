@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from model.presets import name_of
+from model.presets import preset_name
 from model.spec import Spec, make_spec
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Teacher:
     @property
     def title(self) -> str:
         """In two words: `67p 1f0c8a2b9d3e`."""
-        return f"{name_of(self.spec)} {self.word.partition(':')[0]}"
+        return f"{preset_name(self.spec)} {self.word.partition(':')[0]}"
 
     def theta_1P(self, like: Tensor) -> Tensor:
         """θ [1, P], of a tensor's type and device."""
@@ -83,7 +83,7 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
 
     if marked(teacher.spec) != marked(spec) or teacher.spec.vocabulary != spec.vocabulary:
         raise ValueError(
-            f"teacher must have {name_of(spec)}'s sequence of tokens, which {teacher.title} has not"
+            f"teacher must have {preset_name(spec)}'s sequence of tokens, which {teacher.title} has not"
         )
 
 
