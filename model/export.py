@@ -18,7 +18,7 @@ import pprint
 import struct
 from typing import TYPE_CHECKING, Any
 
-from model.fields import nearest, spelt
+from model.fields import did_you_mean, spelt
 from model.spec import FAMILIES
 from model.tied import Tied
 
@@ -57,7 +57,7 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
     head, rest = inspect.getsource(template).split(BEGIN)
     code = rest.split(END)[1]
     if isinstance(spec, Tied):
-        blocks |= {"NUMBERS": numbers(spec, theta_P), "TIES": _nested(spec)}
+        blocks |= {"NUMBERS": stored_numbers(spec, theta_P), "TIES": _nested(spec)}
         code = code.replace(*CALLS).replace(BUILD, f"{_tied_class()}\n\n{BUILD}")
     else:
         blocks["WEIGHTS"] = weights(spec, theta_P)
@@ -66,7 +66,7 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
     return head + BEGIN + "".join(data) + END + code
 
 
-def numbers(spec: Spec, theta_P: Tensor) -> list[float]:
+def stored_numbers(spec: Spec, theta_P: Tensor) -> list[float]:
     """θ [P] as floats, each once, with the fewest digits that give back each float32."""
     return [n for tensor in weights(spec, theta_P).values() for n in tensor]
 
@@ -110,7 +110,7 @@ def _template(family: str) -> Any:
     module = f"{__package__}.submissions.{family}"
     if importlib.util.find_spec(module) is None:
         written = [f for f in FAMILIES if importlib.util.find_spec(f"{__package__}.submissions.{f}")]
-        raise ValueError(f"family {family!r} has no submission file; {nearest(family, written)}")
+        raise ValueError(f"family {family!r} has no submission file; {did_you_mean(family, written)}")
     return importlib.import_module(module)
 
 

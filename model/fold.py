@@ -34,7 +34,7 @@ def fold(spec: Spec, theta_P: Tensor) -> Folded:
     while found := _next(spec, tensors):
         step, tensors = found
         spec = step.to
-        steps.append(step.says)
+        steps.append(step.description)
     return Folded(spec, spec.layout.join(tensors).to(theta_P.dtype), tuple(steps))
 
 

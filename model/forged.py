@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.fields import nearest
+from model.fields import did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,7 +111,7 @@ FORGINGS: dict[str, Forging] = {f.name: f for f in (PUBLISHED, LITERAL, CORRECTE
 def forging(name: str) -> Forging:
     """A forging by its name. Raises ValueError for an unknown name, with the nearest ones."""
     if name not in FORGINGS:
-        raise ValueError(f"unknown forging {name!r}; {nearest(name, FORGINGS)}")
+        raise ValueError(f"unknown forging {name!r}; {did_you_mean(name, FORGINGS)}")
     return FORGINGS[name]
 
 
@@ -226,7 +226,7 @@ def every_pair() -> tuple[Tensor, Tensor]:
     return a, b
 
 
-def right(forging: Forging) -> int:
+def count_correct(forging: Forging) -> int:
     """How many of the 9,801 additions come out right."""
     import torch
 

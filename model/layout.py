@@ -15,7 +15,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from model.fields import nearest
+from model.fields import did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +64,7 @@ class Layout:
         found = [p for p, entry in enumerate(entries) if name in (entry, entry.partition("[")[0])]
         if not found:
             known = entries if "[" in name else self.names
-            raise ValueError(f"there is no {name!r:.80}; {nearest(name, known)}")
+            raise ValueError(f"there is no {name!r:.80}; {did_you_mean(name, known)}")
         return found
 
     def split(self, theta_SP: Tensor) -> dict[str, Tensor]:

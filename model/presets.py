@@ -8,7 +8,7 @@ from functools import cache
 
 from model.families.low_rank import LowRank
 from model.families.split_subspace import SplitSubspace
-from model.fields import nearest, spelt
+from model.fields import did_you_mean, spelt
 from model.spec import Spec
 from model.tied import Tied
 
@@ -84,7 +84,7 @@ PRESETS: dict[str, Spec] = {
 def preset(name: str) -> Spec:
     """The spec of a published rung. Raises ValueError for an unknown name, with the nearest ones."""
     if name not in PRESETS:
-        raise ValueError(f"unknown rung {name!r}; {nearest(name, PRESETS)}")
+        raise ValueError(f"unknown rung {name!r}; {did_you_mean(name, PRESETS)}")
     return PRESETS[name]
 
 

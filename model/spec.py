@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.fields import check, check_combination, nearest
+from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
 from model.structures import Words, of_matrices
 
@@ -201,7 +201,7 @@ class Spec(ABC):
         known = self.constraints()
         if constraint not in known:
             raise ValueError(
-                f"unknown constraint {constraint!r} of {self.family}; {nearest(constraint, known)}"
+                f"unknown constraint {constraint!r} of {self.family}; {did_you_mean(constraint, known)}"
             )
         return known
 
@@ -233,7 +233,7 @@ class Fold:
     returns None where this θ cannot be rewritten (a division by zero).
     """
 
-    says: str
+    description: str
     to: Spec
     rewrite: Callable[[Tensors], Tensors | None]
 
@@ -243,10 +243,10 @@ def make_spec(family: str, **options: Any) -> Spec:
     if family in MAKERS:
         return MAKERS[family](**options)
     if family not in FAMILIES:
-        raise ValueError(f"unknown family {family!r:.80}; {nearest(family, FAMILIES)}")
+        raise ValueError(f"unknown family {family!r:.80}; {did_you_mean(family, FAMILIES)}")
     cls = FAMILIES[family]
     known = [f.name for f in dataclasses.fields(cls)]
     for name in options:
         if name not in known:
-            raise ValueError(f"unknown constraint {name!r:.80} of {family}; {nearest(name, known)}")
+            raise ValueError(f"unknown constraint {name!r:.80} of {family}; {did_you_mean(name, known)}")
     return cls(**options)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from model.fields import nearest
+from model.fields import did_you_mean
 from model.layout import Shapes
 from model.spec import MAKERS, Kernel, Probe, Spec, make_spec
 
@@ -91,7 +91,7 @@ class Tied(Spec, listed=False):
         """The projection of the base's: a number is the mean of the entries that read it."""
         return project(self.ties, self.base.initial(seed)[None])[0]
 
-    def spread(self, theta_SR: Tensor) -> Tensor:
+    def untie(self, theta_SR: Tensor) -> Tensor:
         """The base's θ [S, P]."""
         import torch
 
@@ -101,7 +101,7 @@ class Tied(Spec, listed=False):
         return made
 
     def expand(self, theta_SP: Tensor) -> Tensors:
-        return self.base.expand(self.spread(theta_SP))
+        return self.base.expand(self.untie(theta_SP))
 
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
         return self.base.apply(wide, tokens_STB, first)
@@ -149,14 +149,14 @@ class Tied(Spec, listed=False):
 def _of_base(probe: Probe) -> Probe:
     @wraps(probe)
     def read(spec: Tied, theta_SR: Tensor) -> Tensor:
-        return probe(spec.base, spec.spread(theta_SR))
+        return probe(spec.base, spec.untie(theta_SR))
 
     return read
 
 
 def _kept_tied(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
     def make(spec: Tied, theta_SR: Tensor) -> Tensor:
-        return project(spec.ties, change(spec.base, spec.spread(theta_SR)))
+        return project(spec.ties, change(spec.base, spec.untie(theta_SR)))
 
     return make
 
@@ -200,7 +200,7 @@ def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
     budget = spec.layout.budget()
     for name, mine in ties.items():
         if name not in budget:
-            raise ValueError(f"ties: this base has no tensor {name!r:.80}; {nearest(name, budget)}")
+            raise ValueError(f"ties: this base has no tensor {name!r:.80}; {did_you_mean(name, budget)}")
         if not isinstance(mine, list | tuple) or not all(type(k) is int for k in mine):
             raise ValueError(f"ties.{name} must be a list of integers, got {mine!r:.80}")
         if len(mine) != budget[name]:
@@ -279,7 +279,7 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
         for name in names:
             if name not in place:
                 raise ValueError(
-                    f"tie {text!r:.80}: {name} is no number of this model; {nearest(name, place)}"
+                    f"tie {text!r:.80}: {name} is no number of this model; {did_you_mean(name, place)}"
                 )
         i, j = place[names[0]], place[names[-1]]
         try:
@@ -289,7 +289,7 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
     return ties
 
 
-def words(base: Spec, before: Ties, after: Ties) -> list[str]:
+def describe_new(base: Spec, before: Ties, after: Ties) -> list[str]:
     """The ties that one set has beyond another."""
     known, said = before, []
     for text in Tied(base=base, ties=after).spelt():
@@ -300,7 +300,7 @@ def words(base: Spec, before: Ties, after: Ties) -> list[str]:
     return said
 
 
-def change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]:
+def describe_change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]:
     """What leads from one set to another: the ties that are loosened, and those that are new.
 
     `before`, as `Tied.spelt` has it, without the first and with the second, is `after`.
@@ -308,7 +308,7 @@ def change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]
     said = Tied(base=base, ties=before).spelt()
     loosened = [text for text in said if not _holds(base, text, after)]
     still = constrained(base, [text for text in said if text not in loosened])
-    return loosened, words(base, still, after)
+    return loosened, describe_new(base, still, after)
 
 
 def _holds(base: Spec, text: str, ties: Ties) -> bool:
@@ -328,7 +328,7 @@ def shared(one: Ties, other: Ties) -> Ties:
     return canonical(made)
 
 
-def reading(ties: Ties) -> Tensor:
+def selection_matrix(ties: Ties) -> Tensor:
     """The matrix [R, P], float64, by which numbers are read: 1 or -1 where an entry reads one, else 0."""
     import torch
 
@@ -341,7 +341,7 @@ def reading(ties: Ties) -> Tensor:
 
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:
     """The numbers [S, R] nearest to a base's θ: each the mean of what reads it, with signs."""
-    rows = reading(ties)
+    rows = selection_matrix(ties)
     made: Tensor = theta_SP.double() @ (rows / rows.abs().sum(1, keepdim=True)).T
     return made.to(theta_SP.dtype)
 

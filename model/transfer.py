@@ -25,40 +25,40 @@ CLOSE, SMALL = 1e-24, 1e-6
 
 
 @dataclass(frozen=True)
-class Moved:
+class Transferred:
     """θ [Q] of the spec that was asked for, and what was done, in words."""
 
     theta_Q: Tensor
     how: tuple[str, ...]
 
 
-def moved(spec: Spec, theta_P: Tensor, into: Spec) -> Moved:
+def transfer(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     """θ of a spec as one of another. Raises ValueError where the two are of different families."""
     if spec.trained() == into.trained():
-        return Moved(theta_P, ())
+        return Transferred(theta_P, ())
     if isinstance(spec, Tied):
-        return moved(spec.base, spec.spread(theta_P[None])[0], into)
+        return transfer(spec.base, spec.untie(theta_P[None])[0], into)
     if isinstance(into, Tied):
-        base = moved(spec, theta_P, into.base)
-        return Moved(project(into.ties, base.theta_Q[None])[0], (*base.how, "projected on the ties"))
+        base = transfer(spec, theta_P, into.base)
+        return Transferred(project(into.ties, base.theta_Q[None])[0], (*base.how, "projected on the ties"))
     if spec.family != into.family:
         raise ValueError(f"a θ of family {spec.family} cannot become one of {into.family}")
     return _folded(spec, theta_P, into) or _nearest(spec, theta_P, into)
 
 
-def _folded(spec: Spec, theta_P: Tensor, into: Spec) -> Moved | None:
+def _folded(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred | None:
     """By folds, in float64 and rounded once; None where none lead there, or not for this θ."""
     tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
-    for step in way(spec, into):
+    for step in fold_path(spec, into):
         rewritten = step.rewrite(tensors)
         if rewritten is None:
             return None
         tensors = rewritten
-    says = tuple(f"folded: {step.says}" for step in way(spec, into))
-    return Moved(into.layout.join(tensors).to(theta_P.dtype), says) if says else None
+    says = tuple(f"folded: {step.description}" for step in fold_path(spec, into))
+    return Transferred(into.layout.join(tensors).to(theta_P.dtype), says) if says else None
 
 
-def way(spec: Spec, into: Spec) -> list[Fold]:
+def fold_path(spec: Spec, into: Spec) -> list[Fold]:
     """The folds that lead from one spec to another; empty where none do."""
     ways: list[list[Fold]] = [[step] for step in spec.folds()]
     seen = {spec}
@@ -73,7 +73,7 @@ def way(spec: Spec, into: Spec) -> list[Fold]:
     return []
 
 
-def _nearest(spec: Spec, theta_P: Tensor, into: Spec) -> Moved:
+def _nearest(spec: Spec, theta_P: Tensor, into: Spec) -> Transferred:
     """With wide tensors as near as least squares bring them (Levenberg and Marquardt), from the tensors that
     both specs have; what no wide tensor of the first says stays at its initial value.
     """
@@ -106,7 +106,7 @@ def _nearest(spec: Spec, theta_P: Tensor, into: Spec) -> Moved:
     largest = max(float(t.abs().max()) for t in wanted.values())
     apart_by = f"of up to {largest:.3g}, which differ by at most {error_N.abs().max():.2g}"
     how = f"nearest by its wide tensors, {apart_by}"
-    return Moved(x_Q.to(theta_P.dtype), (how,))
+    return Transferred(x_Q.to(theta_P.dtype), (how,))
 
 
 def _shared(spec: Spec, theta_P: Tensor, into: Spec) -> Tensor:

@@ -44,7 +44,7 @@ def values_of(field):
         return [v for v in (meta["values"] or (True, False)) if v != default]
     if isinstance(default, float):
         return [0.7 * default]
-    low, high = meta["low"] or 1, meta["high"]
+    low, high = meta["ge"] or 1, meta["le"]
     return [v for v in (low, low + 2) if v != default and v <= high]
 
 

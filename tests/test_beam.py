@@ -145,7 +145,7 @@ def test_a_set_begins_at_the_theta_of_the_one_it_came_from(here):
     assert call("pull", "small", "--best", "-o", "best", "--home", "home").exit_code == 0
     made = Checkpoint.load(Path("best"))
     assert made.spec.params == best.numbers and made.spec.ties == best.ties
-    assert torch.equal(made.spec.spread(made.theta_P[None])[0], torch.tensor(best.start.thetas[""]))
+    assert torch.equal(made.spec.untie(made.theta_P[None])[0], torch.tensor(best.start.thetas[""]))
     assert call("rerun", "best").exit_code == 0
 
 

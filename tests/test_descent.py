@@ -10,7 +10,7 @@ import torch
 
 from model import preset
 from model.adderboard import carry_pairs
-from model.tied import Tied, constrained, free, ties_of, words
+from model.tied import Tied, constrained, describe_new, free, ties_of
 from search.compress import descend
 from search.compress.descend import Descent, Settings
 from search.compress.journal import Journal, digest
@@ -82,7 +82,7 @@ def test_what_is_proposed_is_of_the_kind_and_reach_that_was_asked_for():
     at = made_up()
     assert {c.kind for c in constraints(at, ("zero",), "values")} == {"zero"}
     assert len(constraints(at, ("zero",), "values")) == 46
-    inside = [words(at.spec, at.ties, c.ties)[0] for c in constraints(at, ("equal",), "tensor", 5_000)]
+    inside = [describe_new(at.spec, at.ties, c.ties)[0] for c in constraints(at, ("equal",), "tensor", 5_000)]
     assert all(t.split("[")[0] == t.split("= ")[1].split("[")[0] for t in inside)
     budget = at.spec.layout.budget().values()
     assert len(inside) == sum(n * (n - 1) // 2 for n in budget)

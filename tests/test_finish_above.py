@@ -103,7 +103,7 @@ def test_it_keeps_the_ties():
     base = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "46p")
     ties = constrained(base.spec, ["head[0,1] = head[0,2]"])
     tied = tie(base.spec, ties)
-    start_P = tied.spread(project(ties, base.theta_P[None]))[0]
+    start_P = tied.untie(project(ties, base.theta_P[None]))[0]
     recipe = dataclasses.replace(STILL, ramp=1, finish_above=0.5)
     bank = Bank(base.spec, [Pair(recipe, Seed.of(1), tuple(start_P.tolist()), ties)])
     before = float(bank.programs.evaluate(start_P[None])["exact"])
@@ -111,7 +111,7 @@ def test_it_keeps_the_ties():
         pass
     found = bank.result(0)
     assert 0.5 < before < found.best_exact and found.best_step == 2
-    assert torch.equal(tied.spread(project(ties, found.theta_P[None]))[0], found.theta_P)
+    assert torch.equal(tied.untie(project(ties, found.theta_P[None]))[0], found.theta_P)
 
 
 def test_what_is_no_gain_changes_nothing(monkeypatch):

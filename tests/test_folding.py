@@ -8,7 +8,7 @@ import torch
 
 from model import preset
 from model.tied import Tied, constrained
-from model.transfer import moved
+from model.transfer import transfer
 from search.study.file import parse_study
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
@@ -49,7 +49,7 @@ def test_a_seed_is_folded_and_goes_on_where_it_was():
     finished(wide)
     begun = wide.result(0)
     assert begun.steps == begun.best_step == 8
-    start = tuple(moved(WIDE, begun.theta_P, SPEC).theta_Q.tolist())
+    start = tuple(transfer(WIDE, begun.theta_P, SPEC).theta_Q.tolist())
     later = Bank(SPEC, [Pair(recipe, Seed.of(3), start, TIES, first_step=8)], compiled=False, hopeless=None)
     finished(later)
     assert torch.equal(found.theta_P, later.result(0).theta_P) and found.steps == 24
@@ -161,7 +161,7 @@ def test_a_study_of_it_has_a_rate_and_checkpoints_that_are_trained_again(here):
     assert made.spec == Tied(base=SPEC, ties=TIES) and made.provenance["trained"] == "from scratch"
     assert made.provenance["start"] == {"spec": WIDE.as_dict(), "theta": None}
     alone = finished(bank_of(pairs(2))).result(0)
-    assert torch.equal(made.spec.spread(made.theta_P[None])[0], alone.theta_P)
+    assert torch.equal(made.spec.untie(made.theta_P[None])[0], alone.theta_P)
     assert call("rerun", "pulled").exit_code == 0
 
 

@@ -78,12 +78,12 @@ def answers(forging: Forging) -> np.ndarray:
 def test_all_pairs_are_right(forging: Forging) -> None:
     assert len(A) == ALL and {*A} == {*B} == {*range(1, 100)}
     np.testing.assert_array_equal(answers(forging), A + B)
-    assert forged.right(forging) == ALL
+    assert forged.count_correct(forging) == ALL
 
 
 def test_the_end_tokens_id_taken_for_a_digit_makes_every_sum_20_short() -> None:
     np.testing.assert_array_equal(answers(LITERAL), A + B - 20)
-    assert forged.right(LITERAL) == 0
+    assert forged.count_correct(LITERAL) == 0
     found = forged.forge(37, 46, LITERAL)
     assert (found.units_sum, found.tens_sum, found.answer, found.correct) == (13, 5, 63, False)
 
@@ -98,7 +98,7 @@ def test_one_pair_at_a_time_gives_the_same(forging: Forging) -> None:
 @pytest.mark.parametrize("name", forged.WEIGHTS)
 def test_each_of_the_six_numbers_is_needed(name: str) -> None:
     without = replace(PUBLISHED, **{name: ((0, 0, 0),) * 3})
-    assert forged.right(without) == (81 if name.startswith("wv") else 1_069)
+    assert forged.count_correct(without) == (81 if name.startswith("wv") else 1_069)
 
 
 def test_published_sums_need_no_rounding() -> None:

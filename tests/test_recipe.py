@@ -33,7 +33,7 @@ def test_each_field_has_one_group_and_says_what_it_counts():
     for one, other in itertools.combinations(groups, 2):
         assert not own[one] & own[other]
     for field in dataclasses.fields(Recipe):
-        assert field.metadata["says"] and field.metadata["unit"], field.name
+        assert field.metadata["help"] and field.metadata["unit"], field.name
 
 
 def test_what_is_a_part_of_a_switch_that_is_off_is_one_line():
@@ -41,7 +41,7 @@ def test_what_is_a_part_of_a_switch_that_is_off_is_one_line():
     class Some(Group):
         kind: str = option("plain", "a name", values=("plain", "odd"), switch=True)
         rho: float = option(0.0, "a switch", switch=True)
-        alpha: float = part("rho", 0.5, "its part", low=0)
+        alpha: float = part("rho", 0.5, "its part", ge=0)
         phase: int = part("kind=odd", 3, "the name's part")
 
     assert Some(rho=0.1, alpha=0.7, kind="odd", phase=4).alpha == 0.7

@@ -84,7 +84,7 @@ def test_of_a_tied_model_the_nearest_that_keeps_the_ties():
     mirrored = tie(small, constrained(small, ["fc1[1,1] = fc1[0,0]"]))
     theta_SR = project(mirrored.ties, wide_SP)
     made_SR = mirrored.recycled()(mirrored, theta_SR)
-    expected_SP = opposed(small, mirrored.spread(theta_SR))
+    expected_SP = opposed(small, mirrored.untie(theta_SR))
     assert torch.equal(made_SR, project(mirrored.ties, expected_SP))
     assert 0 < (made_SR != theta_SR).sum() <= 5
     whole = tie(small, constrained(small, ["norm[0,3] = norm[0,0]", "arc[2] = 0"]))

@@ -10,7 +10,7 @@ import torch
 
 from model import preset
 from model.tied import Tied, constrained
-from model.transfer import moved
+from model.transfer import transfer
 from search.errors import UserError
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -146,10 +146,10 @@ def test_into_ties_by_a_ramp(here, parent):
     run(child_of({"study": "parent", "seed": 3}, **TIED), here)
     made = pulled("child", 7)
     base, ties = preset("46p"), constrained(preset("46p"), TIES)
-    begun = tuple(moved(preset("57p"), parents_theta(3), base).theta_Q.tolist())
+    begun = tuple(transfer(preset("57p"), parents_theta(3), base).theta_Q.tolist())
     wanted = trained(base, TIED["recipe"], 7, begun, ties)
     assert made.spec == Tied(base=base, ties=ties) and made.theta_P.shape == (44,)
-    assert torch.equal(made.spec.spread(made.theta_P[None])[0], wanted.theta_P)
+    assert torch.equal(made.spec.untie(made.theta_P[None])[0], wanted.theta_P)
     assert wanted.best_step >= 4, "before the ramp has ended nothing counts"
     own = lineage_of(made)[-1]
     assert own["tied"] == TIES and own["how"][0].startswith("folded: ")

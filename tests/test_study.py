@@ -163,7 +163,7 @@ def wants_a_unit(default: Any) -> bool:
 @pytest.mark.parametrize("cls", [Recipe, *dict.fromkeys(type(s) for s in PRESETS.values())])
 def test_every_field_of_recipe_and_spec_is_documented(cls: type[Recipe] | type[Spec]) -> None:
     for field in dataclasses.fields(cls):
-        assert field.metadata["says"], field.name
+        assert field.metadata["help"], field.name
         assert field.metadata["unit"] or not wants_a_unit(field.default), field.name
 
 

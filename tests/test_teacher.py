@@ -136,7 +136,7 @@ def test_a_tied_teacher_is_read_as_its_base(tmp_path):
     tied = Tied(base=WIDER, ties=ties)
     theta = torch.arange(1.0, tied.params + 1)
     found = teacher_of(read_teacher(saved(tmp_path / "tied", tied, theta.tolist())))
-    assert found.spec == WIDER and found.theta == tuple(tied.spread(theta[None])[0].tolist())
+    assert found.spec == WIDER and found.theta == tuple(tied.untie(theta[None])[0].tolist())
 
 
 STUDY = """

@@ -14,9 +14,9 @@ from model.fold import fold
 from model.tied import (
     Tied,
     canonical,
-    change,
     constrained,
     count,
+    describe_change,
     entries_of,
     equated,
     free,
@@ -84,15 +84,15 @@ def test_what_leads_from_one_set_to_another_leads_there():
     base = preset("46p")
     before = constrained(base, [*WORDS, "head[0,0] = head[1,1]"])
     tighter = constrained(base, ["head[0,1] = 0"], before)
-    assert change(base, before, tighter) == ([], ["head[0,1] = 0"])
+    assert describe_change(base, before, tighter) == ([], ["head[0,1] = 0"])
     p = entries_of(base).index("form[1,0]")
     after = constrained(base, ["arc[0] = norm[0,4]"], retied(before, p, before[-1]))
-    loosened, tied = change(base, before, after)
+    loosened, tied = describe_change(base, before, after)
     assert loosened == ["form[1,0] = -form[0,1]"] and len(tied) == 2
     kept = [t for t in Tied(base=base, ties=before).spelt() if t not in loosened]
     assert constrained(base, kept + tied) == after
     opposite = retied(before, p, -before[p])
-    assert change(base, before, opposite) == (["form[1,0] = -form[0,1]"], ["form[1,0] = form[0,1]"])
+    assert describe_change(base, before, opposite) == (["form[1,0] = -form[0,1]"], ["form[1,0] = form[0,1]"])
 
 
 def test_a_projector_is_one_and_keeps_the_ties_to_the_bit():
@@ -102,8 +102,8 @@ def test_a_projector_is_one_and_keeps_the_ties_to_the_bit():
     assert torch.linalg.matrix_rank(pi) == spec.params
     theta = some_theta(spec.base, 2)
     numbers = project(spec.ties, theta)
-    assert torch.allclose(spec.spread(numbers), theta @ pi, atol=1e-6)
-    assert torch.equal(project(spec.ties, spec.spread(numbers)), numbers)
+    assert torch.allclose(spec.untie(numbers), theta @ pi, atol=1e-6)
+    assert torch.equal(project(spec.ties, spec.untie(numbers)), numbers)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_it_is_its_base_on_theta_spread(name):
     spec = tied(name)
     assert spec.params == spec.layout.size == spec.base.params - len(BASES[name])
     theta, tokens = some_theta(spec, 2), some_tokens(spec, 2)
-    assert torch.equal(step.loss(spec, theta, tokens), step.loss(spec.base, spec.spread(theta), tokens))
+    assert torch.equal(step.loss(spec, theta, tokens), step.loss(spec.base, spec.untie(theta), tokens))
     assert spec.initial(3).shape == (spec.params,)
     assert torch.equal(spec.initial(3), project(spec.ties, spec.base.initial(3)[None])[0])
 

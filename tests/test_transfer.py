@@ -6,7 +6,7 @@ import torch
 from model import preset
 from model.fold import fold
 from model.tied import Tied, constrained, project
-from model.transfer import moved, way
+from model.transfer import fold_path, transfer
 from tests.specs import some_theta, some_tokens
 from trainer.step import step
 
@@ -26,14 +26,16 @@ def answers(spec, theta_P):
 
 def test_a_theta_of_the_same_spec_stays_as_it_is():
     theta = some_theta(preset("57p"))[0]
-    assert moved(preset("57p"), theta, preset("57p")).theta_Q is theta
+    assert transfer(preset("57p"), theta, preset("57p")).theta_Q is theta
 
 
 @pytest.mark.parametrize(("one", "other"), [("54p", "46p"), ("57p", "46p"), ("57p", "54p"), ("54p", "47p")])
 def test_where_folds_lead_it_is_folded(one, other):
     theta = some_theta(preset(one))[0]
-    made = moved(preset(one), theta, preset(other))
-    assert [s.says for s in way(preset(one), preset(other))] == [h.removeprefix("folded: ") for h in made.how]
+    made = transfer(preset(one), theta, preset(other))
+    assert [s.description for s in fold_path(preset(one), preset(other))] == [
+        h.removeprefix("folded: ") for h in made.how
+    ]
     if other == "46p":
         assert torch.equal(made.theta_Q, fold(preset(one), theta).theta_P)
     assert torch.allclose(answers(preset(one), theta), answers(preset(other), made.theta_Q), atol=1e-3)
@@ -41,25 +43,25 @@ def test_where_folds_lead_it_is_folded(one, other):
 
 def test_out_of_ties_and_into_them():
     theta = some_theta(tied())[0]
-    free = moved(tied(), theta, preset("46p"))
-    assert torch.equal(free.theta_Q, tied().spread(theta[None])[0]) and free.how == ()
-    back = moved(preset("46p"), free.theta_Q, tied())
+    free = transfer(tied(), theta, preset("46p"))
+    assert torch.equal(free.theta_Q, tied().untie(theta[None])[0]) and free.how == ()
+    back = transfer(preset("46p"), free.theta_Q, tied())
     assert torch.equal(back.theta_Q, theta) and back.how == ("projected on the ties",)
     other = some_theta(preset("46p"))[0]
-    assert torch.equal(moved(preset("46p"), other, tied()).theta_Q, project(tied().ties, other[None])[0])
+    assert torch.equal(transfer(preset("46p"), other, tied()).theta_Q, project(tied().ties, other[None])[0])
 
 
 @pytest.mark.parametrize(("one", "other"), [("57p", "67p"), ("54p", "57p"), ("456p", "491p")])
 def test_a_looser_spec_takes_the_same_function(one, other):
     theta = preset(one).initial(5) if one == "456p" else some_theta(preset(one))[0]
-    made = moved(preset(one), theta, preset(other))
+    made = transfer(preset(one), theta, preset(other))
     assert "nearest" in made.how[0] and made.theta_Q.shape == (preset(other).params,)
     assert torch.allclose(answers(preset(one), theta), answers(preset(other), made.theta_Q), atol=1e-3)
 
 
 def test_a_tighter_spec_takes_the_nearest_and_says_how_near():
     theta = preset("67p").initial(3)
-    made = moved(preset("67p"), theta, preset("57p"))
+    made = transfer(preset("67p"), theta, preset("57p"))
     wide, near = preset("67p").expand(theta[None]), preset("57p").expand(made.theta_Q[None])
     apart = sum(float((wide[n] - near[n]).square().sum()) for n in wide)
     by_name = preset("57p").layout.join(
@@ -68,17 +70,17 @@ def test_a_tighter_spec_takes_the_nearest_and_says_how_near():
     plain = preset("57p").expand(by_name[None])
     assert 0 < apart < sum(float((wide[n] - plain[n]).square().sum()) for n in wide)
     assert "differ by at most" in made.how[0]
-    assert torch.equal(made.theta_Q, moved(preset("67p"), theta, preset("57p")).theta_Q)
+    assert torch.equal(made.theta_Q, transfer(preset("67p"), theta, preset("57p")).theta_Q)
 
 
 def test_families_do_not_mix():
     with pytest.raises(ValueError, match="family low_rank cannot become one of split_subspace"):
-        moved(preset("512p"), preset("512p").initial(0), preset("57p"))
-    assert way(preset("46p"), preset("54p")) == []
+        transfer(preset("512p"), preset("512p").initial(0), preset("57p"))
+    assert fold_path(preset("46p"), preset("54p")) == []
 
 
 def test_the_loss_is_that_of_the_theta_that_was_folded():
     theta = some_theta(preset("57p"))[0]
-    folded = moved(preset("57p"), theta, preset("54p")).theta_Q
+    folded = transfer(preset("57p"), theta, preset("54p")).theta_Q
     tokens = some_tokens(preset("54p"), 1)
     assert torch.isfinite(step.loss(preset("54p"), folded[None], tokens)).all()

@@ -30,9 +30,9 @@ class Group:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(field.default, tuple) and isinstance(value, list | tuple):
-                if len(value) > (most := field.metadata["most"]):
+                if len(value) > (limit := field.metadata["max_length"]):
                     raise ValueError(
-                        f"{field.name} must have at most {most} {field.metadata['entries']}, got {len(value)}"
+                        f"{field.name} must have at most {limit} {field.metadata['entries']}, got {len(value)}"
                     )
                 object.__setattr__(self, field.name, _tuples(value))
         check(self)

@@ -83,7 +83,7 @@ def main(source: str, target: str, *flags: str) -> None:
     spec = parent.spec
     assert isinstance(spec, Tied)
     base = replace(spec.base, **dict.fromkeys(flags, True))
-    theta_P, mine = spec.spread(parent.theta_P[None])[0], list(kept(spec.base, base))
+    theta_P, mine = spec.untie(parent.theta_P[None])[0], list(kept(spec.base, base))
     exact = flags == ("structured_norm1",)
     start_P = (rescaled(spec.base, theta_P) if exact else theta_P)[mine]
     new = tie(base, tuple(spec.ties[p] for p in mine))

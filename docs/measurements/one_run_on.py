@@ -70,7 +70,7 @@ def main(out: str, folder: str, how: str = "finished") -> None:
     parents = {int(f.name.split("-")[1]): Checkpoint.load(f) for f in sorted(Path(folder).glob("15p-*-36"))}
     mine = list(kept(BASE, FORM))
     theta = {
-        s: c.spec.spread(c.theta_P[None])[0][mine] for s, c in parents.items() if isinstance(c.spec, Tied)
+        s: c.spec.untie(c.theta_P[None])[0][mine] for s, c in parents.items() if isinstance(c.spec, Tied)
     }
     for name, recipe in STAGES.items():
         spec = Checkpoint.load(DOCS / "certificates" / name).spec

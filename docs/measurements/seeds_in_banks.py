@@ -74,7 +74,7 @@ def row_of(spec: Spec, result: Result, tries: int) -> dict[str, Any]:
 def equals(spec: Spec, result: Result) -> torch.Tensor:
     """EQUALS' numbers, of a tied spec as its base reads them."""
     theta_1P = result.theta_P[None]
-    base, theta_1P = (spec.base, spec.spread(theta_1P)) if isinstance(spec, Tied) else (spec, theta_1P)
+    base, theta_1P = (spec.base, spec.untie(theta_1P)) if isinstance(spec, Tied) else (spec, theta_1P)
     found = base.layout.split(theta_1P).get("equals")
     return torch.full((1,), torch.nan) if found is None else found
 

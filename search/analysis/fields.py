@@ -131,7 +131,7 @@ def meaning(path: str) -> tuple[str, str]:
     for cls in [Recipe] if part == "recipe" else list(FAMILIES.values()):
         for field in dataclasses.fields(cls):
             if field.name == name:
-                return field.metadata["unit"], field.metadata["says"]
+                return field.metadata["unit"], field.metadata["help"]
     return "", ""
 
 

@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from model import PRESETS, Spec, make_spec, preset, preset_name
-from model.fields import nearest, spelt
+from model.fields import did_you_mean, spelt
 from model.spec import FAMILIES
 from search.analysis.verdicts import CLAIMS, Agreement, Claim, Verdict, agreement, claim, verdict
 from search.errors import UserError
@@ -259,7 +259,7 @@ def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
 def _scales(bases: list[Arm], rungs: Sequence[str]) -> list[Scale]:
     """The columns, largest first. Of a rung's bases the one with most partners has its plain name."""
     if unknown := [name for name in rungs if name not in PRESETS]:
-        raise UserError(f"unknown scale {unknown[0]!r}; {nearest(unknown[0], PRESETS)}")
+        raise UserError(f"unknown scale {unknown[0]!r}; {did_you_mean(unknown[0], PRESETS)}")
     partners = Counter(bases)
     by_rung: dict[str, list[Arm]] = {name: [] for name in rungs}
     for base in sorted(partners, key=lambda b: (-partners[b], b.configuration)):
@@ -292,7 +292,7 @@ def _parsed(text: str) -> Constraint:
     name, _, value = text.partition("=")
     known = {n: field for cls in FAMILIES.values() for n, field in cls.constraints().items()}
     if name not in known:
-        raise UserError(f"unknown constraint {name!r}; {nearest(name, known)}")
+        raise UserError(f"unknown constraint {name!r}; {did_you_mean(name, known)}")
     kind = type(known[name].default)
     try:
         return name, True if kind is bool and not value else {int: int, str: str}[kind](value)

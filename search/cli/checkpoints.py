@@ -192,13 +192,13 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 
     Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
     """
-    from trainer.checkpoints.folded import compared, folded
+    from trainer.checkpoints.folded import compare_checkpoints, fold_checkpoint
 
     loaded = load_checkpoint(checkpoint)
-    smaller, steps = folded(loaded)
+    smaller, steps = fold_checkpoint(loaded)
     if not steps:
         raise UserError(f"{checkpoint}: {loaded.spec.params} parameters is the smallest form known for it")
-    sets = compared(loaded, smaller, pairs)
+    sets = compare_checkpoints(loaded, smaller, pairs)
     comparisons = {name: asdict(c) for name, c in sets.items()}
     smaller.provenance["compared"] = comparisons
     save_checkpoint(smaller, target)

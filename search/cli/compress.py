@@ -106,9 +106,9 @@ def compress(
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
     from search.compress.descend import Descent, Settings
-    from trainer.checkpoints.folded import folded
+    from trainer.checkpoints.folded import fold_checkpoint
 
-    start, folds = folded(load_checkpoint(checkpoint))
+    start, folds = fold_checkpoint(load_checkpoint(checkpoint))
     _refuse_other(target)
     with reraise_as(checkpoint):
         half = asked["steps"] // 2
@@ -130,9 +130,9 @@ def compress(
 def _beside(path: Path, start: Checkpoint) -> Tensor:
     """θ of another checkpoint of the same form."""
     from model import preset_name
-    from trainer.checkpoints.folded import folded
+    from trainer.checkpoints.folded import fold_checkpoint
 
-    other, _ = folded(load_checkpoint(path))
+    other, _ = fold_checkpoint(load_checkpoint(path))
     if other.spec != start.spec:
         what = f"{preset_name(other.spec)} beside {preset_name(start.spec)}"
         raise UserError(f"{path}: another model, {what}; a set must be of one that all of them have")
@@ -140,12 +140,12 @@ def _beside(path: Path, start: Checkpoint) -> Tensor:
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    from model.fields import nearest
+    from model.fields import did_you_mean
 
     kinds = tuple(k.strip() for k in text.split(","))
     for kind in kinds:
         if kind not in KINDS:
-            raise UserError(f"--kinds: unknown {kind!r:.80}; {nearest(kind, KINDS)}")
+            raise UserError(f"--kinds: unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")
     return kinds
 
 
@@ -190,7 +190,7 @@ def _descend(descent: Descent, start: Checkpoint, folds: tuple[str, ...], quiet:
 
 
 def _round_text(descent: Descent, done: Round) -> str:
-    from model.tied import change
+    from model.tied import describe_change
 
     journal = descent.journal
     best = journal.kept[journal.smallest()]
@@ -200,7 +200,7 @@ def _round_text(descent: Descent, done: Round) -> str:
         tried = f"none of {len(done.reached)} sets held (best exact match {most:.4f})"
         return f"{head}; from {done.parent.numbers}, {tried}"
     new = min((journal.kept[n] for n in done.kept), key=lambda k: (k.numbers, k.loss))
-    loosened, tied = change(descent.base, done.parent.ties, new.ties)
+    loosened, tied = describe_change(descent.base, done.parent.ties, new.ties)
     by = ", ".join([*tied, *(f"not {text}" for text in loosened)])
     return f"{head}; {len(done.kept)} of {len(done.reached)} sets held, {new.numbers} by {by}"
 
@@ -210,7 +210,7 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     import hashlib
 
     from model import preset_name
-    from model.tied import change
+    from model.tied import describe_change
     from trainer.files.installed import code_version
 
     journal = descent.journal
@@ -218,7 +218,7 @@ def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> 
     kept, line = journal.kept[n], journal.lineage(n)
     steps = []
     for a, b in pairwise(journal.kept[n] for n in line):
-        loosened, tied = change(descent.base, a.ties, b.ties)
+        loosened, tied = describe_change(descent.base, a.ties, b.ties)
         made = {"numbers": b.numbers, "tied": tied, "loss": b.loss, "data_seed": b.seed}
         by = {"finished_by": "levenberg_marquardt"} if b.finished else {}
         steps.append(made | by | ({"loosened": loosened} if loosened else {}))

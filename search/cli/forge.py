@@ -85,14 +85,14 @@ def _operands(words: tuple[str, ...]) -> tuple[int, int]:
 
 def trace(found: Forged) -> str:
     """Sum, states and how the answer is read, for a terminal of 80 columns or more."""
-    from model.forged import HIGHEST, LOWEST, right
+    from model.forged import HIGHEST, LOWEST, count_correct
 
     forging, pairs = found.forging, (HIGHEST - LOWEST + 1) ** 2
     verdict = "" if found.correct else f"   WRONG: {found.a + found.b}"
     head = [
         f"{found.a} + {found.b} = {found.answer}{verdict}",
         f"{forging.name}: {forging.about}",
-        f"{forging.params} numbers, {forging.nonzero} not 0; right on {right(forging):,} of {pairs:,} pairs",
+        f"{forging.params} numbers, {forging.nonzero} not 0; right on {count_correct(forging):,} of {pairs:,} pairs",
     ]
     shown = [[f"{state:<8}{_note(state)}", *_rows(found.states[state])] for state in found.states]
     return "\n\n".join("\n".join(lines) for lines in (head, *shown, _read_out(found)))
@@ -148,14 +148,14 @@ def _read_out(found: Forged) -> list[str]:
 
 def html(found: Forged) -> str:
     """The page, self-contained, with all forgings in it; it begins with this addition."""
-    from model.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, right
+    from model.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
 
     model = {
         "range": [LOWEST, HIGHEST],
         "start": [found.a, found.b, found.forging.name],
         "tokens": TOKENS,
         "dimensions": DIMENSIONS,
-        "forgings": [_described(f) | {"right": right(f)} for f in FORGINGS.values()],
+        "forgings": [_described(f) | {"right": count_correct(f)} for f in FORGINGS.values()],
     }
     template = (files("model") / PAGE).read_text(encoding="utf-8")
     return template.replace(PLACEHOLDER, json.dumps(model))

@@ -42,14 +42,14 @@ def studies(as_json: bool) -> None:
 @json_option
 def keys(section: str | None, as_json: bool) -> None:
     """List the keys of a study file with their defaults, or those of one SECTION: recipe, seeds, space."""
-    from model.fields import nearest
+    from model.fields import did_you_mean
     from search.study.keys import every_key
 
     listed = every_key()
     if section is not None:
         sections = dict.fromkeys(k.path.partition(".")[0] for k in listed)
         if section not in sections:
-            raise UserError(f"no key {section!r}; {nearest(section, sections)}")
+            raise UserError(f"no key {section!r}; {did_you_mean(section, sections)}")
         listed = [k for k in listed if k.path.partition(".")[0] == section]
     if as_json:
         click.echo(json.dumps([asdict(k) for k in listed]))
@@ -194,10 +194,10 @@ def _listing() -> str:
             rules = [f"needs {spelt(n, v)}" for n, v in meta["needs"].items()]
             rules += [f"excludes {n}" for n in meta["excludes"]]
             notes = "; ".join([*rules, meta["source"]])
-            lines.append(f"  {name:20} {meta['says']} ({notes})")
+            lines.append(f"  {name:20} {meta['help']} ({notes})")
         for field in fields(cls):
             if field.name not in cls.constraints():
-                lines.append(f"  {field.name:20} {field.metadata['says']} [{field.default}]")
+                lines.append(f"  {field.name:20} {field.metadata['help']} [{field.default}]")
         lines += [f"  rungs: {', '.join(n for n, s in PRESETS.items() if s.family == family)}", ""]
     names = ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
@@ -221,7 +221,7 @@ def _budget_text(name: str, spec: Spec) -> str:
         "constraint                saves, with what needs it",
     ]
     for constraint, value in spec.applied().items():
-        says = spec.constraints()[constraint].metadata["says"]
+        says = spec.constraints()[constraint].metadata["help"]
         lines.append(f"  {spelt(constraint, value):20} {spec.saved_by(constraint):8}  {says}")
     return "\n".join(lines)
 

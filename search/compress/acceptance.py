@@ -60,4 +60,4 @@ class AcceptanceSet:
 
 def of_base(spec: Spec, theta_P: Tensor) -> Tensor:
     """θ of the base, of any spec's."""
-    return spec.spread(theta_P[None])[0] if isinstance(spec, Tied) else theta_P
+    return spec.untie(theta_P[None])[0] if isinstance(spec, Tied) else theta_P

@@ -122,7 +122,7 @@ class Beam:
         base, ties = ties_of(parent.spec)
         steps: tuple[str, ...] = ()
         if isinstance(parent.spec, TiedSpec):
-            theta_P = parent.spec.spread(theta_P[None])[0]
+            theta_P = parent.spec.untie(theta_P[None])[0]
         else:
             base, theta_P, steps = (folded := fold(base, theta_P)).spec, folded.theta_P, folded.steps
             ties = ties_of(base)[1]
@@ -215,7 +215,7 @@ class Beam:
         spec, result = seed.configuration.spec, seed.result
         base = self._base(tried)
         own_P = result.theta_P
-        theta_P = spec.spread(own_P[None])[0] if isinstance(spec, TiedSpec) else own_P
+        theta_P = spec.untie(own_P[None])[0] if isinstance(spec, TiedSpec) else own_P
         wrong, total = self._exam(base).wrong(theta_P)
         at = result.best_step // result.pair.recipe.eval_every - 1
         loss = float(result.curve_EM[at, 2])

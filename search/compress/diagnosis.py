@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model import preset_name
 from model.spec import Spec
-from model.tied import entries_of, ties_of, words
+from model.tied import describe_new, entries_of, ties_of
 from trainer.curvature.hessian import around, constraints, live_directions, measured_loss
 
 LIVE = 1e-6  # of the largest singular value
@@ -63,7 +63,7 @@ def diagnosed(
     names = _names(base.params, entries_of(base), ties)
     cheapest = [
         {
-            "says": ", ".join(words(base, ties, c.ties)),
+            "says": ", ".join(describe_new(base, ties, c.ties)),
             "kind": c.kind,
             "predicted": at.loss + c.cost,
             "measured": measured_loss(spec, theta_P, c.ties, problems) if measure else None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from model.tied import Ties, project, reading, shared, tie
+from model.tied import Ties, project, selection_matrix, shared, tie
 from search.compress.acceptance import AcceptanceSet, of_base
 from trainer.curvature.curved import Pull, Task, damped, levenberg_marquardt
 from trainer.curvature.pool import Cost, Pool, drawn, tokens_from
@@ -61,8 +61,8 @@ def entered(exam: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed
     """
     both = shared(before, ties)
     spec = tie(exam.base, both)
-    spread_PR = reading(both).T
-    basis_PR, _ = torch.linalg.qr(reading(ties).T)
+    spread_PR = selection_matrix(both).T
+    basis_PR, _ = torch.linalg.qr(selection_matrix(ties).T)
     apart_PR = spread_PR - basis_PR @ (basis_PR.T @ spread_PR)
     pool = Pool(spec, tokens_from(spec, drawn(seed, -1, ON_THE_WAY)), Cost())
     start_R = project(both, theta_P[None])[0].double()

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
-from model.fields import nearest
+from model.fields import did_you_mean
 from search.errors import Failure, UserError, reraise_as
 from search.stats.counting import Row
 from search.store.database import (
@@ -180,7 +180,7 @@ class Ledger(StudyLeases):
         """Raise UserError, with the nearest names, for a study that was never begun here."""
         if study not in (known := self.studies()):
             raise UserError(
-                f"study {study!r} has no records in {self.home.path}; {nearest(study, known or ['none yet'])}"
+                f"study {study!r} has no records in {self.home.path}; {did_you_mean(study, known or ['none yet'])}"
             )
 
     @retry_while_unavailable

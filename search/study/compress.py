@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from model.fields import nearest
+from model.fields import did_you_mean
 from model.structures import STRUCTURES
 from search.study.space import LARGEST_SEED, Strict, error_at
 
@@ -59,7 +59,7 @@ class Compress(Strict):
     def _known(cls, value: list[str]) -> list[str]:
         for kind in value:
             if kind not in KINDS:
-                raise ValueError(f"unknown {kind!r:.80}; {nearest(kind, KINDS)}")
+                raise ValueError(f"unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")
         if len(set(value)) < len(value):
             raise ValueError("a kind is listed twice")
         return value

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from model.fields import nearest
+from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.study.compress import Accept, Compress
 from search.study.sampler import Sampler, Share
@@ -59,7 +59,7 @@ def load_study(name: str) -> Study:
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UserError(f"{name}: no such study file")
     if name not in shipped():
-        raise UserError(f"unknown study {name!r}; {nearest(name, shipped())}")
+        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped())}")
     return parse_study(shipped()[name], f"{name} (comes with the package)")
 
 
@@ -175,7 +175,7 @@ def _lines(error: ValidationError, given: Any) -> Iterator[str]:
         path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
         kind, found = problem["type"], problem["input"]
         if kind == "extra_forbidden":
-            message = f"unknown key; {nearest(keys[-1], _siblings(keys))}"
+            message = f"unknown key; {did_you_mean(keys[-1], _siblings(keys))}"
         elif kind == "missing":
             message = "missing"
         elif kind == "union_tag_not_found":

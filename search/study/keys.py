@@ -58,4 +58,4 @@ def _recipe() -> Iterator[Key]:
     defaults = Recipe().as_dict()
     for field in dataclasses.fields(Recipe):
         unit = field.metadata["unit"]
-        yield Key(f"recipe.{field.name}", f"{field.metadata['says']}; unit: {unit}", defaults[field.name])
+        yield Key(f"recipe.{field.name}", f"{field.metadata['help']}; unit: {unit}", defaults[field.name])

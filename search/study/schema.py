@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from model import Spec, preset_name
 from model.tied import Tied
-from model.transfer import way
+from model.transfer import fold_path
 from search.errors import has_secret
 from search.study.compress import Compress
 from search.study.places import replaced
@@ -231,7 +231,7 @@ class Study(Strict):
         if not recipe.fold_step:
             raise error_at(path, "missing: when start.model is folded into this model")
         narrow = trained(spec, recipe)
-        if not way(unfolded, narrow):
+        if not fold_path(unfolded, narrow):
             raise error_at(
                 "start.model", f"no fold is known from {preset_name(unfolded)} to {preset_name(narrow)}"
             )

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from model import Spec
-from model.fields import nearest
+from model.fields import did_you_mean
 from search.study.places import inside
 from trainer import Recipe
 
@@ -278,7 +278,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
         for name, key in _needs(space, path):
             where = f"space.{path}.{key}"
             if name not in known and base(name) is None:
-                raise error_at(where, f"unknown field {name!r}; {nearest(name, known)}")
+                raise error_at(where, f"unknown field {name!r}; {did_you_mean(name, known)}")
             if key == "after" and type(base(name)) not in (int, float):
                 raise error_at(where, f"{name} is not a number")
             if key == "when":
@@ -292,7 +292,7 @@ def _check_path(space: Space, path: str, known: Sequence[str], base: Callable[[s
     """Refuse a field that there is not, and a place of a list that is not there or is searched twice."""
     name, places = ".".join(path.split(".")[:2]), path.split(".")[2:]
     if name not in known:
-        raise error_at(f"space.{path}", f"unknown field; {nearest(path, known)}")
+        raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, known)}")
     if places and name in space:
         raise error_at(f"space.{path}", f"{name} is searched as a whole too")
     if places and isinstance(base(path), list | None):

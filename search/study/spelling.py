@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from model import Spec, make_spec, preset
-from model.fields import nearest
+from model.fields import did_you_mean
 from model.tied import Tied
 from search.study.space import error_at
 from trainer import Recipe
@@ -84,7 +84,7 @@ def recipe_of(
     known = [f.name for f in dataclasses.fields(Recipe)]
     for name in given:
         if name not in known:
-            raise error_at(f"{path}.{name}", f"unknown key; {nearest(name, known)}")
+            raise error_at(f"{path}.{name}", f"unknown key; {did_you_mean(name, known)}")
     try:
         return Recipe(**{**(base or {}), **given, **changes})
     except (TypeError, ValueError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from model import Spec, make_spec, preset, preset_name
-from model.tied import Tied, free, ties_of, words
+from model.tied import Tied, describe_new, free, ties_of
 from search.study.space import Strict, error_at
 from trainer import Recipe, Seed
 
@@ -141,4 +141,4 @@ def tied_beyond(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
     if not isinstance(spec, Tied):
         return []
     base, ties = ties_of(make_spec(**parent)) if parent else (spec.base, free(spec.base.params))
-    return words(spec.base, ties if base == spec.base else free(spec.base.params), spec.ties)
+    return describe_new(spec.base, ties if base == spec.base else free(spec.base.params), spec.ties)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from model import Spec, preset_name
-from model.fields import nearest
+from model.fields import did_you_mean
 from search.study.space import Strict, error_at
 from trainer import Recipe
 from trainer.recipe.screen import BEST, Keep, Rung, spelt
@@ -134,7 +134,7 @@ def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
     for name in names:
         if name not in known:
             has = "" if spec.probes() else f" ({preset_name(spec)} has no probes)"
-            raise error_at(f"{path}.{name}", f"unknown probe{has}; {nearest(name, known)}")
+            raise error_at(f"{path}.{name}", f"unknown probe{has}; {did_you_mean(name, known)}")
 
 
 def _is_share(value: Bounds) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from model import preset_name
-from model.fields import nearest
+from model.fields import did_you_mean
 from search.errors import Failure, UserError
 from search.stats.counting import rank, seed_of
 from search.store.database import ROWS, wait_for
@@ -231,11 +231,11 @@ def chosen(
     """Keys of the configurations that are meant."""
     keys = [k for k in known if k.startswith(configuration or "")]
     if configuration and not keys:
-        hint = nearest(configuration, known or ["none yet"])
+        hint = did_you_mean(configuration, known or ["none yet"])
         raise UserError(f"study {study!r} has no configuration {configuration!r}; {hint}")
     if configuration and len(keys) > 1:
         raise UserError(f"study {study!r}: {configuration!r} may be any of {', '.join(sorted(keys))}")
     models = {preset_name(known[k].spec): None for k in keys}
     if model is not None and models and model not in models:
-        raise UserError(f"study {study!r} has no finished seed of {model!r}; {nearest(model, models)}")
+        raise UserError(f"study {study!r} has no finished seed of {model!r}; {did_you_mean(model, models)}")
     return [k for k in keys if model in (None, preset_name(known[k].spec))]

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model.transfer import moved
+from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
 from search.store.ledger import Ledger, Row, is_final
@@ -69,7 +69,7 @@ def begun(spec: Spec, recipe: Recipe, parent: InitialTheta) -> Configuration:
     import torch
 
     with reraise_as("start"):
-        made = {n: moved(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()}
+        made = {n: transfer(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()}
     *before, last = parent.lineage
     lineage = (*before, {**last, "then": list(next(iter(made.values())).how)})
     thetas = {name: tuple(m.theta_Q.tolist()) for name, m in made.items()}

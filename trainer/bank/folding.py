@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from model.transfer import moved
+from model.transfer import transfer
 from trainer.bank.bank import Bank
 from trainer.bank.judge import Result
 from trainer.recipe import Pair
@@ -131,7 +131,7 @@ class FoldingBank:
             begun = self.first.result(n)
             if n in self.numbers or begun.outcome not in GOES_ON:
                 continue
-            theta_P = moved(self.first.spec, begun.theta_P, self.spec).theta_Q
+            theta_P = transfer(self.first.spec, begun.theta_P, self.spec).theta_Q
             if not bool(torch.isfinite(theta_P).all()):
                 continue
             pair = replace(self.pairs[n], start=tuple(theta_P.tolist()), first_step=begun.steps, rungs=())

@@ -25,7 +25,7 @@ from trainer.files.installed import code_version
 JSON_FILE, THETA_FILE = "checkpoint.json", "theta.safetensors"
 LARGEST_FILE = 1 << 24  # bytes; θ has a few hundred numbers
 FORMAT = 1
-PAPERS = {
+FIELDS = {
     "spec": dict, "recipe": dict, "seed": dict, "step": int, "metrics": dict, "provenance": dict, "code": str,
 }  # fmt: skip
 KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
@@ -91,7 +91,7 @@ class Checkpoint:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{folder / JSON_FILE}: spec: {error}") from None
         theta_P = _read_theta(folder / THETA_FILE, spec)
-        return cls(spec=spec, theta_P=theta_P, **{name: about[name] for name in PAPERS if name != "spec"})
+        return cls(spec=spec, theta_P=theta_P, **{name: about[name] for name in FIELDS if name != "spec"})
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -104,7 +104,7 @@ def _read_bytes(path: Path) -> bytes:
 
 def _check_papers(path: Path, about: dict[str, Any]) -> None:
     """Whoever reads a checkpoint may rely on these kinds. Raises ValueError at the key path."""
-    wanted = {name: (about[name], kind) for name, kind in PAPERS.items()}
+    wanted = {name: (about[name], kind) for name, kind in FIELDS.items()}
     for name, value in about["seed"].items() if isinstance(about["seed"], dict) else ():
         wanted[f"seed.{ascii(name)[1:-1]:.40}"] = (value, int)
     if isinstance(about["spec"], dict):
@@ -120,7 +120,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         about = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{path}: not valid JSON") from None
-    missing = PAPERS.keys() - set(about if isinstance(about, dict) else ())
+    missing = FIELDS.keys() - set(about if isinstance(about, dict) else ())
     if missing:
         raise ValueError(f"{path}: not a checkpoint, {', '.join(sorted(missing))} missing")
     return about

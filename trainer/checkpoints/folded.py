@@ -14,7 +14,7 @@ FRESH_SEED = 46
 """Of the pairs that only folds are compared on."""
 
 
-def folded(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
+def fold_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
     """The folded checkpoint and the steps that led to it: none if no smaller form is known."""
     smallest = fold(checkpoint.spec, checkpoint.theta_P)
     provenance = {
@@ -29,7 +29,7 @@ def folded(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
     return made, smallest.steps
 
 
-def compared(one: Checkpoint, other: Checkpoint, fresh: int) -> dict[str, Comparison]:
+def compare_checkpoints(one: Checkpoint, other: Checkpoint, fresh: int) -> dict[str, Comparison]:
     """Both on the official additions and, unless `fresh` is 0, on so many fresh pairs."""
     sets = {"official": official_pairs()} | ({"fresh": uniform_pairs(FRESH_SEED, fresh)} if fresh else {})
     models = ((one.spec, one.theta_P), (other.spec, other.theta_P))

@@ -20,7 +20,7 @@ def read_teacher(path: Path) -> str:
     found = load_any(path)
     spec, theta_1P = found.spec, found.theta_P[None]
     if isinstance(spec, Tied):
-        theta_1P, spec = spec.spread(theta_1P), spec.base
+        theta_1P, spec = spec.untie(theta_1P), spec.base
     tokens = step.tokens_of(spec, *selection())
     exact = float(step.evaluate(spec, theta_1P, tokens)["exact"])
     if exact < 1:

@@ -134,4 +134,4 @@ def taken_on(
         wrong = len(errors(inner, new_R, judged, Cost()))
         if wrong < least:
             best_R, least = new_R, wrong
-    return within.spread(best_R[None])[0] if within else best_R
+    return within.untie(best_R[None])[0] if within else best_R

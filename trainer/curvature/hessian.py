@@ -179,7 +179,7 @@ def cheapest_together(at: Around, pool: Sequence[Constraint], size: int) -> list
 def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int = SAMPLE) -> float:
     """The loss when ties are imposed at once, without training: θ projected on them."""
     base, _ = ties_of(spec)
-    base_theta_P = spec.spread(theta_P[None]) if isinstance(spec, Tied) else theta_P[None]
+    base_theta_P = spec.untie(theta_P[None]) if isinstance(spec, Tied) else theta_P[None]
     new = tie(base, ties)
     held = project(ties, base_theta_P.double()) if new != base else base_theta_P.double()
     return float(step.loss(new, held, sample_of(new, count))[0])

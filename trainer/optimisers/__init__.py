@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from model.fields import nearest, option
+from model.fields import did_you_mean, option
 from trainer.fields import Group
 from trainer.optimisers.average import Average, average
 from trainer.optimisers.base import Optimiser, zeros
@@ -63,19 +63,19 @@ class Chosen(Group):
     optimiser: str = option(
         "adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True
     )
-    clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", low=0.0)
+    clip: float = option(1.0, "largest gradient norm of a seed", unit="norm", ge=0.0)
     beta1: float = option(
-        0.9, "decay of the first moment; of sgd, the momentum", unit="fraction", low=0, high=0.9999999
+        0.9, "decay of the first moment; of sgd, the momentum", unit="fraction", ge=0, le=0.9999999
     )
     beta2: float = option(
-        0.999, "decay of the second moment; of lion, of the first", unit="fraction", low=0, high=0.9999999
+        0.999, "decay of the second moment; of lion, of the first", unit="fraction", ge=0, le=0.9999999
     )
-    epsilon: float = option(1e-8, "denominator offset of adamw and adam", unit="gradient", low=0.0)
+    epsilon: float = option(1e-8, "denominator offset of adamw and adam", unit="gradient", ge=0.0)
 
     @staticmethod
     def agree(recipe: Any) -> None:
         if recipe.optimiser not in OPTIMISERS:
-            hint = nearest(recipe.optimiser, OPTIMISERS)
+            hint = did_you_mean(recipe.optimiser, OPTIMISERS)
             raise ValueError(f"optimiser: unknown {recipe.optimiser!r:.80}; {hint}")
 
 

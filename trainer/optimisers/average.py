@@ -20,7 +20,7 @@ class Average(Group):
     ema_decay: float = option(
         0.0,
         "memory of a moving mean of θ, which is evaluated too: what has more problems right counts; 0 is off",
-        unit="fraction", low=0, high=0.9999999, switch=True,
+        unit="fraction", ge=0, le=0.9999999, switch=True,
         source="Polyak and Juditsky, SIAM J. Control 30, 1992; tbukic and warlockee have 0.999",
     )  # fmt: skip
 

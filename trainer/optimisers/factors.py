@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from model.fields import nearest, option
+from model.fields import did_you_mean, option
 from model.layout import Layout
 from trainer.fields import Group
 
@@ -46,6 +46,8 @@ def entries(layout: Layout, field: str, factors: Sequence[tuple[str, float]]) ->
     """Each entry's factor [P], 1 where none is given. Raises ValueError for a tensor that θ does not have."""
     given = dict(factors)
     for name in given.keys() - set(layout.names):
-        raise ValueError(f"{field} must be of tensors of θ, not {name!r:.80}; {nearest(name, layout.names)}")
+        raise ValueError(
+            f"{field} must be of tensors of θ, not {name!r:.80}; {did_you_mean(name, layout.names)}"
+        )
     sizes = zip(layout.names, map(prod, layout.shapes), strict=True)
     return [given.get(name, 1.0) for name, size in sizes for _ in range(size)]

@@ -21,7 +21,7 @@ NEVER = 1 << 62
 class Freeze(Group):
     freeze: tuple[tuple[Any, ...], ...] = option(
         (), f"{FORM}: from a step on these keep the values that they have then", unit="step, names",
-        most=64, entries="rows", switch=True,
+        max_length=64, entries="rows", switch=True,
         source="Reflection 1 and 2 (its cascade, and freezing in place)",
     )  # fmt: skip
 

@@ -23,11 +23,11 @@ SOURCE = "Agarwal et al., Efficient full-matrix adaptive regularization, ICML 20
 class FullAdam(Group):
     root_every: int = part(
         f"optimiser={NAME}", 100, "distance of new inverse roots; divides eval_every",
-        unit="steps", low=1, shapes=True, source=SOURCE,
+        unit="steps", ge=1, shapes=True, source=SOURCE,
     )  # fmt: skip
     root_damping: float = part(
         f"optimiser={NAME}", 0.001, "added to every eigenvalue of the second moment, of their mean",
-        unit="fraction", low=0.0, source=SOURCE,
+        unit="fraction", ge=0.0, source=SOURCE,
     )  # fmt: skip
 
     @staticmethod

@@ -18,14 +18,14 @@ SOURCE = "Lee et al., Grokfast, arXiv 2405.20233, algorithm 1"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Grokfast(Group):
     grokfast_lambda: float = option(
-        0.0, "Grokfast: how much of the gradients' moving mean is added; 0 is off", unit="factor", low=0.0,
+        0.0, "Grokfast: how much of the gradients' moving mean is added; 0 is off", unit="factor", ge=0.0,
         switch=True, source=SOURCE,
     )  # fmt: skip
     grokfast_alpha: float = part(
-        "grokfast_lambda", 0.98, "that mean's memory", unit="fraction", low=0, high=0.9999999, source=SOURCE
+        "grokfast_lambda", 0.98, "that mean's memory", unit="fraction", ge=0, le=0.9999999, source=SOURCE
     )
-    grokfast_start: int = part("grokfast_lambda", 0, "when it begins, with a new mean", unit="steps", low=0)
-    grokfast_end: int = part("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", low=0)
+    grokfast_start: int = part("grokfast_lambda", 0, "when it begins, with a new mean", unit="steps", ge=0)
+    grokfast_end: int = part("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", ge=0)
 
     @staticmethod
     def agree(recipe: Any) -> None:

@@ -28,17 +28,17 @@ BASE, BEST, SCORE = "jiggle_base.", "jiggle_best.", "jiggle_score"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Jiggle(Group):
     jiggle_every: int = option(
-        0, "distance of jiggles: perturb θ, settle, keep the best; 0 is off", unit="steps", low=0,
+        0, "distance of jiggles: perturb θ, settle, keep the best; 0 is off", unit="steps", ge=0,
         switch=True, source=SOURCE,
     )  # fmt: skip
     jiggle_settle: int = part(
         "jiggle_every", 2_000, "how long each candidate settles, and one without a perturbation before them",
-        unit="steps", low=1, source=SOURCE,
+        unit="steps", ge=1, source=SOURCE,
     )  # fmt: skip
-    jiggle_candidates: int = part("jiggle_every", 2, "how many", unit="candidates", low=1, source=SOURCE)
+    jiggle_candidates: int = part("jiggle_every", 2, "how many", unit="candidates", ge=1, source=SOURCE)
     jiggle_strength: float = part(
         "jiggle_every", 3.0, "root mean square of a tensor's perturbation, of the tensor's own",
-        unit="learning rates", low=0.0, source=SOURCE,
+        unit="learning rates", ge=0.0, source=SOURCE,
     )  # fmt: skip
 
     @staticmethod

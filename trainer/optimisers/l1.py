@@ -20,15 +20,15 @@ SOURCE = "Reflection 2 and 5 (scaffold: 0.1, 0.5 and late), which names it and d
 class L1(Group):
     l1_lambda: float = option(
         0.0, "L1: this times the absolute values of l1_entries is added to the loss; 0 is off",
-        unit="loss per unit of θ", low=0.0, switch=True, source=SOURCE,
+        unit="loss per unit of θ", ge=0.0, switch=True, source=SOURCE,
     )  # fmt: skip
     l1_entries: tuple[str, ...] = part(
         "l1_lambda", (), "entries or tensors of θ that it is on, such as [out_A, 'fc1[1,0]']", unit="names",
-        most=100, entries="names", source=SOURCE,
+        max_length=100, entries="names", source=SOURCE,
     )  # fmt: skip
-    l1_start: int = part("l1_lambda", 0, "its onset", unit="steps", low=0, source=SOURCE)
-    l1_rise: int = part("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", low=0)
-    l1_end: int = part("l1_lambda", 0, "where it ends; 0: with the budget", unit="steps", low=0)
+    l1_start: int = part("l1_lambda", 0, "its onset", unit="steps", ge=0, source=SOURCE)
+    l1_rise: int = part("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0)
+    l1_end: int = part("l1_lambda", 0, "where it ends; 0: with the budget", unit="steps", ge=0)
 
     @staticmethod
     def agree(recipe: Any) -> None:

@@ -20,14 +20,14 @@ RANGE = 1e8  # how far the damping moves from the recipe's, either way
 class LevenbergMarquardt(Group):
     damping: float = part(
         f"optimiser={NAME}", 0.01, "added to every eigenvalue of the Gauss-Newton matrix, at first",
-        unit="curvature", low=1e-12, source=SOURCE,
+        unit="curvature", ge=1e-12, source=SOURCE,
     )  # fmt: skip
     damping_by: float = part(
         f"optimiser={NAME}",
         2.0,
         "divides the damping where a step makes the loss of its own problems fall; else multiplies it, and "
         "the step is not taken; 1: it stays, and each step is taken",
-        unit="factor", low=1, source=SOURCE,
+        unit="factor", ge=1, source=SOURCE,
     )  # fmt: skip
 
 

@@ -18,12 +18,12 @@ SOURCE = "Zhang et al., Lookahead optimizer, NeurIPS 2019, algorithm 1"
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lookahead(Group):
     lookahead_k: int = option(
-        0, "Lookahead: so many steps forward, then one back; 0 is off", unit="steps", low=0, switch=True,
+        0, "Lookahead: so many steps forward, then one back; 0 is off", unit="steps", ge=0, switch=True,
         source=SOURCE,
     )  # fmt: skip
     lookahead_alpha: float = part(
-        "lookahead_k", 0.5, "how far the slow weights go towards the fast ones", unit="fraction", low=0,
-        high=1, source=SOURCE,
+        "lookahead_k", 0.5, "how far the slow weights go towards the fast ones", unit="fraction", ge=0,
+        le=1, source=SOURCE,
     )  # fmt: skip
 
 

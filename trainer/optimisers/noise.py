@@ -20,10 +20,10 @@ SOURCE = "Neelakantan et al., Adding gradient noise, arXiv 1511.06807"
 class Noise(Group):
     noise_eta: float = option(
         0.0, "variance of the normal noise on each entry of the clipped gradient at step 0; 0 is off",
-        unit="gradient squared", low=0.0, switch=True, source=SOURCE,
+        unit="gradient squared", ge=0.0, switch=True, source=SOURCE,
     )  # fmt: skip
     noise_gamma: float = part(
-        "noise_eta", 0.55, "its variance falls as (1 + step) to minus this", unit="exponent", low=0, high=10,
+        "noise_eta", 0.55, "its variance falls as (1 + step) to minus this", unit="exponent", ge=0, le=10,
         source=SOURCE,
     )  # fmt: skip
 

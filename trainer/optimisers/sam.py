@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Sam(Group):
     sam_rho: float = option(
         0.0, "SAM: how far up the gradient is taken; 0 is off, else a step costs two gradients",
-        unit="norm of θ", low=0.0, switch=True,
+        unit="norm of θ", ge=0.0, switch=True,
         source="Foret et al., Sharpness-aware minimization, ICLR 2021; Reflection 2",
     )  # fmt: skip
 

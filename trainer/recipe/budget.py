@@ -13,18 +13,16 @@ MOST_EVALUATIONS = 10_000  # a seed's curve has a row each
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Budget(Group):
-    steps: int = option(60_000, "the budget", unit="steps", low=1, source=PAPER)
-    batch: int = option(
-        256, "problems in one step", unit="problems per seed", low=1, high=1 << 16, shapes=True
-    )
+    steps: int = option(60_000, "the budget", unit="steps", ge=1, source=PAPER)
+    batch: int = option(256, "problems in one step", unit="problems per seed", ge=1, le=1 << 16, shapes=True)
     eval_every: int = option(
-        1_000, "distance of evaluations; divides the budget", unit="steps", low=1, shapes=True
+        1_000, "distance of evaluations; divides the budget", unit="steps", ge=1, shapes=True
     )
-    hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", low=0)
+    hold: int = option(10_000, "how long a grokked seed must stay perfect to have held", unit="steps", ge=0)
     finish_above: float = option(
         1.0,
         "best exact match from which a seed whose budget is spent is finished by curvature; 1 is off",
-        unit="fraction", low=0, high=1, source="docs/results.md, Finishing",
+        unit="fraction", ge=0, le=1, source="docs/results.md, Finishing",
     )  # fmt: skip
 
     @staticmethod

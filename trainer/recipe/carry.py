@@ -33,7 +33,7 @@ class CarrySchedule(Group):
         "instead of carry_mix and its fade",
         unit="steps, fractions",
         source=OURS,
-        most=POINTS,
+        max_length=POINTS,
         entries="points",
     )
     carry_lengths: tuple[tuple[float, ...], ...] = option(
@@ -42,7 +42,7 @@ class CarrySchedule(Group):
         "rounded down, never more than the curriculum's digits; none: 1 to all",
         unit="steps, columns",
         source=OURS,
-        most=POINTS,
+        max_length=POINTS,
         entries="points",
     )
 

@@ -14,23 +14,23 @@ class Lessons(Group):
     curriculum: tuple[tuple[int, ...], ...] = option(
         ((3, 2_000), (6, 5_000)),
         "pairs [digits, steps]: largest operand length and for how long; then 10 digits",
-        unit="digits, steps", source=PAPER, most=4, entries="stages",
+        unit="digits, steps", source=PAPER, max_length=4, entries="stages",
     )  # fmt: skip
     mixed_lengths: float = option(
         0.0,
         "share of ordinary problems whose length is drawn too, uniformly up to the curriculum's",
-        unit="fraction", low=0, high=1, source="456p report, training code",
+        unit="fraction", ge=0, le=1, source="456p report, training code",
     )  # fmt: skip
     carry_mix: float = option(
-        0.8, "share of carry problems before the fade", unit="fraction", low=0, high=1, source=PAPER
+        0.8, "share of carry problems before the fade", unit="fraction", ge=0, le=1, source=PAPER
     )
-    fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", low=0)
-    fade_end: int = option(45_000, "where it reaches 0", unit="steps", low=0, source=PAPER)
+    fade_start: int = option(15_000, "where the share begins to fall linearly", unit="steps", ge=0)
+    fade_end: int = option(45_000, "where it reaches 0", unit="steps", ge=0, source=PAPER)
     fade_token: float = option(
-        1.0, "token accuracy above which the share falls linearly; 1 is off", unit="fraction", low=0, high=1,
+        1.0, "token accuracy above which the share falls linearly; 1 is off", unit="fraction", ge=0, le=1,
         source="57p paper, section 3.2",
     )  # fmt: skip
-    fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", low=0, high=1)
+    fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", ge=0, le=1)
 
     @staticmethod
     def agree(recipe: Any) -> None:

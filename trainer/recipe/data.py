@@ -13,12 +13,12 @@ from trainer.recipe.losses import WARLOCKEE
 class Data(Group):
     swapped: float = option(
         0.0, "share of problems whose operands change places (commutative augmentation); 0 is off",
-        unit="fraction", low=0, high=1, switch=True, source=f"{WARLOCKEE}: a half",
+        unit="fraction", ge=0, le=1, switch=True, source=f"{WARLOCKEE}: a half",
     )  # fmt: skip
     targeted: float = option(
         0.0,
         "share of a step's problems that are of the seed's own errors at the last evaluation, in a stream of "
         "its own of such problems as the lesson has then; 0 is off",
-        unit="fraction", low=0, high=1, switch=True,
+        unit="fraction", ge=0, le=1, switch=True,
         source="AdderBoard: tbukic and vijec fine-tune on error pairs; the stream is ours",
     )  # fmt: skip

@@ -19,11 +19,9 @@ MOST_CYCLES = 24  # of growing length: 2^24 times the first is past every budget
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates(Group):
-    lr: float = option(0.02, "peak learning rate", unit="per step", low=0.0, source=PAPER)
-    lr_floor: float = option(
-        0.1, "learning rate at the last step, of the peak", unit="fraction", low=0, high=1
-    )
-    warmup: int = option(1_000, "linear warm-up of the learning rate", unit="steps", low=0)
+    lr: float = option(0.02, "peak learning rate", unit="per step", ge=0.0, source=PAPER)
+    lr_floor: float = option(0.1, "learning rate at the last step, of the peak", unit="fraction", ge=0, le=1)
+    warmup: int = option(1_000, "linear warm-up of the learning rate", unit="steps", ge=0)
     lr_schedule: str = option(
         "cosine",
         "after the warm-up: cosine to the floor, wsd (stable, then linear to it) or restarts (cosine to it, "
@@ -32,12 +30,12 @@ class Rates(Group):
         source="wsd: Hu et al., MiniCPM, 2024, section 4; restarts: Loshchilov and Hutter, SGDR, ICLR 2017",
     )  # fmt: skip
     lr_decay: float = part(
-        "lr_schedule=wsd", 0.1, "how much of the budget the fall takes, at its end", unit="fraction", low=0,
-        high=1,
+        "lr_schedule=wsd", 0.1, "how much of the budget the fall takes, at its end", unit="fraction", ge=0,
+        le=1,
     )  # fmt: skip
-    lr_cycle: int = part("lr_schedule=restarts", 10_000, "length of the first cycle", unit="steps", low=1)
+    lr_cycle: int = part("lr_schedule=restarts", 10_000, "length of the first cycle", unit="steps", ge=1)
     lr_cycle_growth: int = part(
-        "lr_schedule=restarts", 1, "length of a cycle, of the one before", unit="factor", low=1, high=100
+        "lr_schedule=restarts", 1, "length of a cycle, of the one before", unit="factor", ge=1, le=100
     )
 
 

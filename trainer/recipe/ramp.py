@@ -16,14 +16,14 @@ class Ramp(Group):
     """
 
     ramp: int = option(
-        0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", low=0
+        0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", ge=0
     )  # fmt: skip
-    ramp_start: int = option(0, "where the ramp begins; before, no tie holds", unit="steps", low=0)
+    ramp_start: int = option(0, "where the ramp begins; before, no tie holds", unit="steps", ge=0)
     fold_step: int = option(
         0,
         "where θ of a wider model (start.model) is folded into this one; 0 is off",
         unit="steps",
-        low=0,
+        ge=0,
         switch=True,
     )
 

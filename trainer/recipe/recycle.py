@@ -28,11 +28,11 @@ class Recycle(Group):
     """The recipe's fields of recycling."""
 
     recycle_every: int = option(
-        0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", low=0,
+        0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
         source=SOURCE,
     )  # fmt: skip
-    recycle_from: int = part("recycle_every", 4_000, "where it begins", unit="steps", low=1, source=SOURCE)
-    recycle_until: int = part("recycle_every", 16_000, "none after", unit="steps", low=1, source=SOURCE)
+    recycle_from: int = part("recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOURCE)
+    recycle_until: int = part("recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOURCE)
     recycle_unless: tuple[tuple[Any, ...], ...] = part(
         "recycle_every", (), f"{LEAST}: whoever reaches any of them is left alone", unit="name, number",
         source=SOURCE,

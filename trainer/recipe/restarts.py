@@ -27,12 +27,12 @@ class Again(Group):
 
     again_at: int = option(
         0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
-        low=0,
+        ge=0,
     )  # fmt: skip
     again_unless: tuple[tuple[Any, ...], ...] = part(
         "again_at", (), f"{LEAST}: whoever reaches any of them goes on", unit="name, number"
     )
-    again_most: int = part("again_at", 1, "how often at most", unit="times", low=1)
+    again_most: int = part("again_at", 1, "how often at most", unit="times", ge=1)
 
     @staticmethod
     def agree(recipe: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import ceil, inf, isnan
 from typing import Any
 
-from model.fields import nearest
+from model.fields import did_you_mean
 
 BEST = ("exact", "token")
 """Measures, of which the best so far counts; all else that a rung names is a probe, as it reads then."""
@@ -76,7 +76,7 @@ def check_asked(name: str, entries: Sequence[tuple[str, float]], probes: Iterabl
     """Raise ValueError unless each is a measure or one of a spec's probes."""
     for asked, _ in entries:
         if asked not in (known := (*BEST, *probes)):
-            raise ValueError(f"{name}: unknown probe {asked!r:.80}; {nearest(asked, known)}")
+            raise ValueError(f"{name}: unknown probe {asked!r:.80}; {did_you_mean(asked, known)}")
 
 
 def spelt(keep: Keep) -> str:

@@ -15,7 +15,7 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any
 
-from model.fields import LARGEST, nearest, option
+from model.fields import LARGEST, did_you_mean, option
 from trainer.fields import Group
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class Starts(Group):
         "scaled: the spec's own start times a number",
         unit="tensor, how, numbers",
         source="xavier: Glorot and Bengio 2010; kaiming: He et al. 2015, for uniform numbers, times a gain",
-        most=MOST_ROWS,
+        max_length=MOST_ROWS,
         entries="rows",
     )
     best_of: int = option(
         1, "vectors drawn for a seed, of which the one starts that a probe puts first", unit="vectors",
-        low=1, high=MOST_VECTORS,
+        ge=1, le=MOST_VECTORS,
     )  # fmt: skip
     best_by: str = option("", "that probe", unit="name")
 
@@ -56,7 +56,7 @@ class Starts(Group):
             if not names or not all(type(n) in (int, float) and abs(n) <= LARGEST for n in row[2:]):
                 raise ValueError(f"init must be {FORM}, got {row!r:.80}")
             if row[1] not in HOW:
-                raise ValueError(f"init must be {FORM}; unknown {row[1]!r:.80}; {nearest(row[1], HOW)}")
+                raise ValueError(f"init must be {FORM}; unknown {row[1]!r:.80}; {did_you_mean(row[1], HOW)}")
             if row[1] != "at" and (len(row) > 3 or row[2] < 0):
                 raise ValueError(
                     f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}"
@@ -70,13 +70,13 @@ class Starts(Group):
 def check_start(spec: Spec, recipe: Starts) -> None:
     """Raise ValueError unless seeds of a spec can start as a recipe says."""
     if recipe.best_by and recipe.best_by not in (probes := spec.probes()):
-        hint = nearest(recipe.best_by, probes) if probes else "the model has no probe"
+        hint = did_you_mean(recipe.best_by, probes) if probes else "the model has no probe"
         raise ValueError(f"best_by must be a probe of the model; unknown {recipe.best_by!r:.80}; {hint}")
     shapes = spec.shapes()
     for name, how, *numbers in recipe.init:
         if name not in shapes:
             raise ValueError(
-                f"init must be about tensors of the model; unknown {name!r:.80}; {nearest(name, shapes)}"
+                f"init must be about tensors of the model; unknown {name!r:.80}; {did_you_mean(name, shapes)}"
             )
         size = math.prod(shapes[name])
         if how == "at" and len(numbers) not in (1, size):

@@ -23,13 +23,13 @@ REFLECTION = "Reflection 2 and 5, which name it and do not say how"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decay(Group):
-    weight_decay: float = option(0.01, "decoupled decay of every parameter", unit="per unit of lr", low=0.0)
+    weight_decay: float = option(0.01, "decoupled decay of every parameter", unit="per unit of lr", ge=0.0)
     wd_drop: float = option(
-        1.0, "adaptive decay: factor at each of two thresholds; 1 is off", unit="fraction", low=0, high=1
+        1.0, "adaptive decay: factor at each of two thresholds; 1 is off", unit="fraction", ge=0, le=1
     )
-    wd_drop_token: float = option(0.7, "token accuracy that a drop needs", unit="fraction", low=0, high=1)
-    wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", low=0, high=1)
-    wd_drop_exact_final: float = option(0.2, "exact match of the second drop", unit="fraction", low=0, high=1)
+    wd_drop_token: float = option(0.7, "token accuracy that a drop needs", unit="fraction", ge=0, le=1)
+    wd_drop_exact: float = option(0.02, "exact match of the first drop", unit="fraction", ge=0, le=1)
+    wd_drop_exact_final: float = option(0.2, "exact match of the second drop", unit="fraction", ge=0, le=1)
     wd_schedule: str = option(
         "constant",
         "beside what is adaptive: constant, drops (at steps), cyclical (a cosine), warmup (linear from 0) or "
@@ -38,21 +38,21 @@ class Decay(Group):
     )  # fmt: skip
     wd_drops: tuple[tuple[Any, ...], ...] = part(
         "wd_schedule=drops", (), "pairs [step, factor]: what decay is times from a step on, rising steps",
-        unit="step, fraction", most=MOST_DROPS, entries="drops", source=REFLECTION,
+        unit="step, fraction", max_length=MOST_DROPS, entries="drops", source=REFLECTION,
     )  # fmt: skip
     wd_period: int = part(
-        "wd_schedule=cyclical", 10_000, "length of a cycle", unit="steps", low=1, source=REFLECTION
+        "wd_schedule=cyclical", 10_000, "length of a cycle", unit="steps", ge=1, source=REFLECTION
     )
     wd_low: float = part(
         "wd_schedule=cyclical", 0.0, "decay in the middle of a cycle, of that at its ends", unit="fraction",
-        low=0, high=1, source=REFLECTION,
+        ge=0, le=1, source=REFLECTION,
     )  # fmt: skip
     wd_warmup: int = part(
-        "wd_schedule=warmup", 10_000, "how long decay rises", unit="steps", low=1, source=REFLECTION
+        "wd_schedule=warmup", 10_000, "how long decay rises", unit="steps", ge=1, source=REFLECTION
     )
     wd_alpha: float = part(
         "wd_schedule=smooth", 0.0001, "rate at which decay falls, made anew at evaluations", unit="per step",
-        low=0.0, source="MicroAdder, src/train.py",
+        ge=0.0, source="MicroAdder, src/train.py",
     )  # fmt: skip
 
     @staticmethod

@@ -64,8 +64,8 @@ class LowRank(Spec):
     essential: ClassVar[tuple[str, ...]] = ("tokens",)
 
     # Sizes
-    width: int = option(7, "width of the residual", unit="dimensions", low=2, high=16)
-    ffn: int = option(14, "width of the FFN", unit="dimensions", low=1, high=64)
+    width: int = option(7, "width of the residual", unit="dimensions", ge=2, le=16)
+    ffn: int = option(14, "width of the FFN", unit="dimensions", ge=1, le=64)
     positions: int = option(
         INPUTS, "rows of the position table; the first 33 are read", unit="positions", values=(INPUTS, 35),
         source=f"{REPORT} 2",
@@ -73,18 +73,18 @@ class LowRank(Spec):
 
     # Constraints
     pos_rank: int = option(
-        0, "rank of the position table; 0: full", unit="rank", low=0, high=16, off=0, source=f"{REPORT} 2.1"
+        0, "rank of the position table; 0: full", unit="rank", ge=0, le=16, off=0, source=f"{REPORT} 2.1"
     )
     qkv_rank: int = option(
-        0, "rank of the query, key and value projections; 0: full", unit="rank", low=0, high=16, off=0,
+        0, "rank of the query, key and value projections; 0: full", unit="rank", ge=0, le=16, off=0,
         source=f"{REPORT} 2.1",
     )  # fmt: skip
     out_rank: int = option(
-        0, "rank of the attention output; 0: full", unit="rank", low=0, high=16, off=0,
+        0, "rank of the attention output; 0: full", unit="rank", ge=0, le=16, off=0,
         source=f"{REPORT} 2.1, 2.3",
     )  # fmt: skip
     ffn_rank: int = option(
-        0, "rank of both FFN matrices; 0: full", unit="rank", low=0, high=16, off=0, source=f"{REPORT} 2.1"
+        0, "rank of both FFN matrices; 0: full", unit="rank", ge=0, le=16, off=0, source=f"{REPORT} 2.1"
     )
     rms_norm: bool = option(
         False, "RMSNorm with a weight, not LayerNorm with weight and bias", off=False, source=f"{REPORT} 2.2"

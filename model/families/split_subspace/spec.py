@@ -57,9 +57,9 @@ class SplitSubspace(Spec):
     essential: ClassVar[tuple[str, ...]] = ("tokens", "arc", "head", "norm")
 
     # Sizes
-    tok_dim: int = option(3, "width of the token subspace", unit="dimensions", low=2, high=8)
-    pos_dim: int = option(3, "width of the position subspace", unit="dimensions", low=3, high=8)
-    heads: int = option(2, "attention heads; divides the width", unit="heads", low=1, high=4)
+    tok_dim: int = option(3, "width of the token subspace", unit="dimensions", ge=2, le=8)
+    pos_dim: int = option(3, "width of the position subspace", unit="dimensions", ge=3, le=8)
+    heads: int = option(2, "attention heads; divides the width", unit="heads", ge=1, le=4)
     spiral_amp: float = option(
         3.5, "radius of the spiral at step 0, and where it is frozen", unit="residual", source=f"{PAPER} 2.2"
     )
@@ -123,7 +123,7 @@ class SplitSubspace(Spec):
         source=f"{PAPER} 2.3",
     )  # fmt: skip
     qk_dim: int = option(
-        0, "width of a head's queries and keys; 0: as its values", unit="dimensions", high=16, low=0, off=0,
+        0, "width of a head's queries and keys; 0: as its values", unit="dimensions", le=16, ge=0, off=0,
         source=f"{PAPER} 2.3",
     )  # fmt: skip
     toeplitz_q: bool = option(
