@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from model import PRESETS
-from search.study.file import shipped
+from search.study.file import shipped_studies
 from tests.commands import call
 from tests.homes import two_studies
 from trainer import Recipe
@@ -114,7 +114,7 @@ def test_study_files(case: str) -> None:
 
 
 def test_what_is_shipped_is_far_from_the_limits() -> None:
-    assert max(map(len, shipped().values())) < 25_000
+    assert max(map(len, shipped_studies().values())) < 25_000
 
 
 # ---- homes from elsewhere

@@ -23,7 +23,7 @@ from search.errors import Failure, UserError
 from search.store import database
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.study.file import shipped
+from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
 from tests.commands import adder_search, call, fails, fails_with_one, says
 from trainer.files.installed import missing_for_compilation
@@ -146,7 +146,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.Monkey
 
 def test_the_shipped_studies_are_listed() -> None:
     found = {s["name"]: s for s in json.loads(call("studies", "--json").stdout)}
-    assert list(found) == list(shipped())
+    assert list(found) == list(shipped_studies())
     assert (found["57p"]["params"], found["smoke"]["params"]) == (57, 57)
     lines = call("studies").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(found)

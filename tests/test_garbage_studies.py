@@ -9,7 +9,7 @@ import yaml
 from hypothesis import strategies as st
 
 from search.errors import UserError
-from search.study.file import parse_study, shipped
+from search.study.file import parse_study, shipped_studies
 from search.study.schema import Study
 from tests.garbage import (
     BITES,
@@ -65,7 +65,7 @@ STRUCTURES = st.builds(
 TEXT = st.builds(
     lambda damage, text: damage(text.encode()).decode("utf-8", "replace"),
     BITES,
-    st.sampled_from([*shipped().values(), yaml.safe_dump(WHOLE), yaml.safe_dump(LISTED)]),
+    st.sampled_from([*shipped_studies().values(), yaml.safe_dump(WHOLE), yaml.safe_dump(LISTED)]),
 )
 
 SYNTAX = st.text(alphabet="{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é", max_size=60)

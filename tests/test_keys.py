@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from search.study.file import parse_study, shipped
+from search.study.file import parse_study, shipped_studies
 from search.study.keys import every_key
 from tests.commands import call, fails
 
@@ -33,9 +33,9 @@ def leaves(value, path=""):
         yield path
 
 
-@pytest.mark.parametrize("name", sorted(shipped()))
+@pytest.mark.parametrize("name", sorted(shipped_studies()))
 def test_every_key_of_the_studies_that_come_along_is_listed(name):
-    used = set(leaves(yaml.safe_load(shipped()[name])))
+    used = set(leaves(yaml.safe_load(shipped_studies()[name])))
     assert used and used <= LISTED.keys()
 
 

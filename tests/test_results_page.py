@@ -13,8 +13,8 @@ from search.claims.claim import claims
 from search.claims.judge import judge
 from search.claims.trained import read as read_checkpoints
 from search.stats.intervals import Paired, wilson
-from search.study.file import load_study, shipped
-from search.study.seeds import numbered
+from search.study.file import load_study, shipped_studies
+from search.study.seeds import seed_list
 from search.study.trial import Configuration
 from tests.commands import call
 
@@ -107,8 +107,8 @@ CHOSEN = {"claims-chosen"}
 
 def test_no_study_begins_with_seeds_that_confirmed_a_recipe():
     """Whoever runs a study that is shipped gets fresh evidence, not the seeds by which it was chosen."""
-    shipped_ = {name: load_study(name) for name in shipped().keys() - CHOSEN}
-    used = {s for study in shipped_.values() if study.confirm for s in numbered(study.confirm.seeds)}
+    shipped_ = {name: load_study(name) for name in shipped_studies().keys() - CHOSEN}
+    used = {s for study in shipped_.values() if study.confirm for s in seed_list(study.confirm.seeds)}
     used |= {
         s
         for p in (DOCS / "measurements" / "studies").glob("confirm-*")

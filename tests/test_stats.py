@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from search.stats import counting as stats
 from search.stats import intervals
 from search.stats.counting import GrokRate, Stopping, difference, pareto, tries_until, wilson
-from search.study.file import load_study, stops_at
+from search.study.file import load_study, stopping_rule
 from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.hopeless import MEASURED
@@ -121,9 +121,9 @@ def test_seeds_that_nobody_waited_for_may_have_grokked_before():
 
 
 def test_a_search_stops_as_a_whole_and_a_sweep_not_at_all():
-    wanted, seeds = stops_at(load_study("57p"))
+    wanted, seeds = stopping_rule(load_study("57p"))
     assert wanted == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
-    assert stops_at(load_study("57p-rate")) is None and stops_at(load_study("fade")) is None
+    assert stopping_rule(load_study("57p-rate")) is None and stopping_rule(load_study("fade")) is None
 
 
 # Newcombe 1998, table II, method 10: k and n of both samples, and the interval of the difference

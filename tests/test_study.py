@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from model import PRESETS, Spec
 from search.errors import UserError
 from search.study import file as study_file
-from search.study.file import LARGEST_FILE, load_study, parse_study, shipped
+from search.study.file import LARGEST_FILE, load_study, parse_study, shipped_studies
 from search.study.sampler import Sampler
 from search.study.schema import Entry, Resources, Stop, Study, Until
 from search.study.seeds import SeedRange
@@ -128,12 +128,12 @@ def test_the_watched_seeds_are_those_that_begin_at_the_start() -> None:
     assert parse_study(study + "resources: {slots: 99}", "").watched() == [Seed.of(n) for n in range(5, 25)]
 
 
-@pytest.mark.parametrize("name", [n for n in shipped() if n.endswith("-rate")])
+@pytest.mark.parametrize("name", [n for n in shipped_studies() if n.endswith("-rate")])
 def test_studies_of_a_rate_train_every_seed_to_its_end(name: str) -> None:
     assert not load_study(name).stop.hopeless
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_studies())
 def test_every_shipped_study_is_what_its_name_says(name: str) -> None:
     study = load_study(name)
     assert study.name == name and study.about

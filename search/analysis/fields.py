@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from model.spec import FAMILIES
-from search.study.places import inside
+from search.study.places import value_at
 from search.study.schema import Study
-from search.study.space import Distribution, Space, listed
+from search.study.space import Distribution, Space, allowed_values
 from trainer import Recipe
 
 MOST_CATEGORIES = 6  # as many different numbers, where no space says what they are, are categories
@@ -79,7 +79,7 @@ def columns(configurations: pd.DataFrame) -> list[str]:
 def column(path: str, configurations: pd.DataFrame) -> pd.Series:
     """The values of a field, or of a place in a list."""
     part, name, *places = path.split(".")
-    return configurations[f"{part}.{name}"].map(lambda value: inside(value, places))
+    return configurations[f"{part}.{name}"].map(lambda value: value_at(value, places))
 
 
 def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
@@ -100,7 +100,7 @@ def _holds(path: str, space: Space, configurations: pd.DataFrame) -> np.ndarray:
     holds = np.ones(len(configurations), dtype=bool)
     for other, wanted in space[path].when.items() if path in space else ():
         if other in space:
-            allowed = {shown(value) for value in listed(wanted)}
+            allowed = {shown(value) for value in allowed_values(wanted)}
             holds &= np.array([shown(value) in allowed for value in column(other, configurations)])
             holds &= _holds(other, space, configurations)
     return holds
@@ -165,6 +165,6 @@ def in_words(distribution: Distribution) -> str:
     if distribution.after:
         words += f", counted from {distribution.after}"
     conditions = (
-        f"{other} is {' or '.join(map(shown, listed(w)))}" for other, w in distribution.when.items()
+        f"{other} is {' or '.join(map(shown, allowed_values(w)))}" for other, w in distribution.when.items()
     )
     return words + "".join(f", where {condition}" for condition in conditions)

@@ -15,7 +15,7 @@ from search.errors import UserError
 from search.stats.counting import Until, counted, grouped, rank, seed_of
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final, open_ledger
-from search.study.file import recorded_study, stops_at
+from search.study.file import recorded_study, stopping_rule
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -100,7 +100,7 @@ def study_of(ledger: Ledger, study: str) -> Study | None:
 def until_of(ledger: Ledger, study: str) -> Until | None:
     """How many grokked seeds a recorded study stops at, and its seeds in order."""
     asked = study_of(ledger, study)
-    return stops_at(asked) if asked else None
+    return stopping_rule(asked) if asked else None
 
 
 def configuration_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | None = None) -> list[Row]:

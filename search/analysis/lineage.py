@@ -42,10 +42,10 @@ def _steps(sets: Sequence[TieCandidate], tried: TieCandidate) -> list[Step]:
 
 def _own(study: str, configuration: Configuration) -> list[Step]:
     from model import preset_name
-    from search.study.start import tied_beyond
+    from search.study.start import ties_beyond_parent
 
     steps = [dict(s) for s in configuration.start.lineage] if configuration.start else []
-    tied = tied_beyond(steps[-1].get("spec") if steps else None, configuration.spec)
+    tied = ties_beyond_parent(steps[-1].get("spec") if steps else None, configuration.spec)
     how = list(steps[-1].pop("then", [])) if steps else []
     spec = configuration.spec
     own = {

@@ -15,7 +15,7 @@ from search.errors import UserError
 from search.stats.counting import rank, seed_of, step_metrics
 from search.store.ledger import Ledger, Row, is_final
 from search.store.results import PARTS, curve_table
-from search.study.file import stops_at
+from search.study.file import stopping_rule
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache, RecordedSeed, alike
 from search.tracking.tracker import Tracker
@@ -37,7 +37,9 @@ def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> Non
     for configuration in trial.configurations:
         mine = ledger.rows(trial.study, configuration.key, trial.key)
         if tracker.is_count_due(configuration, len(mine)):
-            rows = ledger.rows if stops_at(tracker.study) else partial(alike, ledger)  # a stop asks for seeds
+            rows = (
+                ledger.rows if stopping_rule(tracker.study) else partial(alike, ledger)
+            )  # a stop asks for seeds
             tracker.counts(configuration, rows(trial.study, configuration.key))
         if mine and all(r["published"] for r in mine):  # what is there is not touched
             continue

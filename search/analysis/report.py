@@ -32,7 +32,7 @@ from search.analysis.plots_search import (
 from search.stats.counting import CALLED, COUNTED, Cost, GrokRate, Stopping, pareto, screen_words, unended
 from search.stats.intervals import Interval
 from search.store.home import pull_command
-from search.study.file import stops_at
+from search.study.file import stopping_rule
 from search.study.schema import Study
 from trainer import FALSE_KILLS_UPPER, Outcome
 
@@ -160,7 +160,7 @@ class _Study:
                 facts.append(("Screen", screen_words(looks, self.configurations["configuration"])))
             if self.study.until.grokked:
                 until = f"once {self.study.until.grokked} grokked: so the rate is biased upwards"
-                if stops_at(self.study):
+                if stopping_rule(self.study):
                     until += (
                         ", and its interval the exact one for that, of the negative binomial distribution"
                     )

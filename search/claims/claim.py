@@ -136,7 +136,7 @@ def arm(study: str, name: str) -> Configuration:
     if name == "base":
         spec, recipe = asked.spec(), asked.base_recipe()
     elif name in names:
-        spec, recipe = asked.written[names[name]]
+        spec, recipe = asked.spelled_out[names[name]]
     else:
         raise UserError(f"study {asked.name} has no configuration {name!r}")
     if constraint:

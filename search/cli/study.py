@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @json_option
 def studies(as_json: bool) -> None:
     """List the studies that come with the package."""
-    from search.study.file import load_study, shipped
+    from search.study.file import load_study, shipped_studies
 
     def params(study: Study) -> int | list[int]:
         listed = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
         return listed[0] if len(listed) == 1 else listed
 
-    known = [load_study(name) for name in shipped()]
+    known = [load_study(name) for name in shipped_studies()]
     if as_json:
         click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in known]))
         return

@@ -21,7 +21,7 @@ from search.stats.counting import (
 from search.store.candidates import CandidateStore, lineage_of, smallest
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
-from search.study.file import stops_at
+from search.study.file import stopping_rule
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -98,7 +98,7 @@ def _descent(name: str, ledger: Ledger) -> list[str]:
 
 def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    name, by_key, until = study.name, grouped(rows, "configuration"), stops_at(study)
+    name, by_key, until = study.name, grouped(rows, "configuration"), stopping_rule(study)
     searched = grouped((r for r in rows if not r["confirmation"]), "configuration")
     rates = {key: GrokRate.of(mine, until) for key, mine in searched.items()}
     confirmed = _confirmed(by_key, models)

@@ -19,7 +19,7 @@ from search.stats.counting import screen_words, seed_of
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.study.schema import Study
-from search.study.seeds import numbered
+from search.study.seeds import seed_list
 from search.study.trial import Configuration, Program
 from trainer import Outcome, Seed
 
@@ -101,7 +101,7 @@ def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
         whom = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
         lines.append(f"more seeds for configurations {whom}: up to {rule.most} of one{budget}")
     if study.confirm:
-        fresh = len(numbered(study.confirm.seeds))
+        fresh = len(seed_list(study.confirm.seeds))
         lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
     return [f"  then            {line}" for line in lines]
 

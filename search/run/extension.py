@@ -16,7 +16,7 @@ from search.errors import UserError
 from search.stats.counting import seed_of
 from search.store.ledger import Row
 from search.study.schema import Study
-from search.study.seeds import numbered
+from search.study.seeds import seed_list
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
 from search.study.trial import Configuration
 from trainer import Seed
@@ -38,7 +38,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))
-    fresh = set(numbered(study.confirm.seeds)) if study.confirm else set()
+    fresh = set(seed_list(study.confirm.seeds)) if study.confirm else set()
     if both := fresh & used[False]:
         raise UserError(
             f"study {study.name}: confirm.seeds: {min(both)} was a seed of the search, which chose by it; "

@@ -12,7 +12,7 @@ from search.stats.counting import seed_of
 from search.store.home import Home
 from search.store.ledger import Row, is_final
 from search.study.schema import Resources, Study
-from search.study.seeds import numbered
+from search.study.seeds import seed_list
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
@@ -188,7 +188,7 @@ def interrupted(
                if not is_final(r)}  # fmt: skip
     wanted = {Configuration(*c) for c in study.listed()} if listed is None else set(listed)
     seeds = {s for seeds in study.rounds() for s in seeds}
-    seeds |= set(numbered(study.confirm.seeds)) if study.confirm else set()
+    seeds |= set(seed_list(study.confirm.seeds)) if study.confirm else set()
     going_on = [
         t
         for t in trials

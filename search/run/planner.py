@@ -20,7 +20,7 @@ from search.stats.counting import GrokRate, seed_of
 from search.store.ledger import Row, is_final
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
-from search.study.seeds import numbered
+from search.study.seeds import seed_list
 from search.study.trial import Configuration, Program, Trial
 from trainer import Outcome, Seed
 
@@ -350,7 +350,7 @@ class Planner:
         """The leaders and their fresh seeds, as far as those are not trained. Chosen by the search alone."""
         if self.study.confirm is None:
             return []
-        standings, seeds = self.standings(), numbered(self.study.confirm.seeds)
+        standings, seeds = self.standings(), seed_list(self.study.confirm.seeds)
         front = len({s.params for s in standings.values()}) > 1  # of equals, the front would be one alone
         keys = set(leaders(standings, self.study.confirm.configurations, front)) - self.confirming
         trained = {k: {s for s, r in self.rows.get(k, {}).items() if is_final(r)} for k in keys}

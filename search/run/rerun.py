@@ -88,7 +88,7 @@ def read_request(loaded: Checkpoint) -> Request:
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
     configuration = Configuration(loaded.spec, recipe, start)
     if start and not recipe.fold_step:
-        configuration.pair(seed).check(configuration.begun)
+        configuration.pair(seed).check(configuration.initial_spec)
     work, like = ((configuration, seed),), _resources(loaded)
     return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step)
 
@@ -148,7 +148,7 @@ def train_again(
     """
     trial = asked.trial
     torch.set_num_threads(trial.resources.cpu)
-    begun = trial.work[0][0].begun
+    begun = trial.work[0][0].initial_spec
     make = Bank if begun == trial.spec else partial(FoldingBank, begun)
     bank = make(
         trial.spec,

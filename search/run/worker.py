@@ -163,7 +163,7 @@ class _Chain:
         if hasattr(self, "bank"):
             self.before = self.speed()
         torch.set_num_threads(trial.resources.cpu)
-        begun = trial.work[0][0].begun
+        begun = trial.work[0][0].initial_spec
         make = Bank if begun == trial.spec else partial(FoldingBank, begun)
         self.bank = make(
             trial.spec,

@@ -28,7 +28,7 @@ from search.study.schema import (
 )
 from search.study.seeds import SeedCross, SeedRange
 from search.study.space import Distribution, Strict
-from search.study.spelling import with_files_read
+from search.study.spelling import inline_files
 from search.study.start import StartSpec
 from search.study.stopping import Screen, Stop
 from trainer import Seed
@@ -39,7 +39,7 @@ MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too m
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-def shipped() -> dict[str, str]:
+def shipped_studies() -> dict[str, str]:
     """The studies that come with the package: their YAML by name."""
     folder = files("studies")
     texts = {Path(f.name).stem: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".yaml")}
@@ -58,9 +58,9 @@ def load_study(name: str) -> Study:
         raise UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
         raise UserError(f"{name}: no such study file")
-    if name not in shipped():
-        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped())}")
-    return parse_study(shipped()[name], f"{name} (comes with the package)")
+    if name not in shipped_studies():
+        raise UserError(f"unknown study {name!r}; {did_you_mean(name, shipped_studies())}")
+    return parse_study(shipped_studies()[name], f"{name} (comes with the package)")
 
 
 class _Loader(yaml.SafeLoader):
@@ -133,7 +133,7 @@ def parse_study(text: str, source: str) -> Study:
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
     with reraise_as(source):
-        data = with_files_read(data)
+        data = inline_files(data)
     try:
         return Study.model_validate(data)
     except ValidationError as error:
@@ -151,7 +151,7 @@ def recorded_study(definition: str, source: str) -> Study:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
 
 
-def stops_at(study: Study) -> tuple[int, list[Seed]] | None:
+def stopping_rule(study: Study) -> tuple[int, list[Seed]] | None:
     """How many grokked seeds of each configuration a study stops at, and its seeds in order; None where it
     trains them all, or is a search, which stops as a whole.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def inside(value: Any, places: Sequence[str]) -> Any:
+def value_at(value: Any, places: Sequence[str]) -> Any:
     """What stands in a list of lists at some places, counted from 0; None where nothing does."""
     for place in places:
         there = isinstance(value, list | tuple) and place.isdecimal() and int(place) < len(value)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from model import make_spec, preset_name
-from search.study.start import tied_beyond
+from search.study.start import ties_beyond_parent
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -71,7 +71,7 @@ def _descent(own: Step, descent: Any) -> list[Step]:
 def _tied(own: Step, before: list[Step]) -> list[str]:
     """The ties that a step has beyond its parent's."""
     try:
-        return tied_beyond(before[-1].get("spec") if before else None, make_spec(**own["spec"]))
+        return ties_beyond_parent(before[-1].get("spec") if before else None, make_spec(**own["spec"]))
     except (TypeError, ValueError, LookupError):
         return []
 

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from model import Spec
 from search.study.space import LARGEST_SEED, MOST_POINTS, Space, Strict, error_at, grid_size
-from search.study.stopping import Bounds, check_bounds, check_names, kept_by, paired
+from search.study.stopping import Bounds, check_bounds, check_names, keep_of, paired
 from trainer import Recipe
 from trainer.recipe.screen import Keep, spelt
 
@@ -37,7 +37,7 @@ class Share(Strict):
     @property
     def keep(self) -> Keep:
         """As the trainer has it."""
-        return kept_by(self.share)
+        return keep_of(self.share)
 
     def __str__(self) -> str:
         return f"{spelt(self.keep)} at {self.when}"

@@ -19,10 +19,10 @@ from search.errors import has_secret
 from search.study.compress import Compress
 from search.study.places import replaced
 from search.study.sampler import Sampler
-from search.study.seeds import MOST_SEEDS, Chosen, SeedCross, Seeds, Until, check_numbers, numbered
+from search.study.seeds import MOST_SEEDS, BestOf, SeedCross, Seeds, Until, check_numbers, seed_list
 from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at
-from search.study.spelling import fitting, options_of, recipe_of, spec_of, toggled
-from search.study.start import StartSpec, check_alone, trained
+from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
+from search.study.start import StartSpec, check_alone, trained_spec
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import entering
@@ -192,7 +192,7 @@ class Study(Strict):
             name = "configurations" if self.configurations else "toggle"
             raise error_at(name, "a study has a list of configurations or a space, not both")
         first: dict[tuple[Spec, Recipe], int] = {}
-        for i, configuration in enumerate(self.written):
+        for i, configuration in enumerate(self.spelled_out):
             if first.setdefault(configuration, i) < i:
                 raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
         if self.space:
@@ -201,7 +201,7 @@ class Study(Strict):
         self._check_start()
         if self.compress:
             self.compress.check(self)
-        for configuration in self.written:
+        for configuration in self.spelled_out:
             self._check_looks(*configuration)
         self._check_seeds()
         self._check_groups()
@@ -216,7 +216,7 @@ class Study(Strict):
             raise error_at(
                 "start.each", "the parent study's seeds are those of one round: no until, allocation, confirm"
             )
-        for i, (spec, recipe) in enumerate(self.written):
+        for i, (spec, recipe) in enumerate(self.spelled_out):
             path = f"configurations.{i}.recipe" if self.configurations else "recipe"
             if recipe.ramp and not isinstance(spec, Tied):
                 raise error_at(f"{path}.ramp", "needs a model with ties")
@@ -230,7 +230,7 @@ class Study(Strict):
             return
         if not recipe.fold_step:
             raise error_at(path, "missing: when start.model is folded into this model")
-        narrow = trained(spec, recipe)
+        narrow = trained_spec(spec, recipe)
         if not fold_path(unfolded, narrow):
             raise error_at(
                 "start.model", f"no fold is known from {preset_name(unfolded)} to {preset_name(narrow)}"
@@ -281,9 +281,9 @@ class Study(Strict):
         if most is not None and max(s.init_seed for s in seeds) + most - len(seeds) > LARGEST_SEED:
             raise error_at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
         if self.confirm:
-            fresh = numbered(self.confirm.seeds)
+            fresh = seed_list(self.confirm.seeds)
             check_numbers(fresh, "confirm.seeds")
-            if isinstance(self.confirm.seeds, Chosen) and self.confirm.seeds.of_recipe:
+            if isinstance(self.confirm.seeds, BestOf) and self.confirm.seeds.recipe_fields:
                 raise error_at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
             used = {s for r in self.rounds() for s in r}
             if both := used.intersection(fresh):
@@ -293,14 +293,14 @@ class Study(Strict):
         """The study's spec, with some fields changed. Raises ValueError at its key path."""
         if self.model is None:
             raise error_at("model", "missing")
-        return spec_of(options_of(self.model, "model") | changes, "model")
+        return spec_of(model_options(self.model, "model") | changes, "model")
 
     @cached_property
-    def given(self) -> dict[str, Any]:
+    def recipe_fields(self) -> dict[str, Any]:
         """The recipe's fields that the file gives all configurations, the choice of initial vectors among
         them.
         """
-        chosen = self.seeds.of_recipe if isinstance(self.seeds, Chosen) else {}
+        chosen = self.seeds.recipe_fields if isinstance(self.seeds, BestOf) else {}
         if both := chosen.keys() & self.recipe.keys():
             raise error_at("seeds.best_of", f"the recipe has {min(both)} too")
         return self.recipe | chosen
@@ -309,33 +309,33 @@ class Study(Strict):
         """The study's recipe, with some fields changed. Raises ValueError at its key path."""
         steps = self.recipe.get("steps", entering()["steps"])
         usual = entering(steps) if self.compress and type(steps) is int and steps > 0 else {}
-        return recipe_of(self.given, changes, "recipe", base=usual)
+        return recipe_of(self.recipe_fields, changes, "recipe", base=usual)
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
         """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
 
         A toggled constraint that would add parameters is left out; what occurs twice is trained once.
         """
-        return list(self.every)
+        return list(self._all_listed)
 
     @cached_property
-    def every(self) -> tuple[tuple[Spec, Recipe], ...]:
+    def _all_listed(self) -> tuple[tuple[Spec, Recipe], ...]:
         """`listed`, made once."""
-        found = list(self.written)
+        found = list(self.spelled_out)
         for spec, recipe in tuple(found):
             for i, name in enumerate(self.toggle):
                 other = toggled(spec, name, f"toggle.{i}")
                 if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append(fitting(other, recipe, f"toggle.{i}"))
+                    found.append(validated_pair(other, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(found))
 
     @cached_property
-    def written(self) -> list[tuple[Spec, Recipe]]:
+    def spelled_out(self) -> list[tuple[Spec, Recipe]]:
         """Those of `listed` that the file spells out."""
         if self.compress:
             return []
         if not (self.configurations or self.stages):
-            return [fitting(self.spec(), self.base_recipe(), "recipe")]
+            return [validated_pair(self.spec(), self.base_recipe(), "recipe")]
         entries = [(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
         entries += [(e, f"stages.{i}") for i, e in enumerate(self.stages)]
         return [self._entry(*entry) for entry in entries]
@@ -345,11 +345,11 @@ class Study(Strict):
         if isinstance(model, dict) and not {"rung", "family", "base"} & model.keys():
             if self.model is None:
                 raise error_at(f"{path}.model", "missing, and the study has none")
-            options = options_of(self.model, "model") | model
+            options = model_options(self.model, "model") | model
         else:
-            options = options_of(model, f"{path}.model")
-        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.given)
-        return fitting(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
+            options = model_options(model, f"{path}.model")
+        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe_fields)
+        return validated_pair(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Spec and recipe with the values of a proposal, by key path."""
@@ -360,7 +360,7 @@ class Study(Strict):
                 before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
                 value = replaced(before, places, value)
             split[part][name] = value
-        found = fitting(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
+        found = validated_pair(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
         self._check_looks(*found)
         return found
 
@@ -375,11 +375,11 @@ class Study(Strict):
         if self.compress:
             return self.compress.rounds * self.compress.proposals
         starts = self.start.count if self.start else 1
-        return self.sampler.planned(self.space) if self.space else starts * len(self.every)
+        return self.sampler.planned(self.space) if self.space else starts * len(self._all_listed)
 
     def first_seeds(self) -> list[Seed]:
         """The first round."""
-        return numbered(self.seeds)
+        return seed_list(self.seeds)
 
     def watched(self) -> list[Seed]:
         """The seeds whose metrics over steps are shown: the first round's, as many as a CPU has slots for.

@@ -15,7 +15,7 @@ MOST_SEEDS = 200_000
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
 
-class Chosen(Strict):
+class BestOf(Strict):
     """Of how many vectors a seed's initial values are the best, and by what; fields of every recipe."""
 
     best_of: int | None = Field(
@@ -24,25 +24,25 @@ class Chosen(Strict):
     by: str | None = Field(None, description="and start from the one that this probe puts first")
 
     @model_validator(mode="after")
-    def _both(self) -> Chosen:
+    def _both(self) -> BestOf:
         if (self.best_of is None) != (self.by is None):
             raise ValueError("best_of and by go together")
         return self
 
     @property
-    def of_recipe(self) -> dict[str, Any]:
+    def recipe_fields(self) -> dict[str, Any]:
         """The recipe's fields that say so."""
         return {} if self.best_of is None else {"best_of": self.best_of, "best_by": self.by}
 
 
-class SeedRange(Chosen):
+class SeedRange(BestOf):
     """Consecutive seeds; one number sets both the initial values and the data."""
 
     first: SeedNumber = Field(1, description="the first seed's number")
     count: int = Field(ge=1, le=MOST_SEEDS, description="how many; unit: seeds")
 
 
-class SeedCross(Chosen):
+class SeedCross(BestOf):
     """Every crossing of initial values with data: what is luck made of?"""
 
     init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")
@@ -70,7 +70,7 @@ Seeds = Annotated[
 ]
 
 
-def numbered(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
+def seed_list(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
     """The seeds as they are written, in order."""
     if isinstance(seeds, SeedCross):
         return [Seed(init, data) for init in seeds.init for data in seeds.data]

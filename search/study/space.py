@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from model import Spec
 from model.fields import did_you_mean
-from search.study.places import inside
+from search.study.places import value_at
 from trainer import Recipe
 
 LARGEST_SEED = 2**31 - 1
@@ -109,7 +109,7 @@ class Distribution(Strict):
                     return value
             raise ValueError(f"{number!r} is none of {self.choice}")
         values = self.values()
-        return values.nearest(number) if isinstance(values, _Steps) else number
+        return values.did_you_mean(number) if isinstance(values, _Steps) else number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +128,9 @@ class _Steps(Sequence[float]):
         return float(_decimal(self.low) + place * _decimal(self.step))
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and abs(value) < math.inf and self.nearest(value) == value
+        return isinstance(value, int | float) and abs(value) < math.inf and self.did_you_mean(value) == value
 
-    def nearest(self, number: float) -> float:
+    def did_you_mean(self, number: float) -> float:
         place = round((number - self.low) / self.step)
         return float(self[min(max(place, 0), len(self) - 1)])
 
@@ -184,10 +184,12 @@ def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
     A condition on a field that does not exist itself does not hold; those on fixed fields always do.
     """
     conditions = ((p, wanted) for p, wanted in space[path].when.items() if p in space)
-    return all(p in numbers and space[p].decoded(numbers[p]) in listed(wanted) for p, wanted in conditions)
+    return all(
+        p in numbers and space[p].decoded(numbers[p]) in allowed_values(wanted) for p, wanted in conditions
+    )
 
 
-def listed(wanted: Any) -> list[Any]:
+def allowed_values(wanted: Any) -> list[Any]:
     """The values that a condition allows: one, or a list of them."""
     return wanted if isinstance(wanted, list) else [wanted]
 
@@ -227,7 +229,7 @@ def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
 
     def base(path: str) -> Any:
         part, name, *places = path.split(".")
-        return inside(given[part].get(name), places)
+        return value_at(given[part].get(name), places)
 
     return base
 
@@ -282,7 +284,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
             if key == "after" and type(base(name)) not in (int, float):
                 raise error_at(where, f"{name} is not a number")
             if key == "when":
-                _check_condition(space, name, listed(mine.when[name]), base, where)
+                _check_condition(space, name, allowed_values(mine.when[name]), base, where)
     order(space)
     for path in space:
         _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
@@ -334,13 +336,13 @@ def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
     found = {path: list(d.ends()) for path, d in space.items()}
     for mine in space.values():
         for path in mine.when.keys() & space.keys():
-            wanted = [v for v in listed(mine.when[path]) if space[path].has(v)]
+            wanted = [v for v in allowed_values(mine.when[path]) if space[path].has(v)]
             found[path] += [v for v in wanted if v not in found[path]]
     needed = [target]
     for path in needed:  # grows by the conditions of conditions
         for other, wanted in space[path].when.items():
             if other in space:
-                found[other] = [v for v in found[other] if v in listed(wanted)]
+                found[other] = [v for v in found[other] if v in allowed_values(wanted)]
                 needed.append(other)
     return found
 

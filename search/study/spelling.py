@@ -33,7 +33,7 @@ def toggled(spec: Spec, name: str, path: str) -> Spec:
         raise error_at(path, error) from None
 
 
-def options_of(model: str | dict[str, Any], path: str) -> dict[str, Any]:
+def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     """Family and fields of a model as it is given: a rung's, changed by what stands beside it; or a base's,
     and ties of it.
     """
@@ -42,7 +42,7 @@ def options_of(model: str | dict[str, Any], path: str) -> dict[str, Any]:
         base = options.pop("base", None)
         if not isinstance(base, str | dict):
             raise error_at(f"{path}.base", f"must be a string or a mapping, got {base!r:.80}")
-        return {"family": Tied.family, "base": options_of(base, f"{path}.base"), **options}
+        return {"family": Tied.family, "base": model_options(base, f"{path}.base"), **options}
     for name in {"rung", "family"} & options.keys():
         if not isinstance(options[name], str):
             raise error_at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
@@ -63,7 +63,7 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
         raise error_at(path, error) from None
 
 
-def fitting(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
+def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
     """Both, if the recipe names only what the spec has, and its seeds can start as the recipe says. Raises
     ValueError at the recipe's key path.
     """
@@ -91,7 +91,7 @@ def recipe_of(
         raise error_at(path, error) from None
 
 
-def with_files_read(data: dict[str, Any]) -> dict[str, Any]:
+def inline_files(data: dict[str, Any]) -> dict[str, Any]:
     """A study's plain values with what is named in files put in their place: of a model `checkpoint: DIR`,
     whose spec is meant, and `ties: FILE`, a list of constraints or a mapping by tensor; of a recipe
     `teacher: DIR`, a checkpoint. Raises ValueError at the key path.

@@ -66,7 +66,7 @@ class StartSpec(Strict):
         return preset(self.model) if self.model else None
 
 
-def trained(spec: Spec, recipe: Recipe) -> Spec:
+def trained_spec(spec: Spec, recipe: Recipe) -> Spec:
     """What a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
     return spec.base if isinstance(spec, Tied) and recipe.ramp else spec
 
@@ -106,7 +106,7 @@ class InitialTheta:
     @property
     def title(self) -> str:
         """Its parent in a few words; of one without, the spec."""
-        return said_of(self.lineage[-1]) if self.lineage else f"{preset_name(self.spec)} at random"
+        return describe_step(self.lineage[-1]) if self.lineage else f"{preset_name(self.spec)} at random"
 
     def theta_of(self, seed: Seed) -> tuple[float, ...] | None:
         """θ [P] at step 0 of a seed; None: the spec's initial values."""
@@ -129,14 +129,14 @@ class InitialTheta:
         return cls(make_spec(**about["spec"]), thetas, tuple(about["lineage"]), about.get("number", 0))
 
 
-def said_of(step: Mapping[str, Any]) -> str:
+def describe_step(step: Mapping[str, Any]) -> str:
     """A step of a lineage in a few words: `54p-rate, seed 800 of 54p`."""
     place = [str(step[name]) for name in ("study",) if step.get(name)]
     seed = f"seed {step['seed']} of " if step.get("seed") else ""
     return ", ".join([*place, f"{seed}{step.get('model', '')}".strip()])
 
 
-def tied_beyond(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
+def ties_beyond_parent(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
     """The ties that a spec has beyond those of its parent, a spec as plain values."""
     if not isinstance(spec, Tied):
         return []

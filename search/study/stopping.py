@@ -48,7 +48,7 @@ class Screen(Strict):
         """As the trainer has it."""
         top = self.keep.get(TOP, 0.0)
         assert isinstance(top, float)
-        return Rung(self.at, () if top else kept_by(self.keep), top, self.by or "token")
+        return Rung(self.at, () if top else keep_of(self.keep), top, self.by or "token")
 
 
 class Stop(Strict):
@@ -110,18 +110,18 @@ def paired(value: Any) -> Any:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
 
 
-def kept_by(keep: dict[str, Bounds]) -> Keep:
+def keep_of(keep: dict[str, Bounds]) -> Keep:
     """Names with lowest and highest values, as the trainer has them."""
     return tuple((name, *(v if isinstance(v, tuple) else (v, inf))) for name, v in keep.items())
 
 
-def said(keep: dict[str, Bounds]) -> str:
-    return spelt(kept_by(keep))
+def describe_bounds(keep: dict[str, Bounds]) -> str:
+    return spelt(keep_of(keep))
 
 
 def check_bounds(keep: dict[str, Bounds], path: str) -> None:
     """Raise ValueError for bounds between which nothing is."""
-    for name, (low, high) in ((name, (low, high)) for name, low, high in kept_by(keep)):
+    for name, (low, high) in ((name, (low, high)) for name, low, high in keep_of(keep)):
         if low > high:
             raise ValueError(f"{path}.{name} must rise, got {low:g} to {high:g}")
         if name in BEST and not 0 <= low <= 1:

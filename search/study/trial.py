@@ -14,7 +14,7 @@ from typing import Any
 from model import Spec, make_spec, preset_name
 from model.tied import Tied
 from search.study.schema import Resources
-from search.study.start import InitialTheta, trained
+from search.study.start import InitialTheta, trained_spec
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed
 from trainer.files import durable
@@ -60,17 +60,17 @@ class Configuration:
     @property
     def trained(self) -> Spec:
         """What a bank trains."""
-        return trained(self.spec, self.recipe)
+        return trained_spec(self.spec, self.recipe)
 
     @property
-    def begun(self) -> Spec:
+    def initial_spec(self) -> Spec:
         """Whose θ seeds have at step 0: that of a wider spec until the recipe's fold."""
         return self.start.spec if self.start and self.recipe.fold_step else self.trained
 
     @property
     def program(self) -> Program:
         """Configurations with the same can share a bank."""
-        return self.begun, self.trained, *self.pair(Seed.of(0)).program()
+        return self.initial_spec, self.trained, *self.pair(Seed.of(0)).program()
 
     def pair(self, seed: Seed) -> Pair:
         """What a bank has to train of a seed."""

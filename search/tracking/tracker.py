@@ -20,9 +20,9 @@ from search.errors import Failure
 from search.stats.counting import Row, counted
 from search.store.depot import Depot
 from search.store.home import Home
-from search.study.file import stops_at
+from search.study.file import stopping_rule
 from search.study.schema import Study
-from search.study.start import said_of, tied_beyond
+from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
 from search.tracking.artifacts import RecordedSeed
 from search.tracking.tracking import (
@@ -123,12 +123,12 @@ class Tracker:
     def _ancestors(self, configuration: Configuration) -> dict[str, str]:
         """Tags of what led to the θ that a configuration starts from, and the link to its parent's run."""
         steps = configuration.start.lineage if configuration.start else ()
-        named = dict(zip(ANCESTOR_TAGS, map(said_of, reversed(steps)), strict=False))
+        named = dict(zip(ANCESTOR_TAGS, map(describe_step, reversed(steps)), strict=False))
         if not steps:
             return {}
         its, own = steps[-1].get("configuration"), steps[-1].get("study") == self.study.name
         run = self.runs.get(its) or self._found(its) if own and its else steps[-1].get("run")
-        tied = ", ".join(tied_beyond(steps[-1].get("spec"), configuration.spec))
+        tied = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
         return named | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: tied[:LONGEST_TAG]} if tied else {})
 
     def hear(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
@@ -208,7 +208,7 @@ class Tracker:
     ) -> None:
         """What a configuration's rows come to so far, as `final.*` metrics."""
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = counted(rows, stops_at(self.study)) | dict(more or {})
+        values = counted(rows, stopping_rule(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due
