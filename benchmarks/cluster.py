@@ -184,7 +184,7 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
         ) as hold:
             driver = Driver(study, home, hold, client, Silent())  # type: ignore[arg-type]
             found = Simulation(driver, workers, tune_s).run()
-        rows = ledger.rows(study.name)
+        rows = ledger.list_seeds(study.name)
         assert all(is_final(r) and r["published"] for r in rows), "not all is recorded"
     return {
         "workers": workers, "seeds": len(rows), "slots": slots, "speed": speed, "tune_ms": 1e3 * tune_s,

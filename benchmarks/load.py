@@ -145,7 +145,7 @@ def run_trials(
     ):
         driver = Measured(study, home, hold, client, display, max_hours)
         (engine.run if workers else directly)(driver)
-    rows = ledger.rows(study.name)
+    rows = ledger.list_seeds(study.name)
     done = [r for r in rows if is_final(r)]
     if not driver.ended.interrupted:
         assert len(done) == trials and all(r["published"] for r in done), "not all is recorded"
@@ -194,7 +194,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     specs = [spec for spec, _ in study.listed()][:count]
     home.create()
     ledger, client = Ledger(home), connect(home, tracking_uri(home))
-    ledger.hold(study.name, {}, None)
+    ledger.leases.acquire(study.name, {}, None)
     tracker = Tracker(client, home, study)
     start, each = time.perf_counter(), seeds // len(specs)
     took_s: list[list[float]] = []
@@ -216,7 +216,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
             memories.append(memory())
         tracker.end(configuration)
     took = time.perf_counter() - start
-    ledger.release(study.name)
+    ledger.leases.release(study.name)
     ends = (
         {"first": [t[0:tenth] for t in took_s], "last": [t[-tenth:] for t in took_s]}
         if (tenth := len(took_s[0]) // 10)

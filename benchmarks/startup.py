@@ -58,14 +58,14 @@ def record(home: Home, seeds: int) -> str:
     listed = [Configuration(*c) for c in study.listed()]
     home.create()
     ledger = Ledger(home)
-    ledger.hold(study.name, study.model_dump(mode="json", by_alias=True), None)
+    ledger.leases.acquire(study.name, study.model_dump(mode="json", by_alias=True), None)
     for configuration in listed:
         work = tuple((configuration, Seed.of(n)) for n in range(1, 1 + seeds // len(listed)))
         trial = Trial(study.name, work, 16, study.resources, study.stop)
         ledger.claim(trial)
         about = {"environment": ENVIRONMENT, "seed_steps_per_s": 5_000.0}
         ledger.record(ConfigurationResults(trial, [_result(pair) for pair in trial.pairs], about))
-    ledger.release(study.name)
+    ledger.leases.release(study.name)
     return study.name
 
 

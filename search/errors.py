@@ -15,6 +15,14 @@ class UserError(Exception):
     code = 2
 
 
+class NotFound(UserError):
+    """Something that was named is not there."""
+
+
+class AlreadyExists(UserError):
+    """Something is there already, or belongs to another driver."""
+
+
 class Failure(Exception):
     """Something outside failed: a locked database, a server that is away. Exit code 1."""
 

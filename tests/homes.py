@@ -125,7 +125,7 @@ class Recorder:
         self.tracker = Tracker(connect(home, tracking_uri(home, study.tracking_uri)), home, study)
         self.shelf = ArtifactCache(self.tracker.client, self.ledger, study.name)
         definition = study.model_dump(mode="json", by_alias=True)
-        self.ledger.hold(study.name, definition, study.tracking_uri)
+        self.ledger.leases.acquire(study.name, definition, study.tracking_uri)
         self.tracker.asked()
 
     @property
@@ -168,7 +168,7 @@ class Recorder:
 
     def done(self) -> Path:
         self.shelf.close()
-        self.ledger.release(self.study.name)
+        self.ledger.leases.release(self.study.name)
         return self.home.path
 
 

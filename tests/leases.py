@@ -40,8 +40,8 @@ def at_once(ledgers: list[Ledger], take: Callable[[Ledger], object]) -> list[str
 def left_over(home: Home, study: str, seconds: float) -> Ledger:
     """A lease of a driver on another machine that ended so many seconds ago."""
     other = Ledger(home)
-    other.owner = ELSEWHERE
-    other.hold(study, {}, None)
+    other.leases.owner = ELSEWHERE
+    other.leases.acquire(study, {}, None)
     with other.database.begin() as db:
         values = {"lease_until": other.database.now(db) - seconds}
         db.execute(sa.update(STUDIES).where(STUDIES.c.study == study).values(**values))
@@ -55,36 +55,36 @@ def of_two_one_takes_over(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def meanwhile(row: object, now: float) -> bool:
         monkeypatch.setattr(hold, "is_live", look)
-        first.hold("study", {}, None)
+        first.leases.acquire("study", {}, None)
         return look(row, now)
 
     monkeypatch.setattr(hold, "is_live", meanwhile)
     with pytest.raises(UserError, match="study study was just taken by another driver"):
-        second.hold("study", {}, None)
-    kept = second.study("study")
-    assert kept and kept["owner"] == first.owner and first.renew("study") is None
+        second.leases.acquire("study", {}, None)
+    kept = second.get_study("study")
+    assert kept and kept["owner"] == first.owner and first.leases.renew("study") is None
 
 
 def of_many_one_takes_over(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     ledgers = [Ledger(home) for _ in range(6)]
     for n in range(5):
         other = left_over(home, f"study-{n}", 1)
-        won = at_once(ledgers, lambda ledger, n=n: ledger.hold(f"study-{n}", {}, None))  # type: ignore[misc]
-        kept = ledgers[0].study(f"study-{n}")
+        won = at_once(ledgers, lambda ledger, n=n: ledger.leases.acquire(f"study-{n}", {}, None))  # type: ignore[misc]
+        kept = ledgers[0].get_study(f"study-{n}")
         assert kept and [kept["owner"]] == won
-        assert other.renew(f"study-{n}") == "another driver took the study over"
+        assert other.leases.renew(f"study-{n}") == "another driver took the study over"
 
 
 def time_is_the_databases(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose clock is an hour ahead takes no live lease, and gives none that lasts an hour."""
     first, second, now = Ledger(home), Ledger(home), time.time
-    first.owner = ELSEWHERE
-    first.hold("study", {}, None)
+    first.leases.owner = ELSEWHERE
+    first.leases.acquire("study", {}, None)
     monkeypatch.setattr(time, "time", lambda: now() + 3_600)
     with pytest.raises(UserError, match=r"already being run .* its hold ends in 1[12]\d s"):
-        second.hold("study", {}, None)
-    first.renew("study")
-    kept = second.study("study")
+        second.leases.acquire("study", {}, None)
+    first.leases.renew("study")
+    kept = second.get_study("study")
     assert kept and abs(kept["lease_until"] - now() - hold.LEASE_S) < 60
 
 

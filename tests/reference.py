@@ -123,7 +123,7 @@ def client_of(home: Path) -> MlflowClient:
 
 
 def rows_of(home: Path, study: str) -> list[Row]:
-    return Ledger(Home(home)).rows(study)
+    return Ledger(Home(home)).list_seeds(study)
 
 
 def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
@@ -178,8 +178,8 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
         if KEY_TAG in run.data.tags:
             check_run(home, run, wanted)
     ledger = Ledger(Home(home))
-    assert ledger.study(name)["owner"] is None  # type: ignore[index]
-    assert ledger.configurations(name).keys() == {key for key, _, _ in wanted}
+    assert ledger.get_study(name)["owner"] is None  # type: ignore[index]
+    assert ledger.list_configurations(name).keys() == {key for key, _, _ in wanted}
     if study.get("space"):
         assert {"COMPLETE"} <= check_mirror(home, name) <= {"COMPLETE", "FAIL"}, "a proposal was left open"
 
@@ -187,7 +187,7 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
 def check_mirror(home: Path, study: str) -> set[str]:
     """Optuna's mirror of a search that nobody runs has what the ledger has. Returns its trials' states."""
     shown = optuna.load_study(study_name=study, storage=Home(home).optuna_url).trials
-    drawn = Ledger(Home(home)).proposals(study)
+    drawn = Ledger(Home(home)).list_proposals(study)
     assert [(t.number, t.user_attrs.get(KEY), t.params) for t in shown] == [
         (p["number"], p["configuration"], p["numbers"]) for p in drawn
     ]

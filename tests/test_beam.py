@@ -133,7 +133,7 @@ def test_rounds_go_on_from_what_was_kept_and_nothing_is_tried_twice(here):
 
 def test_a_set_begins_at_the_theta_of_the_one_it_came_from(here):
     run(here)
-    sets, known = sets_of(), Ledger(Home("home")).configurations("small")
+    sets, known = sets_of(), Ledger(Home("home")).list_configurations("small")
     child = next(t for t in sets if t.round == 2)
     parent, configuration = sets[child.parent], known[child.configuration]
     assert configuration.start.digest == parent.start.digest

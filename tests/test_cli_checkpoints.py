@@ -288,7 +288,7 @@ def pulled(here: Path) -> Path:
 
 
 def verifications() -> list[tuple[int, int | None]]:
-    return [(r["verify_calls"], r["verified"]) for r in Ledger(Home("home")).rows()]
+    return [(r["verify_calls"], r["verified"]) for r in Ledger(Home("home")).list_seeds()]
 
 
 def test_what_verify_finds_is_kept_with_the_seed(pulled: Path) -> None:

@@ -93,7 +93,7 @@ def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tm
         wait_until(home.exists, "no home was made")
         ledger = Ledger(Home(home))
         while quarters.process.poll() is None or more.process.poll() is None:
-            rows = ledger.rows("quarters") + ledger.rows("more")
+            rows = ledger.list_seeds("quarters") + ledger.list_seeds("more")
             wanted = max(wanted, sum(r["outcome"] == Outcome.RUNNING for r in rows))
             placed = max(placed, in_training(home, "quarters", "more"))
             assert placed <= 4, "a fifth trial does not fit"

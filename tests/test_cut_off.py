@@ -64,7 +64,7 @@ class Copying:
 
 def is_ahead(home):
     """Whether the ledger has what became of a seed, and does not know that MLflow has it."""
-    rows = Ledger(home).rows("sweep") if home.ledger_db.exists() else []
+    rows = Ledger(home).list_seeds("sweep") if home.ledger_db.exists() else []
     return any(is_final(r) and not r["published"] for r in rows)
 
 
@@ -81,7 +81,7 @@ def facts(home):
         assert name not in found, f"{name} is there twice"
         artifacts = sorted(a.path for a in client.list_artifacts(ident))
         found[name] = (run.info.status, tags, run.data.params, run.data.metrics, steps, artifacts)
-    return found, Ledger(home).rows("sweep"), sorted(experiment.tags)
+    return found, Ledger(home).list_seeds("sweep"), sorted(experiment.tags)
 
 
 def killed(folder, late):
@@ -99,7 +99,7 @@ def killed(folder, late):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hold, "RENEW_S", 60.0)
-        patch.setattr(ledger_module, "own_name", dead_owner)
+        patch.setattr(ledger_module, "driver_name", dead_owner)
         patch.setattr(Ledger, "record", client.recording(Ledger.record))
         drive(home, STUDY, GROKKED, client, wait)
     return home, [Home(folder / str(n)) for n in range(1, client.copies + 1)]
@@ -134,7 +134,7 @@ def test_a_part_is_read_once_by_whom_it_is_recorded(home, monkeypatch):
     monkeypatch.setattr(Ledger, "record", counting(Ledger.record, recorded))
     drive(home, STUDY, GROKKED)
     assert read.total() == recorded.total() == 2
-    assert all(r["published"] for r in Ledger(home).rows())
+    assert all(r["published"] for r in Ledger(home).list_seeds())
 
 
 def counting(function, calls):

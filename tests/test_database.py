@@ -93,7 +93,7 @@ def test_a_server_that_is_away_is_a_line_and_waited_for_when_asked(home, monkeyp
 def test_a_database_that_gives_no_connection_is_away(ledger, home):
     ledger.database.engine = sa.create_engine(home.ledger_url, pool_size=1, max_overflow=0, pool_timeout=0.05)
     with ledger.database.begin(), pytest.raises(DatabaseUnavailable, match=r"ledger\.db: QueuePool limit"):
-        ledger.renew("study")
+        ledger.leases.renew("study")
 
 
 def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypatch):
@@ -108,9 +108,9 @@ def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypa
     monkeypatch.setattr(ledger.database, "begin", away_twice)
     monkeypatch.setattr(database, "RETRY_S", 0.01)
     with pytest.raises(DatabaseUnavailable):
-        ledger.rows()
+        ledger.list_seeds()
     ledger.database.patience_s = 5.0
-    assert ledger.rows() == [] and len(calls) == 3
+    assert ledger.list_seeds() == [] and len(calls) == 3
 
 
 def test_a_database_that_stays_away_is_waited_for_so_long_and_said_once(monkeypatch, caplog):

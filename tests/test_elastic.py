@@ -51,7 +51,7 @@ def test_nodes_come_are_drained_and_go(tmp_path):
     assert ended.code == 0, ended
     with environment({}):
         check_whole(home, LONG, tmp_path, expected(LONG))
-        reasons = {r["reason"] for r in Ledger(Home(home)).rows("elastic")}
+        reasons = {r["reason"] for r in Ledger(Home(home)).list_seeds("elastic")}
     assert reasons == {None}
 
 

@@ -58,7 +58,9 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
 
         def recorded(ledger, *parts, **more):
             record(ledger, *parts, **more)
-            if moment == "recorded" and len(ledger.rows("sweep")) == 4:  # the second trial: counts are due
+            if (
+                moment == "recorded" and len(ledger.list_seeds("sweep")) == 4
+            ):  # the second trial: counts are due
                 drivers[0].outbox.drain(60, 60)  # or what it frees meanwhile is room
                 fill(filler)
 
@@ -81,7 +83,7 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
             patch.setattr(Ledger, "publish", publishing)
             drive(home, STUDY, GROKKED, seen=seen)
         assert "disk is full" in caplog.text and "Traceback" not in caplog.text
-        rows = Ledger(home).rows("sweep")
+        rows = Ledger(home).list_seeds("sweep")
         assert len(rows) == 4 and all(map(is_final, rows)), "what is trained is recorded when there is room"
         assert sum(r["published"] for r in rows) == (2 if moment == "recorded" else 4)
         forget_places()

@@ -153,7 +153,7 @@ def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, 
 def test_a_home_that_is_run_from_another_place_is_left_as_it_is(toggled):
     shutil.copytree(toggled.path, "mounted")
     home = Home("mounted")
-    Ledger(home).hold("sweep", None, None)
+    Ledger(home).leases.acquire("sweep", None, None)
     before = home.mlflow_db.read_bytes()
     line = fails_with_one(1, "pull", "sweep", "--home", "mounted")
     assert line == f"{home.path}: sweep is being run, with this home as {toggled.path}"

@@ -12,7 +12,7 @@ __all__ = ["ledger"]
 
 
 def states(ledger, *names):
-    return {r["init_seed"]: tuple(r[name] for name in names) for r in ledger.rows("study")}
+    return {r["init_seed"]: tuple(r[name] for name in names) for r in ledger.list_seeds("study")}
 
 
 def test_only_the_rows_of_others_that_count_as_running_are_orphans(ledger, home):
@@ -32,7 +32,7 @@ def test_only_the_rows_of_others_that_count_as_running_are_orphans(ledger, home)
     )
     assert states(ledger, "outcome", "reason")[2] == (Outcome.FAILED, None)
     assert states(ledger, "outcome", "owner")[3] == (Outcome.RUNNING, ledger.owner)
-    (row,) = ledger.rows("another")
+    (row,) = ledger.list_seeds("another")
     assert (row["outcome"], row["owner"]) == (Outcome.RUNNING, other.owner)
 
 
@@ -62,10 +62,10 @@ def test_lost_results_are_trained_again_but_for_what_mlflow_has(ledger):
         ledger.claim(trial)
         record(ledger, trial, result_of(seed, Outcome.GROKKED))
     ledger.publish(kept, CONFIGURATION, "1", "run")
-    before = ledger.rows("study")
+    before = ledger.list_seeds("study")
     for trial in (kept, lost):
         ledger.reopen("study", trial.key, "cut")
-    first, second = ledger.rows("study")
+    first, second = ledger.list_seeds("study")
     assert first == before[0]
     measured = (
         "grok_step",
@@ -83,29 +83,29 @@ def test_lost_results_are_trained_again_but_for_what_mlflow_has(ledger):
 
 
 def test_a_proposal_that_another_driver_drew_is_refused(ledger):
-    ledger.propose("study", 0, None, {"recipe.lr": 0.1})
+    ledger.create_proposal("study", 0, None, {"recipe.lr": 0.1})
     with pytest.raises(UserError, match="study study: proposal 0 was just taken by another driver"):
-        ledger.propose("study", 0, None, {"recipe.lr": 0.2})
+        ledger.create_proposal("study", 0, None, {"recipe.lr": 0.2})
     with pytest.raises(UserError, match="proposal 0 was just taken"):
-        ledger.propose("study", 0, CONFIGURATION, {"recipe.lr": 0.1})
-    assert [p["configuration"] for p in ledger.proposals("study")] == [None]
-    assert ledger.configurations("study") == {}, "a transaction is whole or not at all"
+        ledger.create_proposal("study", 0, CONFIGURATION, {"recipe.lr": 0.1})
+    assert [p["configuration"] for p in ledger.list_proposals("study")] == [None]
+    assert ledger.list_configurations("study") == {}, "a transaction is whole or not at all"
 
 
 def test_what_a_conclusion_decoded_is_counted_where_nothing_is_known(ledger):
     for seed in SEEDS:
         ledger.claim(trial_of(seed))
     ledger.record_verification("study", (CONFIGURATION.key, 1, 1), 5)
-    ledger.record_decoded("study", CONFIGURATION.key, {SEEDS[0]: 10_010, SEEDS[1]: 0})
+    ledger.record_verifications("study", CONFIGURATION.key, {SEEDS[0]: 10_010, SEEDS[1]: 0})
     assert states(ledger, "verified", "verify_calls") == {1: (5, 1), 2: (0, 1), 3: (None, 0)}
 
 
 def test_a_study_is_defined_anew_by_whom_it_is_held(ledger, home):
-    ledger.hold("study", {"a": 1}, None)
-    Ledger(home).define("study", {"a": 2}, "http://other")
-    assert ledger.study("study")["definition"] == {"a": 1}
-    ledger.define("study", {"a": 3}, "http://mine")
-    kept = ledger.study("study")
+    ledger.leases.acquire("study", {"a": 1}, None)
+    Ledger(home).update_study("study", {"a": 2}, "http://other")
+    assert ledger.get_study("study")["definition"] == {"a": 1}
+    ledger.update_study("study", {"a": 3}, "http://mine")
+    kept = ledger.get_study("study")
     assert (kept["definition"], kept["tracking_uri"], kept["owner"]) == (
         {"a": 3},
         "http://mine",
@@ -119,13 +119,14 @@ def test_a_hold_that_is_let_go_is_renewed_no_more(ledger):
         its.why = "stopped"
         with pytest.raises(Failure, match="study study: stopped; the same command again completes"):
             its.check()
-    assert not its.thread.is_alive() and ledger.study("study")["owner"] is None
+    assert not its.thread.is_alive() and ledger.get_study("study")["owner"] is None
 
 
 def test_every_transaction_waits_for_a_database_that_is_away():
     """But the renewal, which is tried again in any case; and what is made of others."""
     methods = {name: method for kind in (Ledger, StudyLeases) for name, method in vars(kind).items()}
-    others = {"renew", "require", "describe_in", "record_decoded"}
+    others = {"renew", "is_owned", "require_study", "insert_configurations", "insert_starts"}
+    others |= {"record_verifications"}
     public = {name for name, method in methods.items() if callable(method) and not name.startswith("_")}
     assert {name for name in public if not hasattr(methods[name], "__wrapped__")} == others
 
@@ -133,15 +134,18 @@ def test_every_transaction_waits_for_a_database_that_is_away():
 def test_a_study_is_forgotten(ledger):
     for study in ("study", "another"):
         ledger.claim(trial_of(SEEDS[0], study=study))
-        ledger.hold(study, {}, None)
-        ledger.propose(study, 0, CONFIGURATION, {})
-    ledger.forget("study")
-    assert [r["study"] for r in ledger.rows()] == ledger.studies() == ["another"]
-    assert ledger.study("study") is None and ledger.study("another")
-    kept = {study: (ledger.configurations(study), ledger.proposals(study)) for study in ("study", "another")}
+        ledger.leases.acquire(study, {}, None)
+        ledger.create_proposal(study, 0, CONFIGURATION, {})
+    ledger.delete_study("study")
+    assert [r["study"] for r in ledger.list_seeds()] == ledger.list_studies() == ["another"]
+    assert ledger.get_study("study") is None and ledger.get_study("another")
+    kept = {
+        study: (ledger.list_configurations(study), ledger.list_proposals(study))
+        for study in ("study", "another")
+    }
     assert kept["study"] == ({}, []) and all(kept["another"])
 
 
 def test_a_ledger_is_opened_again(ledger, home):
     ledger.claim(trial_of(*SEEDS))
-    assert Ledger(home).rows() == ledger.rows()
+    assert Ledger(home).list_seeds() == ledger.list_seeds()

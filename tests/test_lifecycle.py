@@ -98,7 +98,7 @@ def test_a_fresh_start_takes_the_next_name_that_is_free(home):
     ledger = Ledger(home)
     client = connect(home, f"sqlite:///{home.mlflow_db}")
     assert _renamed(study(), ledger, client).name == "quick-2"
-    ledger.hold("quick-2", {}, None)
+    ledger.leases.acquire("quick-2", {}, None)
     client.create_experiment("quick-3")
     fresh = _renamed(study(**SEARCHED), ledger, client)
     assert fresh == study(**SEARCHED, name="quick-4")

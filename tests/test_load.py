@@ -50,7 +50,7 @@ def test_a_few_trials_and_seeds(tmp_path):
         found = load.run_trials(Home(tmp_path / "trials"), 8, workers=0, busy_s=0)
     assert found["trials"] == 8 and found["jobs_at_the_end"] < 100
     recorded = load.record_seeds(Home(tmp_path / "seeds"), 40)
-    rows = Ledger(Home(tmp_path / "seeds")).rows("many")
+    rows = Ledger(Home(tmp_path / "seeds")).list_seeds("many")
     assert recorded["seeds"] == len(rows) == 40 and all(r["published"] for r in rows)
 
 
@@ -61,10 +61,10 @@ def test_what_a_trial_costs_does_not_grow_with_what_is_there(tmp_path, monkeypat
     load.record_seeds(Home(tmp_path), 60, bank=1, count=1)
     assert 10 < len(counted) < 30 and sum(counted) < 10 * 60 and counted[-1] > 50
     ledger = Ledger(Home(tmp_path))
-    (trial, *_) = {r["trial"] for r in ledger.rows("many")}
+    (trial, *_) = {r["trial"] for r in ledger.list_seeds("many")}
     said = []
     sa.event.listen(ledger.database.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
-    assert len(ledger.rows("many", trial=trial)) == 1 and "ORDER BY" not in said[0]
+    assert len(ledger.list_seeds("many", trial=trial)) == 1 and "ORDER BY" not in said[0]
     asked = f"study = 'many' AND trial = '{trial}'"
     for words in (
         f"SELECT * FROM ledger WHERE {asked}",
@@ -95,14 +95,14 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(tmp_path):
         for number, row in enumerate(rows):
             db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
     few = alike(ledger, "many", "a")
-    whole = ledger.rows("many", "a")
+    whole = ledger.list_seeds("many", "a")
     assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
     wanted, found = counted(whole), counted(few)
     assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
     with ledger.database.begin() as db:
         db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 0).values(core_s=None))
     assert "core_s_per_grokked" not in counted(alike(ledger, "many", "a"))
-    assert "core_s_per_grokked" not in counted(ledger.rows("many", "a"))
+    assert "core_s_per_grokked" not in counted(ledger.list_seeds("many", "a"))
 
 
 @pytest.mark.usefixtures("quick")

@@ -43,7 +43,7 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
 
     def look(driver):
         values = driver.measures()
-        ended = Counter(r["outcome"] for r in Ledger(home).rows(study.name))
+        ended = Counter(r["outcome"] for r in Ledger(home).list_seeds(study.name))
         assert values.keys() == MEASURES.keys() and values["seeds_ended"] == ended
         assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
         said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))

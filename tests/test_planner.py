@@ -170,13 +170,15 @@ def test_a_proposal_is_noted_once(home):
     planner = planner_of(SEARCH, home)
     planner.next()
     ledger = planner.proposals.ledger
-    before = ledger.proposals("search")
+    before = ledger.list_proposals("search")
     (configuration, *_) = planner.proposals.known()
     assert before[0]["configuration"] == configuration.key and before[0]["numbers"]["recipe.lr"] > 0
-    ledger.propose("search", 0, configuration, before[0]["numbers"])
-    assert ledger.proposals("search") == before and len(ledger.configurations("search")) == len(before)
+    ledger.create_proposal("search", 0, configuration, before[0]["numbers"])
+    assert ledger.list_proposals("search") == before and len(ledger.list_configurations("search")) == len(
+        before
+    )
     with pytest.raises(UserError, match="proposal 0 was just taken by another driver"):
-        ledger.propose("search", 0, None, before[0]["numbers"])
+        ledger.create_proposal("search", 0, None, before[0]["numbers"])
 
 
 def test_a_finished_search_is_done(home):

@@ -48,7 +48,7 @@ def cut(folder):
     disk = Disk(home.path)
     with pytest.MonkeyPatch.context() as patch, disk.recording():
         patch.setattr(hold, "RENEW_S", 60.0)
-        patch.setattr(ledger_module, "own_name", dead_owner)
+        patch.setattr(ledger_module, "driver_name", dead_owner)
         drive(home, STUDY, GROKKED, None, lambda driver: driver.outbox.drain(60, 60))
     return home, disk.found
 
@@ -58,7 +58,7 @@ def promised(home, wanted):
     if home.ledger_db.exists():
         ledger = Ledger(home)
         with ArtifactCache(connect(home, tracking_uri(home)), ledger, "sweep") as shelf:
-            for row in (r for r in ledger.rows("sweep") if r["published"]):
+            for row in (r for r in ledger.list_seeds("sweep") if r["published"]):
                 theta_P = shelf.seed(row).result.theta_P
                 assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"
 
@@ -98,7 +98,7 @@ def wanted(tmp_path_factory):
 def left_by_a_driver(home, is_recorded):
     """A trial that has ended, of a driver that died before or after it was recorded. Returns its folder."""
     ledger = Ledger(home)
-    ledger.owner = dead_owner()
+    ledger.leases.owner = dead_owner()
     configuration = Configuration(*STUDY.listed()[0])
     trial = replace(trial_of(STUDY, (configuration, 1), (configuration, 2)), slots=16)
     ledger.claim(trial)
@@ -121,7 +121,7 @@ def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_re
         shutil.rmtree(mine)
     drive(home, STUDY, GROKKED)
     assert thetas(home.path) == wanted
-    rows = Ledger(home).rows("sweep")
+    rows = Ledger(home).list_seeds("sweep")
     assert all(r["published"] and is_final(r) and r["reason"] is None for r in rows) and len(rows) == 3
     (kept,) = (home.path / "damaged" / "sweep").iterdir()
     reason = (kept / REASON).read_text().strip()
@@ -134,7 +134,7 @@ def test_recorded_seeds_whose_results_are_gone_are_trained_again(home, wanted, c
     folder = left_by_a_driver(home, is_recorded=True)
     shutil.rmtree(folder)
     drive(home, STUDY, GROKKED)
-    assert thetas(home.path) == wanted and all(r["published"] for r in Ledger(home).rows("sweep"))
+    assert thetas(home.path) == wanted and all(r["published"] for r in Ledger(home).list_seeds("sweep"))
     assert f"there are no results in {folder} any more; their seeds are trained again" in caplog.text
 
 
@@ -148,7 +148,7 @@ def test_a_trial_that_leaves_damaged_results_has_failed(home, wanted, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(homes, "leave_parts", leave)
         drive(home, STUDY, GROKKED, seen=lambda driver: failed.update(driver.ended.failed_trials))
-    rows = Ledger(home).rows("sweep")
+    rows = Ledger(home).list_seeds("sweep")
     assert {(r["outcome"], r["reason"], r["grok_step"]) for r in rows} == {
         (Outcome.CENSORED, reason, None) for reason in failed.values()
     }

@@ -82,7 +82,7 @@ def test_what_was_drawn_and_not_written_is_drawn_again(monkeypatch: pytest.Monke
     """Its driver died in between: the place in the sequence is not lost."""
     ledger, other = Memory(), Memory()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ledger, "propose", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(ledger, "create_proposal", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         proposals_of(ledger, "qmc", space=LINE).ask()
     first, undisturbed = (proposals_of(own, "qmc", space=LINE) for own in (ledger, other))
     assert asked(first) == asked(undisturbed) and states(first) == [TrialState.COMPLETE] * 24

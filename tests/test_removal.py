@@ -48,7 +48,7 @@ def runs(study):
 
 def left():
     """What of the study that stays is there, all else being gone."""
-    assert Ledger(Home("runs")).studies() == ["sweep-2"] and runs("sweep") is None
+    assert Ledger(Home("runs")).list_studies() == ["sweep-2"] and runs("sweep") is None
     assert len(thetas("runs", "sweep-2")) == 1 and runs("sweep-2") == ["57p c7bf37", "study sweep-2"]
     return True
 
@@ -83,11 +83,11 @@ def test_a_search_goes_with_its_proposals_and_their_mirror(monkeypatch):
     two_studies()
     ledger = Ledger(Home("runs"))
     for n in range(2):
-        ledger.propose("sweep", n, Configuration(*study_of().listed()[0]), {"recipe.lr": 0.1})
+        ledger.create_proposal("sweep", n, Configuration(*study_of().listed()[0]), {"recipe.lr": 0.1})
     gone = []
     monkeypatch.setattr(removal, "delete_mirror", lambda home, study: gone.append(study))
     assert "  Optuna     2 proposals\n" in done("delete", "sweep", "--home", "runs", "--yes")
-    assert Ledger(Home("runs")).proposals("sweep") == [] and gone == ["sweep"]
+    assert Ledger(Home("runs")).list_proposals("sweep") == [] and gone == ["sweep"]
 
 
 def test_a_dry_run_only_shows():
@@ -124,7 +124,7 @@ def test_with_a_terminal_it_asks(answer, monkeypatch):
 def test_a_running_study_stays():
     two_studies()
     holder = Ledger(Home("runs"))
-    holder.hold("sweep", None, None)
+    holder.leases.acquire("sweep", None, None)
     before = snapshot("runs")
     said = call("delete", "sweep", "--home", "runs", "--yes")
     assert said.exit_code == 2 and "is being run by" in said.stderr
@@ -154,7 +154,7 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(removal, "_forget", lambda found: (_ for _ in ()).throw(Failure("locked")))
         assert call("delete", "sweep", "--home", "runs", "--yes").exit_code == 1
-    assert Ledger(Home("runs")).study("sweep")["owner"] is None
+    assert Ledger(Home("runs")).get_study("sweep")["owner"] is None
     done("delete", "sweep", "--home", "runs", "--yes")
     assert left()
 
@@ -163,14 +163,14 @@ def test_a_hold_is_renewed_and_heeds_who_asks_it_to_stop(monkeypatch, home):
     monkeypatch.setattr(hold, "RENEW_S", 0.02)
     ledger = Ledger(home)
     with hold.acquire_study_lease(ledger, "sweep", None, None) as its:
-        until = ledger.study("sweep")["lease_until"]
-        assert wait_until(lambda: ledger.study("sweep")["lease_until"] > until, "a longer lease")
+        until = ledger.get_study("sweep")["lease_until"]
+        assert wait_until(lambda: ledger.get_study("sweep")["lease_until"] > until, "a longer lease")
         its.check()
-        Ledger(home).ask_to_stop("sweep")
+        Ledger(home).request_stop("sweep")
         wait_until(lambda: its.why, "the word to stop")
         with pytest.raises(Failure, match="stopped; the same command again"):
             its.check()
-    assert ledger.study("sweep")["owner"] is None
+    assert ledger.get_study("sweep")["owner"] is None
 
 
 # ---- a store that is not the home's
@@ -189,15 +189,15 @@ def test_another_homes_experiment_stays_as_it_is(path, here):
     (here / "link").symlink_to("other")
     asked = study_of(tracking_uri=f"sqlite:///{here / path}")
     ledger = Ledger(empty_home("runs"))
-    ledger.hold("sweep", asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
+    ledger.leases.acquire("sweep", asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
     ledger.claim(trial_of(asked, (Configuration(*asked.listed()[0]), 1)))
-    ledger.release("sweep")
+    ledger.leases.release("sweep")
     before = frames("other"), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
     where = f"{here / 'other/mlflow.db'}, another home's, "
     assert f"  MLflow     3 runs in {where}where they stay\n" in said
     assert f"sweep is deleted; its runs are in {where}and stay there\n" in said
-    assert Ledger(Home("runs")).studies() == [] and thetas("other") == before[1]
+    assert Ledger(Home("runs")).list_studies() == [] and thetas("other") == before[1]
     assert_same(frames("other"), before[0])
     client = connect(Home("other"), tracking_uri(Home("other")))
     assert client.get_experiment_by_name("sweep").lifecycle_stage == "active"

@@ -59,8 +59,8 @@ def test_leases_on_postgresql(check, database, home, monkeypatch):
     try:
         check(home, monkeypatch)
     finally:
-        for study in Ledger(home).studies():
-            Ledger(home).forget(study)
+        for study in Ledger(home).list_studies():
+            Ledger(home).delete_study(study)
 
 
 # ---- strangers

@@ -67,10 +67,10 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
 def thetas(home="home"):
     ledger, found = Ledger(Home(home)), {}
     for name in NAMES:
-        for configuration in ledger.configurations(name).values():
+        for configuration in ledger.list_configurations(name).values():
             found[name] = dict(configuration.start.thetas) if configuration.start else {}
         found[name, "rows"] = sorted(
-            (r["init_seed"], r["outcome"], r["best_exact"]) for r in ledger.rows(name)
+            (r["init_seed"], r["outcome"], r["best_exact"]) for r in ledger.list_seeds(name)
         )
     return found
 

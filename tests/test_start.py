@@ -62,7 +62,7 @@ def child_of(start, **changes):
 
 
 def configurations(name):
-    return Ledger(Home("home")).configurations(name)
+    return Ledger(Home("home")).list_configurations(name)
 
 
 def pulled(study, seed, target="pulled", **options):

@@ -53,7 +53,7 @@ def is_right(text, right=RIGHT):
 
 
 def test_what_a_run_says_at_its_end(home):
-    study, rows = study_of(STUDY), Ledger(Home(home)).rows("sweep")
+    study, rows = study_of(STUDY), Ledger(Home(home)).list_seeds("sweep")
     lines = texts._rates(study, rows, {})
     assert sum(RIGHT in line and "1 of 4" in line and "negative binomial" in line for line in lines) == 2
     assert [line for line in lines if "2 of 4" in line and "1 of 4 in the search" in line]

@@ -285,7 +285,7 @@ def test_a_ledgers_trial_is_not_looked_for_elsewhere() -> None:
     outside = Path("x")
     outside.mkdir()
     (outside / "mine").write_text("x")
-    Path("sweep.yaml").write_text(json.dumps(dict(ledger.study("sweep")["definition"])))
+    Path("sweep.yaml").write_text(json.dumps(dict(ledger.get_study("sweep")["definition"])))
     said = call("run", "sweep.yaml", "--home", "runs")
     assert (said.exit_code, "trial is '../../../x'" in said.stderr) == (1, True), said.output
     with pytest.raises(UserError, match="no name"):  # nor by a key from anywhere else

@@ -118,20 +118,22 @@ class Memory:
         self.known: dict[str, Configuration] = {}
         self.recorded: list[Row] = []
 
-    def propose(self, study: str, number: int, configuration: Configuration | None, numbers: Row) -> None:
+    def create_proposal(
+        self, study: str, number: int, configuration: Configuration | None, numbers: Row
+    ) -> None:
         assert number == len(self.proposed)
         key = configuration and configuration.key
         self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
         if configuration:
             self.known.setdefault(configuration.key, configuration)
 
-    def proposals(self, study: str) -> list[Row]:
+    def list_proposals(self, study: str) -> list[Row]:
         return list(self.proposed)
 
-    def configurations(self, study: str) -> dict[str, Configuration]:
+    def list_configurations(self, study: str) -> dict[str, Configuration]:
         return dict(self.known)
 
-    def rows(self, study: str) -> list[Row]:
+    def list_seeds(self, study: str) -> list[Row]:
         return list(self.recorded)
 
 

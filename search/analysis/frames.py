@@ -86,12 +86,12 @@ def records(
 
 def studies(home: str | Path | None = None) -> list[str]:
     """The names of the studies that have records."""
-    return open_ledger(Home(home)).studies()
+    return open_ledger(Home(home)).list_studies()
 
 
 def study_of(ledger: Ledger, study: str) -> Study | None:
     """A study as its file was when it last ran; None for one that never got so far."""
-    kept = ledger.study(study)
+    kept = ledger.get_study(study)
     if kept is None or kept["definition"] is None:
         return None
     return recorded_study(json.dumps(kept["definition"]), f"study {study} as it was recorded")
@@ -108,8 +108,8 @@ def configuration_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | Non
 
     recorded: the ledger's rows of the study, where they have been read.
     """
-    rows = grouped(ledger.rows(study) if recorded is None else recorded, "configuration")
-    until, known, pages = until_of(ledger, study), ledger.configurations(study), ledger.pages(study)
+    rows = grouped(ledger.list_seeds(study) if recorded is None else recorded, "configuration")
+    until, known, pages = until_of(ledger, study), ledger.list_configurations(study), ledger.list_runs(study)
     return [_configuration(study, c, pages[key], rows[key], until) for key, c in known.items() if key in rows]
 
 
@@ -126,7 +126,7 @@ class RecordSet:
         if files and not names:
             return
         self.ledger = open_ledger(Home(home), *names)
-        self.recorded = {name: self.ledger.rows(name) for name in names or self.ledger.studies()}
+        self.recorded = {name: self.ledger.list_seeds(name) for name in names or self.ledger.list_studies()}
 
     def configurations(self) -> list[Row]:
         """A row a configuration (`configuration_rows`)."""
@@ -248,7 +248,7 @@ def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
     """A row a seed that has ended, by itself or from outside."""
     import pandas as pd
 
-    return pd.DataFrame(list(seed_rows(ledger, study, ledger.rows(study, environment=True))))
+    return pd.DataFrame(list(seed_rows(ledger, study, ledger.list_seeds(study, environment=True))))
 
 
 def seed_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | None = None) -> Iterator[Row]:
@@ -257,9 +257,9 @@ def seed_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | None = None)
     recorded: the ledger's rows of the study, where they have been read, with environments if these are wanted
     (what each was trained in is most of the text).
     """
-    known = ledger.configurations(study)
+    known = ledger.list_configurations(study)
     about = {key: _about(study, configuration) for key, configuration in known.items()}
-    return _seed_rows(ledger.rows(study) if recorded is None else recorded, about)
+    return _seed_rows(ledger.list_seeds(study) if recorded is None else recorded, about)
 
 
 def _about(study: str, configuration: Configuration) -> Row:
@@ -315,7 +315,7 @@ def curves_frame(
     """
     import pandas as pd
 
-    rows = [r for r in shelf.ledger.rows(shelf.study) if is_final(r) and r["published"]]
+    rows = [r for r in shelf.ledger.list_seeds(shelf.study) if is_final(r) and r["published"]]
     if some:
         rows = [r for mine in grouped(rows, "configuration").values() for r in some(mine)]
     tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]

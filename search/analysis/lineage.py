@@ -25,7 +25,7 @@ def lineages(
         for tried in sorted((t for t in sets if t.start), key=lambda t: t.loss or 0.0):
             best.setdefault(tried.numbers, tried)
         return [[*_steps(sets, tried)] for _, tried in sorted(best.items(), reverse=True)]
-    known = ledger.configurations(study)
+    known = ledger.list_configurations(study)
     return [_own(study, known[key]) for key in configurations]
 
 

@@ -35,10 +35,10 @@ TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
 def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> None:
     """Write a recorded trial to MLflow: its parts as they are in its folder, and what is counted so far."""
     for configuration in trial.configurations:
-        mine = ledger.rows(trial.study, configuration.key, trial.key)
+        mine = ledger.list_seeds(trial.study, configuration.key, trial.key)
         if tracker.is_count_due(configuration, len(mine)):
             rows = (
-                ledger.rows if stopping_rule(tracker.study) else partial(alike, ledger)
+                ledger.list_seeds if stopping_rule(tracker.study) else partial(alike, ledger)
             )  # a stop asks for seeds
             tracker.counts(configuration, rows(trial.study, configuration.key))
         if mine and all(r["published"] for r in mine):  # what is there is not touched
@@ -57,7 +57,7 @@ def conclude(
 ) -> None:
     """Write a configuration's summary, picture, best checkpoint and child runs to MLflow."""
     study = tracker.study.name
-    rows = ledger.rows(study, configuration.key)
+    rows = ledger.list_seeds(study, configuration.key)
     if final := sorted(filter(is_final, rows), key=rank):
         _best(tracker, shelf, configuration, final)
     has_grokked = any(r["outcome"] == Outcome.GROKKED for r in rows)  # others have no child runs
@@ -65,7 +65,7 @@ def conclude(
     right = sum(correct == ADDITIONS for correct in decoded.values())
     tracker.counts(configuration, rows, {"verified": right, "verify_tried": len(decoded)})
     if decoded:
-        ledger.record_decoded(study, configuration.key, decoded)
+        ledger.record_verifications(study, configuration.key, decoded)
     tracker.end(configuration, status)
 
 
@@ -147,7 +147,7 @@ def log_evidence(ledger: Ledger, tracker: Tracker, shelf: ArtifactCache) -> None
     """What the study says as a whole, to its own run: the constraint table, where it has one constraint with
     and without, and the main pictures. With as many seeds as last time there is nothing new to say.
     """
-    final = str(sum(map(is_final, ledger.rows(tracker.study.name))))
+    final = str(sum(map(is_final, ledger.list_seeds(tracker.study.name))))
     run = tracker.own_run()
     if final == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == final:
         return

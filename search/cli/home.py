@@ -25,9 +25,9 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 
     place = Home(home)
     if study is not None:
-        rows = open_ledger(place, study).rows(study, environment=as_json)
+        rows = open_ledger(place, study).list_seeds(study, environment=as_json)
     else:
-        rows = open_ledger(place).rows() if place.exists() else []
+        rows = open_ledger(place).list_seeds() if place.exists() else []
     until = {name: until_of(open_ledger(place), name) for name in {row["study"] for row in rows}}
     studies, seeds = overview(rows, until), rows if study else []
     if as_json:
@@ -54,7 +54,7 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool, trust_store: 
     place = Home(home, trust_store)
     ledger = open_ledger(place)
     click.echo(removal.shown(removal.contents(place, ledger, study)))
-    if owner := (ledger.study(study) or {}).get("owner"):
+    if owner := (ledger.get_study(study) or {}).get("owner"):
         stop = f"adder-search stop {study}{home_flag(place)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
     if dry_run or not _agreed(f"delete all of {study}?", yes):

@@ -93,7 +93,7 @@ def _asked(name: str, home: Home) -> Study:
     except UserError:
         from search.store.ledger import Ledger
 
-        kept = Ledger(home).study(name) if home.exists() and Path(name).name == name else None
+        kept = Ledger(home).get_study(name) if home.exists() and Path(name).name == name else None
         if kept is None or kept["definition"] is None:
             raise
         return recorded_study(json.dumps(kept["definition"]), f"study {name} as it was recorded")
@@ -167,7 +167,7 @@ def _run(
         console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         with Display(console) as display:
             driver = Driver(study, home, hold, client, display, max_hours)
-            ledger.define(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
+            ledger.update_study(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
             ended = engine.run(driver)
     click.echo(texts.summary(study, source, home, ended))
     _exit(ended)
@@ -186,8 +186,8 @@ def _held(study: Study, ledger: Ledger) -> Iterator[StudyLease]:
     from search.run.extension import check_extension
     from search.store.lease import acquire_study_lease
 
-    before = ledger.study(study.name) or {"definition": None, "tracking_uri": None}
-    check_extension(study, before["definition"], ledger.rows(study.name))
+    before = ledger.get_study(study.name) or {"definition": None, "tracking_uri": None}
+    check_extension(study, before["definition"], ledger.list_seeds(study.name))
     # with what is kept so far: the planner may still refuse the file
     with acquire_study_lease(ledger, study.name, before["definition"], before["tracking_uri"]) as hold:
         try:
@@ -200,7 +200,7 @@ def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
     """The study under the next name that nothing is recorded by."""
     for n in count(2):
         name = f"{study.name}-{n}"
-        taken = ledger.study(name) or ledger.rows(name) or client.get_experiment_by_name(name)
+        taken = ledger.get_study(name) or ledger.list_seeds(name) or client.get_experiment_by_name(name)
         if not taken:
             renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(renamed))
@@ -224,7 +224,7 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
         )  # fmt: skip
     deadline = time.monotonic() + STARTING_S
     while process.poll() is None and time.monotonic() < deadline:
-        held = ledger.study(study.name)
+        held = ledger.get_study(study.name)
         if held and held["owner"] and held["owner"].split("/")[1] == str(process.pid):
             break
         time.sleep(LOOK_S)
@@ -248,11 +248,11 @@ def stop(study: str, home: str | None) -> None:
     place = Home(home)
     name = _asked(study, place).name if Path(study).is_file() else study
     ledger = open_ledger(place, name)
-    if not (ledger.study(name) or {}).get("owner"):
+    if not (ledger.get_study(name) or {}).get("owner"):
         raise UserError(f"study {name} is not running")
-    ledger.ask_to_stop(name)
+    ledger.request_stop(name)
     deadline = time.monotonic() + STOPPING_S
-    while (now := ledger.study(name)) and now["owner"]:
+    while (now := ledger.get_study(name)) and now["owner"]:
         if time.monotonic() > deadline:
             raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {now['owner']} runs it")
         time.sleep(LOOK_S)

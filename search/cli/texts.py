@@ -34,8 +34,8 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """What a run found, and what to type next. `name`: the study as it was asked for."""
-    rows = Ledger(home).rows(study.name)
-    known = Ledger(home).configurations(study.name) if study.start else {}
+    rows = Ledger(home).list_seeds(study.name)
+    known = Ledger(home).list_configurations(study.name) if study.start else {}
     models = _names(list(known.values()) or [Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
     if study.compress:

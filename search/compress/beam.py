@@ -46,7 +46,7 @@ class Beam:
         self.tried = self.sets.read()
         if not self.tried:
             self._begin(parents_of(study, ledger))
-        self.configurations = ledger.configurations(study.name)
+        self.configurations = ledger.list_configurations(study.name)
         self.waiting = [t.number for t in self.tried if t.configuration and t.reached is None]
         self.waiting.reverse()
         self.is_stuck = False
@@ -80,7 +80,7 @@ class Beam:
         number = next((t.number for t in self.tried if t.configuration == configuration.key), None)
         if number is None or self.tried[number].reached is not None or not all(map(is_final, rows)):
             return
-        rows = self.ledger.rows(self.study.name, configuration.key)  # a planner knows of outcomes alone
+        rows = self.ledger.list_seeds(self.study.name, configuration.key)  # a planner knows of outcomes alone
         self.waiting = [n for n in self.waiting if n != number]
         tried = replace(self.tried[number], reached=max(r["best_exact"] or 0.0 for r in rows))
         for row in rows:

@@ -31,7 +31,7 @@ def log_descents(ledger: Ledger, tracker: Tracker, shelf: ArtifactCache) -> None
     if least is None or least.start is None or least.configuration is None:
         return
     named = least.start.lineage[-1]["seed"]
-    row = next(r for r in ledger.rows(study, least.configuration) if str(seed_of(r)) == named)
+    row = next(r for r in ledger.list_seeds(study, least.configuration) if str(seed_of(r)) == named)
     seed = shelf.seed(row)
     tracker.child(seed)
-    ledger.record_decoded(study, least.configuration, tracker.decoded(seed.configuration))
+    ledger.record_verifications(study, least.configuration, tracker.decoded(seed.configuration))

@@ -124,7 +124,7 @@ class Driver:
         self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
         ledger.censor_orphaned(study.name)
         recovered = self.recorder.recover()
-        rows = ledger.rows(study.name)
+        rows = ledger.list_seeds(study.name)
         listed = [] if study.proposes else configurations(study, ledger)
         self.proposals = Proposals(study, ledger, maker(study, ledger)) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
@@ -143,7 +143,7 @@ class Driver:
 
     def _check_store(self, client: MlflowClient) -> None:
         """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
-        published = any(r["published"] for r in self.ledger.rows(self.study.name))
+        published = any(r["published"] for r in self.ledger.list_seeds(self.study.name))
         with answered(self.study.name):
             if published and client.get_experiment_by_name(self.study.name) is None:
                 raise UserError(
@@ -306,7 +306,7 @@ class Driver:
         self._tell(trial)
 
     def _tell(self, trial: Trial) -> None:
-        rows = self.ledger.rows(self.study.name, trial=trial.key)
+        rows = self.ledger.list_seeds(self.study.name, trial=trial.key)
         self.progress.finished(trial, [r["outcome"] for r in rows])
         for configuration in self.planner.tell(trial, rows):
             self.recorder.conclude(configuration)
@@ -346,7 +346,7 @@ class Driver:
         left = self.outbox.drain(*longest, self._waiting)
         self.outbox.close()
         self.shelf.close()
-        rows = self.ledger.rows(self.study.name)
+        rows = self.ledger.list_seeds(self.study.name)
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
         if not (left or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)

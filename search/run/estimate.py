@@ -33,7 +33,7 @@ def estimate(study: Study, home: Home) -> str:
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
     rounds = list(study.rounds())
-    rows = Ledger(home).rows(study.name) if home.exists() else []
+    rows = Ledger(home).list_seeds(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
     configurations = study.planned
     left = _left(study, listed, rounds[0], rows)
@@ -64,7 +64,7 @@ def estimate(study: Study, home: Home) -> str:
 
 def _rounds(study: Study, home: Home) -> str:
     """The plan of a study that looks for constraints; how many rounds it takes nobody knows."""
-    asked, rows = study.compress, Ledger(home).rows(study.name) if home.exists() else []
+    asked, rows = study.compress, Ledger(home).list_seeds(study.name) if home.exists() else []
     assert asked is not None
     recipe, seeds = study.base_recipe(), len(study.first_seeds())
     rate, how = _expected_rate(study, [], rows)

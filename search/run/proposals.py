@@ -54,7 +54,7 @@ class Proposals:
         self._open: dict[str, list[int]] = {}
         """The numbers of the proposals that are still to be told, by their configurations' keys."""
         self._drawn = 0
-        earlier = ledger.proposals(study.name)
+        earlier = ledger.list_proposals(study.name)
         sampler = sampler_of(study, len(earlier))
         self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
         if earlier:
@@ -79,7 +79,7 @@ class Proposals:
             trial = self.optuna.ask()
             numbers = self._draw(trial)
             configuration = self._configuration(numbers)
-            self.ledger.propose(self.study.name, trial.number, configuration, numbers)
+            self.ledger.create_proposal(self.study.name, trial.number, configuration, numbers)
             self._drawn += 1
             if configuration is None:
                 self.optuna.tell(trial, state=TrialState.FAIL)
@@ -124,8 +124,8 @@ class Proposals:
 
     def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
         """Add a trial for each proposal: told, to be trained still, or of numbers that make nothing."""
-        configurations = self.ledger.configurations(self.study.name)
-        searched = (r for r in self.ledger.rows(self.study.name) if not r["confirmation"])
+        configurations = self.ledger.list_configurations(self.study.name)
+        searched = (r for r in self.ledger.list_seeds(self.study.name) if not r["confirmation"])
         rows = grouped(searched, "configuration")
         told = 0
         for proposal in earlier:

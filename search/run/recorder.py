@@ -57,7 +57,7 @@ class Recorder:
         Returns the keys of their configurations.
         """
         found: set[str] = set()
-        rows = self.ledger.rows(self.study)
+        rows = self.ledger.list_seeds(self.study)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study, key)
             try:
@@ -65,7 +65,7 @@ class Recorder:
                     parts, trial = read_parts(folder), Trial.read(folder)
                     found |= {c.key for c in trial.configurations}
                     self.record(trial, parts)
-                elif any(map(is_final, self.ledger.rows(self.study, trial=key))):
+                elif any(map(is_final, self.ledger.list_seeds(self.study, trial=key))):
                     raise Damaged(f"there are no results in {folder} any more")
             except Damaged as error:
                 self.set_aside(key, str(error))

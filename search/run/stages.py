@@ -31,7 +31,7 @@ def stage_of(study: Study, number: int, ledger: Ledger) -> Study | None:
     if before:
         about["start"] = before if isinstance(before, dict) else before.model_dump(mode="json")
     made = Study.model_validate_json(json.dumps(about))
-    known = ledger.parents(made.name) if number else []
+    known = ledger.list_parents(made.name) if number else []
     if known and set(known[0].thetas) != set(map(str, seeds)):
         raise UserError(f"study {made.name}: was begun with other seeds; give the study a new name")
     return made
@@ -45,7 +45,7 @@ def name_of(study: Study, number: int) -> str:
 
 def is_done(study: Study, ledger: Ledger) -> bool:
     """Whether a stage's study has nothing left to train or to publish."""
-    ended = {seed_of(r) for r in ledger.rows(study.name) if is_final(r) and r["published"]}
+    ended = {seed_of(r) for r in ledger.list_seeds(study.name) if is_final(r) and r["published"]}
     return ended >= set(study.first_seeds())
 
 
@@ -62,7 +62,7 @@ def _seeds(study: Study, number: int, ledger: Ledger) -> list[Seed]:
     """The seeds that come to a stage, in the file's order."""
     if number == 0:
         return study.first_seeds()
-    rows = {seed_of(r): r for r in ledger.rows(name_of(study, number - 1)) if is_final(r)}
+    rows = {seed_of(r): r for r in ledger.list_seeds(name_of(study, number - 1)) if is_final(r)}
     before = [s for s in study.first_seeds() if s in rows]
     return [s for s in before if goes_on(study.stages[number - 1], rows[s])]
 

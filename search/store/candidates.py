@@ -63,8 +63,8 @@ class CandidateStore:
         configurations = [c for _, c in sets if c]
         starts = [t.start for t, _ in sets if t.start]
         with self.database.begin() as db:
-            self.ledger.describe_in(db, self.study, configurations)
-            self._keep(db, starts)
+            self.ledger.insert_configurations(db, self.study, configurations)
+            self.ledger.insert_starts(db, self.study, starts)
             db.execute(sa.insert(SETS), [self._row(tried) for tried, _ in sets])
 
     @retry_while_unavailable
@@ -73,16 +73,9 @@ class CandidateStore:
         place = sa.and_(SETS.c.study == self.study, SETS.c.number == tried.number)
         row = self._row(tried)
         with self.database.begin() as db:
-            self._keep(db, [tried.start] if tried.start else [])
+            self.ledger.insert_starts(db, self.study, [tried.start] if tried.start else [])
             values = {name: row[name] for name in ("reached", "wrong", "loss", "kept")}
             db.execute(sa.update(SETS).where(place).values(**values))
-
-    def _keep(self, db: sa.Connection, starts: Sequence[InitialTheta]) -> None:
-        known = set(db.scalars(sa.select(STARTS.c.digest).where(STARTS.c.study == self.study)))
-        new = {s.digest: s.as_dict() for s in starts if s.digest not in known}
-        if new:
-            rows = [{"study": self.study, "digest": d, "start": about} for d, about in new.items()]
-            db.execute(sa.insert(STARTS), rows)
 
     def _row(self, tried: TieCandidate) -> Row:
         return {

@@ -1,7 +1,7 @@
-"""Being a study's one driver while it is run or deleted.
+"""Leases: one driver a study while it is run or deleted, one driver a seed while it is trained.
 
-A lease says who has a study or a pair, and until when by the database's clock. Its driver renews it; one that
-nobody renews ends by itself, and at once where its process was of this machine and is gone.
+A lease says who has a study or a seed, and until when by the database's clock. Its driver renews it. One that
+nobody renews ends by itself, and at once if its process was on this machine and is gone.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from search.errors import Failure, UserError
-from search.stats.counting import Row
+from search.errors import AlreadyExists, Failure
 from search.store.database import ROWS, STUDIES, Database, retry_while_unavailable
 from trainer import Outcome
 
@@ -33,33 +32,35 @@ log = logging.getLogger(__name__)
 
 
 class StudyLeases:
-    """Who runs which study, and what it was asked. The ledger is one.
+    """The leases of one driver, `owner`; the table ledger_studies has those of studies.
 
     Raises Failure if the database stays away for longer than `database.patience_s`.
     """
 
-    database: Database
-    owner: str
+    def __init__(self, database: Database, owner: str):
+        self.database, self.owner = database, owner
 
     @retry_while_unavailable
-    def hold(self, study: str, definition: Row | None, tracking_uri: str | None) -> None:
-        """Be the one driver of a study, until `release`. Raises UserError if another one is.
+    def acquire(self, study: str, definition: dict[str, Any] | None, tracking_uri: str | None) -> None:
+        """Make `owner` the one driver of a study, until `release`. Raises AlreadyExists if another one is.
 
         Keeps the study as its file is now, and where the file has it tracked.
         """
-        asked = {"definition": definition, "tracking_uri": tracking_uri, "stop": False}
         with self.database.begin() as db:
             now = self.database.now(db)
-            values = asked | {"owner": self.owner, "lease_until": now + LEASE_S}
+            values: dict[str, Any] = {
+                "definition": definition, "tracking_uri": tracking_uri, "stop": False,
+                "owner": self.owner, "lease_until": now + LEASE_S,
+            }  # fmt: skip
             row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()
             if row is None:
                 try:
                     db.execute(sa.insert(STUDIES).values(study=study, **values))
                 except IntegrityError:
-                    raise UserError(f"study {study} was just begun by another driver") from None
+                    raise AlreadyExists(f"study {study} was just begun by another driver") from None
                 return
             if row["owner"] != self.owner and is_live(row, now):
-                raise UserError(
+                raise AlreadyExists(
                     f"study {study} is already being run by {row['owner']} (host/process); stop it with "
                     f"adder-search stop {study} (if it died without a word, its hold ends in "
                     f"{row['lease_until'] - now:.0f} s)"
@@ -67,77 +68,46 @@ class StudyLeases:
             as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))
             change = sa.update(STUDIES).where(STUDIES.c.study == study, *as_read).values(**values)
             if db.execute(change).rowcount != 1:
-                raise UserError(f"study {study} was just taken by another driver")
+                raise AlreadyExists(f"study {study} was just taken by another driver")
 
     @retry_while_unavailable
     def release(self, study: str) -> None:
-        """Be a study's driver no more."""
+        """Give a study back. Does nothing to one that another driver has."""
         with self.database.begin() as db:
             free = {"owner": None, "lease_until": None, "stop": False}
-            db.execute(sa.update(STUDIES).where(self._mine(study)).values(**free))
-
-    @retry_while_unavailable
-    def define(self, study: str, definition: Row, tracking_uri: str | None) -> None:
-        """Keep a held study as its file is now, and where the file has it tracked."""
-        with self.database.begin() as db:
-            values = {"definition": definition, "tracking_uri": tracking_uri}
-            db.execute(sa.update(STUDIES).where(self._mine(study)).values(**values))
-
-    @retry_while_unavailable
-    def study(self, name: str) -> Row | None:
-        """What is kept of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
-        for row, is_run in self._studies(STUDIES.c.study == name):
-            return row if is_run else row | {"owner": None, "stop": False}
-        return None
-
-    @retry_while_unavailable
-    def running(self) -> list[str]:
-        """The studies that somebody runs."""
-        return [row["study"] for row, is_run in self._studies() if is_run]
-
-    def _studies(self, *which: sa.ColumnElement[bool]) -> list[tuple[Row, bool]]:
-        """What is kept of studies, and whether somebody runs them."""
-        rows = self.database.read(sa.select(STUDIES).where(*which))
-        with self.database.begin() as db:
-            now = self.database.now(db)
-        return [(row, is_live(row, now)) for row in rows]
-
-    @retry_while_unavailable
-    def ask_to_stop(self, study: str) -> None:
-        """Leave word for a study's driver, wherever it runs."""
-        with self.database.begin() as db:
-            db.execute(sa.update(STUDIES).where(STUDIES.c.study == study).values(stop=True))
+            db.execute(sa.update(STUDIES).where(self.is_owned(study)).values(**free))
 
     def renew(self, study: str) -> str | None:
-        """Extend this driver's leases. Returns why it is to end, if it is: asked to, or its hold was lost.
+        """Extend the leases of a study and of its running seeds.
 
+        Returns why the driver is to end, if it is: it was asked to stop, or another one took the study over.
         Does not wait for a database that is away.
         """
-        pairs = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
+        running = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
         with self.database.begin() as db:
             until = self.database.now(db) + LEASE_S
-            db.execute(sa.update(ROWS).where(pairs).values(lease_until=until))
-            held = sa.update(STUDIES).where(self._mine(study)).values(lease_until=until)
-            if db.execute(held).rowcount == 0:
+            db.execute(sa.update(ROWS).where(running).values(lease_until=until))
+            renewal = sa.update(STUDIES).where(self.is_owned(study)).values(lease_until=until)
+            if db.execute(renewal).rowcount == 0:
                 return "another driver took the study over"
-            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(self._mine(study))) else None
+            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(self.is_owned(study))) else None
 
-    def _mine(self, study: str) -> sa.ColumnElement[bool]:
+    def is_owned(self, study: str) -> sa.ColumnElement[bool]:
+        """SQL that is true of a study's row while `owner` has it."""
         return sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
 
 
 class StudyLease:
-    """A study that is held. A thread of its own renews the leases, whatever the others wait for.
+    """A study's lease in a ledger, renewed by a thread of its own.
 
-    `why`: what the study is to be let go for, if it is: asked to stop, or taken over.
+    `why`: the reason to let the study go, if there is one: asked to stop, or taken over.
     """
 
-    def __init__(self, ledger: StudyLeases, study: str):
-        self.ledger: Any = ledger
-        self.study = study
+    def __init__(self, ledger: Any, study: str):
+        self.ledger, self.study = ledger, study
         self.why: str | None = None
         self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._renew, name="hold", daemon=True)
+        self.thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self.thread.start()
 
     def check(self) -> None:
@@ -146,45 +116,46 @@ class StudyLease:
             raise Failure(f"study {self.study}: {self.why}; the same command again completes what was begun")
 
     def end(self) -> None:
+        """End the thread. The lease itself is left to `StudyLeases.release`."""
         self.ended.set()
         self.thread.join()
 
     def _renew(self) -> None:
-        """Whatever goes wrong, try again: the lease has not ended yet."""
-        said = None
+        """Renew every RENEW_S seconds, and after any error try again: the lease has not ended yet."""
+        logged = None
         while not self.ended.wait(RENEW_S):
             try:
-                self.why = self.ledger.renew(self.study) or self.why
+                self.why = self.ledger.leases.renew(self.study) or self.why
             except Failure:
-                pass  # the database is away, of which whoever needs it tells
+                pass  # the database is away; the other threads say so
             except Exception as error:
-                if repr(error) != said:
+                if repr(error) != logged:
                     log.warning("study %s: its hold could not be renewed: %r", self.study, error)
-                said = repr(error)
+                logged = repr(error)
 
 
 @contextlib.contextmanager
 def acquire_study_lease(
-    ledger: StudyLeases, study: str, definition: Row | None, tracking_uri: str | None
+    ledger: Any, study: str, definition: dict[str, Any] | None, tracking_uri: str | None
 ) -> Iterator[StudyLease]:
-    """Be a study's one driver. Raises UserError if another one is."""
-    ledger.hold(study, definition, tracking_uri)
-    hold = StudyLease(ledger, study)
+    """Be a study's one driver in a Ledger, within a block. Raises AlreadyExists if another one is."""
+    ledger.leases.acquire(study, definition, tracking_uri)
+    lease = StudyLease(ledger, study)
     try:
-        yield hold
+        yield lease
     finally:
-        hold.end()
-        with contextlib.suppress(Failure):  # the hold ends by itself
-            ledger.release(study)
+        lease.end()
+        with contextlib.suppress(Failure):  # the lease ends by itself
+            ledger.leases.release(study)
 
 
-def own_name() -> str:
-    """Who this driver is, for its leases: machine, process, a number."""
+def driver_name() -> str:
+    """Name this driver for its leases: machine, process, a number."""
     return f"{_machine()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
 def is_live(row: Any, now: float) -> bool:
-    """Whether the lease in a row (`owner`, `lease_until`) is of a driver that can still be there."""
+    """True if the lease in a row (`owner`, `lease_until`) is of a driver that can still be there."""
     if row["owner"] is None or row["lease_until"] is None or row["lease_until"] < now:
         return False
     machine, pid, _ = row["owner"].split("/")
@@ -192,20 +163,22 @@ def is_live(row: Any, now: float) -> bool:
 
 
 def _machine() -> str:
-    """The host's name, and what tells this start of it from all other machines and their copies: the kernel's
-    boot id (without one the network card's number), the machine's id and the space of its process numbers,
-    which containers have of their own.
+    """Name this start of this machine, as no other machine, copy or container is named.
+
+    Beside the host's name it digests the kernel's boot id (without one the network card's number), the
+    machine's id and the space of its process numbers, as containers have one of their own.
     """
     boot = _text("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
         space = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         space = 0
-    told_apart = f"{boot} {_text('/etc/machine-id')} {space}"
-    return f"{socket.gethostname()}.{hashlib.sha256(told_apart.encode()).hexdigest()[:12]}"
+    ids = f"{boot} {_text('/etc/machine-id')} {space}"
+    return f"{socket.gethostname()}.{hashlib.sha256(ids.encode()).hexdigest()[:12]}"
 
 
 def _text(path: str) -> str:
+    """Return a file's text, or nothing if it cannot be read."""
     try:
         return Path(path).read_text().strip()
     except OSError:
@@ -213,6 +186,7 @@ def _text(path: str) -> str:
 
 
 def _is_alive(pid: int) -> bool:
+    """True if this machine has a process of this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -141,7 +141,7 @@ class ArtifactCache:
 
     def _folder(self, configuration: str, trial: str) -> Path:
         if not self.pages.get(configuration, ("", ""))[1]:
-            self.pages = self.ledger.pages(self.study)
+            self.pages = self.ledger.list_runs(self.study)
         _, run = self.pages.get(configuration, ("", ""))
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
         with answered(self.study):
@@ -195,10 +195,12 @@ def pull(
 
     Raises UserError naming what there is.
     """
-    ledger.require(study)
-    known = ledger.configurations(study)
+    ledger.require_study(study)
+    known = ledger.list_configurations(study)
     mine = chosen(study, known, model, configuration)
-    rows = [r for r in ledger.rows(study) if r["configuration"] in mine and r["published"] and is_final(r)]
+    rows = [
+        r for r in ledger.list_seeds(study) if r["configuration"] in mine and r["published"] and is_final(r)
+    ]
     wanted = [r for r in rows if seed is None or seed_of(r) == seed]
     if not wanted:
         raise UserError(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
@@ -215,7 +217,7 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
     numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
     if not (isinstance(study, str) and isinstance(configuration, str)):
         return
-    for row in ledger.rows(study, configuration):
+    for row in ledger.list_seeds(study, configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
             with ArtifactCache(reach(ledger, study), ledger, study) as shelf:
                 recorded_P = shelf.seed(row).result.theta_P

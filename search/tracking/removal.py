@@ -71,8 +71,8 @@ class Contents:
 
 def contents(home: Home, ledger: Ledger, study: str) -> Contents:
     """What is there of a study. Raises UserError for one that the home does not know."""
-    ledger.require(study)
-    kept, rows = ledger.study(study), ledger.rows(study)
+    ledger.require_study(study)
+    kept, rows = ledger.get_study(study), ledger.list_seeds(study)
     uri = tracking_uri(home, kept["tracking_uri"] if kept else None)
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
@@ -81,7 +81,7 @@ def contents(home: Home, ledger: Ledger, study: str) -> Contents:
         runs = _runs(client, experiment) if client and experiment else []
     folder = home.trial(study, "")
     return Contents(
-        home, study, rows, uri, experiment, runs, len(ledger.proposals(study)),
+        home, study, rows, uri, experiment, runs, len(ledger.list_proposals(study)),
         _bytes(home.artifacts / study), len(list(folder.glob(f"*/{STATE}"))), _bytes(folder),
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ def _size(count: float) -> str:
 
 def hold(ledger: Ledger, study: str) -> AbstractContextManager[StudyLease]:
     """Be a study's driver as it is. Raises UserError if another one is."""
-    kept = ledger.study(study) or {"definition": None, "tracking_uri": None}
+    kept = ledger.get_study(study) or {"definition": None, "tracking_uri": None}
     return acquire_study_lease(ledger, study, kept["definition"], kept["tracking_uri"])
 
 
@@ -148,7 +148,7 @@ def delete(found: Contents, ledger: Ledger) -> str:
             said = _forget(found) if found.is_own else _set_aside(found, found.experiment)
     if found.is_own:
         shutil.rmtree(found.artifacts, ignore_errors=True)
-    ledger.forget(study)
+    ledger.delete_study(study)
     return said
 
 

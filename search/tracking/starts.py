@@ -35,14 +35,16 @@ def configurations(study: Study, ledger: Ledger) -> list[Configuration]:
         return [Configuration(*listed) for listed in study.listed()]
     parents = parents_of(study, ledger)
     known = {
-        (c.spec, c.recipe, c.start.number): c for c in ledger.configurations(study.name).values() if c.start
+        (c.spec, c.recipe, c.start.number): c
+        for c in ledger.list_configurations(study.name).values()
+        if c.start
     }
     made = [
         known.get((*listed, parent.number)) or begun(*listed, parent)
         for listed in study.listed()
         for parent in parents
     ]
-    ledger.describe(study.name, made)
+    ledger.create_configurations(study.name, made)
     return list(dict.fromkeys(made))
 
 
@@ -53,11 +55,11 @@ def maker(study: Study, ledger: Ledger) -> Callable[[Spec, Recipe], Configuratio
 
 def parents_of(study: Study, ledger: Ledger) -> list[InitialTheta]:
     """The θ that a study starts from: as kept, or chosen now."""
-    if known := ledger.parents(study.name):
+    if known := ledger.list_parents(study.name):
         return known
     assert study.start is not None
     found = _found(study.start, study, ledger)
-    ledger.record_parents(study.name, found)
+    ledger.create_parents(study.name, found)
     return found
 
 
@@ -85,9 +87,9 @@ def _found(asked: StartSpec, study: Study, ledger: Ledger) -> list[InitialTheta]
     if asked.study == study.name:
         raise UserError("start.study: a study cannot start from itself")
     with reraise_as("start.study", UserError):
-        ledger.require(asked.study)
+        ledger.require_study(asked.study)
     rows = _rows(asked, study.first_seeds(), ledger)
-    pages = ledger.pages(asked.study)
+    pages = ledger.list_runs(asked.study)
     with ArtifactCache(reach(ledger, asked.study), ledger, asked.study) as shelf:
         found = [(r, shelf.seed(r).checkpoint()) for r in rows]
     if asked.each:
@@ -108,10 +110,12 @@ def _start(checkpoint: Checkpoint, number: int = 0, run: str = "") -> InitialThe
 def _rows(asked: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
     """The ledger's rows of the seeds whose θ is asked for, the best first."""
     assert asked.study is not None
-    known = ledger.configurations(asked.study)
+    known = ledger.list_configurations(asked.study)
     keys = chosen(asked.study, known, None, asked.configuration)
     rows = [
-        r for r in ledger.rows(asked.study) if r["configuration"] in keys and r["published"] and is_final(r)
+        r
+        for r in ledger.list_seeds(asked.study)
+        if r["configuration"] in keys and r["published"] and is_final(r)
     ]
     if asked.seed is not None:
         rows = [r for r in rows if str(seed_of(r)) == str(Seed.named(str(asked.seed)))]

@@ -110,7 +110,7 @@ def _bring_along(home: Home) -> None:
         found = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
         own = (place for name, place in found if place and place.endswith(f"/artifacts/{name}"))
         for old in {place.rpartition("/")[0] for place in own if place.startswith("file:")} - {here}:
-            if running := Ledger(home).running():
+            if running := Ledger(home).list_running_studies():
                 where = unquote(urlparse(old).path.removesuffix("/artifacts"))
                 raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
             for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
@@ -137,7 +137,7 @@ def _one_line(error: Exception) -> str:
 
 def reach(ledger: Ledger, study: str) -> MlflowClient:
     """The store that has a study's runs."""
-    kept = ledger.study(study) or {}
+    kept = ledger.get_study(study) or {}
     return connect(ledger.home, tracking_uri(ledger.home, kept.get("tracking_uri")))
 
 
