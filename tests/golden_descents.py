@@ -1,0 +1,177 @@
+"""Replay descents with a bank that trains nothing; `python -m tests.golden_descents` records them anew.
+
+What a set reaches is a function of its ties alone, so a descent is decided by its proposals and its rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from model.tied import Ties, canonical, project, tie
+from search.compress import acceptance, descend, finishing
+from search.compress.journal import digest
+from search.run import driver, worker
+from search.store.candidates import CandidateStore
+from search.store.home import Home
+from search.store.ledger import Ledger
+from tests.commands import call
+from tests.in_process import without_ray
+from tests.reference import QUICK, write_study
+from trainer import Outcome, Result, Seed
+from trainer.bank.bank import Bank
+from trainer.curvature import hessian
+from trainer.engine import native, programs
+
+ROOT = Path(__file__).parents[1]
+CERTIFICATES = next(p for p in (ROOT / "lab/certificates", ROOT / "docs/certificates") if p.is_dir())
+DATA = Path(__file__).with_name("golden") / "data/descents.json"
+PARENTS = {"46p": 32, "12p": 7, "6p": 3}
+"""Certificates, and the fewest numbers with which anything of theirs is right."""
+EXACT = (1.0, 0.97, 0.6, 0.1)
+PROBLEMS = 64
+LOCAL = ("--proposals", 4, "--screen", 3, "--steps", 60, "--ramp", 30, "--patience", 3, "--cores", 1)
+STUDY = {
+    "compress": {"proposals": 4, "beam": 2, "rounds": 3, "reach": "tensor"},
+    "recipe": {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3},
+    "seeds": {"count": 2},
+    "resources": QUICK["resources"] | {"slots": 3, "seeds_per_trial": 6},
+}
+
+
+def numbers(ties: Ties) -> int:
+    return max(map(abs, ties), default=0)
+
+
+def exact_match(ties: Ties, seed: Seed, fewest: int) -> float:
+    if numbers(ties) < fewest:
+        return 0.1
+    return EXACT[(int(digest(ties), 16) + seed.data_seed // 100) % len(EXACT)]
+
+
+def errors(theta_P: Tensor, fewest: int) -> int:
+    """Number of errors of θ [P] of a base: of too small sets and of two sets in five some, else none."""
+    place: dict[float, int] = {0.0: 0}
+    for x in theta_P.abs().tolist():
+        place.setdefault(x, len(place))
+    ties = canonical(place[abs(x)] * (1 if x > 0 else -1) for x in theta_P.tolist())
+    return 7 if numbers(ties) < fewest or int(digest(ties), 16) % 5 in (2, 3) else 0
+
+
+def on_the_ties(base: Spec, ties: Ties, theta_P: Tensor) -> Tensor:
+    numbers_R = project(ties, theta_P[None])
+    return tie(base, ties).spread(numbers_R)[0] if hasattr(tie(base, ties), "spread") else numbers_R[0]
+
+
+class UntrainedBank:
+    """A bank of a local descent: every pair ends at once."""
+
+    def __init__(self, base: Spec, pairs: Any, fewest: int, trace: list[Any]):
+        self.base, self.pairs, self.fewest, self.seed_steps, self.is_open = base, pairs, fewest, 0, True
+        steps, counts = pairs[0].recipe.steps, Counter(digest(p.ties) for p in pairs)
+        trace.append([steps, pairs[0].seed.data_seed, [[of_set, n] for of_set, n in counts.items()]])
+
+    def advance(self) -> bool:
+        self.seed_steps = sum(p.recipe.steps for p in self.pairs)
+        was_open, self.is_open = self.is_open, False
+        return was_open
+
+    def newest(self) -> list[dict[str, Any]]:
+        return [{"step": 0, "best_exact": 0.0} for _ in self.pairs]
+
+    def end(self, pairs: Any) -> None:
+        pass
+
+    def result(self, n: int) -> Result:
+        pair = self.pairs[n]
+        curve = torch.full((pair.recipe.steps // pair.recipe.eval_every, 7), int(digest(pair.ties), 16) % 97)
+        return Result(
+            pair=pair, outcome=Outcome.FAILED, steps=pair.recipe.steps, grok_step=None, held=False,
+            hopeless_step=None, best_step=pair.recipe.steps, best_token=1.0, curve_EM=curve / 1_000,
+            best_exact=exact_match(pair.ties, pair.seed, self.fewest),
+            theta_P=on_the_ties(self.base, pair.ties, torch.tensor(pair.start)),
+        )  # fmt: skip
+
+
+class BarelyTrainedBank:
+    """A bank of a study, whose results are made up."""
+
+    def __init__(self, spec: Spec, pairs: Any, fewest: int, **options: Any):
+        self.bank, self.fewest = Bank(spec, pairs, **options), fewest
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bank, name)
+
+    def result(self, n: int) -> Result:
+        result, pair = self.bank.result(n), self.bank.pairs[n]
+        exact = exact_match(pair.ties, pair.seed, self.fewest)
+        grokked = exact == 1.0
+        return replace(
+            result, best_exact=exact, grok_step=6 if grokked else None,
+            outcome=Outcome.GROKKED if grokked else Outcome.FAILED,
+            theta_P=on_the_ties(self.bank.spec, pair.ties, torch.tensor(pair.start)),
+            curve_EM=torch.full_like(result.curve_EM, int(digest(pair.ties), 16) % 97 / 1_000),
+        )  # fmt: skip
+
+
+def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
+    """Patch what a descent asks of training and of many problems."""
+    selection = programs.selection
+    for module in (programs, native):
+        patch.setattr(module, "selection", lambda: selection(200))
+    whole = hessian.sample_of
+    patch.setattr(hessian, "sample_of", lambda spec, count=PROBLEMS: whole(spec, min(count, PROBLEMS)))
+    patch.setattr(acceptance.AcceptanceSet, "wrong", lambda self, theta_P: (errors(theta_P, fewest), 59_400))
+    patch.setattr(finishing, "levenberg_marquardt", lambda task, theta_P, until: theta_P)
+    patch.setattr(finishing, "damped", lambda pool, theta_P, *_, **__: theta_P)
+
+
+def local_descent(parent: str) -> dict[str, Any]:
+    """`compress CHECKPOINT`: what its banks were asked to train, and what its journal has."""
+    trace: list[Any] = []
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        untrained(patch, PARENTS[parent])
+        patch.setattr(
+            descend, "Bank", lambda base, pairs, **_: UntrainedBank(base, pairs, PARENTS[parent], trace)
+        )
+        done = call("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
+        assert done.exit_code == 0, done.output
+        journal = json.loads((Path(folder) / "small/descent.json").read_text())
+    names = ("numbers", "parent", "seed", "visits", "empty", "finished")
+    accepted = [[digest(tuple(k["ties"])), *(k[name] for name in names)] for k in journal["kept"]]
+    counters = {name: journal[name] for name in ("rounds", "shrunk", "several", "seed_steps")}
+    return {"banks": trace, "accepted": accepted, "tried": journal["tried"], **counters}
+
+
+def study_descent(parent: str) -> list[list[Any]]:
+    """A study with `compress`: every set with its round, parent, exact match, errors and acceptance."""
+    study = STUDY | {"name": f"descent-{parent}", "start": {"checkpoint": str(CERTIFICATES / parent)}}
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, without_ray():
+        untrained(patch, PARENTS[parent])
+        patch.setattr(driver, "log_descents", lambda *_: None)
+        patch.setattr(
+            worker, "Bank",
+            lambda spec, pairs, **options: BarelyTrainedBank(spec, pairs, PARENTS[parent], **options),
+        )  # fmt: skip
+        home = Path(folder) / "home"
+        done = call("run", write_study(Path(folder), study), "--home", home)
+        assert done.exit_code == 0, done.output
+        sets = CandidateStore(Ledger(Home(home)), study["name"]).read()
+    return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets]
+
+
+RECORDERS = {"local": local_descent, "study": study_descent}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    rows = {kind: {p: record(p) for p in PARENTS} for kind, record in RECORDERS.items()}
+    DATA.write_text(json.dumps(rows, separators=(",", ":")).replace('"banks"', '\n"banks"') + "\n")
