@@ -1,0 +1,304 @@
+"""Write the golden files, after a change meant to change them: `python -m tests.golden.make_golden NAME ...`.
+
+NAME: defaults, keys, records or curves; without any, all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import html
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from model import make_spec, rung
+from model.spec import FAMILIES
+from search.study.file import load_study
+from search.study.schema import Study
+from search.study.trial import Configuration
+from tests import homes
+from tests.commands import call
+from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
+from trainer.recipe.retired import RETIRED
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).with_name("data")
+
+
+def lasting(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Fields without retired ones at their off values. prefix: of the names, such as `recipe.`."""
+    retired = {prefix + name: off for name, (off, _) in RETIRED.items()}
+    return {n: v for n, v in fields.items() if n not in retired or v != retired[n]}
+
+
+# ---- defaults and keys
+
+
+def defaults() -> dict[str, dict[str, Any]]:
+    """Every field's default, of the recipe and of each family's spec."""
+    kinds = {"recipe": Recipe, **FAMILIES}
+    return {
+        kind: lasting({field.name: field.default for field in dataclasses.fields(cls)})
+        for kind, cls in kinds.items()
+    }
+
+
+@cache
+def study_files() -> dict[str, Path]:
+    """Every study file of the repository by the study's name, wherever it lies."""
+    files: dict[str, Path] = {}
+    for path in sorted(ROOT.rglob("*.yaml")):
+        if any(part.startswith(".") for part in path.relative_to(ROOT).parts):
+            continue
+        lines = path.read_text("utf-8").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("name:")), "")
+        if name and any(line.startswith("seeds:") for line in lines):
+            assert name not in files, f"{path} and {files[name]} are both the study {name}"
+            files[name] = path
+    return files
+
+
+def configurations(study: Study) -> list[dict[str, Any]]:
+    """Key and every field of a study's listed configurations; of a search, of the one that it starts from.
+
+    A study that looks for constraints lists none: its recipe alone is what it fixes.
+    """
+    return [
+        {
+            "key": Configuration(spec, recipe).key if spec else None,
+            "spec": spec.as_dict() if spec else None,
+            "recipe": lasting(recipe.as_dict()),
+        }
+        for spec, recipe in study.listed() or [(None, study.base_recipe())]
+    ]
+
+
+def shortened(fields: Any, usual: dict[str, dict[str, Any]], kind: str = "recipe") -> Any:
+    """Fields without those at their usual values; `lengthened` is the inverse."""
+    if not isinstance(fields, dict):
+        return fields
+    defaults = usual.get(fields.get("family", kind), {})
+    inner = {n: shortened(v, usual) if n == "base" else v for n, v in fields.items()}
+    return {n: v for n, v in inner.items() if n not in defaults or v != defaults[n]}
+
+
+def lengthened(fields: Any, usual: dict[str, dict[str, Any]], kind: str = "recipe") -> Any:
+    if not isinstance(fields, dict):
+        return fields
+    inner = {n: lengthened(v, usual) if n == "base" else v for n, v in fields.items()}
+    return usual.get(fields.get("family", kind), {}) | inner
+
+
+def keys() -> dict[str, list[dict[str, Any]]]:
+    """By study; fields that have the stored defaults are left out."""
+    usual = stored("defaults")
+    return {
+        name: [
+            {part: shortened(v, usual) for part, v in configuration.items()}
+            for configuration in configurations(load_study(str(path)))
+        ]
+        for name, path in sorted(study_files().items())
+    }
+
+
+# ---- what commands say of a recorded home
+
+LISTED = """
+name: listed
+about: three configurations, all that can become of a seed
+model: 74p
+recipe: {steps: 3000, fade_start: 100, fade_end: 200}
+toggle: [tie_vo, tie_fc2_head]
+seeds: {first: 1, count: 8}
+"""
+SEARCHED = """
+name: searched
+about: a search and a confirmation
+model: 57p
+recipe: {steps: 3000, fade_start: 100, fade_end: 200}
+space:
+  recipe.lr: {float: [0.01, 0.03], log: true}
+  recipe.carry_mix: {float: [0.2, 0.6]}
+sampler: {name: random, configurations: 3, seed: 0}
+seeds: {first: 30, count: 4}
+confirm: {configurations: 1, seeds: {first: 90, count: 4}}
+"""
+
+
+def record_home(folder: Path) -> None:
+    """A home with two studies, recorded without training."""
+    home = homes.empty_home(folder)
+    listed = homes.Recorder(home, homes.study_of(LISTED))
+    one, two, three = listed.configurations
+    listed.trial(work=[(one, n) for n in range(1, 9)], grokked=(2, 5), changes={
+        5: {"held": True, "best_step": 3_000, "grok_step": 2_500},
+        6: {"outcome": Outcome.DIVERGED, "steps": 700},
+        7: {"outcome": Outcome.GIVEN_UP, "steps": 1_000, "hopeless_step": 1_000},
+        8: {"outcome": Outcome.SCREENED, "steps": 2_000, "screen": "token 0.35 at 2000"},
+    })  # fmt: skip
+    listed.trial(work=[(two, n) for n in range(1, 9)], grokked=(1, 2, 3, 4, 5))
+    listed.trial(work=[(three, n) for n in range(1, 5)])
+    listed.censored(work=[(three, n) for n in range(5, 9)])
+    listed.trial(work=[(two, n) for n in range(60, 64)], grokked=(60,), confirmation=True)
+    listed.done()
+    homes.drive(home, homes.study_of(SEARCHED), grokked=(31, 33, 91))
+
+
+def records() -> dict[str, Any]:
+    """What the commands say of the recorded home: JSON as it is, the report as lines of text."""
+    with TemporaryDirectory() as folder, homes.quickly():
+        home, page, table = (Path(folder, name) for name in ("runs", "report.html", "records.json"))
+        record_home(home)
+
+        def said(*words: object) -> Any:
+            return json.loads(call(*words, "--home", home).output)
+
+        def written(target: Path, *words: object) -> str:
+            assert call(*words, "-o", target, "--home", home).exit_code == 0
+            return target.read_text("utf-8")
+
+        answers: dict[str, Any] = {
+            "status": said("status", "--json"),
+            "best": said("best", "--json"),
+            "best --lineage": said("best", "searched", "--lineage", "--json"),
+            "table": said("table", "--format", "json"),
+        }
+        for study in ("listed", "searched"):
+            answers[f"status {study}"] = said("status", study, "--json")
+            answers[f"report {study}"] = lines_of(written(page, "report", study))
+            for of in ("configurations", "seeds"):
+                answers[f"records {study} {of}"] = json.loads(written(table, "records", study, "--of", of))
+        return json.loads(json.dumps(plain(answers)).replace(str(home), "HOME"))
+
+
+RANDOM = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
+"""MLflow's name of a run."""
+
+
+def plain(value: Any) -> Any:
+    """Without what differs between two recordings of the same, and without retired fields."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in lasting(value, "recipe.").items()}
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return RANDOM.sub("RUN", value) if isinstance(value, str) else value
+
+
+def lines_of(page: str) -> list[str]:
+    """A page's text, a line a block or row; without the table of all that was held fixed."""
+    page = re.sub(r"(?s)<(style|script|details)\b.*?</\1>", "", page)
+    page = re.sub(r"</(td|th|dt)>", " | ", page)
+    blocks = re.split(r"</?(?:p|h\d|tr|li|dd|caption|figcaption|pre|figure|table|div)\b[^>]*>", page)
+    texts = (" ".join(html.unescape(re.sub(r"<[^>]+>", "", block)).split()) for block in blocks)
+    return [text for text in texts if text]
+
+
+# ---- curves
+
+SHORT = {
+    "steps": 80, "batch": 64, "eval_every": 20, "warmup": 20, "curriculum": ((3, 20), (6, 20)),
+    "fade_start": 10, "fade_end": 70,
+}  # fmt: skip
+LONG = {
+    "steps": 300, "batch": 64, "eval_every": 10, "warmup": 100, "curriculum": ((3, 100), (6, 100)),
+    "fade_start": 50, "fade_end": 250,
+}  # fmt: skip
+"""Every schedule is at work within the steps of either."""
+SEEDS = (777, 1)
+TIES = ["fc1[0,0] = fc1[1,0]", "arc[1] = -arc[0]", "norm[0,1] = 0"]
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    # one of each branch of the kernels
+    "57p": ("57p", LONG),
+    "170p": ("170p", LONG),
+    "456p": ("456p", LONG),
+    **{name: (name, SHORT) for name in ("54p", "47p", "67p", "100p", "242p", "512p", "763p")},
+    "tied": ("57p", {**SHORT, "ramp": 40, "ramp_start": 20}),
+    # optimisers and wrappers
+    "adam": ("57p", {**SHORT, "optimiser": "adam"}),
+    "lion": ("57p", {**SHORT, "optimiser": "lion", "lr": 0.003}),
+    "sgd": ("57p", {**SHORT, "optimiser": "sgd"}),
+    "sam": ("57p", {**SHORT, "sam_rho": 0.05}),
+    "grokfast": ("57p", {**SHORT, "grokfast_lambda": 2.0, "grokfast_start": 10, "grokfast_end": 60}),
+    "average": ("57p", {**SHORT, "ema_decay": 0.9}),
+    "l1": ("57p", {**SHORT, "l1_lambda": 0.1, "l1_entries": ("fc1",), "l1_start": 10, "l1_rise": 20}),
+    "freeze": ("57p", {**SHORT, "freeze": ((30, "arc", "norm[0,1]"),)}),
+    "factors": ("57p", {**SHORT, "lr_factors": (("arc", 0.5),), "wd_factors": (("norm", 3.0),)}),
+    # problems and losses
+    "problems": ("57p", {
+        **SHORT, "mixed_lengths": 0.3, "swapped": 0.5, "targeted": 0.5,
+        "carry_lengths": ((0, 1, 3), (60, 2, 6)), "carry_shares": ((0, 0.2, 0.1, 0.2, 0.1), (70, 0.1, 0.1, 0, 0)),
+    }),
+    "losses": ("57p", {
+        **SHORT, "label_smoothing": 0.1, "focal_gamma": 1.0, "chain_beta": 2.0, "hardest": 0.5,
+    }),
+    "starts": ("57p", {
+        **SHORT, "init": (("equals", "at", 2.8, -2.0, -0.1),), "recycle_every": 20, "recycle_from": 20,
+        "recycle_until": 60, "recycle_unless": (("switches", 0.95),), "again_at": 40,
+        "again_unless": (("token", 0.9),),
+    }),
+}  # fmt: skip
+"""Name -> (preset, fields of the recipe)."""
+
+
+def curve(name: str) -> dict[str, dict[str, Any]]:
+    """By seed: mean training loss since the evaluation before, token accuracy, and a digest of the best θ."""
+    preset, fields = CASES[name]
+    spec, ties = rung(preset), None
+    if name == "tied":
+        ties = make_spec("tied", base=spec.as_dict(), ties=TIES).ties
+    pairs = [Pair(Recipe(**fields), Seed.of(number), ties=ties) for number in SEEDS]
+    bank = Bank(spec, pairs, hopeless=None)  # the whole curve
+    while bank.advance():
+        pass
+    train_loss, token = (MEASURES.index(measure) for measure in ("train_loss", "token"))
+    curves: dict[str, dict[str, Any]] = {}
+    for n, number in enumerate(SEEDS):
+        result = bank.result(n)
+        bits = result.theta_P.numpy().tobytes()
+        curves[str(number)] = {
+            "train_loss": result.curve_EM[:, train_loss].tolist(),
+            "token": result.curve_EM[:, token].tolist(),
+            "theta": hashlib.sha256(bits).hexdigest()[:16],
+        }
+    return curves
+
+
+def all_curves() -> dict[str, Any]:
+    return {name: curve(name) for name in CASES}
+
+
+# ---- files
+
+WRITERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "defaults": defaults, "keys": keys, "records": records, "curves": all_curves,
+}  # fmt: skip
+
+
+def text_of(value: dict[str, Any]) -> str:
+    """JSON whose lines are what one compares: an entry of an entry a line."""
+    lines = []
+    for name, inner in value.items():
+        entries = inner.items() if isinstance(inner, dict) else enumerate(inner)
+        texts = [json.dumps(v, ensure_ascii=False) for _, v in entries]
+        if isinstance(inner, dict):
+            texts = [f"{json.dumps(k)}: {t}" for k, t in zip(inner, texts, strict=True)]
+        ends = "{}" if isinstance(inner, dict) else "[]"
+        body = ",\n  ".join(texts)
+        lines.append(f" {json.dumps(name)}: {ends[0]}\n  {body}\n {ends[1]}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def stored(name: str) -> Any:
+    return json.loads((DATA / f"{name}.json").read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or WRITERS:
+        (DATA / f"{name}.json").write_text(text_of(WRITERS[name]()), "utf-8")

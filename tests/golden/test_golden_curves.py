@@ -1,0 +1,20 @@
+"""Changed training code reproduces the stored curves, to the bit and on every kind of CPU; what is meant to
+differ makes them anew.
+"""
+
+import pytest
+
+from tests.golden.make_golden import CASES, curve, stored
+from trainer.installed import missing_for_compilation
+
+pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
+STORED = stored("curves")
+
+
+def test_every_case_is_stored():
+    assert STORED.keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_the_golden_curve(name):
+    assert curve(name) == STORED[name]
