@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from model import make_spec, rung
+from model import make_spec, preset
 from model.spec import FAMILIES
 from search.study.file import load_study
 from search.study.schema import Study
@@ -249,8 +249,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 def curve(name: str) -> dict[str, dict[str, Any]]:
     """By seed: mean training loss since the evaluation before, token accuracy, and a digest of the best θ."""
-    preset, fields = CASES[name]
-    spec, ties = rung(preset), None
+    model_name, fields = CASES[name]
+    spec, ties = preset(model_name), None
     if name == "tied":
         ties = make_spec("tied", base=spec.as_dict(), ties=TIES).ties
     pairs = [Pair(Recipe(**fields), Seed.of(number), ties=ties) for number in SEEDS]

@@ -5,7 +5,7 @@ differ makes them anew.
 import pytest
 
 from tests.golden.make_golden import CASES, curve, stored
-from trainer.installed import missing_for_compilation
+from trainer.files.installed import missing_for_compilation
 
 pytestmark = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 STORED = stored("curves")
