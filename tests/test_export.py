@@ -22,8 +22,8 @@ from model import PRESETS, Spec, add
 from model.export import export_source, tricks
 from model.families.split_subspace import SplitSubspace
 from model.spec import FAMILIES
-from tests.golden import SPECS as GOLDEN
-from tests.golden import golden_theta
+from tests.golden_checkpoints import SPECS as GOLDEN
+from tests.golden_checkpoints import golden_theta
 from tests.specs import some_theta
 from tests.submissions import constant, loaded
 

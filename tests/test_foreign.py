@@ -20,8 +20,8 @@ from model import PRESETS, preset_name, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.bad_foreign import BAD_REPORT, BAD_SETTINGS, BAD_TENSORS, NEW, OLD, SMALL, new, old
 from tests.commands import call, fails_with_one, says
-from tests.golden import SPECS as GOLDEN
-from tests.golden import golden_file
+from tests.golden_checkpoints import SPECS as GOLDEN
+from tests.golden_checkpoints import golden_file
 from tests.published import newer, noisy, older, report
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 from trainer.checkpoints.foreign import load_any, read_foreign

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from model import add, adderboard, preset, verify
-from tests.golden import golden_theta
+from tests.golden_checkpoints import golden_theta
 from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
 from trainer.step import step
 

@@ -9,7 +9,7 @@ from search.run.progress import Display, Progress, duration
 from search.run.tally import TrialReport
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
-from tests.golden import SPECS
+from tests.golden_checkpoints import SPECS
 from trainer import Recipe, Seed
 
 CONFIGURATION = Configuration(SPECS["57p"], Recipe(steps=40, eval_every=10, fade_start=0, fade_end=0))
