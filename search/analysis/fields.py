@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from model.spec import FAMILIES
-from search.study.places import value_at
 from search.study.schema import Study
-from search.study.space import Distribution, Space, allowed_values
+from search.study.space import Distribution, Space, allowed_values, value_at
 from trainer import Recipe
 
 MOST_CATEGORIES = 6  # as many different numbers, where no space says what they are, are categories

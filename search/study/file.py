@@ -36,18 +36,20 @@ from trainer import Seed
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
+INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
+"""PyYAML's own for !!int abc and the like."""
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def shipped_studies() -> dict[str, str]:
-    """The studies that come with the package: their YAML by name."""
+    """Return the YAML of the studies that come with the package, by name."""
     folder = files("studies")
     texts = {Path(f.name).stem: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".yaml")}
     return dict(sorted(texts.items()))
 
 
 def load_study(name: str) -> Study:
-    """A study by path, or by the name of one that comes with the package. Raises UserError."""
+    """Return a study by path, or by the name of a shipped one. Raise UserError."""
     path = Path(name)
     try:
         if path.is_file():
@@ -90,19 +92,13 @@ class _Loader(yaml.SafeLoader):
         try:
             if node.tag in SEXAGESIMAL and ":" in node.value:  # YAML 1.1's base 60: YAML 1.2 has none
                 raise ValueError
-            found = super().construct_object(node, deep)
-            if type(found) is int and found.bit_length() > MOST_BITS:
+            value = super().construct_object(node, deep)
+            if type(value) is int and value.bit_length() > MOST_BITS:
                 raise OverflowError
-            if type(found) is str:
-                found.encode()  # half a surrogate pair can be written nowhere
-            return found
-        except (
-            ValueError,
-            LookupError,
-            AttributeError,
-            TypeError,
-            OverflowError,
-        ):  # PyYAML's own, for !!int abc and the like
+            if type(value) is str:
+                value.encode()  # half a surrogate pair can be written nowhere
+            return value
+        except INVALID_SCALAR:
             raise _marked(f"no {node.tag.rpartition(':')[2]}: {node.value!s:.80}", node.start_mark) from None
 
 
@@ -128,7 +124,7 @@ def _read_yaml(text: str, source: str) -> Any:
 
 
 def parse_study(text: str, source: str) -> Study:
-    """A study from YAML. Raises UserError naming source, key path and what would be right."""
+    """Return the study of a YAML text. Raise UserError naming source, key path and what would be right."""
     data = _read_yaml(text, source)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
@@ -141,9 +137,9 @@ def parse_study(text: str, source: str) -> Study:
 
 
 def recorded_study(definition: str, source: str) -> Study:
-    """A study from the JSON that it was recorded as.
+    """Return the study of a recorded JSON text.
 
-    Raises UserError, naming source and first problem, for what an earlier version took and this one refuses.
+    Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
     try:
         return Study.model_validate_json(definition)
@@ -152,8 +148,8 @@ def recorded_study(definition: str, source: str) -> Study:
 
 
 def stopping_rule(study: Study) -> tuple[int, list[Seed]] | None:
-    """How many grokked seeds of each configuration a study stops at, and its seeds in order; None where it
-    trains them all, or is a search, which stops as a whole.
+    """Return the number of grokked seeds of each configuration at which a study stops, and its seeds in
+    order; None where it trains them all, or is a search, which stops as a whole.
     """
     if study.until.grokked is None or study.space:
         return None
@@ -166,46 +162,46 @@ KINDS = {
 }  # fmt: skip
 
 
-def _lines(error: ValidationError, given: Any) -> Iterator[str]:
-    """One line a problem; the arms of a union that the input was never meant for are left out."""
+def _lines(error: ValidationError, data: Any) -> Iterator[str]:
+    """Yield a line for each problem, without the arms of a union that the input was never meant for."""
     wrong_type: dict[str, dict[str, Any]] = {}
     lines: dict[str, None] = {}
     for problem in error.errors():
-        keys = _keys(problem, given)
+        keys = _keys(problem, data)
         path, message = ".".join(keys), problem["msg"].removeprefix("Value error, ")
-        kind, found = problem["type"], problem["input"]
+        kind, value = problem["type"], problem["input"]
         if kind == "extra_forbidden":
             message = f"unknown key; {did_you_mean(keys[-1], _siblings(keys))}"
         elif kind == "missing":
             message = "missing"
         elif kind == "union_tag_not_found":
-            message = f"must be a mapping or a list, got {found!r:.80}"
+            message = f"must be a mapping or a list, got {value!r:.80}"
         elif kind.endswith("_type") or kind == "literal_error":
             expected = KINDS.get(kind.removesuffix("_type"), message.removeprefix("Input should be "))
-            wrong_type.setdefault(path, {})[expected] = found
+            wrong_type.setdefault(path, {})[expected] = value
             continue
         elif kind != "value_error":
             message = re.sub("^(Input|String) should", "must", message)
-            message = f"{message[0].lower()}{message[1:]}, got {found!r:.80}"
+            message = f"{message[0].lower()}{message[1:]}, got {value!r:.80}"
         lines[f"{path}: {message}" if path else message] = None
     for path, kinds in wrong_type.items():
-        deeper = [*lines, *(f"{other}:" for other in wrong_type if other != path)]
+        deeper = [*lines, *(f"{p}:" for p in wrong_type if p != path)]
         if not any(line.startswith((f"{path}:", f"{path}.")) for line in deeper):
             lines[f"{path}: must be {' or '.join(kinds)}, got {next(iter(kinds.values()))!r:.80}"] = None
     yield from lines
 
 
-def _keys(problem: Any, given: Any) -> list[str]:
-    """The key path of a pydantic problem: what of its location is in the file, or is missing there.
+def _keys(problem: Any, data: Any) -> list[str]:
+    """Return the key path of a pydantic problem: the part of its location that the file has, or lacks.
 
     The rest are names of a union's arms, and `[key]` for a key that is wrong itself.
     """
     keys = []
     for place in problem["loc"]:
-        known = given if isinstance(given, dict) else range(len(given)) if isinstance(given, list) else ()
-        if place in known:
+        places = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+        if place in places:
             keys.append(str(place))
-            given = given[place]
+            data = data[place]
     return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
 
 
@@ -214,7 +210,7 @@ INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share, "accept
 
 
 def _siblings(keys: list[str]) -> list[str]:
-    """The valid keys beside an unknown one."""
+    """Return the valid keys beside an unknown one."""
     sections: dict[str, type[Strict]] = {
         "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
         "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": StartSpec,

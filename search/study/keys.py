@@ -1,4 +1,4 @@
-"""Every key of a study file, as the file is checked by it."""
+"""Every key of a study file, read off the classes that check it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 WITHIN = {"space": "space.FIELD", "configurations": "configurations.N", "stages": "stages.N"}
-"""Where keys stand below a name or a number that the file gives."""
+"""Sections whose keys stand below a name or number of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One key: its path, what it says, and its default (None: it must be given, or is off without)."""
+    """One key: its path, its description, and its default (None: required, or off)."""
 
     path: str
     says: str
@@ -24,7 +24,7 @@ class Key:
 
 
 def every_key() -> list[Key]:
-    """All keys in the order of search/study/schema.py, the recipe's below `recipe`."""
+    """Return all keys in the order of search/study/schema.py, the recipe's below `recipe`."""
     from search.study.schema import Study
 
     return list(_keys(Study, ""))
@@ -44,7 +44,7 @@ def _keys(cls: type[BaseModel], prefix: str) -> Iterator[Key]:
 
 
 def _sections(annotation: Any) -> list[type[BaseModel]]:
-    """The classes of sections in a type, whatever they are listed, mapped or chosen in."""
+    """Return the section classes in a type annotation, however nested."""
     from pydantic import BaseModel
 
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -1,4 +1,4 @@
-"""Who proposes configurations, and what they are to be good at."""
+"""The sampler of a search and its objectives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARAMS, GROK_RATE, PER_MILLION = "params", "grok_rate", "per_million"
 
 
 class Share(Strict):
-    """The share of seeds that have any of this at a step: an objective that is known long before they end."""
+    """The share of seeds that reach any of this at a step: an objective known long before seeds end."""
 
     share: dict[str, Bounds] = Field(
         min_length=1, description="exact or token (best so far) or a probe: at least so high, or from .. to"
@@ -36,14 +36,14 @@ class Share(Strict):
 
     @property
     def keep(self) -> Keep:
-        """As the trainer has it."""
+        """The condition in the trainer's form."""
         return keep_of(self.share)
 
     def __str__(self) -> str:
         return f"{spelt(self.keep)} at {self.when}"
 
     def check(self, spec: Spec, recipe: Recipe) -> None:
-        """Raise ValueError where a configuration has nothing to see."""
+        """Raise ValueError where a configuration has nothing to read at that step."""
         if self.when > recipe.steps:
             raise error_at(
                 "sampler.objectives.when", f"must be at most the budget ({recipe.steps}), got {self.when}"
@@ -52,7 +52,7 @@ class Share(Strict):
 
 
 class Sampler(Strict):
-    """How Optuna proposes configurations. Used where the study has a search space."""
+    """Optuna's sampler. Used where the study has a search space."""
 
     name: Literal["tpe", "nsga2", "qmc", "random", "grid"] = Field(
         "tpe", description="tpe, nsga2, qmc, random (Optuna's samplers) or grid"
@@ -71,22 +71,22 @@ class Sampler(Strict):
     @classmethod
     def _one_rate(cls, value: list[Any] | None) -> list[Any] | None:
         if value is not None and (len([v for v in value if v != PARAMS]) != 1 or value.count(PARAMS) > 1):
-            one = "one of grok_rate, per_million and a share, beside it at most params"
-            raise ValueError(f"must have {one}, got {_spelt(value)}")
+            rule = "one of grok_rate, per_million and a share, beside it at most params"
+            raise ValueError(f"must have {rule}, got {_spelt(value)}")
         return value
 
     @property
     def sought(self) -> str:
-        """The name of what is to go up."""
+        """Name of the objective that is maximised."""
         return next((str(v) for v in self.objectives or () if v != PARAMS), GROK_RATE)
 
     @property
     def share(self) -> Share | None:
-        """The share of seeds that is sought, if it is one."""
+        """The objective that is a share of seeds, if there is one."""
         return next((v for v in self.objectives or () if isinstance(v, Share)), None)
 
     def planned(self, space: Space) -> int:
-        """How many configurations are proposed. Raises ValueError at the key path of what makes no grid."""
+        """Return the number of proposals. Raise ValueError at the key path of a field that makes no grid."""
         if self.name != "grid":
             return self.configurations or PROPOSED
         for path, distribution in space.items():
@@ -95,7 +95,7 @@ class Sampler(Strict):
         return min(grid_size(space), self.configurations or MOST_POINTS)
 
     def objectives_of(self, space: Space) -> list[str]:
-        """The names of the objectives, in order."""
+        """Return the names of the objectives, in order."""
         if self.objectives:
             return _spelt(self.objectives)
         searches_model = any(path.startswith("model.") for path in space)

@@ -1,7 +1,4 @@
-"""The study file: what is held fixed, what is searched, how, and on what resources.
-
-Every field says what it counts. Pydantic lives here and in search/study/file.py, which reads the file.
-"""
+"""The sections of a study file. Every field says what it counts; search/study/file.py reads the file."""
 
 from __future__ import annotations
 
@@ -17,10 +14,9 @@ from model.tied import Tied
 from model.transfer import fold_path
 from search.errors import has_secret
 from search.study.compress import Compress
-from search.study.places import replaced
 from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, BestOf, SeedCross, Seeds, Until, check_numbers, seed_list
-from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at
+from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at, replaced
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
 from search.study.start import StartSpec, check_alone, trained_spec
 from search.study.stopping import Stop
@@ -34,7 +30,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 def is_name(text: str) -> bool:
-    """Whether a study can have this name. MLflow takes any for an experiment, and names become paths here."""
+    """True if a study can have this name. Names become paths here; MLflow's experiment Default is its own."""
     return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
 
 
@@ -59,7 +55,7 @@ class Confirm(Strict):
 
 
 class Faults(Strict):
-    """What is done about trials that fail: raise, lose their process or their node, or hang."""
+    """The handling of trials that raise, lose their process or node, or hang."""
 
     max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
     stall_s: int = Field(
@@ -68,7 +64,7 @@ class Faults(Strict):
 
 
 class Resources(Strict):
-    """What one trial gets, how many seeds it has, and how many of them it trains at once."""
+    """The machine's share of one trial, its seeds, and how many of them train at once."""
 
     cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
     gpu: float | Literal["auto"] = Field(
@@ -93,7 +89,7 @@ class Resources(Strict):
     save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
 
     def room(self, on_gpu: bool) -> tuple[int, int]:
-        """Slots and pairs of a trial, at most."""
+        """Return the greatest numbers of slots and of pairs of a trial."""
         slots = self.slots or (1_024 if on_gpu else CPU_SLOTS)
         return slots, self.seeds_per_trial or 4 * slots
 
@@ -106,9 +102,9 @@ class Resources(Strict):
 
 
 class Entry(Strict):
-    """One configuration of a list: what it changes of the study's model and recipe."""
+    """One configuration of a list: changes of the study's model and recipe."""
 
-    name: str = Field("", description="what claims call it (adder-search claims)")
+    name: str = Field("", description="by which claims name it (adder-search claims)")
     model: str | dict[str, Any] | None = Field(
         None, description="the spec; a mapping without rung and family changes fields of the study's model"
     )
@@ -126,7 +122,7 @@ class Stage(Entry):
 
 
 class Study(Strict):
-    """One question. `model` is a rung's name, or a mapping: rung or family, and constraints."""
+    """One question. `model` is a preset's name, or a mapping: rung or family, and constraints."""
 
     name: str = Field(
         pattern=NAME,
@@ -134,7 +130,7 @@ class Study(Strict):
     )
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(
-        None, description="a rung, or a mapping: rung or family, and fields (adder-search models)"
+        None, description="a preset, or a mapping: rung or family, and fields (adder-search models)"
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
@@ -184,9 +180,9 @@ class Study(Strict):
         if has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
             out = "leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
             raise error_at("tracking_uri", out)
-        if (asked := (len(self.configurations) or 1) * (1 + len(self.toggle))) > MOST_CONFIGURATIONS:
+        if (count := (len(self.configurations) or 1) * (1 + len(self.toggle))) > MOST_CONFIGURATIONS:
             raise error_at(
-                "toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {asked}"
+                "toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {count}"
             )
         if (self.configurations or self.toggle) and self.space:
             name = "configurations" if self.configurations else "toggle"
@@ -237,25 +233,23 @@ class Study(Strict):
             )
 
     def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
-        """Refuse a screen, or an objective, that looks where a configuration has nothing to see."""
+        """Raise ValueError for a screen or objective that reads what a configuration lacks."""
         self.stop.check(spec, recipe)
         if (share := self.sampler.share) and self.space:
             share.check(spec, recipe)
 
     def _check_groups(self) -> None:
-        """Whoever is ranked with whom must be in the file, and nothing else may decide it."""
+        """Raise ValueError where the file alone does not decide which seeds are ranked together."""
         if not self.stop.ranks:
             return
+        group_total = self.allocation.most if self.allocation else self.stop.group
         if self.until.grokked is not None:
             raise error_at(
                 "until.grokked", "does not go with keep.top: groups would be cut when enough have grokked"
             )
-        for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", self._most())):
+        for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", group_total)):
             if count % self.stop.group:
                 raise error_at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
-
-    def _most(self) -> int:
-        return self.allocation.most if self.allocation else self.stop.group
 
     def _check_seeds(self) -> None:
         seeds = self.first_seeds()
@@ -271,14 +265,14 @@ class Study(Strict):
         if self.allocation and (self.allocation.budget or first) < first:
             least = f"must be at least the first seeds of all configurations ({first})"
             raise error_at("allocation.budget", f"{least}, got {self.allocation.budget}")
-        path, most = "until.max_seeds", limit
-        if self.allocation:
-            path, most = "allocation.most", self.allocation.most
-        if most is not None and most < len(seeds):
-            raise error_at(path, f"must be at least the number of seeds ({len(seeds)}), got {most}")
-        if most is not None and most > len(seeds) and isinstance(self.seeds, SeedCross):
+        path, total = (
+            ("allocation.most", self.allocation.most) if self.allocation else ("until.max_seeds", limit)
+        )
+        if total is not None and total < len(seeds):
+            raise error_at(path, f"must be at least the number of seeds ({len(seeds)}), got {total}")
+        if total is not None and total > len(seeds) and isinstance(self.seeds, SeedCross):
             raise error_at(path, "crossed seeds have no next ones")
-        if most is not None and max(s.init_seed for s in seeds) + most - len(seeds) > LARGEST_SEED:
+        if total is not None and max(s.init_seed for s in seeds) + total - len(seeds) > LARGEST_SEED:
             raise error_at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
         if self.confirm:
             fresh = seed_list(self.confirm.seeds)
@@ -290,48 +284,45 @@ class Study(Strict):
                 raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
     def spec(self, **changes: Any) -> Spec:
-        """The study's spec, with some fields changed. Raises ValueError at its key path."""
+        """Return the study's spec with `changes` of its fields. Raise ValueError at its key path."""
         if self.model is None:
             raise error_at("model", "missing")
         return spec_of(model_options(self.model, "model") | changes, "model")
 
     @cached_property
     def recipe_fields(self) -> dict[str, Any]:
-        """The recipe's fields that the file gives all configurations, the choice of initial vectors among
-        them.
-        """
+        """The recipe's fields that the file gives all configurations, `seeds.best_of` among them."""
         chosen = self.seeds.recipe_fields if isinstance(self.seeds, BestOf) else {}
         if both := chosen.keys() & self.recipe.keys():
             raise error_at("seeds.best_of", f"the recipe has {min(both)} too")
         return self.recipe | chosen
 
     def base_recipe(self, **changes: Any) -> Recipe:
-        """The study's recipe, with some fields changed. Raises ValueError at its key path."""
+        """Return the study's recipe with `changes` of its fields. Raise ValueError at its key path."""
         steps = self.recipe.get("steps", entering()["steps"])
         usual = entering(steps) if self.compress and type(steps) is int and steps > 0 else {}
         return recipe_of(self.recipe_fields, changes, "recipe", base=usual)
 
     def listed(self) -> list[tuple[Spec, Recipe]]:
-        """Spec and recipe of every configuration that the file asks for; of a search, what it starts from.
+        """Return spec and recipe of every configuration that the file lists; of a search, of its base.
 
-        A toggled constraint that would add parameters is left out; what occurs twice is trained once.
+        A toggled constraint that would add parameters is left out; equal configurations are listed once.
         """
         return list(self._all_listed)
 
     @cached_property
     def _all_listed(self) -> tuple[tuple[Spec, Recipe], ...]:
-        """`listed`, made once."""
-        found = list(self.spelled_out)
-        for spec, recipe in tuple(found):
+        configurations = list(self.spelled_out)
+        for spec, recipe in self.spelled_out:
             for i, name in enumerate(self.toggle):
-                other = toggled(spec, name, f"toggle.{i}")
-                if (name.partition("=")[0] in spec.applied()) == (other.params > spec.params):
-                    found.append(validated_pair(other, recipe, f"toggle.{i}"))
-        return tuple(dict.fromkeys(found))
+                partner = toggled(spec, name, f"toggle.{i}")
+                if (name.partition("=")[0] in spec.applied()) == (partner.params > spec.params):
+                    configurations.append(validated_pair(partner, recipe, f"toggle.{i}"))
+        return tuple(dict.fromkeys(configurations))
 
     @cached_property
     def spelled_out(self) -> list[tuple[Spec, Recipe]]:
-        """Those of `listed` that the file spells out."""
+        """The configurations of `listed` without the toggled ones."""
         if self.compress:
             return []
         if not (self.configurations or self.stages):
@@ -352,7 +343,7 @@ class Study(Strict):
         return validated_pair(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
-        """Spec and recipe with the values of a proposal, by key path."""
+        """Return spec and recipe with a proposal's `values`, by key path."""
         split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
         for path, value in values.items():
             part, name, *places = path.split(".")
@@ -360,43 +351,41 @@ class Study(Strict):
                 before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
                 value = replaced(before, places, value)
             split[part][name] = value
-        found = validated_pair(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
-        self._check_looks(*found)
-        return found
+        pair = validated_pair(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
+        self._check_looks(*pair)
+        return pair
 
     @property
     def proposes(self) -> bool:
-        """Whether configurations are proposed while it runs, and not listed in its file."""
+        """True if configurations are proposed while the study runs, not listed in its file."""
         return bool(self.space or self.compress)
 
     @property
     def planned(self) -> int:
-        """How many configurations the file asks for."""
+        """Number of configurations that the file asks for."""
         if self.compress:
             return self.compress.rounds * self.compress.proposals
         starts = self.start.count if self.start else 1
         return self.sampler.planned(self.space) if self.space else starts * len(self._all_listed)
 
     def first_seeds(self) -> list[Seed]:
-        """The first round."""
+        """Return the seeds of the first round."""
         return seed_list(self.seeds)
 
     def watched(self) -> list[Seed]:
-        """The seeds whose metrics over steps are shown: the first round's, as many as a CPU has slots for.
-        Reports have rows of these alone, so of a GPU's thousand slots they are few.
+        """Return the seeds whose metrics over steps are shown: of the first round, at most MOST_WATCHED.
 
-        They have slots from the start, so a step's metrics are complete soon after it was trained, however
-        many seeds wait; and which they are depends on the study file alone, not on machine or interruptions.
+        They have slots from the start, so a step's metrics are complete soon after it was trained. The choice
+        depends on the study file alone, not on machine or interruptions.
         """
         return self.first_seeds()[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
 
     def rounds(self) -> Iterator[list[Seed]]:
-        """The seeds of each round: those that are written, then as many again, up to the most there are."""
+        """Yield the seeds of each round: those of the file, then as many again, up to the study's limit."""
         seeds = self.first_seeds()
-        most = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
+        total = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
         yield seeds
-        following, left = max(s.init_seed for s in seeds) + 1, most - len(seeds)
-        while left > 0:
-            count = min(left, len(seeds))
-            yield [Seed.of(n) for n in range(following, following + count)]
-            following, left = following + count, left - count
+        start = max(s.init_seed for s in seeds) + 1
+        numbers = range(start, start + total - len(seeds))
+        for n in range(0, len(numbers), len(seeds)):
+            yield [Seed.of(number) for number in numbers[n : n + len(seeds)]]

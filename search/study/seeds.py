@@ -16,7 +16,7 @@ SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
 
 class BestOf(Strict):
-    """Of how many vectors a seed's initial values are the best, and by what; fields of every recipe."""
+    """The choice of a seed's initial values among several vectors; fields of every recipe."""
 
     best_of: int | None = Field(
         None, ge=2, le=MOST_VECTORS, description="draw so many initial vectors a seed; unit: vectors"
@@ -31,7 +31,7 @@ class BestOf(Strict):
 
     @property
     def recipe_fields(self) -> dict[str, Any]:
-        """The recipe's fields that say so."""
+        """The fields of a recipe that say so."""
         return {} if self.best_of is None else {"best_of": self.best_of, "best_by": self.by}
 
 
@@ -56,7 +56,7 @@ class SeedCross(BestOf):
 
 
 def _form(value: Any) -> str | None:
-    """Which of the ways to write seeds is meant."""
+    """Return the tag of the form in which seeds are written."""
     if isinstance(value, dict):
         return "cross" if {"init", "data"} & value.keys() else "range"
     return {SeedCross: "cross", SeedRange: "range", list: "list"}.get(type(value))  # type: ignore[call-overload]
@@ -71,7 +71,7 @@ Seeds = Annotated[
 
 
 def seed_list(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
-    """The seeds as they are written, in order."""
+    """Return the seeds in the order of the file."""
     if isinstance(seeds, SeedCross):
         return [Seed(init, data) for init in seeds.init for data in seeds.data]
     numbers = seeds if isinstance(seeds, list) else range(seeds.first, seeds.first + seeds.count)
@@ -79,7 +79,7 @@ def seed_list(seeds: SeedRange | SeedCross | list[int]) -> list[Seed]:
 
 
 class Until(Strict):
-    """How long a study goes on: in rounds of its list of seeds, or with further proposals of a search."""
+    """The end of a study: further rounds of its seeds, or further proposals, until enough have grokked."""
 
     grokked: int | None = Field(
         None,

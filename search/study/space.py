@@ -1,8 +1,7 @@
-"""What is searched: the fields of a study's space, and what each may be.
+"""The `space` of a study: searched fields and their distributions.
 
-Pydantic reads it as a part of the study file (search/study/schema.py). A proposal is a number for each field
-that exists in it, as Optuna stores it: for a choice that is a list its JSON, for a field with `after` the
-length that is added. `resolve` turns the numbers into values of the fields.
+A proposal is a number for each field that exists in it, as Optuna stores it: for a choice that is a list its
+JSON, for a field with `after` the length that is added. `resolve` turns numbers into values of the fields.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from model import Spec
 from model.fields import did_you_mean
-from search.study.places import value_at
 from trainer import Recipe
 
 LARGEST_SEED = 2**31 - 1
@@ -35,7 +33,7 @@ class Strict(BaseModel):
 
 
 class Distribution(Strict):
-    """What a searched field may be: exactly one of float, int and choice, and when it is searched at all."""
+    """The distribution of a searched field: exactly one of float, int and choice, with its conditions."""
 
     float_: tuple[float, float] | None = Field(None, alias="float", strict=False, description="low and high")
     int_: tuple[int, int] | None = Field(None, alias="int", strict=False, description="low and high")
@@ -80,7 +78,7 @@ class Distribution(Strict):
         return self
 
     def values(self) -> Sequence[Any]:
-        """Every value, none where there is a continuum."""
+        """Return every value; nothing for a continuum."""
         if self.choice is not None:
             return self.choice
         if self.int_:
@@ -88,20 +86,20 @@ class Distribution(Strict):
         return _Steps(*self.float_, self.step) if self.float_ and self.step else ()
 
     def ends(self) -> Sequence[Any]:
-        """The values of a choice, or the least and the greatest."""
+        """Return the values of a choice, or the least and the greatest."""
         values = self.values() or self.float_ or ()
         return values if self.choice is not None else (values[0], values[-1])
 
     def has(self, value: Any) -> bool:
-        """Whether a value is one of `values`."""
+        """True if `value` is one of `values`."""
         if self.int_:  # a range would be gone through for what is no integer
             return type(value) is int and value in self.values()
         return value in self.values()
 
     def decoded(self, number: Any) -> Any:
-        """What Optuna's number says: the list whose JSON it is, the step that it is meant to be.
+        """Return the value of Optuna's `number`: the list that its JSON spells, or the nearest step.
 
-        Raises ValueError for what is none of the choices.
+        Raise ValueError for a number that is none of the choices.
         """
         if self.choice is not None:
             for value in self.choice:
@@ -114,7 +112,7 @@ class Distribution(Strict):
 
 @dataclasses.dataclass(frozen=True)
 class _Steps(Sequence[float]):
-    """The values of a float with a step. Decimal, as they are written: the third tenth is 0.3."""
+    """The values of a float with a step. Decimal, as the file has them: the third tenth is 0.3."""
 
     low: float
     high: float
@@ -140,7 +138,7 @@ def _decimal(number: float) -> Decimal:
 
 
 def stored(value: Any) -> Any:
-    """A choice as Optuna can keep it."""
+    """Return a choice as Optuna stores it."""
     return json.dumps(value) if isinstance(value, list) else value
 
 
@@ -148,40 +146,40 @@ Space = Mapping[str, Distribution]
 
 
 def order(space: Space) -> list[str]:
-    """The fields, each behind those that it depends on, else as the file has them.
+    """Return the fields in the file's order, each behind those that it depends on.
 
-    Raises ValueError at the key path of a field that depends on itself.
+    Raise ValueError at the key path of a field that depends on itself.
     """
-    left, placed = list(space), []
-    while left:
-        ready = next((p for p in left if not any(q in left for q, _ in _needs(space, p))), None)
+    graph = {path: {p for p, _ in _needs(space, path) if p in space} for path in space}
+    placed: list[str] = []
+    while len(placed) < len(space):
+        ready = next((p for p in graph if p not in placed and graph[p] <= set(placed)), None)
         if ready is None:
-            raise _cycle(space, left)
-        left.remove(ready)
+            raise _cycle(space, [p for p in space if p not in placed])
         placed.append(ready)
     return placed
 
 
 def _needs(space: Space, path: str) -> list[tuple[str, str]]:
-    """The fields that must be known before this one, searched or not, each with the key that names it."""
-    mine = space[path]
-    return [(p, "when") for p in mine.when] + ([(mine.after, "after")] if mine.after else [])
+    """Return the fields that `path` depends on, searched or not, each with the key that names it."""
+    field = space[path]
+    return [(p, "when") for p in field.when] + ([(field.after, "after")] if field.after else [])
 
 
-def _cycle(space: Space, left: Sequence[str]) -> ValueError:
-    """The error for fields that wait for one another: at the first that comes round to itself."""
-    trail = [left[0]]
+def _cycle(space: Space, unplaced: Sequence[str]) -> ValueError:
+    """Return the error for fields that wait for one another, at the first that comes round to itself."""
+    trail = [unplaced[0]]
     while trail.count(trail[-1]) == 1:
-        trail.append(next(p for p, _ in _needs(space, trail[-1]) if p in left))
+        trail.append(next(p for p, _ in _needs(space, trail[-1]) if p in unplaced))
     circle = trail[trail.index(trail[-1]) :]
     key = dict(_needs(space, circle[0]))[circle[1]]
     return error_at(f"space.{circle[0]}.{key}", f"depends on itself ({' -> '.join(circle)})")
 
 
 def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
-    """Whether a field exists in a proposal whose numbers before it are given.
+    """True if a field exists in a proposal with these `numbers` of the fields before it.
 
-    A condition on a field that does not exist itself does not hold; those on fixed fields always do.
+    A condition on a field that does not exist does not hold; conditions on fixed fields always do.
     """
     conditions = ((p, wanted) for p, wanted in space[path].when.items() if p in space)
     return all(
@@ -190,60 +188,60 @@ def exists(space: Space, path: str, numbers: Mapping[str, Any]) -> bool:
 
 
 def allowed_values(wanted: Any) -> list[Any]:
-    """The values that a condition allows: one, or a list of them."""
+    """Return the values that a condition allows: one, or a list of them."""
     return wanted if isinstance(wanted, list) else [wanted]
 
 
 def draw(space: Space, number: Callable[[str], Any]) -> Numbers:
-    """A proposal: `number` of each field that exists, those that it depends on first."""
-    found: Numbers = {}
+    """Return a proposal: `number` of each field that exists, those that it depends on first."""
+    numbers: Numbers = {}
     for path in order(space):
-        if exists(space, path, found):
-            found[path] = number(path)
-    return found
+        if exists(space, path, numbers):
+            numbers[path] = number(path)
+    return numbers
 
 
 def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]) -> dict[str, Any]:
-    """The values of the fields that exist in a proposal, by key path; `base` has those of all others.
+    """Return the values of the fields that exist in a proposal, by key path; `base` has all others.
 
-    Raises ValueError if the numbers are not those that the space asks for.
+    Raise ValueError if the numbers are not those that the space asks for.
     """
     values: dict[str, Any] = {}
     for path in order(space):
         if exists(space, path, numbers) != (path in numbers):
             raise ValueError(f"{path}: has a number and does not exist, or has none")
         if path in numbers:
-            mine = space[path]
-            value = mine.decoded(numbers[path])
-            if mine.after:
-                value += values[mine.after] if mine.after in values else base(mine.after)
+            field = space[path]
+            value = field.decoded(numbers[path])
+            if field.after:
+                value += values[field.after] if field.after in values else base(field.after)
             values[path] = value
     return values
 
 
 def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
-    """The value of a field by its key path, `model.NAME` or `recipe.NAME`, tuples as the lists of a file; or
-    of a place in a list, `recipe.NAME.0.1`, None where it has none.
+    """Return a function from key path to value: `model.NAME`, `recipe.NAME`, or a place in a list,
+    `recipe.NAME.0.1` (None where there is none). Tuples are lists, as in a file.
     """
-    given = {"model": spec.as_dict(), "recipe": recipe.as_dict()}
+    values = {"model": spec.as_dict(), "recipe": recipe.as_dict()}
 
     def base(path: str) -> Any:
         part, name, *places = path.split(".")
-        return value_at(given[part].get(name), places)
+        return value_at(values[part].get(name), places)
 
     return base
 
 
 def points(space: Space) -> list[Numbers]:
-    """A grid: every proposal there is, each once."""
+    """Return every proposal of a grid, each once."""
     return list(_combinations(space, {path: d.values() for path, d in space.items()}))
 
 
 def grid_size(space: Space) -> int:
-    """How many points a grid has. Raises ValueError for too many."""
+    """Return the number of points of a grid. Raise ValueError for too many."""
     if any(d.when for d in space.values()):
-        every = _combinations(space, {path: d.values() for path, d in space.items()})
-        size = sum(1 for _ in islice(every, MOST_POINTS + 1))
+        proposals = _combinations(space, {path: d.values() for path, d in space.items()})
+        size = sum(1 for _ in islice(proposals, MOST_POINTS + 1))
     else:
         size = math.prod(len(d.values()) for d in space.values())
     if size > MOST_POINTS:
@@ -252,49 +250,49 @@ def grid_size(space: Space) -> int:
 
 
 def _combinations(space: Space, candidates: Mapping[str, Sequence[Any]]) -> Iterator[Numbers]:
-    """Every proposal of some values of each field; a field that does not exist takes no part."""
+    """Yield every proposal of the candidates of each field, as far as the field exists."""
 
-    def rest(paths: Sequence[str], found: Numbers) -> Iterator[Numbers]:
+    def rest(paths: Sequence[str], numbers: Numbers) -> Iterator[Numbers]:
         if not paths:
-            yield found
-        elif exists(space, paths[0], found):
+            yield numbers
+        elif exists(space, paths[0], numbers):
             for value in candidates[paths[0]]:
-                yield from rest(paths[1:], {**found, paths[0]: stored(value)})
+                yield from rest(paths[1:], {**numbers, paths[0]: stored(value)})
         else:
-            yield from rest(paths[1:], found)
+            yield from rest(paths[1:], numbers)
 
     return rest(order(space), {})
 
 
 def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tuple[Spec, Recipe]]) -> None:
-    """Raise ValueError at the key path of a field that `spec` or the recipe has not, of a condition that
-    never holds, or of a value that no values of the other searched fields make possible.
+    """Raise ValueError at the key path of a field that spec and recipe lack, of a condition that never
+    holds, or of a value that no values of the other searched fields make possible.
 
-    `build`: a configuration from values by key path.
+    build: makes a configuration from values by key path.
     """
     base = fixed(*build({}))
-    known = [f"model.{f.name}" for f in dataclasses.fields(spec)]
-    known += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
-    for path, mine in space.items():
-        _check_path(space, path, known, base)
+    names = [f"model.{f.name}" for f in dataclasses.fields(spec)]
+    names += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
+    for path, field in space.items():
+        _check_path(space, path, names, base)
         for name, key in _needs(space, path):
             where = f"space.{path}.{key}"
-            if name not in known and base(name) is None:
-                raise error_at(where, f"unknown field {name!r}; {did_you_mean(name, known)}")
+            if name not in names and base(name) is None:
+                raise error_at(where, f"unknown field {name!r}; {did_you_mean(name, names)}")
             if key == "after" and type(base(name)) not in (int, float):
                 raise error_at(where, f"{name} is not a number")
             if key == "when":
-                _check_condition(space, name, allowed_values(mine.when[name]), base, where)
+                _check_condition(space, name, allowed_values(field.when[name]), base, where)
     order(space)
     for path in space:
         _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
 
 
-def _check_path(space: Space, path: str, known: Sequence[str], base: Callable[[str], Any]) -> None:
-    """Refuse a field that there is not, and a place of a list that is not there or is searched twice."""
+def _check_path(space: Space, path: str, names: Sequence[str], base: Callable[[str], Any]) -> None:
+    """Raise ValueError for an unknown field, and for a place in a list that is absent or searched twice."""
     name, places = ".".join(path.split(".")[:2]), path.split(".")[2:]
-    if name not in known:
-        raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, known)}")
+    if name not in names:
+        raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
     if places and name in space:
         raise error_at(f"space.{path}", f"{name} is searched as a whole too")
     if places and isinstance(base(path), list | None):
@@ -304,7 +302,7 @@ def _check_path(space: Space, path: str, known: Sequence[str], base: Callable[[s
 def _check_condition(
     space: Space, name: str, wanted: Sequence[Any], base: Callable[[str], Any], where: str
 ) -> None:
-    """Refuse a condition upon a field that never has a wanted value."""
+    """Raise ValueError for a condition on a field that never has a wanted value."""
     if name not in space:
         if base(name) not in wanted:
             raise error_at(where, f"never holds, {name} is {base(name)}")
@@ -315,7 +313,7 @@ def _check_condition(
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
-    """Refuse a value or end point that no values of the other searched fields make possible."""
+    """Raise ValueError for an end point that no values of the other searched fields make possible."""
     candidates = _candidates(space, path)
     for value in space[path].ends():
         problem = None
@@ -332,24 +330,42 @@ def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -
 
 
 def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
-    """What is tried of each field: its ends and what conditions ask of it; only the latter for `target`."""
-    found = {path: list(d.ends()) for path, d in space.items()}
-    for mine in space.values():
-        for path in mine.when.keys() & space.keys():
-            wanted = [v for v in allowed_values(mine.when[path]) if space[path].has(v)]
-            found[path] += [v for v in wanted if v not in found[path]]
+    """Return the values to check of each field: its ends, and those that conditions name.
+
+    Of fields that `target` depends on, only values that its conditions allow.
+    """
+    candidates = {path: list(d.ends()) for path, d in space.items()}
+    for field in space.values():
+        for path in field.when.keys() & space.keys():
+            wanted = [v for v in allowed_values(field.when[path]) if space[path].has(v)]
+            candidates[path] += [v for v in wanted if v not in candidates[path]]
     needed = [target]
     for path in needed:  # grows by the conditions of conditions
-        for other, wanted in space[path].when.items():
-            if other in space:
-                found[other] = [v for v in found[other] if v in allowed_values(wanted)]
-                needed.append(other)
-    return found
+        for name, wanted in space[path].when.items():
+            if name in space:
+                candidates[name] = [v for v in candidates[name] if v in allowed_values(wanted)]
+                needed.append(name)
+    return candidates
 
 
 def error_at(path: str, problem: str | Exception) -> ValueError:
-    """A problem at a key path of the study file, or at the field that an error's text begins with."""
+    """Return a ValueError for a problem at a key path, or at the field that an error's text begins with."""
     name, _, rest = str(problem).partition(" ")
     if isinstance(problem, Exception) and rest.startswith("must be"):
         path, problem = f"{path}.{name}", rest
     return ValueError(f"{path}: {problem}")
+
+
+def value_at(value: Any, places: Sequence[str]) -> Any:
+    """Return the entry of nested lists at `places`, counted from 0; None where there is none."""
+    for place in places:
+        exists_ = isinstance(value, list | tuple) and place.isdecimal() and int(place) < len(value)
+        value = value[int(place)] if exists_ else None
+    return value
+
+
+def replaced(value: Any, places: Sequence[str], by: Any) -> Any:
+    """Return nested lists with the entry at `places` replaced."""
+    if not places:
+        return by
+    return [replaced(v, places[1:], by) if i == int(places[0]) else v for i, v in enumerate(value)]

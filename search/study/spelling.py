@@ -1,6 +1,4 @@
-"""Spec and recipe as a study file spells them: a rung with changes, a base with ties, a recipe over
-another.
-"""
+"""Spec and recipe from the words of a study file: a preset with changes, a base with ties, a recipe."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ LARGEST_FILE = 1 << 20  # bytes
 
 
 def toggled(spec: Spec, name: str, path: str) -> Spec:
-    """A spec with a constraint toggled that is written as `tie_vo` or `qk_dim=4`."""
+    """Return the spec with a constraint toggled, written as `tie_vo` or `qk_dim=4`."""
     constraint, _, value = name.partition("=")
     if value and not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
@@ -34,9 +32,7 @@ def toggled(spec: Spec, name: str, path: str) -> Spec:
 
 
 def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
-    """Family and fields of a model as it is given: a rung's, changed by what stands beside it; or a base's,
-    and ties of it.
-    """
+    """Return family and fields of a model: a preset's with changes, or a base's with ties."""
     options = {"rung": model} if isinstance(model, str) else dict(model)
     if "ties" in options and "family" not in options:
         base = options.pop("base", None)
@@ -57,6 +53,7 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def spec_of(options: dict[str, Any], path: str) -> Spec:
+    """Return the spec of these options. Raise ValueError at the key path."""
     try:
         return make_spec(**options)
     except (TypeError, ValueError) as error:
@@ -64,9 +61,7 @@ def spec_of(options: dict[str, Any], path: str) -> Spec:
 
 
 def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
-    """Both, if the recipe names only what the spec has, and its seeds can start as the recipe says. Raises
-    ValueError at the recipe's key path.
-    """
+    """Return both. Raise ValueError at the recipe's key path if the recipe does not fit the spec."""
     try:
         check_fit(spec, recipe)
     except ValueError as error:
@@ -75,48 +70,46 @@ def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]
 
 
 WORD = re.compile(r"[0-9a-f]{12}:")
-"""How a teacher's word begins, which a file may have as it is."""
+"""Beginning of a teacher in its recorded form, which a file may hold."""
 
 
 def recipe_of(
-    given: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
+    fields: dict[str, Any], changes: dict[str, Any], path: str, base: dict[str, Any] | None = None
 ) -> Recipe:
-    known = [f.name for f in dataclasses.fields(Recipe)]
-    for name in given:
-        if name not in known:
-            raise error_at(f"{path}.{name}", f"unknown key; {did_you_mean(name, known)}")
+    """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
+    names = [f.name for f in dataclasses.fields(Recipe)]
+    for name in fields:
+        if name not in names:
+            raise error_at(f"{path}.{name}", f"unknown key; {did_you_mean(name, names)}")
     try:
-        return Recipe(**{**(base or {}), **given, **changes})
+        return Recipe(**{**(base or {}), **fields, **changes})
     except (TypeError, ValueError) as error:
         raise error_at(path, error) from None
 
 
 def inline_files(data: dict[str, Any]) -> dict[str, Any]:
-    """A study's plain values with what is named in files put in their place: of a model `checkpoint: DIR`,
-    whose spec is meant, and `ties: FILE`, a list of constraints or a mapping by tensor; of a recipe
-    `teacher: DIR`, a checkpoint. Raises ValueError at the key path.
+    """Return a study's plain values with the files that they name read in, so that a record needs no file.
 
-    So what is recorded of a study needs no file.
+    A model's `checkpoint: DIR` becomes its spec, and `ties: FILE` a list of constraints or a mapping by
+    tensor; a recipe's `teacher: DIR` becomes the teacher itself. Raise ValueError at the key path.
     """
-    data = _with_parts_read(data, "")
+    data = _inline_entry(data, "")
     for key in ("configurations", "stages"):
         if isinstance(entries := data.get(key), list):
-            made = [
-                _with_parts_read(e, f"{key}.{n}.") if isinstance(e, dict) else e
-                for n, e in enumerate(entries)
+            entries = [
+                _inline_entry(e, f"{key}.{n}.") if isinstance(e, dict) else e for n, e in enumerate(entries)
             ]
-            data = {**data, key: made}
+            data = {**data, key: entries}
     return data
 
 
-def _with_parts_read(entry: dict[str, Any], path: str) -> dict[str, Any]:
-    readers = {"model": _read, "recipe": _taught}
-    found = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
-    return {**entry, **found}
+def _inline_entry(entry: dict[str, Any], path: str) -> dict[str, Any]:
+    readers = {"model": _inline_model, "recipe": _inline_teacher}
+    parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
+    return {**entry, **parts}
 
 
-def _taught(recipe: dict[str, Any], path: str) -> dict[str, Any]:
-    """A recipe with its teacher's word in the place of a path."""
+def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
     name = recipe.get("teacher")
     if not isinstance(name, str) or not name or WORD.match(name):
         return recipe
@@ -128,7 +121,7 @@ def _taught(recipe: dict[str, Any], path: str) -> dict[str, Any]:
         raise error_at(f"{path}.teacher", error) from None
 
 
-def _read(model: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:
     if isinstance(name := model.get("checkpoint"), str):
         about = _parsed(Path(name) / CHECKPOINT if Path(name).is_dir() else Path(name), f"{path}.checkpoint")
         spec = about.get("spec") if isinstance(about, dict) else None
@@ -141,7 +134,7 @@ def _read(model: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def _parsed(file: Path, path: str) -> Any:
-    """What a file of JSON or YAML says."""
+    """Return the content of a file of JSON or YAML. Raise ValueError at the key path."""
     try:
         if not file.is_file() or file.stat().st_size > LARGEST_FILE:
             raise error_at(path, f"{file}: {'larger than any of ties' if file.is_file() else 'no such file'}")

@@ -1,6 +1,4 @@
-"""Where seeds start: from θ of other seeds, with what led to it. The `start` of a study file, and what it
-came to.
-"""
+"""The `start` of a study file, and the θ that it resolves to, with its lineage."""
 
 from __future__ import annotations
 
@@ -18,13 +16,11 @@ from search.study.space import Strict, error_at
 from trainer import Recipe, Seed
 
 ANY = ""
-"""In the place of a seed's name: of whichever seed."""
+"""Name for a θ that serves every seed."""
 
 
 class StartSpec(Strict):
-    """Whose θ the seeds start from: seeds of a study, a checkpoint, or a wider model that is folded on the
-    way.
-    """
+    """The source of θ at step 0: seeds of a study, a checkpoint, or a wider model that is folded on the way."""
 
     study: str | None = Field(None, description="a recorded study of this home")
     best: int | None = Field(
@@ -37,7 +33,7 @@ class StartSpec(Strict):
     )
     checkpoint: str | None = Field(None, description="a checkpoint's folder, from where the command is typed")
     model: str | None = Field(
-        None, description="a wider rung: from its initial values, folded at recipe.fold_step"
+        None, description="a wider preset: from its initial values, folded at recipe.fold_step"
     )
     grokked: bool = Field(True, description="refuse a θ that has not grokked")
 
@@ -57,17 +53,17 @@ class StartSpec(Strict):
 
     @property
     def count(self) -> int:
-        """How many θ the file asks for."""
+        """Number of θ that the file asks for."""
         return self.best or 1
 
     @property
     def unfolded(self) -> Spec | None:
-        """The wider spec whose own initial values are asked for."""
+        """The wider spec whose initial values the seeds start from."""
         return preset(self.model) if self.model else None
 
 
 def trained_spec(spec: Spec, recipe: Recipe) -> Spec:
-    """What a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
+    """Return the spec that a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
     return spec.base if isinstance(spec, Tied) and recipe.ramp else spec
 
 
@@ -86,11 +82,10 @@ def check_alone(study: Any) -> None:
 
 @dataclass(frozen=True)
 class InitialTheta:
-    """θ at step 0, of `spec`: one for all seeds (under the name ANY), or one a seed; none: its initial
-    values.
+    """θ at step 0, of `spec`: one for all seeds (named ANY), one a seed, or none (the spec's initial values).
 
-    lineage: what led to it, the oldest first, as plain values; the last is the parent
-    (search/study/provenance.py). number: its place among those that the study file asks for.
+    lineage: its ancestors as plain values, oldest first; the last is the parent (search/study/provenance.py).
+    number: its place among those that the study file asks for.
     """
 
     spec: Spec
@@ -100,20 +95,20 @@ class InitialTheta:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        told = json.dumps([self.spec.as_dict(), sorted(self.thetas.items())], sort_keys=True)
-        object.__setattr__(self, "digest", hashlib.sha256(told.encode()).hexdigest()[:12])
+        text = json.dumps([self.spec.as_dict(), sorted(self.thetas.items())], sort_keys=True)
+        object.__setattr__(self, "digest", hashlib.sha256(text.encode()).hexdigest()[:12])
 
     @property
     def title(self) -> str:
-        """Its parent in a few words; of one without, the spec."""
+        """The parent in a few words, or the spec where there is none."""
         return describe_step(self.lineage[-1]) if self.lineage else f"{preset_name(self.spec)} at random"
 
     def theta_of(self, seed: Seed) -> tuple[float, ...] | None:
-        """θ [P] at step 0 of a seed; None: the spec's initial values."""
+        """Return θ [P] at step 0 of a seed; None for the spec's initial values."""
         return self.thetas.get(str(seed), self.thetas.get(ANY))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         thetas = {name: list(theta) for name, theta in self.thetas.items()}
         return {
             "spec": self.spec.as_dict(),
@@ -124,20 +119,20 @@ class InitialTheta:
 
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> InitialTheta:
-        """From plain values."""
+        """Build from plain values."""
         thetas = {name: tuple(map(float, theta)) for name, theta in about["thetas"].items()}
         return cls(make_spec(**about["spec"]), thetas, tuple(about["lineage"]), about.get("number", 0))
 
 
 def describe_step(step: Mapping[str, Any]) -> str:
-    """A step of a lineage in a few words: `54p-rate, seed 800 of 54p`."""
-    place = [str(step[name]) for name in ("study",) if step.get(name)]
+    """Describe a step of a lineage: `54p-rate, seed 800 of 54p`."""
+    study = [str(step["study"])] if step.get("study") else []
     seed = f"seed {step['seed']} of " if step.get("seed") else ""
-    return ", ".join([*place, f"{seed}{step.get('model', '')}".strip()])
+    return ", ".join([*study, f"{seed}{step.get('model', '')}".strip()])
 
 
 def ties_beyond_parent(parent: Mapping[str, Any] | None, spec: Spec) -> list[str]:
-    """The ties that a spec has beyond those of its parent, a spec as plain values."""
+    """Return the ties that a spec has beyond those of its parent (a spec as plain values)."""
     if not isinstance(spec, Tied):
         return []
     base, ties = ties_of(make_spec(**parent)) if parent else (spec.base, free(spec.base.params))

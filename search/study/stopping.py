@@ -1,8 +1,9 @@
-"""What ends a seed before its budget: the rule for hopeless seeds, and screens of the study's own."""
+"""Rules that end a seed before its budget: the rule for hopeless seeds, and a study's own screens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -16,11 +17,11 @@ from trainer.recipe.screen import BEST, Keep, Rung, spelt
 
 TOP = "top"
 Bounds = float | tuple[float, float]
-"""The least value that is asked for, or the least and the greatest."""
+"""The least value, or the least and the greatest."""
 
 
 class Screen(Strict):
-    """A rung: at step `at` a seed is ended that has nothing of what `keep` asks for."""
+    """A rung: at step `at` a seed ends that reaches none of the values in `keep`."""
 
     at: int = Field(ge=1, description="when a seed is looked at, at the next evaluation; unit: steps")
     keep: dict[str, Bounds] = Field(
@@ -45,14 +46,14 @@ class Screen(Strict):
 
     @property
     def rung(self) -> Rung:
-        """As the trainer has it."""
+        """The rung in the trainer's form."""
         top = self.keep.get(TOP, 0.0)
         assert isinstance(top, float)
         return Rung(self.at, () if top else keep_of(self.keep), top, self.by or "token")
 
 
 class Stop(Strict):
-    """What ends a seed before its budget, beside success and divergence. All of it spares a random tenth."""
+    """Rules that end a seed before its budget. Each spares a random tenth."""
 
     hopeless: bool = Field(
         True, description="give up seeds that the rule calls hopeless, a random tenth of them spared"
@@ -73,9 +74,9 @@ class Stop(Strict):
 
     @model_validator(mode="after")
     def _in_order(self) -> Stop:
-        for i, (one, next_) in enumerate(zip(self.screen, self.screen[1:], strict=False), start=1):
-            if next_.at <= one.at:
-                late = f"must be later than the rung before, got {next_.at} after {one.at}"
+        for i, (rung, following) in enumerate(pairwise(self.screen), start=1):
+            if following.at <= rung.at:
+                late = f"must be later than the rung before, got {following.at} after {rung.at}"
                 raise ValueError(f"screen.{i}.at {late}")
         return self
 
@@ -85,11 +86,11 @@ class Stop(Strict):
 
     @property
     def ranks(self) -> bool:
-        """Whether groups of seeds are looked at together."""
+        """True if groups of seeds are ranked together."""
         return any(TOP in screen.keep for screen in self.screen)
 
     def check(self, spec: Spec, recipe: Recipe, path: str = "stop.screen") -> None:
-        """Raise ValueError at the key path of a rung that asks for what a configuration has not."""
+        """Raise ValueError at the key path of a rung that reads what a configuration lacks."""
         for i, screen in enumerate(self.screen):
             here = path if len(self.screen) == 1 else f"{path}.{i}"
             if screen.at > recipe.steps - recipe.eval_every:
@@ -104,14 +105,14 @@ class Stop(Strict):
 
 
 def paired(value: Any) -> Any:
-    """Lists of two as tuples: YAML has no tuples."""
+    """Return lists of two as tuples: YAML has no tuples."""
     if not isinstance(value, dict):
         return value
     return {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
 
 
 def keep_of(keep: dict[str, Bounds]) -> Keep:
-    """Names with lowest and highest values, as the trainer has them."""
+    """Return names with lowest and highest values, in the trainer's form."""
     return tuple((name, *(v if isinstance(v, tuple) else (v, inf))) for name, v in keep.items())
 
 
@@ -120,8 +121,8 @@ def describe_bounds(keep: dict[str, Bounds]) -> str:
 
 
 def check_bounds(keep: dict[str, Bounds], path: str) -> None:
-    """Raise ValueError for bounds between which nothing is."""
-    for name, (low, high) in ((name, (low, high)) for name, low, high in keep_of(keep)):
+    """Raise ValueError for bounds that are empty, or outside of what a measure can be."""
+    for name, low, high in keep_of(keep):
         if low > high:
             raise ValueError(f"{path}.{name} must rise, got {low:g} to {high:g}")
         if name in BEST and not 0 <= low <= 1:
@@ -129,12 +130,12 @@ def check_bounds(keep: dict[str, Bounds], path: str) -> None:
 
 
 def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
-    """Raise ValueError for what is neither a measure nor a probe of a spec, with the nearest that are."""
-    known = [*BEST, *spec.probes()]
+    """Raise ValueError for a name that is neither a measure nor a probe of a spec."""
+    readable = [*BEST, *spec.probes()]
     for name in names:
-        if name not in known:
+        if name not in readable:
             has = "" if spec.probes() else f" ({preset_name(spec)} has no probes)"
-            raise error_at(f"{path}.{name}", f"unknown probe{has}; {did_you_mean(name, known)}")
+            raise error_at(f"{path}.{name}", f"unknown probe{has}; {did_you_mean(name, readable)}")
 
 
 def _is_share(value: Bounds) -> bool:
