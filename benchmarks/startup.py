@@ -46,7 +46,7 @@ LIMITS = {
     "models": LISTING,
     "status": LISTING,
     "best": LISTING,
-    "table": LISTING,
+    "table": PLANNING,
     "run 57p --dry-run": PLANNING,
 }
 """The most that a command may take, in imports of torch."""

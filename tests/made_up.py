@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from mlflow.entities import Metric, Param
 
-from search.stats.counting import counted
+from search.stats.counting import final_metrics
 from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG
@@ -50,7 +50,7 @@ def row_of(result: Result, key: str) -> dict[str, object]:
 def record(tracker: Tracker, made: Configuration, seeds: int, grokked: int) -> str:
     """A configuration's run with its parameters, counts and curves. Returns the run."""
     results = [result_of(made.recipe, 770 + n, n < grokked, torch.zeros(0)) for n in range(seeds)]
-    final = counted([row_of(r, made.key) for r in results]) | {"verified": min(grokked, 1)}
+    final = final_metrics([row_of(r, made.key) for r in results]) | {"verified": min(grokked, 1)}
     metrics = [Metric(f"final.{name}", value, 0, made.recipe.steps) for name, value in final.items()]
     exact_ES = torch.stack([r.curve_EM[:, 0] for r in results], 1).tolist()
     for e, exact_S in enumerate(exact_ES, 1):

@@ -104,7 +104,7 @@ def test_only_seeds_of_both_arms_are_compared_and_none_twice():
     rows = seeds(ONE, "gfgg") + seeds(ONE, "gfgg", study="again") + seeds(OTHER, "ffcff", first=310_002)
     found = judge(claim_of("better"), arms(rows))
     assert (str(found.with_it), str(found.without)) == ("3 of 4", "0 of 4")
-    assert (found.paired.n, found.paired.one, found.paired.other) == (2, 1, 0)  # 2 and 4; 3 was censored
+    assert (found.paired.n, found.paired.first, found.paired.second) == (2, 1, 0)  # 2 and 4; 3 was censored
 
 
 def test_another_measure_than_grokking_can_count():

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from benchmarks import cluster, load
 from search.run import driver, worker
-from search.stats.counting import counted
+from search.stats.counting import final_metrics
 from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -97,12 +97,12 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(tmp_path):
     few = alike(ledger, "many", "a")
     whole = ledger.list_seeds("many", "a")
     assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
-    wanted, found = counted(whole), counted(few)
+    wanted, found = final_metrics(whole), final_metrics(few)
     assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
     with ledger.database.begin() as db:
         db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 0).values(core_s=None))
-    assert "core_s_per_grokked" not in counted(alike(ledger, "many", "a"))
-    assert "core_s_per_grokked" not in counted(ledger.list_seeds("many", "a"))
+    assert "core_s_per_grokked" not in final_metrics(alike(ledger, "many", "a"))
+    assert "core_s_per_grokked" not in final_metrics(ledger.list_seeds("many", "a"))
 
 
 @pytest.mark.usefixtures("quick")

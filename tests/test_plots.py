@@ -75,15 +75,15 @@ def configuration_row(configuration, rows):
         "study": "s", "configuration": configuration.key, "title": configuration.title, "experiment_id": "1",
         "run_id": "r", "rung": name, "params": configuration.spec.params, "seeds": rate.n,
         **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
-        "screened_wrongly": rate.wrongly, "seed_steps": cost.seed_steps,
+        "screened_wrongly": rate.missed, "seed_steps": cost.seed_steps,
         "grokked_per_million": cost.per_million, "core_s_per_grokked": cost.each or np.nan,
         "grok_rate": rate.rate, "stopped": False, "grok_rate_low": low, "grok_rate_high": high,
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
         "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",
         "confirmation_grokked": confirmed.grokked, "confirmation_seeds": confirmed.n,
-        "confirmation_given_up": confirmed.given_up, "wrongly": rate.wrongly,
-        "confirmation_wrongly": confirmed.wrongly, **configuration.as_params(),
+        "confirmation_given_up": confirmed.given_up, "wrongly": rate.missed,
+        "confirmation_wrongly": confirmed.missed, **configuration.as_params(),
         "recipe.curriculum": configuration.recipe.curriculum,
     }  # fmt: skip
 

@@ -28,7 +28,7 @@ def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_u
         "study": study, "configuration": key, "title": configuration.title, "experiment_id": "7",
         "run_id": f"{study}-{key}", "rung": preset_name(spec), "params": spec.params, "seeds": seeds,
         "grokked": grokked, "failed": seeds - grokked - given_up, "diverged": 0, "given_up": given_up,
-        "censored": 0, "wrongly": rate.wrongly, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
+        "censored": 0, "wrongly": rate.missed, "grok_rate": rate.rate, "grok_rate_low": rate.interval[0],
         "grok_rate_high": rate.interval[1], "best_exact": 1.0 if grokked else 0.25,
         "median_grok_step": 46_000.0 if grokked else float("nan"), "held": 0, "verified": 0,
         "verify_tried": min(grokked, 3), "best_seed": "777" if seeds else "",

@@ -26,7 +26,7 @@ from table_file import append, read
 
 from model import preset_name, verify
 from model.adderboard import ADDITIONS
-from search.stats.counting import COUNTED, wrongly_given_up, wrongly_screened
+from search.stats.counting import COUNTED, missed_by_hopeless_rule, missed_by_screen
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
@@ -113,7 +113,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(pd.Series(steps, dtype=float).median()),
         "seed_steps": sum(r["steps"] for r in rows),
-        "wrongly": wrongly_given_up(called) + wrongly_screened(called),
+        "wrongly": missed_by_hopeless_rule(called) + missed_by_screen(called),
         "verified": sum(right == ADDITIONS for right in decoded), "verify_tried": len(decoded), **fields,
     }  # fmt: skip
 

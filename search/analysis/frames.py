@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from model import preset_name
 from model.adderboard import ADDITIONS
 from search.errors import UserError
-from search.stats.counting import Until, counted, grouped, rank, seed_of
+from search.stats.counting import Until, final_metrics, group_by, rank, seed_of
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final, open_ledger
 from search.study.file import recorded_study, stopping_rule
@@ -108,7 +108,7 @@ def configuration_rows(ledger: Ledger, study: str, recorded: Sequence[Row] | Non
 
     recorded: the ledger's rows of the study, where they have been read.
     """
-    rows = grouped(ledger.list_seeds(study) if recorded is None else recorded, "configuration")
+    rows = group_by(ledger.list_seeds(study) if recorded is None else recorded, "configuration")
     until, known, pages = until_of(ledger, study), ledger.list_configurations(study), ledger.list_runs(study)
     return [_configuration(study, c, pages[key], rows[key], until) for key, c in known.items() if key in rows]
 
@@ -206,7 +206,7 @@ def small_memory() -> Iterator[None]:
 def _configuration(
     study: str, configuration: Configuration, page: tuple[str, str], rows: list[Row], until: Until | None
 ) -> Row:
-    n, best = counted(rows, until), min(filter(is_final, rows), key=rank, default=None)
+    n, best = final_metrics(rows, until), min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()
     return {
@@ -317,7 +317,7 @@ def curves_frame(
 
     rows = [r for r in shelf.ledger.list_seeds(shelf.study) if is_final(r) and r["published"]]
     if some:
-        rows = [r for mine in grouped(rows, "configuration").values() for r in some(mine)]
+        rows = [r for mine in group_by(rows, "configuration").values() for r in some(mine)]
     tables = [shelf.curves(*key) for key in dict.fromkeys((r["configuration"], r["trial"]) for r in rows)]
     if not tables:
         return pd.DataFrame()

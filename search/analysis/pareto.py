@@ -20,14 +20,14 @@ def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
     search's, by which it was chosen. Where the search stopped once enough had grokked, its interval says so.
     """
     ends = (row["grok_rate_low"], row["grok_rate_high"]) if row["stopped"] else None
-    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"], ends=ends)
+    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"], recorded_interval=ends)
     fresh = GrokRate(*(row[f"confirmation_{name}"] for name in ("grokked", "seeds", "given_up", "wrongly")))
     search = GrokRate(
         whole.grokked - fresh.grokked,
         whole.n - fresh.n,
         whole.given_up - fresh.given_up,
-        max(whole.wrongly - fresh.wrongly, 0.0),
-        ends=ends,
+        max(whole.missed - fresh.missed, 0.0),
+        recorded_interval=ends,
     )
     return whole, fresh, search
 

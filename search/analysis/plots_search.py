@@ -140,7 +140,7 @@ def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, floa
     found = []
     for part in parts:
         counts = [int(part[column].sum()) for column in ("grokked", "seeds", "given_up")]
-        rate = GrokRate(counts[0], counts[1], counts[2], wrongly=float(part["wrongly"].sum()))
+        rate = GrokRate(counts[0], counts[1], counts[2], missed=float(part["wrongly"].sum()))
         found.append((float(part["x"].median()), rate.rate, *rate.interval))
     return found
 

@@ -29,7 +29,16 @@ from search.analysis.plots_search import (
     probes_of,
     rate_against_fields,
 )
-from search.stats.counting import CALLED, COUNTED, Cost, GrokRate, Stopping, pareto, screen_words, unended
+from search.stats.counting import (
+    COUNTED,
+    RULE_COLUMNS,
+    Cost,
+    GrokRate,
+    StoppingCounts,
+    describe_screen,
+    pareto,
+    unended_warning,
+)
 from search.stats.intervals import Interval
 from search.store.home import pull_command
 from search.study.file import stopping_rule
@@ -157,7 +166,7 @@ class _Study:
             rule = "on: seeds that it calls hopeless are given up, a random tenth of them spared"
             facts.append(("Hopeless rule", rule if self.study.stop.hopeless else "off: all seeds run on"))
             if looks := self.study.stop.rungs:
-                facts.append(("Screen", screen_words(looks, self.configurations["configuration"])))
+                facts.append(("Screen", describe_screen(looks, self.configurations["configuration"])))
             if self.study.until.grokked:
                 until = f"once {self.study.until.grokked} grokked: so the rate is biased upwards"
                 if stopping_rule(self.study):
@@ -228,7 +237,7 @@ class _Study:
 
     def unended(self) -> str:
         """What seeds that have not ended do to the rates."""
-        said = unended(self.seeds.to_dict("records"))
+        said = unended_warning(self.seeds.to_dict("records"))
         return f"{said}." if said else ""
 
     def trust(self) -> str:
@@ -247,22 +256,23 @@ class _Study:
         )
 
     def stopping(self) -> str:
-        """What the rules that stop seeds did; empty where they called nobody."""
-        called = self.seeds[["outcome", *CALLED.values()]].astype(object)
-        rows = called.where(called.notna(), None).to_dict("records")
-        if words := Stopping.of(rows).told("The hopeless rule gave up"):
-            words += (
-                f"Intervals reach up to what they would be had {self.given_up_wrongly:,.1f} of the given-up "
-                f"seeds grokked: at most {FALSE_KILLS_UPPER:.1%} where the rule was measured, elsewhere "
-                "what the spared ones of each configuration allow. "
+        """Describe what the rules that stop seeds did; empty if they never fired."""
+        columns_ = self.seeds[["outcome", *RULE_COLUMNS.values()]].astype(object)
+        rows = columns_.where(columns_.notna(), None).to_dict("records")
+        sentences = []
+        if given_up := StoppingCounts.of(rows).summary():
+            sentences.append(
+                f"{given_up.capitalize()}. Intervals reach up to what they would be had "
+                f"{self.given_up_wrongly:,.1f} of the given-up seeds grokked: at most {FALSE_KILLS_UPPER:.1%} "
+                "where the rule was measured, elsewhere what the spared ones of each configuration allow."
             )
-        if screened := Stopping.of(rows, Outcome.SCREENED).told("The screen ended"):
-            words += screened + (
-                f"Had those run on, at most {self.configurations['screened_wrongly'].sum():.1f} would have "
-                "grokked, by the spared ones and what was measured of the rung before (one-sided 95 %); "
-                "intervals reach up to that."
+        if screened := StoppingCounts.of(rows, Outcome.SCREENED).summary(Outcome.SCREENED):
+            missed = self.configurations["screened_wrongly"].sum()
+            sentences.append(
+                f"{screened.capitalize()}. Had those run on, at most {missed:.1f} would have grokked, by the "
+                "spared ones and what was measured of the rung before (one-sided 95 %); intervals reach up to that."
             )
-        return words.strip()
+        return " ".join(sentences)
 
     def cost(self) -> str:
         """What grokked seeds cost, all counted ones paid for."""

@@ -152,7 +152,7 @@ class Cell:
             "verdict": str(self.verdict), "difference": between,
             "difference_low": low, "difference_high": high, "params_saved": self.saves, "also": self.also,
             "pairs": pairs and pairs.n,
-            "only_with": pairs and pairs.one, "only_without": pairs and pairs.other,
+            "only_with": pairs and pairs.first, "only_without": pairs and pairs.second,
             "paired_difference": pairs and pairs.difference, "paired_low": paired_low,
             "paired_high": paired_high, "p": pairs and pairs.p, "power": pairs and pairs.power,
         }  # fmt: skip
@@ -362,7 +362,7 @@ def _rate(record: Mapping[str, Any]) -> GrokRate:
     grokked, n, given_up = (int(record[name]) for name in ("grokked", "seeds", "given_up"))
     most = given_up * (FALSE_KILLS_UPPER if record["configuration"] in MEASURED else 1.0)
     ends = (record["grok_rate_low"], record["grok_rate_high"]) if record.get("stopped") in (True, 1) else None
-    return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)), ends=ends)
+    return GrokRate(grokked, n, given_up, float(record.get("wrongly", most)), recorded_interval=ends)
 
 
 def _fields(record: Mapping[str, Any], prefix: str) -> dict[str, Any]:

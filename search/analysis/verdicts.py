@@ -84,7 +84,7 @@ def verdict(with_it: GrokRate, paired: Paired | None) -> Verdict:
         return Verdict.CANNOT_TELL
     if paired.p < LEVEL:
         return Verdict.HELPS if paired.difference > 0 else Verdict.FAILS
-    some = paired.both + paired.one
+    some = paired.both + paired.first
     return Verdict.WORKS if some and paired.power >= POWER else Verdict.CANNOT_TELL
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from search.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from search.claims.trained import Trained
-from search.stats.counting import COUNTED, wrongly_given_up
+from search.stats.counting import COUNTED, missed_by_hopeless_rule
 from search.stats.intervals import LEVEL, Interval, Paired, discoveries, exact_low, power, wilson
 from trainer import Outcome
 
@@ -70,7 +70,7 @@ class Judged:
         if self.p is None or self.paired is None or self.claim.kind == "unrelated":
             return None
         return power(
-            self.paired.n, (self.paired.both + max(self.paired.one, self.paired.other)) / self.paired.n
+            self.paired.n, (self.paired.both + max(self.paired.first, self.paired.second)) / self.paired.n
         )
 
     @property
@@ -111,7 +111,7 @@ def _harmless(judged: Judged) -> Verdict:
     if judged._differs(-1):
         return Verdict.FAILS
     assert judged.paired and judged.without
-    base = (judged.paired.both + judged.paired.other) / judged.paired.n if judged.paired.n else 0.0
+    base = (judged.paired.both + judged.paired.second) / judged.paired.n if judged.paired.n else 0.0
     return Verdict.HOLDS if base and judged.paired.interval[0] >= (KEPT - 1) * base else Verdict.OPEN
 
 
@@ -230,5 +230,5 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 
 def _count(claim: Claim, seeds: Arm) -> Count:
-    wrongly = 0.0 if claim.held or claim.within else wrongly_given_up(seeds.values())
+    wrongly = 0.0 if claim.held or claim.within else missed_by_hopeless_rule(seeds.values())
     return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from model import preset_name
 from search.errors import printable
 from search.stats.counting import (
-    CALLED,
     ENOUGH,
+    RULE_COLUMNS,
     STOPPED,
     Cost,
     GrokRate,
-    Stopping,
-    grouped,
+    StoppingCounts,
+    group_by,
     seed_of,
-    unended,
+    unended_warning,
 )
 from search.store.candidates import CandidateStore, lineage_of, smallest
 from search.store.home import Home, home_flag
@@ -41,8 +41,8 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     if study.compress:
         lines = ["", *_descent(study.name, Ledger(home))]
     lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps and not study.compress]
-    lines += _stopping({outcome: Stopping.of(rows, outcome) for outcome in CALLED})
-    lines += [f"  ({said})" for said in [unended(rows)] if said]
+    lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
+    lines += [f"  ({said})" for said in [unended_warning(rows)] if said]
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and not study.compress]
@@ -98,8 +98,8 @@ def _descent(name: str, ledger: Ledger) -> list[str]:
 
 def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
     """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    name, by_key, until = study.name, grouped(rows, "configuration"), stopping_rule(study)
-    searched = grouped((r for r in rows if not r["confirmation"]), "configuration")
+    name, by_key, until = study.name, group_by(rows, "configuration"), stopping_rule(study)
+    searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
     rates = {key: GrokRate.of(mine, until) for key, mine in searched.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
@@ -141,9 +141,9 @@ def _cut(rows: list[Row]) -> list[str]:
     return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
 
 
-def _stopping(found: dict[Outcome, Stopping]) -> list[str]:
+def _stopping(found: dict[Outcome, StoppingCounts]) -> list[str]:
     """A line on the seeds that each rule would end, if there are any."""
-    return [f"  {said}" for outcome, stopping in found.items() if (said := stopping.says(outcome))]
+    return [f"  {said}" for outcome, stopping in found.items() if (said := stopping.summary(outcome))]
 
 
 def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
@@ -162,8 +162,8 @@ def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
         each = s["core_s_per_grokked"]
         cost = f"{s['grokked_per_million']:.3g} grokked per million seed-steps"
         lines += [f"  {cost}" + (f", {each:,.0f} core-seconds each" if each else "")] if s["grokked"] else []
-        screened = Stopping(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
-        given_up = Stopping(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
+        screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
+        given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
         lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
         lines += [f"  {s['unended']}"] if s["unended"] else []
     several = len({r["configuration"] for r in rows}) > 1

@@ -15,7 +15,7 @@ from search.run.packing import (
     trial_size,
 )
 from search.run.progress import duration
-from search.stats.counting import screen_words, seed_of
+from search.stats.counting import describe_screen, seed_of
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final
 from search.study.schema import Study
@@ -58,7 +58,7 @@ def estimate(study: Study, home: Home) -> str:
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
     if looks := study.stop.rungs:
-        text += f"\n  screen          {screen_words(looks, [c.key for c in listed])}"
+        text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 

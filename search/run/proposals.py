@@ -19,7 +19,7 @@ from model import Spec
 from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
-from search.stats.counting import grouped, seed_of
+from search.stats.counting import group_by, seed_of
 from search.store.ledger import Ledger, Row, is_final
 from search.study.sampler import PARAMS
 from search.study.schema import Study
@@ -126,7 +126,7 @@ class Proposals:
         """Add a trial for each proposal: told, to be trained still, or of numbers that make nothing."""
         configurations = self.ledger.list_configurations(self.study.name)
         searched = (r for r in self.ledger.list_seeds(self.study.name) if not r["confirmation"])
-        rows = grouped(searched, "configuration")
+        rows = group_by(searched, "configuration")
         told = 0
         for proposal in earlier:
             key, numbers = proposal["configuration"], proposal["numbers"]

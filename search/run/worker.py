@@ -29,7 +29,7 @@ from model.tied import Tied, project
 from search.errors import Failure
 from search.run.packing import can_follow
 from search.run.tally import OPEN, TrialReport
-from search.stats.counting import grouped
+from search.stats.counting import group_by
 from search.store.depot import Depot, Shared
 from search.store.results import (
     ERROR,
@@ -220,7 +220,7 @@ class _Chain:
     def tallies(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """What is said of them, by their trials' keys."""
         watched = set(self.orders.watched)
-        of = grouped(rows.values(), "trial")
+        of = group_by(rows.values(), "trial")
         return {key: vars(TrialReport.of(mine, watched)) for key, mine in of.items()}  # asdict would copy all
 
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:

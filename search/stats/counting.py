@@ -1,4 +1,10 @@
-"""Counting, in one place: grok rates and how sure one can be of them, what rows of the ledger come to."""
+"""Outcomes of seeds, grok rates with their intervals, and what configurations and studies come to.
+
+Outcomes: a seed *grokked*, *failed* (spent its budget), *diverged*, was *given up* (by the hopeless rule) or
+*screened* (by the study's screen): these are counted. Seeds that were ended from outside are *censored*, and
+leave n. Rules that end seeds early spare a random tenth of those they would end, and these bound how many of
+the ended ones would have grokked: a rate's upper end allows for as many. docs/architecture.md, "Counting".
+"""
 
 from __future__ import annotations
 
@@ -9,57 +15,69 @@ from math import isfinite, nan, sqrt
 from statistics import fmean, median
 from typing import Any
 
-from search.stats.intervals import Interval, stopped, wilson
+from search.stats.intervals import LEVEL, Interval, exact_high, stopped, wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.bank.hopeless import MEASURED, upper
+from trainer.bank.hopeless import MEASURED
 from trainer.recipe.screen import MEASURED as SCREENS
 from trainer.recipe.screen import PROBE, Rung
 
 Row = dict[str, Any]
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
+RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
+"""Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
 Until = tuple[int, Sequence[Seed]]
-"""How many grokked seeds a configuration stops at, and its seeds in order (study/file.py, stops_at)."""
+"""Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/file.py)."""
 ENOUGH = "enough had grokked"
-"""Why a seed is censored that `until` needed no more: nobody waits for its end."""
+"""Reason of seeds that were censored because `until` needed no more."""
+STOPPED = "95 % interval for stopping there, negative binomial:"
 
 
 def seed_of(row: Mapping[str, Any]) -> Seed:
-    """The seed that a row is of."""
+    """Return the seed of a row."""
     return Seed(row["init_seed"], row["data_seed"])
 
 
-def grouped(rows: Iterable[Row], by: str) -> dict[str, list[Row]]:
-    """Rows by what they have in one column, in the order in which that comes."""
-    found: dict[str, list[Row]] = {}
+def group_by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+    """Return rows by their values in a column, in order of first appearance."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row[by], []).append(row)
-    return found
+        groups.setdefault(row[column], []).append(row)
+    return groups
+
+
+# Grok rates
 
 
 @dataclass(frozen=True)
 class GrokRate:
-    """Grokked of all counted seeds; only censored seeds leave n (docs/architecture.md, "Counting")."""
+    """Grokked seeds of all counted seeds, with what bounds the rate."""
 
     grokked: int
     n: int
     given_up: int = 0
-    wrongly: float = 0.0
-    """At most so many of the seeds that rules ended would have grokked, by `wrongly_given_up` and so on."""
+    missed: float = 0.0
+    """Upper bound on the seeds that rules ended and that would have grokked."""
     tries: tuple[int, int, int] | None = None
-    """Where it stopped once enough had grokked: how many, and at which try, see `tries_until`."""
-    ends: Interval | None = None
-    """The interval of one that stopped, where its seeds are not at hand."""
+    """Where it stopped once enough had grokked (`tries_until`)."""
+    recorded_interval: Interval | None = None
+    """The interval of a rate that stopped, where its seeds are not at hand."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None) -> GrokRate:
-        """Of ledger rows. until: of one configuration, when it was to stop."""
+    def of(
+        cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None, bounded: bool = True
+    ) -> GrokRate:
+        """Count ledger rows.
+
+        until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
+        for which SciPy may have to be loaded.
+        """
         rows = list(rows)
         counts = Counter(r["outcome"] for r in rows)
         return cls(
             grokked=counts[Outcome.GROKKED],
             n=sum(counts[o] for o in COUNTED),
             given_up=counts[Outcome.GIVEN_UP],
-            wrongly=wrongly_given_up(rows) + wrongly_screened(rows),
+            missed=missed_by_hopeless_rule(rows) + missed_by_screen(rows) if bounded else nan,
             tries=tries_until(rows, *until) if until else None,
         )
 
@@ -69,23 +87,21 @@ class GrokRate:
 
     @property
     def stopped(self) -> bool:
-        return bool(self.tries or self.ends)
+        return bool(self.tries or self.recorded_interval)
 
     @property
     def interval(self) -> Interval:
-        """95 %: Wilson's, with what the given-up and the screened seeds might have done.
+        """95 % interval: Wilson's, or the exact one for stopping at enough grokked seeds.
 
-        At the lower end they are failures. At the upper end as many of them grokked as may at most have been
-        stopped wrongly: Wilson's end is taken for these and the grokked together, as which seeds a study
-        meets is chance for the one as for the other. Where few grok that is wider than adding their share to
-        the end for the grokked alone. Where it went on until enough had grokked it is the exact one for that.
+        Seeds that rules ended are failures at the lower end. At the upper end `missed` of them grokked:
+        Wilson's end is taken for these and the grokked together, as it is chance for both which seeds a study
+        meets. Where few grok that is wider than adding their share to the end for the grokked alone.
         """
-        if self.ends:
-            return self.ends
+        if self.recorded_interval:
+            return self.recorded_interval
         if self.tries:
-            return stopped(*self.tries, more=self.wrongly)
-        might = min(self.grokked + self.wrongly, self.n)
-        return wilson(self.grokked, self.n)[0], wilson(might, self.n)[1]
+            return stopped(*self.tries, missed=self.missed)
+        return wilson(self.grokked, self.n)[0], wilson(min(self.grokked + self.missed, self.n), self.n)[1]
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -94,235 +110,235 @@ class GrokRate:
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
 
-STOPPED = "95 % interval for stopping there, negative binomial:"
+def missed_by_hopeless_rule(rows: Iterable[Mapping[str, Any]]) -> float:
+    """Return an upper bound on the given-up seeds that would have grokked.
 
-
-def wrongly_given_up(rows: Iterable[Mapping[str, Any]]) -> float:
-    """How many of the given-up seeds may at most have grokked, had they run on.
-
-    Of a configuration by which the rule was measured the share is FALSE_KILLS_UPPER; of another one it is the
-    one-sided 95 % upper bound (Clopper-Pearson) of the share of its own spared seeds that grokked, and where
-    none was spared all may have.
+    Their share is at most FALSE_KILLS_UPPER for a configuration by which the rule was measured. For others it
+    is the one-sided 95 % bound (Clopper-Pearson) of the share of the configuration's own spared seeds that
+    grokked: 1 where none was spared.
     """
+    by_configuration: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_configuration.setdefault(row["configuration"], []).append(row)
+    counts = {key: StoppingCounts.of(group) for key, group in by_configuration.items()}
+    return sum(
+        c.ended * (FALSE_KILLS_UPPER if key in MEASURED else exact_high(c.spared_grokked, c.spared, LEVEL))
+        for key, c in counts.items()
+        if c.ended
+    )
+
+
+def missed_by_screen(rows: Iterable[Mapping[str, Any]]) -> float:
+    """Return an upper bound on the screened seeds that would have grokked.
+
+    For each rung of each configuration: the seeds that it ended times the one-sided 95 % bound
+    (Clopper-Pearson) of the share that grokked of those that it called and that ran on. These are the spared
+    seeds, and those measured before (trainer/recipe/screen.py).
+    """
+    called: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.get("screen") is not None and row["outcome"] in COUNTED:
+            called.setdefault((row.get("configuration", ""), row["screen"]), []).append(row["outcome"])
     total = 0.0
-    for key, mine in grouped((dict(r) for r in rows), "configuration").items():
-        found = Stopping.of(mine)
-        own = upper(found.spared_grokked, found.spared)
-        total += found.ended * (FALSE_KILLS_UPPER if key in MEASURED else own)
+    for key, outcomes in called.items():
+        if ended := outcomes.count(Outcome.SCREENED):
+            grokked, n = SCREENS.get(key, (0, 0))
+            ran_on = n + len(outcomes) - ended
+            total += ended * exact_high(grokked + outcomes.count(Outcome.GROKKED), ran_on, LEVEL)
     return total
 
 
 def tries_until(
     rows: Iterable[Mapping[str, Any]], k: int, seeds: Iterable[Seed]
 ) -> tuple[int, int, int] | None:
-    """k, and at which of the seeds the k-th had grokked: at the latest and at the earliest, as the outcome of
-    those that were ended or not begun is not known. None where fewer grokked.
+    """Return k, and the latest and the earliest try at which the k-th seed grokked; None if fewer did.
 
-    Seeds are trained side by side, and which end first depends on what becomes of them. In the order in which
-    the study's file has them, which was fixed before, they are tries until the k-th success.
+    Seeds train side by side, and their outcomes decide which end first. In the order of the study's file,
+    which was fixed before, they are tries until the k-th success. The two places differ where the outcomes of
+    earlier seeds, ended from outside or not begun, are unknown.
     """
-    became = {seed_of(r): r["outcome"] for r in rows}
-    outcomes = [became.get(seed) for seed in seeds]
+    by_seed = {seed_of(row): row["outcome"] for row in rows}
+    outcomes = [by_seed.get(seed) for seed in seeds]
     latest = _place([o == Outcome.GROKKED for o in outcomes], k)
     earliest = _place([o == Outcome.GROKKED or o not in COUNTED for o in outcomes], k)
     return (k, latest, earliest) if latest and earliest else None
 
 
-def _place(successes: Sequence[bool], count: int) -> int | None:
-    """How many it takes for so many successes."""
+def _place(successes: Sequence[bool], k: int) -> int | None:
+    """Return the place of the k-th success, from 1 on."""
     places = [place for place, success in enumerate(successes, 1) if success]
-    return places[count - 1] if len(places) >= count else None
+    return places[k - 1] if len(places) >= k else None
 
 
-def difference(one: GrokRate, other: GrokRate) -> Interval:
-    """The 95 % interval of one grok rate less another, of independent seeds.
+def difference(first: GrokRate, second: GrokRate) -> Interval:
+    """Return the 95 % interval of one grok rate less another, of independent seeds.
 
-    The hybrid score interval, method 10 of Newcombe, Statistics in Medicine 17, 873-890 (1998), from the two
-    rates' own intervals, given-up seeds included.
+    Hybrid score interval, method 10 of Newcombe, Statistics in Medicine 17, 873-890 (1998), from the rates'
+    own intervals, which allow for seeds that rules ended.
     """
-    (low, high), (other_low, other_high) = one.interval, other.interval
-    between = one.rate - other.rate
-    down = sqrt((one.rate - low) ** 2 + (other_high - other.rate) ** 2)
-    up = sqrt((high - one.rate) ** 2 + (other.rate - other_low) ** 2)
+    (low, high), (second_low, second_high) = first.interval, second.interval
+    between = first.rate - second.rate
+    down = sqrt((first.rate - low) ** 2 + (second_high - second.rate) ** 2)
+    up = sqrt((high - first.rate) ** 2 + (second.rate - second_low) ** 2)
     return between - down, between + up
 
 
+# Stopping rules and cost
+
+
 @dataclass(frozen=True)
-class Stopping:
-    """What one of the rules that stop seeds did, and what became of the random tenth that it would have ended
-    and spared. `seeds` are the counted ones, as in GrokRate.
-    """
+class StoppingCounts:
+    """Seeds that a stopping rule ended, and what became of those it would have ended but spared."""
 
     seeds: int
+    """Counted seeds, as in GrokRate."""
     ended: int = 0
     spared: int = 0
     spared_grokked: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], outcome: Outcome = Outcome.GIVEN_UP) -> Stopping:
-        """Of ledger rows; outcome: of those that the rule ended, which says which one is meant."""
-        counted = [r for r in rows if r["outcome"] in COUNTED]
-        called = [r["outcome"] for r in counted if r.get(CALLED[outcome]) is not None]
-        spared = [o for o in called if o != outcome]
-        return cls(len(counted), len(called) - len(spared), len(spared), spared.count(Outcome.GROKKED))
+    def of(cls, rows: Iterable[Mapping[str, Any]], rule: Outcome = Outcome.GIVEN_UP) -> StoppingCounts:
+        """Count ledger rows. rule: the outcome of the seeds that the rule ends."""
+        rows = [r for r in rows if r["outcome"] in COUNTED]
+        fired = [r["outcome"] for r in rows if r.get(RULE_COLUMNS[rule]) is not None]
+        spared = [o for o in fired if o != rule]
+        return cls(len(rows), len(fired) - len(spared), len(spared), spared.count(Outcome.GROKKED))
 
-    def says(self, outcome: Outcome = Outcome.GIVEN_UP) -> str:
-        """Empty where it called nobody."""
+    def summary(self, rule: Outcome = Outcome.GIVEN_UP) -> str:
+        """Return the counts in a line; empty if the rule never fired."""
         if not self.ended and not self.spared:
             return ""
-        said = f"{outcome.value.replace('_', ' ')}: {self.ended} of {self.seeds}"
+        ended = f"{rule.value.replace('_', ' ')}: {self.ended} of {self.seeds}"
         if not self.spared:
-            return said
-        return f"{said}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
-
-    def told(self, did: str) -> str:
-        """Whole sentences; empty where it called nobody. did: `The hopeless rule gave up`."""
-        if not self.ended and not self.spared:
-            return ""
-        words = f"{did} {self.ended:,} of {self.seeds:,} seeds. "
-        if self.spared:
-            became = f"{self.spared_grokked:,} of them grokked" if self.spared_grokked else "none grokked"
-            words += f"{self.spared:,} more that it called were spared and ran on: {became}. "
-        return words
+            return ended
+        return f"{ended}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
 
 
-CALLED = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
-"""The columns that say of a seed that a rule would end it, by what becomes of those that it does end."""
-
-
-def wrongly_screened(rows: Iterable[Mapping[str, Any]]) -> float:
-    """How many of the screened seeds may at most have grokked, had they run on.
-
-    By each rung of each configuration: the seeds that it ended times the one-sided 95 % upper bound
-    (Clopper-Pearson) of the share that grokked of those that it would have ended and that ran on: the spared
-    ones, and those that trainer/recipe/screen.py knows of this rung and configuration. Where nobody ran on, all may.
-    """
-    called: dict[tuple[str, str], list[str]] = {}
-    for r in rows:
-        if r.get("screen") is not None and r["outcome"] in COUNTED:
-            called.setdefault((r.get("configuration", ""), r["screen"]), []).append(r["outcome"])
-    total = 0.0
-    for key, outcomes in called.items():
-        ended = outcomes.count(Outcome.SCREENED)
-        grokked, of = SCREENS.get(key, (0, 0))
-        total += ended * upper(grokked + outcomes.count(Outcome.GROKKED), of + len(outcomes) - ended)
-    return total
-
-
-def screen_words(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:
-    """What a study's screen does, and what was measured of it before with these configurations."""
-    said = f"ends seeds without {', then '.join(map(str, rungs))}; a random tenth spared. "
-    known = [SCREENS.get((key, str(rung))) for key in configurations for rung in rungs]
-    found = [counts for counts in known if counts is not None]
-    if len(found) < len(known) or not known:
-        missing = (
-            "it was not measured for this spec and recipe" if len(known) == 1 else "not all was measured"
-        )
-        return f"{said}What it kills, its spared ones say alone: {missing}"
-    grokked, of = map(sum, zip(*found, strict=True))
-    return f"{said}Measured before: of {of:,} seeds that it called and that ran on {grokked:,} grokked"
+def describe_screen(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:
+    """Describe a study's screen, and what was measured of it before with these configurations (keys)."""
+    rule = f"ends seeds without {', then '.join(map(str, rungs))}; a random tenth spared. "
+    lookups = [SCREENS.get((key, str(rung))) for key in configurations for rung in rungs]
+    measured = [counts for counts in lookups if counts is not None]
+    if len(measured) < len(lookups) or not lookups:
+        alone = len(lookups) == 1
+        missing = "it was not measured for this spec and recipe" if alone else "not all was measured"
+        return f"{rule}What it kills, its spared ones say alone: {missing}"
+    grokked, n = map(sum, zip(*measured, strict=True))
+    return f"{rule}Measured before: of {n:,} seeds that it called and that ran on {grokked:,} grokked"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What grokked seeds cost, all counted seeds paid for. Units: seed-steps, core-seconds."""
+    """Training that grokked seeds cost, that of all counted seeds included. Units: seed-steps, core-seconds."""
 
     grokked: int
     seed_steps: int
     core_s: float | None
-    """None where it is not known of every seed, as on a GPU."""
+    """None if unknown for some seed, as on a GPU."""
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> Cost:
-        """Of ledger rows."""
-        counted = [r for r in rows if r["outcome"] in COUNTED]
-        seconds = [r.get("core_s") for r in counted]
-        known = None not in seconds and bool(seconds)
+        """Add up ledger rows."""
+        rows = [r for r in rows if r["outcome"] in COUNTED]
+        seconds = [r.get("core_s") for r in rows]
         return cls(
-            grokked=sum(r["outcome"] == Outcome.GROKKED for r in counted),
-            seed_steps=sum(r["steps"] for r in counted),
-            core_s=sum(s for s in seconds if s is not None) if known else None,
+            grokked=sum(r["outcome"] == Outcome.GROKKED for r in rows),
+            seed_steps=sum(r["steps"] for r in rows),
+            core_s=None if None in seconds or not seconds else sum(s for s in seconds if s is not None),
         )
 
     @property
     def per_million(self) -> float:
-        """Grokked seeds for each million seed-steps."""
+        """Grokked seeds per million seed-steps."""
         return 1e6 * self.grokked / self.seed_steps if self.seed_steps else 0.0
 
     @property
     def each(self) -> float | None:
-        """Core-seconds for each grokked seed, where there is one."""
+        """Core-seconds per grokked seed; None if unknown or none grokked."""
         return self.core_s / self.grokked if self.core_s is not None and self.grokked else None
 
     def __str__(self) -> str:
         if not self.grokked:
             return f"none grokked in {self.seed_steps / 1e6:.3g} million seed-steps"
-        said = f"{self.per_million:.3g} grokked per million seed-steps"
-        return said if self.each is None else f"{said}; each cost {self.each:,.0f} core-seconds here"
+        text = f"{self.per_million:.3g} grokked per million seed-steps"
+        return text if self.each is None else f"{text}; each cost {self.each:,.0f} core-seconds here"
 
 
-def unended(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What seeds that have not ended do to a rate; empty where all have, or none has."""
+# Summaries
+
+
+def unended_warning(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return how unended seeds bias a rate; empty if all seeds have ended, or none has."""
     outcomes = [r["outcome"] for r in rows if r["reason"] != ENOUGH]
-    open_ = sum(o not in COUNTED for o in outcomes)
-    if open_ in (0, len(outcomes)):
+    unended = sum(o not in COUNTED for o in outcomes)
+    if unended in (0, len(outcomes)):
         return ""
     return (
-        f"{open_:,} of {len(outcomes):,} seeds have not ended. Trials end first whose seeds were all given "
+        f"{unended:,} of {len(outcomes):,} seeds have not ended. Trials end first whose seeds were all given "
         "up, or all grokked early: until the rest has ended, rates and intervals are biased"
     )
 
 
 def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
+    """Return a sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
     grokked = row["outcome"] == Outcome.GROKKED
     exact, token = (row[name] or 0.0 for name in ("best_exact", "best_token"))
     return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
 
 
-def counted(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
-    """What a configuration's rows come to, by the names that follow `final.` in MLflow."""
-    rate, stopping = GrokRate.of(rows, until), Stopping.of(rows)
-    screen, cost = Stopping.of(rows, Outcome.SCREENED), Cost.of(rows)
+def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
+    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow."""
+    rate, cost = GrokRate.of(rows, until), Cost.of(rows)
     confirmation = GrokRate.of(r for r in rows if r["confirmation"])
     counts = Counter(r["outcome"] for r in rows)
-    low, high = rate.interval
     grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
-    values = {
-        "grok_rate": rate.rate, "grok_rate_low": low, "grok_rate_high": high, "seeds": rate.n,
-        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
-        "held": sum(bool(r["held"]) for r in rows),
-        "spared": stopping.spared, "spared_grokked": stopping.spared_grokked,
-        "screen_spared": screen.spared, "screen_spared_grokked": screen.spared_grokked,
-        "screened_wrongly": wrongly_screened(rows),
-        "seed_steps": cost.seed_steps, "grokked_per_million": cost.per_million,
+    metrics = {
+        **_common(rows, cost),
+        "grok_rate": rate.rate, "grok_rate_low": rate.interval[0], "grok_rate_high": rate.interval[1],
+        "seeds": rate.n, "stopped": float(rate.stopped), "wrongly": rate.missed,
+        "screened_wrongly": missed_by_screen(rows),
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
-        "confirmation_given_up": confirmation.given_up,
-        "stopped": float(rate.stopped), "wrongly": rate.wrongly, "confirmation_wrongly": confirmation.wrongly,
+        "confirmation_given_up": confirmation.given_up, "confirmation_wrongly": confirmation.missed,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},
     }  # fmt: skip
     if grok_steps:
-        values["median_grok_step"] = float(median(grok_steps))
-    return values | ({"core_s_per_grokked": cost.each} if cost.each is not None else {})
+        metrics["median_grok_step"] = float(median(grok_steps))
+    return metrics | ({"core_s_per_grokked": cost.each} if cost.each is not None else {})
+
+
+def _common(rows: Sequence[Row], cost: Cost) -> Row:
+    """Return what the metrics of a configuration and the summary of a study both have."""
+    given_up, screened = (StoppingCounts.of(rows, rule) for rule in RULE_COLUMNS)
+    return {
+        "held": sum(bool(r["held"]) for r in rows),
+        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
+        "spared": given_up.spared,
+        "spared_grokked": given_up.spared_grokked,
+        "screen_spared": screened.spared,
+        "screen_spared_grokked": screened.spared_grokked,
+        "seed_steps": cost.seed_steps,
+        "grokked_per_million": cost.per_million,
+    }
 
 
 def overview(rows: Iterable[Row], until: Mapping[str, Until | None] | None = None) -> list[Row]:
-    """One dictionary a study: trials, seeds, counts by outcome, grok rate with its interval. until: when
-    studies stop.
-    """
-    stops = until or {}
-    return [{"study": n, **summarise(mine, stops.get(n))} for n, mine in grouped(rows, "study").items()]
+    """Return a summary of each study (`summarise`). until: by study, where its configurations stop."""
+    targets = until or {}
+    by_study = group_by(rows, "study")
+    return [{"study": name, **summarise(group, targets.get(name))} for name, group in by_study.items()]
 
 
 def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
-    """Counts of some rows, and the grok rate where they are one configuration's: to pool the rates of
-    several, chosen by what came before, means nothing. Where it stops (until) the confirmation is left out.
+    """Return counts of some rows, and the grok rate where they are of one configuration.
+
+    The rates of several configurations, chosen by earlier results, are not pooled. With `until` the rate is
+    the search's alone, as the confirmation does not stop.
     """
-    searched = [r for r in rows if not (until and r["confirmation"])]  # that is another rate
-    rate, stopping, cost = GrokRate.of(searched, until), Stopping.of(rows), Cost.of(rows)
-    screen = Stopping.of(rows, Outcome.SCREENED)
-    counts = Counter(r["outcome"] for r in rows)
     configurations = len({r["configuration"] for r in rows})
+    single = configurations == 1
+    searched = [r for r in rows if not (until and r["confirmation"])]
+    rate, cost = GrokRate.of(searched, until, bounded=single), Cost.of(rows)
+    counts = Counter(r["outcome"] for r in rows)
     return {
         "configurations": configurations,
         "trials": len({r["trial"] for r in rows}),
@@ -330,52 +346,48 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         "states": {o.value: counts[o] for o in Outcome if counts[o]},
         "grokked": rate.grokked,
         "counted": rate.n,
-        "grok_rate": rate.rate if configurations == 1 else None,
-        "interval": list(rate.interval) if configurations == 1 else None,
+        "grok_rate": rate.rate if single else None,
+        "interval": list(rate.interval) if single else None,
         "stopped": rate.stopped,
-        "held": sum(bool(r["held"]) for r in rows),
-        "given_up": stopping.ended,
-        "spared": stopping.spared,
-        "spared_grokked": stopping.spared_grokked,
-        "screened": screen.ended,
-        "screen_spared": screen.spared,
-        "screen_spared_grokked": screen.spared_grokked,
-        "seed_steps": cost.seed_steps,
-        "grokked_per_million": cost.per_million,
+        "given_up": counts[Outcome.GIVEN_UP],
+        "screened": counts[Outcome.SCREENED],
+        **_common(rows, cost),
         "core_s_per_grokked": cost.each,
-        "best_exact": max((r["best_exact"] or 0.0 for r in rows), default=0.0),
         "verify_calls": sum(r["verify_calls"] for r in rows),
-        "unended": unended(rows),
+        "unended": unended_warning(rows),
     }
 
 
 def step_metrics(step: int, rows: Sequence[Row]) -> dict[str, float]:
-    """A configuration's metrics at a training step. Rows: exact, token, loss, grok_step and probes of its
-    seeds. Of a probe it is the mean over seeds: of one that is 0 or 1, the share.
+    """Return a configuration's metrics at a training step.
+
+    rows: exact, token, loss, grok_step and probes of its seeds. A probe's metric is its mean over seeds.
     """
     finite = [r for r in rows if isfinite(r["loss"])] or rows  # a diverged seed has no median
     grokked = [r["grok_step"] is not None and r["grok_step"] <= step for r in rows]
     probes = [name for name in rows[0] if name.startswith(PROBE)]
-    read = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
+    readings = {name: [r[name] for r in rows if isfinite(r.get(name, nan))] for name in probes}
     return {
         "grok_rate": sum(grokked) / len(rows),
         "best_exact": max(r["exact"] for r in finite),
         "median_exact": median(r["exact"] for r in finite),
         "median_token": median(r["token"] for r in finite),
         "loss": median(r["loss"] for r in finite),
-        **{name: fmean(values) for name, values in read.items() if values},
+        **{name: fmean(values) for name, values in readings.items() if values},
     }
 
 
-def pareto(params: Sequence[int], rates: Sequence[float]) -> list[bool]:
-    """The Pareto front: True where no other has as few or fewer parameters and a rate as high or higher, one
-    strictly better. Equals are on the front together.
+def pareto(sizes: Sequence[int], scores: Sequence[float]) -> list[bool]:
+    """Return which points are on the Pareto front, small sizes and high scores being better.
+
+    A point is on it if no other is as small and scores as high, one of them strictly better. Equal points are
+    on it together.
     """
-    order = sorted(range(len(params)), key=lambda i: (params[i], -rates[i]))
-    on_front = [False] * len(params)
-    best: tuple[float, float] = (float("-inf"), float("inf"))  # highest rate so far, and its parameters
+    order = sorted(range(len(sizes)), key=lambda i: (sizes[i], -scores[i]))
+    on_front = [False] * len(sizes)
+    best: tuple[float, float] = (float("-inf"), float("inf"))  # highest score so far, and its size
     for i in order:
-        if rates[i] > best[0]:
-            best = (rates[i], params[i])
-        on_front[i] = (rates[i], params[i]) == best
+        if scores[i] > best[0]:
+            best = (scores[i], sizes[i])
+        on_front[i] = (scores[i], sizes[i]) == best
     return on_front

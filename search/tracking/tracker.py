@@ -17,7 +17,7 @@ from mlflow.entities import Metric, Param, Run
 
 from model import verify
 from search.errors import Failure
-from search.stats.counting import Row, counted
+from search.stats.counting import Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import Home
 from search.study.file import stopping_rule
@@ -208,7 +208,7 @@ class Tracker:
     ) -> None:
         """What a configuration's rows come to so far, as `final.*` metrics."""
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = counted(rows, stopping_rule(self.study)) | dict(more or {})
+        values = final_metrics(rows, stopping_rule(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due

@@ -1,4 +1,4 @@
-"""Studies that list several configurations."""
+"""Studies that list several configurations: parsed, planned, estimated and summed up."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from search.run.estimate import estimate
 from search.run.planner import DONE, Planner
 from search.store.home import Home
 from search.study.file import load_study, parse_study
-from tests.commands import call
+from tests.commands import call, says
 from tests.planners import drain, numbers, only, rows_of
 from trainer import Outcome, Recipe
 
@@ -43,72 +43,56 @@ def test_entries_change_the_studys_model_and_recipe():
     ("old", "new", "expected"),
     [
         ("model: 57p", "about: x", "configurations.0.model: missing, and the study has none"),
-        ("74p", "73p", "configurations.2.model: unknown rung '73p'*"),
         ("{steps: 2000}", "{step: 2000}", "configurations.2.recipe.step: unknown key; did you mean*steps*"),
-        ("{steps: 2000}", "{steps: 0}", "configurations.2.recipe.steps: must be 1 or more, got 0"),
-        ("tie_fc2_head", "tie_fc3_head", "configurations.1.model: unknown constraint 'tie_fc3_head'*"),
         ("{tie_fc2_head: false}", "{arc: false}", "configurations.1.model: circular needs arc"),
-        ("{tie_fc2_head: false}", "3", "configurations.1.model: must be a string or a mapping, got 3"),
-        ("  - {}", "  - {models: 57p}", "configurations.0.models: unknown key; did you mean model?"),
         ("  - {}", "  - {model: 67p}", "configurations.1: the same as configurations.0"),
         ("resources:", "space: {recipe.lr: {float: [0.1, 0.2]}}\nresources:", "configurations: *not both"),
     ],
 )
 def test_errors_name_the_entry(old, new, expected):
-    from tests.commands import says
-
     with pytest.raises(UserError) as error:
         parse_study(LIST.replace(old, new, 1), "x.yaml")
     lines = [line.removeprefix("x.yaml: ") for line in str(error.value).splitlines()]
     assert any(says(line, expected) for line in lines), lines
 
 
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path)
-    home.create()
-    return home
-
-
-def test_every_configuration_is_planned_and_ends_by_itself(home):
+def test_every_configuration_is_planned_and_ends_by_itself():
     planner = Planner(parse_study(LIST + "until: {grokked: 1, max_seeds: 4}\n", ""), [])
     trials = [planner.next() for _ in range(3)]
     assert [t.spec.params for t in trials] == [57, 67, 74]
-    grokked, failed, other = trials
+    grokked, failed, last = trials
     assert [c.spec.params for c in planner.tell(grokked, rows_of(grokked, Outcome.GROKKED))] == [57]
     assert planner.tell(failed, rows_of(failed)) == []  # goes on with another round
-    assert [c.spec.params for c in planner.tell(other, rows_of(other, Outcome.GROKKED))] == [74]
+    assert [c.spec.params for c in planner.tell(last, rows_of(last, Outcome.GROKKED))] == [74]
     again = planner.next()
     assert only(again) == only(failed) and numbers([again]) == [[3, 4]]
     assert planner.tell(again, rows_of(again)) == [only(failed)]
     assert planner.next() == DONE
 
 
-def test_the_plan_adds_up_all_configurations(home):
+def test_the_plan_adds_up_all_configurations(tmp_path):
+    home = Home(tmp_path)
+    home.create()
     text = estimate(parse_study(LIST, ""), home)
     assert "split_subspace, 57, 67, 74 parameters" in text
     assert "configurations  3" in text and "6, 1,000 to 2,000 steps each; 0 recorded, 6 to train" in text
 
 
-def test_the_ladder_has_every_rung_of_its_family():
+def test_the_ladder_has_every_preset_of_its_family():
     listed = load_study("ladder").listed()
     assert [spec for spec, _ in listed] == [s for s in PRESETS.values() if s.family == "split_subspace"]
     recipes = {spec.params: recipe for spec, recipe in listed}
     assert recipes[57] == Recipe() and recipes[74] == load_study("74p").base_recipe()
-    assert recipes[170].carry_mix == 0.3 and recipes[170].wd_drop_exact_final == 0.5
     assert "57" in call("studies", "--json").output
 
 
-def test_the_summary_tells_the_models_apart(home, monkeypatch):
+def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
     study, rows = parse_study(LIST, ""), []
-    planner = Planner(study, [])
-    for trial in drain(planner)[0]:
-        is_67p = trial.spec.params == 67
-        outcome = Outcome.GROKKED if is_67p else Outcome.FAILED
-        ended = rows_of(trial, outcome)
-        known = {"grok_step": 500, "held": True, "hopeless_step": None, "reason": None, "steps": 1_000}
-        rows += [{**r, **known} for r in ended]
-    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(rows=lambda _: rows))
-    text = texts.summary(study, "list.yaml", home, Ended())
+    for trial in drain(Planner(study, []))[0]:
+        ended = rows_of(trial, Outcome.GROKKED if trial.spec.params == 67 else Outcome.FAILED)
+        rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None, "reason": None, "steps": 1_000}
+                 for r in ended]  # fmt: skip
+    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: rows))
+    text = texts.summary(study, "list.yaml", Home(tmp_path), Ended())
     assert "list: 3 configurations\n  57p 0 of 2 grokked" in text and "\n  67p 2 of 2 grokked" in text
     assert "  seed 1 of 67p grokked at step 500 and held" in text

@@ -1,0 +1,223 @@
+"""Counts of outcomes, grok rates and their intervals, stopping rules, costs, summaries, the Pareto front."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.stats import counting
+from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, difference, pareto, tries_until
+from search.stats.intervals import stopped, wilson
+from search.study.file import load_study, stopping_rule
+from search.study.trial import Configuration
+from trainer import FALSE_KILLS_UPPER, Outcome, Seed
+from trainer.bank.hopeless import MEASURED
+
+PUBLISHED = "79ee5e16e73c"
+"""Key of 57p's published recipe, by which the hopeless rule was measured."""
+RUNG = "token 0.35 at 5000"
+GROKKED, FAILED, GIVEN_UP, SCREENED, CENSORED = (
+    Outcome.GROKKED,
+    Outcome.FAILED,
+    Outcome.GIVEN_UP,
+    Outcome.SCREENED,
+    Outcome.CENSORED,
+)
+
+
+def rows(*outcomes, first=1, configuration=PUBLISHED, **changes):
+    """Ledger rows of the seeds `first`, `first` + 1, ...; given-up and screened ones were called by their rule."""
+    return [
+        {"study": "s", "trial": "t", "configuration": configuration, "init_seed": n, "data_seed": n,
+         "confirmation": False, "outcome": outcome, "reason": None, "steps": 1_000, "core_s": 0.5,
+         "grok_step": 400 if outcome == GROKKED else None, "held": False, "best_exact": 0.25, "verify_calls": 1,
+         "hopeless_step": 20_000 if outcome == GIVEN_UP else None,
+         "screen": RUNG if outcome == SCREENED else None} | changes
+        for n, outcome in enumerate(outcomes, first)
+    ]  # fmt: skip
+
+
+# Rates
+
+
+def test_only_censored_seeds_and_those_under_way_leave_n():
+    rate = GrokRate.of(rows(*Outcome, CENSORED))
+    assert rate == GrokRate.of(rows(*counting.COUNTED)) == GrokRate(1, 5, 1, FALSE_KILLS_UPPER + 1)
+    assert rate.rate == 0.2 and GrokRate.of([]).interval == (0.0, 1.0)
+
+
+def test_ended_seeds_fail_at_the_lower_end_and_some_grok_at_the_upper_end():
+    """At most 0.88 % of 46 seeds were given up wrongly, of a configuration by which that was measured."""
+    rate = GrokRate.of(rows(*[GROKKED] * 2, *[GIVEN_UP] * 46))
+    assert rate.interval == (wilson(2, 48)[0], wilson(2 + 46 * FALSE_KILLS_UPPER, 48)[1])
+    assert GrokRate.of(rows(*[GROKKED] * 2, *[FAILED] * 46)).interval == wilson(2, 48)
+
+
+def test_the_measured_share_is_not_carried_to_other_recipes():
+    """There the configuration's own spared seeds bound it: if none ran on, all may have grokked."""
+    ended = rows(GROKKED, *[GIVEN_UP] * 40, configuration="other")
+    assert GrokRate.of(ended).missed == 40 and GrokRate.of(ended).interval[1] == 1.0
+    spared = rows(*[FAILED] * 20, first=100, configuration="other", hopeless_step=20_000)
+    assert GrokRate.of(ended + spared).missed == pytest.approx(40 * (1 - 0.05 ** (1 / 20)))
+    both = GrokRate.of(ended + rows(*[GIVEN_UP] * 40))
+    assert both.missed == 40 + 40 * FALSE_KILLS_UPPER
+
+
+def test_the_rule_was_measured_by_the_studies_of_rates():
+    studies = ("57p-rate", "54p-rate", "47p-rate", "67p-rate", "74p-rate", "100p-rate")
+    keys = {Configuration(*c).key for study in studies for c in load_study(study).listed()}
+    assert keys <= MEASURED and len(MEASURED) == 13
+
+
+def test_a_screens_own_spared_seeds_bound_what_it_killed():
+    """30 ended, of 10 spared one grokked: at most 39.4 % of the 30 would have (Clopper-Pearson)."""
+    seeds = rows(*[SCREENED] * 30, *[FAILED] * 9, GROKKED, configuration="a", screen=RUNG)
+    seeds += rows(*[GROKKED] * 4, *[FAILED] * 6, first=50, configuration="a")
+    rate = GrokRate.of(seeds)
+    assert (rate.grokked, rate.n) == (5, 50) and rate.missed == pytest.approx(30 * 0.3942, abs=0.01)
+    assert StoppingCounts.of(seeds, SCREENED) == StoppingCounts(50, 30, 10, 1)
+    assert GrokRate.of(rows(*[SCREENED] * 7)).missed == 7, "nobody was spared"
+
+
+def test_earlier_measurements_of_a_rung_count_with_their_configuration_alone(monkeypatch):
+    monkeypatch.setattr(counting, "SCREENS", {("a", RUNG): (0, 190)})
+    seeds = rows(*[SCREENED] * 100, *[FAILED] * 10, configuration="a", screen=RUNG)
+    assert counting.missed_by_screen(seeds) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
+    elsewhere = [{**row, "configuration": "b"} for row in seeds]
+    assert counting.missed_by_screen(elsewhere) == pytest.approx(100 * (1 - 0.05 ** (1 / 10)))
+    assert "of 190 seeds that it called and that ran on 0 grokked" in counting.describe_screen([RUNG], ["a"])
+    assert "was not measured for this spec and recipe" in counting.describe_screen([RUNG], ["b"])
+    assert "not all was measured" in counting.describe_screen([RUNG], ["a", "b"])
+
+
+def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
+    """Two of twenty, the second one last: the interval of the negative binomial, not Wilson's."""
+    seeds = [Seed.of(n) for n in range(1, 41)]
+    recorded = rows(*[FAILED] * 5, GROKKED, *[FAILED] * 13, GROKKED)
+    rate = GrokRate.of(recorded, (2, seeds))
+    assert rate.tries == (2, 20, 20) and rate.interval == stopped(2, 20, 20) != wilson(2, 20)
+    assert "negative binomial" in str(rate) and "10.0%" not in str(rate)
+    assert GrokRate.of(recorded, (3, seeds)).tries is None, "it went through all its seeds"
+
+
+def test_earlier_seeds_without_an_outcome_may_have_grokked():
+    recorded = rows(FAILED, CENSORED, GROKKED, GIVEN_UP)
+    seeds = [Seed.of(n) for n in range(1, 9)]
+    assert tries_until(recorded, 1, seeds) == (1, 3, 2)
+    assert tries_until(recorded[:1] + recorded[2:], 1, seeds) == (1, 3, 2), "2 was not begun"
+    assert tries_until(recorded, 1, [Seed.of(n) for n in (4, 3, 2, 1)]) == (1, 2, 2)
+
+
+def test_a_search_does_not_stop_by_configuration_nor_does_a_sweep():
+    k, seeds = stopping_rule(load_study("57p"))
+    assert k == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
+    assert stopping_rule(load_study("57p-rate")) is None and stopping_rule(load_study("fade")) is None
+
+
+@pytest.mark.parametrize(  # Newcombe 1998, table II, method 10
+    ("k", "n", "second_k", "second_n", "low", "high"),
+    [
+        (56, 70, 48, 80, 0.0524, 0.3339),
+        (9, 10, 3, 10, 0.1705, 0.8090),
+        (5, 56, 0, 29, -0.0381, 0.1926),
+        (0, 10, 0, 10, -0.2775, 0.2775),
+        (10, 10, 0, 20, 0.6791, 1.0),
+    ],
+)
+def test_intervals_of_differences_are_the_published_ones(k, n, second_k, second_n, low, high):
+    first, second = GrokRate(k, n), GrokRate(second_k, second_n)
+    assert difference(first, second) == pytest.approx((low, high), abs=5e-5)
+    assert difference(second, first) == pytest.approx((-high, -low), abs=5e-5)
+
+
+def test_ended_seeds_widen_a_difference_on_their_side():
+    complete, ended = GrokRate(2, 48), GrokRate(2, 48, 46, 46 * 0.05)
+    low, high = difference(complete, complete)
+    assert difference(ended, complete)[0] == low and difference(ended, complete)[1] > high
+    assert difference(complete, ended)[0] < low and difference(complete, ended)[1] == high
+
+
+# Stopping rules and cost
+
+
+def test_spared_seeds_of_a_rule_are_counted_by_what_became_of_them():
+    seeds = rows(GROKKED, FAILED, GIVEN_UP, GIVEN_UP, CENSORED, Outcome.RUNNING)
+    spared = rows(FAILED, first=10, hopeless_step=24_000)
+    counts = StoppingCounts.of(seeds + spared)
+    assert counts == StoppingCounts(seeds=5, ended=2, spared=1, spared_grokked=0)
+    assert counts.summary() == "given up: 2 of 5; 1 more ran on: none grokked"
+    more = rows(GROKKED, Outcome.DIVERGED, first=20, hopeless_step=24_000)
+    assert StoppingCounts.of(seeds + spared + more).summary() == "given up: 2 of 7; 3 more ran on: 1 grokked"
+    assert StoppingCounts.of(rows(GIVEN_UP)).summary() == "given up: 1 of 1"
+    assert StoppingCounts.of(rows(FAILED)).summary(SCREENED) == ""
+
+
+def test_all_counted_seeds_pay_for_those_that_grok():
+    paid = [(GROKKED, 50_000), (SCREENED, 5_000), (GROKKED, 45_000), (CENSORED, 9_000_000)]
+    seeds = [row for outcome, steps in paid for row in rows(outcome, steps=steps, core_s=2.0)]
+    cost = Cost.of(seeds)
+    assert (cost.seed_steps, cost.per_million, cost.each) == (100_000, 20.0, 3.0)
+    assert str(cost) == "20 grokked per million seed-steps; each cost 3 core-seconds here"
+    unknown = Cost.of([*seeds, *rows(FAILED, steps=60_000, core_s=None)])
+    assert unknown.each is None and str(unknown) == "12.5 grokked per million seed-steps"
+    assert str(Cost.of(seeds[1:2])) == "none grokked in 0.005 million seed-steps"
+    assert Cost.of([]).per_million == 0.0
+
+
+# Summaries
+
+
+def test_a_summary_has_one_configurations_rate_without_its_confirmation_where_it_stops():
+    searched = rows(GROKKED, FAILED, FAILED, FAILED)
+    confirming = rows(GROKKED, GROKKED, first=11, confirmation=True)
+    summary = counting.summarise(searched)
+    assert (summary["grokked"], summary["counted"], summary["grok_rate"]) == (1, 4, 0.25)
+    assert summary["interval"] == list(wilson(1, 4)) and summary["seed_steps"] == 4_000
+    assert counting.summarise(searched + confirming)["grokked"] == 3
+    stopping = counting.summarise(searched + confirming, (1, [Seed.of(n) for n in range(1, 5)]))
+    assert (stopping["grokked"], stopping["counted"], stopping["seeds"]) == (1, 4, 6)
+
+
+@pytest.mark.parametrize("seeds", [[], rows(GROKKED) + rows(FAILED, configuration="other")])
+def test_rates_of_several_configurations_are_not_pooled(seeds):
+    summary = counting.summarise(seeds)
+    assert summary["configurations"] != 1 and summary["grok_rate"] is summary["interval"] is None
+
+
+def test_metrics_of_a_configuration_tell_the_confirmation_from_the_search():
+    searched = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP, CENSORED)
+    metrics = counting.final_metrics(searched + rows(GROKKED, GIVEN_UP, first=11, confirmation=True))
+    counts = {k: metrics[k] for k in ("seeds", "grokked", "failed", "given_up", "censored")}
+    assert counts == {"seeds": 6, "grokked": 2, "failed": 1, "given_up": 3, "censored": 1}
+    assert [metrics[f"confirmation_{k}"] for k in ("grokked", "seeds", "given_up")] == [1, 2, 1]
+    assert metrics["median_grok_step"] == 400 and metrics["core_s_per_grokked"] == 1.5
+    assert "median_grok_step" not in counting.final_metrics(rows(FAILED))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "warns"),
+    [
+        (rows(FAILED, GROKKED), False),
+        (rows(CENSORED, Outcome.RUNNING), False),
+        (rows(FAILED) + rows(CENSORED, reason=ENOUGH), False),
+        (rows(FAILED, GROKKED, CENSORED, Outcome.RUNNING), True),
+    ],
+)
+def test_seeds_that_have_not_ended_are_warned_of(seeds, warns):
+    """Trials of seeds that were given up end first: what is counted is no random part."""
+    warning = counting.unended_warning(seeds)
+    assert warning.startswith("2 of 4 seeds have not ended") if warns else warning == ""
+
+
+# The Pareto front
+
+
+def dominates(first, second):
+    return first[0] <= second[0] and first[1] >= second[1] and first != second
+
+
+@given(st.lists(st.tuples(st.integers(46, 52), st.integers(0, 6)), max_size=20))
+def test_the_front_is_what_the_definition_says(points):
+    expected = [not any(dominates(rival, point) for rival in points) for point in points]
+    assert pareto([size for size, _ in points], [score / 6 for _, score in points]) == expected

@@ -1,0 +1,142 @@
+"""Intervals and tests of shares, against stored values, against SciPy, and by summing what they promise to cover."""
+
+from __future__ import annotations
+
+from math import comb
+
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.stats import intervals
+from search.stats.intervals import (
+    LEVEL,
+    Paired,
+    discoveries,
+    exact_high,
+    exact_low,
+    mcnemar,
+    paired_interval,
+    power,
+    stopped,
+    wilson,
+)
+
+GOLDEN = {  # successes, n: Wilson's interval, Clopper and Pearson's, the one-sided 95 % bound
+    (0, 10): (0.0, 0.2775328, 0.0, 0.308497108, 0.258865551),
+    (1, 24): (0.007393456, 0.202418065, 0.001054352, 0.211201683, 0.18289247),
+    (2, 48): (0.011501893, 0.139756559, 0.005086468, 0.142540973, 0.125414404),
+    (10, 10): (0.7224672, 1.0, 0.691502892, 1.0, 1.0),
+    (35, 160): (0.161701473, 0.288987012, 0.15734677, 0.290868304, 0.279358949),
+    (4.3, 48): (0.036518585, 0.203471938, 0.026501361, 0.207956531, 0.188522641),
+    (0, 0): (0.0, 1.0, 0.0, 1.0, 1.0),
+}
+TANGO = {  # pairs that differ one way and the other, all pairs
+    (0, 0, 48): (-0.0747476, 0.0747476),
+    (14, 0, 50): (0.1613211, 0.4249052),
+    (3, 20, 64): (-0.4060058, -0.1120705),
+    (8, 0, 64): (0.0492879, 0.2315266),
+    (105, 4, 1000): (0.0827918, 0.1218967),
+    (0, 0, 0): (-1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize(("k", "n"), GOLDEN)
+def test_intervals_of_a_share_are_the_stored_ones(k, n):
+    bounds = (*wilson(k, n), exact_low(k, n), exact_high(k, n), exact_high(k, n, LEVEL))
+    assert bounds == pytest.approx(GOLDEN[k, n], abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 16, 1000])
+def test_intervals_of_whole_counts_are_scipys(n):
+    for k in {0, 1, n // 2, n - 1, n}:
+        for method, interval in (("wilson", wilson(k, n)), ("exact", (exact_low(k, n), exact_high(k, n)))):
+            assert interval == pytest.approx(
+                scipy.stats.binomtest(k, n).proportion_ci(method=method), abs=1e-9
+            )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "p"), [(0, 0, 1), (5, 0, 1 / 16), (6, 0, 1 / 32), (3, 9, 0.1459960938)]
+)
+def test_mcnemars_test(first, second, p):
+    assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(p)
+
+
+def test_pairs_are_counted_by_the_arm_that_had_them():
+    pairs = Paired.of([(True, True), (True, False), (True, False), (False, True), (False, False)])
+    assert pairs == Paired(both=1, first=2, second=1, neither=1)
+    assert (pairs.n, pairs.difference, pairs.p, pairs.interval) == (5, 1 / 5, 1.0, paired_interval(2, 1, 5))
+    assert Paired.of([]).interval == (-1.0, 1.0) and Paired.of([]).power == 0.0
+
+
+def test_successes_in_both_arms_are_told_from_chance():
+    assert Paired(5, 0, 0, 27).association < 1e-4 < 0.3 < Paired(1, 4, 4, 23).association
+
+
+@pytest.mark.parametrize(("n", "share"), [(48, 3 / 48), (64, 0.22), (5, 1.0), (6, 1.0), (64, 0.0)])
+def test_power_is_the_chance_of_six_pairs_that_differ(n, share):
+    assert mcnemar(6, 0) <= LEVEL < mcnemar(5, 0)
+    fewer = sum(comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(6))
+    assert power(n, share) == pytest.approx(1 - fewer, abs=1e-12)
+
+
+@pytest.mark.parametrize("counts", TANGO)
+def test_paired_intervals_are_the_stored_ones(counts):
+    assert paired_interval(*counts) == pytest.approx(TANGO[counts], abs=1e-6)
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6))
+def test_a_paired_interval_holds_the_observed_difference_and_turns_with_the_arms(first, second, rest):
+    n = first + second + rest
+    low, high = paired_interval(first, second, n)
+    assert low <= (first - second) / n <= high if n else (low, high) == (-1, 1)
+    assert paired_interval(second, first, n) == pytest.approx((-high, -low))
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.05, 0.05), (0.2, 0.05), (0.5, 0.1), (0.02, 0.0), (0.3, 0.3)])
+def test_a_paired_interval_covers_95_per_cent(p, q):
+    """The chance that the true difference is in the interval, summed over every outcome of 12 pairs."""
+    n, covered = 12, 0.0
+    for first in range(n + 1):
+        for second in range(n + 1 - first):
+            low, high = paired_interval(first, second, n)
+            ways = comb(n, first) * comb(n - first, second)
+            chance = ways * p**first * q**second * (1 - p - q) ** (n - first - second)
+            covered += chance * (low <= p - q <= high)
+    assert covered + 1e-4 >= 0.95
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 3), (105, 4), (300, 0)])
+def test_beyond_300_pairs_the_asymptotic_interval_agrees(first, second, monkeypatch):
+    exact = paired_interval(first, second, intervals.EXACT_PAIRS)
+    monkeypatch.setattr(intervals, "EXACT_PAIRS", 0)
+    paired_interval.cache_clear()
+    assert paired_interval(first, second, 300) == pytest.approx(exact, abs=0.005)
+    paired_interval.cache_clear()
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_interval_for_stopping_at_a_success_covers_95_per_cent(share, k):
+    covered = 0.0
+    for n in range(k, 400):
+        low, high = stopped(k, n, n)
+        covered += comb(n - 1, k - 1) * share**k * (1 - share) ** (n - k) * (low <= share <= high)
+    assert covered >= 0.95 - 1e-6
+
+
+def test_unknown_outcomes_widen_the_interval_of_a_stopped_study():
+    low, high = stopped(1, 20, 20)
+    assert (low, high) == pytest.approx((0.00126509, 0.17646691), abs=1e-8)
+    assert stopped(1, 30, 20)[0] < low and stopped(1, 20, 10)[1] > high
+    assert stopped(1, 20, 20, missed=2.0)[1] > high and stopped(1, 1, 1)[1] == 1.0
+
+
+def test_false_discoveries_are_limited():
+    """The example of Benjamini and Hochberg 1995, section 3.2: of 15 tests the first four."""
+    ps = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719,
+          0.6528, 0.7590, 1.0000]  # fmt: skip
+    assert discoveries(ps) == [True] * 4 + [False] * 11 == discoveries(ps[::-1])[::-1]
+    assert discoveries([]) == [] and discoveries([0.9]) == [False]

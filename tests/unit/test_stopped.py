@@ -1,0 +1,90 @@
+"""A study that goes on until enough seeds have grokked: every command prints the interval for stopping there."""
+
+import json
+
+import pytest
+
+from search.cli import texts
+from search.stats.intervals import stopped, wilson
+from search.store.home import Home
+from search.store.ledger import Ledger
+from tests.commands import call
+from tests.homes import Recorder, empty_home, quickly, study_of
+
+STUDY = """
+name: sweep
+model: 57p
+recipe: {steps: 3000, fade_start: 100, fade_end: 200}
+toggle: [tie_vo]
+seeds: {first: 1, count: 4}
+until: {grokked: 1, max_seeds: 8}
+confirm: {configurations: 1, seeds: {first: 90001, count: 4}}
+"""
+LOW, HIGH = stopped(1, 3, 3)
+RIGHT = f"{LOW:.1%} to {HIGH:.1%}"
+WRONG = ["{:.1%} to {:.1%}".format(*wilson(k, n)) for k, n in ((1, 4), (3, 8), (2, 8))]
+"""Of the search as if it had not stopped, and of search and confirmation together."""
+
+
+def record(folder, text, both=True):
+    """Record that the third of four seeds grokked, its partner's too, and then two of four fresh ones."""
+    with quickly():
+        study = Recorder(empty_home(folder), study_of(text))
+        study.trial((1, 2, 3, 4), grokked=(3,))
+        study.trial((90001, 90002, 90003, 90004), grokked=(90001, 90002), confirmation=True)
+        if both:
+            study.trial(work=[(study.configurations[1], n) for n in (1, 2, 3, 4)], grokked=(3,))
+        study.done()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return record(tmp_path_factory.mktemp("home"), STUDY)
+
+
+def output(home, *words):
+    result = call(*words, "--home", home)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def has_right_interval(text):
+    return RIGHT in text and not any(wrong in text for wrong in WRONG)
+
+
+def test_the_end_of_a_run(home):
+    lines = texts._rates(study_of(STUDY), Ledger(Home(home)).list_seeds("sweep"), {})
+    assert sum(RIGHT in line and "1 of 4" in line and "negative binomial" in line for line in lines) == 2
+    assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
+
+
+def test_best(home):
+    text = output(home, "best", "sweep")
+    assert has_right_interval(text)
+    assert f"1 of 4 (stopped there: {RIGHT})" in text and "2 of 4 (15.0% to 85.0%)" in text
+    (row,) = json.loads(output(home, "best", "sweep", "--json"))["front"]
+    assert (row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((LOW, HIGH)) and row["stopped"]
+
+
+def test_table(home):
+    text = output(home, "table", "sweep", "--ui", "")
+    assert f"(stopped there: {100 * LOW:.1f}–{100 * HIGH:.1f})" in text and "negative binomial" in text
+    (cell,) = json.loads(output(home, "table", "sweep", "--format", "json"))
+    assert (cell["with_low"], cell["with_high"]) == pytest.approx((LOW, HIGH))
+
+
+def test_report_and_records(home, tmp_path):
+    page, file = tmp_path / "report.html", tmp_path / "c.json"
+    output(home, "report", "sweep", "-o", page)
+    assert has_right_interval(page.read_text())
+    output(home, "records", "sweep", "-o", file)
+    rows = json.loads(file.read_text())
+    assert len(rows) == 2 and all(r["stopped"] for r in rows)
+    assert all((r["grok_rate_low"], r["grok_rate_high"]) == pytest.approx((LOW, HIGH)) for r in rows)
+
+
+def test_status_of_one_configuration(tmp_path):
+    home = record(tmp_path, STUDY.replace("toggle: [tie_vo]\n", ""), both=False)
+    text = output(home, "status")
+    assert has_right_interval(text) and "grok rate 1/4 (95 % interval for stopping there" in text

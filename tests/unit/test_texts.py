@@ -1,0 +1,64 @@
+"""What `run` prints at its end and `status` prints of seeds, beyond their rates."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from search.cli import texts
+from search.run.driver import Ended
+from search.stats.counting import overview
+from search.store.home import Home
+from search.study.file import load_study
+from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, rows
+from trainer import Outcome, Seed
+
+SOME = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP)
+SPARED = SOME + rows(FAILED, GROKKED, first=5, hopeless_step=24_000)
+CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
+
+
+def outputs(monkeypatch, home, recorded, study="57p"):
+    """The summary of a run, and the status, of some rows."""
+    named = [{**row, "study": study} for row in recorded]
+    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: named))
+    return texts.summary(load_study(study), study, Home(home), Ended()), texts.status(overview(named), [])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "word", "line"),
+    [
+        (rows(FAILED, GROKKED), "given up", None),
+        (SOME, "given up", "given up: 2 of 4"),
+        (SPARED, "given up", "given up: 2 of 6; 2 more ran on: 1 grokked"),
+        (SOME, "have not ended", None),
+        (CUT, "have not ended", "2 of 6 seeds have not ended. Trials end first whose seeds were all"),
+    ],
+)
+def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line, tmp_path, monkeypatch):
+    for text in outputs(monkeypatch, tmp_path, recorded):
+        lines = [row.strip(" (") for row in text.splitlines() if word in row]
+        assert len(lines) == (line is not None) and all(row.startswith(line) for row in lines)
+
+
+def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
+    searched = [row for key in ("a", "b") for row in rows(FAILED, FAILED, configuration=key)]
+    fresh = rows(GROKKED, GROKKED, first=9, configuration="b", confirmation=True)
+    summary, _ = outputs(monkeypatch, tmp_path, searched + fresh, "fade")
+    assert (
+        "confirmed b: 2 of 2 grokked: 100.0%" in summary and "fresh seeds (0 of 2 in the search)" in summary
+    )
+
+
+def test_a_given_up_seed_is_listed_with_its_outcome():
+    assert "given_up" in texts.status([], [row | {"verified": None} for row in rows(GIVEN_UP)])
+
+
+@pytest.mark.parametrize("seed", [Seed.of(777), Seed(777, 804)])
+def test_a_seeds_name_is_read_back(seed):
+    assert Seed.named(str(seed)) == seed
+
+
+@pytest.mark.parametrize("name", ["", "x", "-1", "1.2.3", "1.", ".1", "٣"])
+def test_other_names_are_no_seeds(name):
+    with pytest.raises(ValueError, match="a seed is a number, or two with a dot between them"):
+        Seed.named(name)
