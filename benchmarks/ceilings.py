@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from trainer.engine.build import library
-from trainer.engine.native import at
+from trainer.engine.native import pointer
 from trainer.files.installed import missing_for_compilation
 
 LANES = Path(__file__).with_name("lanes.cpp")
@@ -113,7 +113,7 @@ def _lanes(products: int) -> dict[str, float]:
 
         def timed(row: np.ndarray[Any, Any]) -> float:
             start = time.perf_counter()
-            call(at(row))
+            call(pointer(row))
             return time.perf_counter() - start
 
         with ThreadPoolExecutor(threads) as pool:

@@ -58,8 +58,8 @@ class FakeBank:
         self.live: list[int] = []
         self.waiting: list[int] = []
         self.seed_steps, self.train_s = 0, 0.0
-        self.programs = SimpleNamespace(compile_s=0.0, cache_misses=0)
-        self.judge = self
+        self.programs = SimpleNamespace(name="fake", compile_s=0.0, cache_misses=0)
+        self.tracker = self
         self.add(pairs)
 
     @property

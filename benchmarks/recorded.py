@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trainer.bank.hopeless import taught
+from trainer.bank.futility import full_length_from
 from trainer.recipe import Seed
 from trainer.recipe.outcomes import MEASURES
 
@@ -115,7 +115,7 @@ def _run(
     return Run(
         *who,
         budget=recipe["steps"],
-        taught=taught(recipe["curriculum"]),
+        taught=full_length_from(recipe["curriculum"]),
         steps=result["steps"],
         grok_step=result["grok_step"] if result["outcome"] == "grokked" else None,
         step_E=table["step"].to_numpy(dtype=np.int64, copy=True),

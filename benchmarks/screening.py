@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.recorded import Run, read
 from benchmarks.stopping import called_at, wrong_use
-from trainer.bank.hopeless import RULE, bisect, spared, upper
+from trainer.bank.futility import FUTILITY_RULE, bisect, is_control, upper
 from trainer.recipe.screen import Rung
 
 FORM = re.compile(r"(\w+) ([0-9.]+)(?: to ([0-9.]+))? at ([0-9]+)")
@@ -66,7 +66,7 @@ def rung_of(text: str) -> Rung:
 
 
 def screened_at(rung: Rung, run: Run) -> int | None:
-    """The step at which a rung would end a run, or None: as trainer/bank/judge.py looks at it."""
+    """The step at which a rung would end a run, or None: as trainer/bank/tracker.py looks at it."""
     e = int(np.searchsorted(run.step_E, rung.at))
     if e >= len(run.step_E) or run.step_E[e] >= run.open_until:
         return None
@@ -80,9 +80,9 @@ def replay(rungs: Sequence[Rung], runs: Sequence[Run], hopeless: bool = True) ->
     called = killed = steps = unspared = left = left_unspared = winners = 0
     for run in runs:
         looks = [s for rung in rungs if (s := screened_at(rung, run)) is not None]
-        given_up = called_at(RULE, run) if hopeless else None
+        given_up = called_at(FUTILITY_RULE, run) if hopeless else None
         ends = [*looks, *([given_up] if given_up is not None else [])]
-        keeps = spared(run.seed)
+        keeps = is_control(run.seed)
         winners += run.grokked
         called += bool(looks)
         killed += bool(looks) and run.grokked

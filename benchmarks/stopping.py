@@ -1,4 +1,4 @@
-"""What the rule for hopeless seeds (trainer/bank/hopeless.py) would have done to recorded complete runs.
+"""What the rule for hopeless seeds (trainer/bank/futility.py) would have done to recorded complete runs.
 
     python -m benchmarks.stopping CURVES... [--json FILE] [--propose]
 
@@ -28,7 +28,14 @@ import torch
 
 from benchmarks.recorded import Run, read
 from benchmarks.tuning import CLOSER, ENOUGH, LATER, tune
-from trainer.bank.hopeless import FALSE_KILLS_UPPER, RULE, Rule, progress_of, spared, upper
+from trainer.bank.futility import (
+    FALSE_KILLS_UPPER,
+    FUTILITY_RULE,
+    FutilityRule,
+    is_control,
+    progress_of,
+    upper,
+)
 from trainer.checkpoints.checkpoint import code_version
 
 MARGINS = tuple(n / 100 for n in range(0, 55, 5))
@@ -59,30 +66,30 @@ class Count:
         return Count(*(a + b for a, b in zip(asdict(self).values(), asdict(other).values(), strict=True)))
 
 
-def called_at(rule: Rule, run: Run, later: float = 0.0) -> int | None:
-    """The step at which the rule calls a run hopeless, as trainer/bank/judge.py does, or None.
+def called_at(rule: FutilityRule, run: Run, later: float = 0.0) -> int | None:
+    """The step at which the rule calls a run hopeless, as trainer/bank/tracker.py does, or None.
 
     `later`: as if the run had come so much later, as a share of the budget.
     """
     step_E = torch.from_numpy(run.step_E)
     progress_E = progress_of(step_E, torch.tensor(run.taught), torch.tensor(run.budget)) + later
-    called_E = rule.calls_hopeless(progress_E, torch.from_numpy(run.exact_E), torch.from_numpy(run.token_E))
+    called_E = rule.is_futile(progress_E, torch.from_numpy(run.exact_E), torch.from_numpy(run.token_E))
     called_E &= step_E < run.open_until
     return int(step_E[called_E][0]) if bool(called_E.any()) else None
 
 
-def replay(rule: Rule, runs: Sequence[Run]) -> Count:
+def replay(rule: FutilityRule, runs: Sequence[Run]) -> Count:
     """Apply the rule to some runs."""
     total = Count(0, 0, 0, 0, 0, 0, 0)
     for run in runs:
         step = called_at(rule, run)
-        called, kept = step is not None, spared(run.seed)
+        called, kept = step is not None, is_control(run.seed)
         saved = 0 if step is None or kept else run.steps - step
         total += Count(1, run.grokked, run.grokked and called, called, called and kept, run.steps, saved)
     return total
 
 
-def margin(rule: Rule, runs: Sequence[Run]) -> float | None:
+def margin(rule: FutilityRule, runs: Sequence[Run]) -> float | None:
     """The largest delay, of MARGINS, that kills no winner. None without winners, -1 if one dies now."""
     winners = [run for run in runs if run.grokked]
     if not winners:
@@ -100,7 +107,7 @@ def study_groups(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return {name: [run for run in runs if run.study == name] for name in sorted({run.study for run in runs})}
 
 
-def row(rule: Rule, runs: Sequence[Run]) -> dict[str, Any]:
+def row(rule: FutilityRule, runs: Sequence[Run]) -> dict[str, Any]:
     """A line of the table as figures."""
     count = replay(rule, runs)
     killed = [str(run.seed) for run in runs if run.grokked and called_at(rule, run) is not None]
@@ -150,7 +157,7 @@ def table(rows: dict[str, dict[str, Any]], total: dict[str, Any]) -> str:
     return "\n".join([head, *(line(name, r) for name, r in rows.items()), line("all", total)])
 
 
-def source(rule: Rule, false_kills: float, runs: Sequence[Run]) -> str:
+def source(rule: FutilityRule, false_kills: float, runs: Sequence[Run]) -> str:
     """The rule and its figure as Python, rounded up to four digits."""
     winners = sum(run.grokked for run in runs)
     return (
@@ -163,8 +170,8 @@ def source(rule: Rule, false_kills: float, runs: Sequence[Run]) -> str:
 def report(runs: Sequence[Run], propose: bool) -> dict[str, Any]:
     """Print everything; returns it for the JSON file."""
     groups = study_groups(runs)
-    rows, total = {name: row(RULE, g) for name, g in groups.items()}, row(RULE, runs)
-    print(f"The rule in trainer/bank/hopeless.py: {RULE.checkpoints}\n{table(rows, total)}")
+    rows, total = {name: row(FUTILITY_RULE, g) for name, g in groups.items()}, row(FUTILITY_RULE, runs)
+    print(f"The rule in trainer/bank/futility.py: {FUTILITY_RULE.checkpoints}\n{table(rows, total)}")
     left = leave_one_out(groups)
     left_total = pooled(list(left.values()))
     print(f"\nEach study under the rule tuned on the others:\n{table(left, left_total)}")
@@ -180,7 +187,7 @@ def report(runs: Sequence[Run], propose: bool) -> dict[str, Any]:
         print(f"\n{source(rule, false_kills, runs)}")
     return {
         "code": code_version(),
-        "rule": {"checkpoints": RULE.checkpoints, "studies": rows, "all": total},
+        "rule": {"checkpoints": FUTILITY_RULE.checkpoints, "studies": rows, "all": total},
         "tuning": {"later": LATER, "closer": CLOSER, "enough": ENOUGH},
         "left_out": {"studies": left, "all": left_total},
         "tuned": {"all": tuned, "studies": {name: row(rule, g) for name, g in groups.items()}},

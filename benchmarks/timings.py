@@ -13,8 +13,8 @@ from benchmarks.ceilings import synchronize
 from trainer import Bank, Recipe
 from trainer.data.problems import DIGITS
 from trainer.engine import operator
-from trainer.engine.native import EngineBackend, Lesson, at, blocks
-from trainer.engine.programs import block_of
+from trainer.engine.native import EngineBackend, Lesson, blocks, pointer
+from trainer.engine.torch_backend import block_of
 
 PARTS = ("sampling", "step", "evaluation")
 ENGINE_STEPS = 100  # in a call: what a call costs is nothing beside them
@@ -52,7 +52,7 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     gradient = np.zeros_like(wide)
     asked = Lesson(carry_mix=Recipe().carry_mix, digits=DIGITS, fewest=1, most=DIGITS)
     lesson = ctypes.byref(programs.program), ctypes.byref(asked)
-    to, numbers, back = (at(array) for array in (tokens, wide, gradient))
+    to, numbers, back = (pointer(array) for array in (tokens, wide, gradient))
     sampling_s = timed("cpu", lambda: engine.engine_problems(*lesson, to), probe)
     kernel_s = timed("cpu", lambda: kernel.kernel_train(numbers, to, batch, back, None), probe)
     turns = bank.slots / min(torch.get_num_threads(), bank.slots)

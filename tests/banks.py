@@ -17,8 +17,8 @@ def pair(seed, **recipe):
     return Pair(Recipe(**{**SMALL, **recipe}), Seed.of(seed))
 
 
-def make(pairs, slots=None, hopeless=None, compiled=True):
-    return Bank(SPEC, pairs, slots=slots, compiled=compiled, hopeless=hopeless)
+def make(pairs, slots=None, futility=None, compiled=True):
+    return Bank(SPEC, pairs, slots=slots, compiled=compiled, futility=futility)
 
 
 def finish(bank):

@@ -13,7 +13,7 @@ from mlflow.store.db import utils
 from search.store.home import Home
 from tests.commands import call
 from tests.in_process import without_ray
-from trainer.engine import native, programs
+from trainer.engine import native, torch_backend
 
 
 def pytest_configure():
@@ -56,9 +56,9 @@ def tables_are_copied():
 @pytest.fixture(scope="module")
 def few_selection_problems():
     """Evaluations in no time."""
-    whole = programs.selection
+    whole = torch_backend.selection
     with pytest.MonkeyPatch.context() as patch:
-        for module in (programs, native):
+        for module in (torch_backend, native):
             patch.setattr(module, "selection", lambda: whole(200))
         yield
 

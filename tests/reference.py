@@ -37,7 +37,7 @@ from search.tracking.tracking import (
     tracking_uri,
 )
 from tests.commands import Running
-from trainer import RULE, Bank, Outcome, Pair, Recipe, Seed
+from trainer import FUTILITY_RULE, Bank, Outcome, Pair, Recipe, Seed
 
 QUICK = {
     "name": "quick",
@@ -82,7 +82,7 @@ def trained(
     if stop is not None:
         work = tuple((Configuration(spec, recipe), s) for s in seeds)
         pairs = Trial("reference", work, slots, Resources(), stop).pairs
-    bank = Bank(spec, pairs, slots=slots, compiled=False, hopeless=RULE if rule else None)
+    bank = Bank(spec, pairs, slots=slots, compiled=False, futility=FUTILITY_RULE if rule else None)
     while bank.advance():
         pass
     key = Configuration(spec, recipe).key

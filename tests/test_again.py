@@ -7,8 +7,8 @@ from search.errors import UserError
 from search.study.file import parse_study
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Outcome, Pair, Recipe, Seed
-from trainer.bank.hopeless import RULE
-from trainer.recipe.restarts import begins_again, vector_of
+from trainer.bank.futility import FUTILITY_RULE
+from trainer.recipe.restarts import is_restart_due, restart_seed
 
 ON = {"again_at": 2 * EVERY, "again_unless": [["token", 1]], "again_most": 2, "steps": 8 * EVERY}
 """Nobody gets there, so all begin again."""
@@ -26,13 +26,13 @@ def alone(seed, steps, data_seed=None):
 def test_whoever_has_not_got_there_begins_again_so_often_and_no_oftener():
     recipe = Recipe(again_at=4_000, again_unless=(("switches", 0.9), ("token", 0.5)), again_most=2)
     low = {"switches": 0.1, "token": 0.2}
-    ages = [age for age in range(1_000, 9_000, 1_000) if begins_again(recipe, age, 0, low)]
+    ages = [age for age in range(1_000, 9_000, 1_000) if is_restart_due(recipe, age, 0, low)]
     assert ages == [4_000]
-    assert [begins_again(recipe, 4_000, before, low) for before in (0, 4_000, 8_000)] == [True, True, False]
-    assert not begins_again(recipe, 4_000, 0, {**low, "token": 0.5})
-    assert not begins_again(recipe, 4_000, 0, {**low, "switches": 0.9})
-    assert begins_again(recipe, 4_000, 0, {**low, "switches": float("nan")})
-    assert not begins_again(Recipe(), 4_000, 0, low)
+    assert [is_restart_due(recipe, 4_000, before, low) for before in (0, 4_000, 8_000)] == [True, True, False]
+    assert not is_restart_due(recipe, 4_000, 0, {**low, "token": 0.5})
+    assert not is_restart_due(recipe, 4_000, 0, {**low, "switches": 0.9})
+    assert is_restart_due(recipe, 4_000, 0, {**low, "switches": float("nan")})
+    assert not is_restart_due(Recipe(), 4_000, 0, low)
 
 
 def test_each_try_is_a_run_of_its_own_vector_from_step_0_on():
@@ -40,7 +40,7 @@ def test_each_try_is_a_run_of_its_own_vector_from_step_0_on():
     bank = finish(make([pair(3, **ON)]))
     mine = bank.result(0)
     assert mine.steps == 8 * EVERY and bank.seed_steps == 8 * EVERY and mine.outcome is Outcome.FAILED
-    parts = [(3, 2), (vector_of(3, 1), 2), (vector_of(3, 2), 4)]
+    parts = [(3, 2), (restart_seed(3, 1), 2), (restart_seed(3, 2), 4)]
     expected = torch.cat([alone(vector, count * EVERY, 3)[:count] for vector, count in parts])
     assert torch.equal(mine.curve_EM, expected) and len({vector for vector, _ in parts}) == 3
 
@@ -54,10 +54,10 @@ def test_whoever_gets_there_goes_on_as_if_nothing_were_asked():
     def reached_by(vector, seed):
         return alone(vector, 2 * EVERY, seed)[:, 1].max().item()
 
-    seed = next(s for s in range(3, 40) if reached_by(s, s) < reached_by(vector_of(s, 1), s))
-    between = (reached_by(seed, seed) + reached_by(vector_of(seed, 1), seed)) / 2
+    seed = next(s for s in range(3, 40) if reached_by(s, s) < reached_by(restart_seed(s, 1), s))
+    between = (reached_by(seed, seed) + reached_by(restart_seed(seed, 1), seed)) / 2
     mine = finish(make([pair(seed, **{**ON, "again_unless": [["token", between]]})])).result(0)
-    expected = torch.cat([alone(seed, 2 * EVERY), alone(vector_of(seed, 1), 6 * EVERY, seed)])
+    expected = torch.cat([alone(seed, 2 * EVERY), alone(restart_seed(seed, 1), 6 * EVERY, seed)])
     assert torch.equal(mine.curve_EM, expected)
 
 
@@ -77,7 +77,7 @@ def test_seeds_that_begin_again_are_the_same_in_any_company_slot_and_after_an_in
 
 
 def test_the_hopeless_rule_which_was_measured_on_single_tries_leaves_it_alone():
-    bank = finish(make([pair(s, **ON) for s in range(3)], hopeless=RULE))
+    bank = finish(make([pair(s, **ON) for s in range(3)], futility=FUTILITY_RULE))
     assert all(bank.result(n).hopeless_step is None for n in range(3))
 
 

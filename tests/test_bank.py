@@ -9,7 +9,7 @@ import torch
 from model import preset
 from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
-from trainer.engine import programs
+from trainer.engine import torch_backend
 from trainer.engine.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -248,4 +248,4 @@ def test_an_eager_bank_leaves_no_files(monkeypatch, tmp_path):
 
 
 def test_block_sizes_divide():
-    assert [programs.block_of(e) for e in (1, 7, 20, 50, 1_000, 23)] == [1, 7, 20, 10, 20, 1]
+    assert [torch_backend.block_of(e) for e in (1, 7, 20, 50, 1_000, 23)] == [1, 7, 20, 10, 20, 1]

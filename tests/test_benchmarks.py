@@ -99,7 +99,7 @@ def test_ceilings_are_positive_and_measured_together():
 
 
 def test_a_small_bank_is_measured_in_whole_intervals(few_selection_problems):
-    bank = Bank(preset("57p"), [pair(777 + n) for n in range(4)], slots=2, compiled=False, hopeless=None)
+    bank = Bank(preset("57p"), [pair(777 + n) for n in range(4)], slots=2, compiled=False, futility=None)
     interval = throughput.timings(bank, 0.01, 0.01)
     assert bank.seed_steps == 0
     assert interval.keys() == {"sampling", "step", "kernel", "evaluation"}
@@ -109,7 +109,7 @@ def test_a_small_bank_is_measured_in_whole_intervals(few_selection_problems):
 
 @pytest.mark.skipif(not LANES, reason="needs a C++ compiler")
 def test_the_engine_is_measured_part_by_part(few_selection_problems):
-    bank = Bank(preset("57p"), [pair(777 + n) for n in range(3)], slots=3, hopeless=None)
+    bank = Bank(preset("57p"), [pair(777 + n) for n in range(3)], slots=3, futility=None)
     before = bank.state["theta"].clone()
     interval = throughput.timings(bank, 0.02, 0.02)
     assert torch.equal(bank.state["theta"], before)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.gpu_parts import Part, findings, tiny
 
 from benchmarks import gpu, gpu_parts
-from benchmarks.gpu_parts import Part, findings, tiny
 from model import preset
 from model.families.split_subspace import SplitSubspace
 from model.spec import Spec

@@ -17,7 +17,7 @@ from tests.commands import adder_search, fails_with_one
 from tests.homes import two_studies
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import cache_folder, missing_for_compilation
 
 STUDY = {

@@ -17,7 +17,7 @@ from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
 from trainer import Outcome, Seed
-from trainer.bank.judge import SeedTracker
+from trainer.bank.tracker import SeedTracker
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
@@ -58,7 +58,7 @@ def reports(monkeypatch):
 @pytest.fixture
 def groks(monkeypatch):
     """Seed 7 is perfect from step 8 on."""
-    whole = SeedTracker.take
+    whole = SeedTracker.record_evaluation
 
     def take(self, pair_L, step_L, measures_LM, *rest):
         lucky = [self.pairs[n].seed == Seed.of(7) for n in pair_L.tolist()]

@@ -7,7 +7,7 @@ import torch
 
 from model import make_spec, preset
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
 
 LACKING = missing_for_compilation(by_torch=True)

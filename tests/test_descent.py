@@ -18,7 +18,13 @@ from search.compress.proposals import KINDS, Proposer
 from tests.commands import call, fails_with_one
 from trainer import Outcome, Pair, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.hessian import Around, around, cheapest_together, constraints, measured_loss
+from trainer.curvature.hessian import (
+    LossExpansion,
+    cheapest_together,
+    constraints,
+    expand_loss,
+    measured_loss,
+)
 from trainer.files.installed import missing_for_compilation
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
@@ -33,7 +39,7 @@ def made_up(spec=None):
     root = torch.randn(spec.params, spec.params, generator=draw, dtype=torch.float64)
     values, vectors = torch.linalg.eigh(root @ root.T / spec.params + torch.eye(spec.params))
     x = torch.randn(spec.params, generator=draw, dtype=torch.float64)
-    return Around(spec, ties_of(spec)[1], x, 0.5, torch.zeros_like(x), values, vectors)
+    return LossExpansion(spec, ties_of(spec)[1], x, 0.5, torch.zeros_like(x), values, vectors)
 
 
 def least_rise(at, a_CR):
@@ -90,7 +96,7 @@ def test_what_is_proposed_is_of_the_kind_and_reach_that_was_asked_for():
 
 def test_curvature_is_that_of_the_loss():
     loaded = Checkpoint.load(START)
-    at = around(loaded.spec, loaded.theta_P, 64)
+    at = expand_loss(loaded.spec, loaded.theta_P, 64)
     v = at.vectors_RR[:, -1]
     up, down = (_loss(loaded, at.x_R + s * 1e-5 * v) for s in (1, -1))
     assert (up + down - 2 * at.loss) / 1e-10 == pytest.approx(float(at.values_R[-1]), rel=1e-3)

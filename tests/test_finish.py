@@ -15,9 +15,9 @@ from tests.commands import call, fails_with_one
 from trainer import Recipe
 from trainer.bank.bank import programs_of
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature import curved
-from trainer.curvature.curved import Task
-from trainer.curvature.pool import Cost, Pool, drawn, errors, tokens_from
+from trainer.curvature import minimise
+from trainer.curvature.minimise import Task
+from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from trainer.finishing.finish import METHODS, finish
 from trainer.step import step
 from trainer.step.schedule import hyper_of
@@ -36,7 +36,7 @@ def damaged(by=0.01):
 @pytest.fixture
 def small(monkeypatch):
     for name, count in (("FRESH", 512), ("MOST_ERRORS", 256), ("SEARCHED", 2_048)):
-        monkeypatch.setattr(curved, name, count)
+        monkeypatch.setattr(minimise, name, count)
 
 
 # Problems
@@ -44,10 +44,15 @@ def small(monkeypatch):
 
 def test_none_of_its_problems_is_adderboards_or_the_selections():
     official = set(model.adderboard.official_pairs())
-    mine = [p for turn in (*range(3), *range(-3, 0)) for p in drawn(1, turn, 4_096)]
+    mine = [p for turn in (*range(3), *range(-3, 0)) for p in draw_problems(1, turn, 4_096)]
     assert len(set(mine)) > 0.99 * len(mine) and not official & set(mine)
     assert min(min(p) for p in mine) > 9 and max(max(p) for p in mine) < 10**10
-    assert drawn(1, 0, 64) == drawn(1, 0, 64) != drawn(1, 1, 64) != drawn(2, 1, 64)
+    assert (
+        draw_problems(1, 0, 64)
+        == draw_problems(1, 0, 64)
+        != draw_problems(1, 1, 64)
+        != draw_problems(2, 1, 64)
+    )
 
 
 def test_some_of_them_carry_from_end_to_end():
@@ -59,18 +64,18 @@ def test_some_of_them_carry_from_end_to_end():
             longest = max(longest, now)
         return longest
 
-    assert {run(a, b) for a, b in drawn(1, 0, 1_024)} == set(range(11))
+    assert {run(a, b) for a, b in draw_problems(1, 0, 1_024)} == set(range(11))
 
 
 def test_own_errors_are_those_that_decoding_gets_wrong():
-    theta_P, pairs = damaged(), drawn(3, 0, 2_048)
-    found = errors(SPEC, theta_P, pairs, Cost())
+    theta_P, pairs = damaged(), draw_problems(3, 0, 2_048)
+    found = wrong_pairs(SPEC, theta_P, pairs, Cost())
     wrong = {(a, b) for a, b, _ in model.adderboard.failures(SPEC, theta_P, pairs)}
     assert set(found) == wrong and 0 < len(wrong) < len(pairs)
 
 
 def test_a_pools_slope_and_curvature_are_those_of_training():
-    tokens = tokens_from(SPEC, drawn(1, 0, 16))
+    tokens = tokens_from(SPEC, draw_problems(1, 0, 16))
     theta_P, cost = damaged().double(), Cost()
     pool = Pool(SPEC, tokens, cost)
     loss, grad_P = pool.slope(theta_P)
@@ -99,10 +104,10 @@ def test_every_method_has_a_name_on_the_command_line():
 )
 def test_each_method_gets_more_right(name):
     """Judged on problems that it did not see."""
-    theta_P, others, cost = damaged(), drawn(99, 0, 2_048), Cost()
+    theta_P, others, cost = damaged(), draw_problems(99, 0, 2_048), Cost()
     task = Task(SPEC, programs_of(SPEC, Recipe(), "cpu", compiled=True), 1, 0, cost)
     made_P = METHODS[name](task, theta_P)
-    before, after = (len(errors(SPEC, t.float(), others, Cost())) for t in (theta_P, made_P))
+    before, after = (len(wrong_pairs(SPEC, t.float(), others, Cost())) for t in (theta_P, made_P))
     assert after < before / 2 and cost.problems > 10_000
     assert made_P.shape == theta_P.shape and made_P.float().isfinite().all()
 

@@ -10,7 +10,7 @@ from model import preset
 from model.tied import constrained, project, tie
 from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature import curved
+from trainer.curvature import minimise
 
 SPEC = preset("57p")
 PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")
@@ -38,9 +38,9 @@ def trained(*pairs, slots=2):
 def one_turn():
     """Or two, of the method that is quickest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curved, "MANY_TURNS", (curved.lbfgs,) * 2)
-        patch.setattr(curved, "FEW_TURNS", (curved.lbfgs,))
-        patch.setattr(curved, "WIDELY", 4_096)
+        patch.setattr(minimise, "MANY_TURNS", (minimise.lbfgs,) * 2)
+        patch.setattr(minimise, "FEW_TURNS", (minimise.lbfgs,))
+        patch.setattr(minimise, "WIDELY", 4_096)
         yield
 
 
@@ -77,7 +77,7 @@ def test_alone_and_killed_before_it_is_finished_it_is_finished_alike(tmp_path, n
 def test_one_is_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
     """So that a worker is heard of in between, and goes on where it was."""
     seen = []
-    monkeypatch.setattr(curved, "MANY_TURNS", (lambda task, theta_P: seen.append(task.seed) or theta_P,))
+    monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: seen.append(task.seed) or theta_P,))
     pairs = [pair(0.5, damaged(PARENT.theta_P), seed) for seed in (1, 2, 3)]
     bank = Bank(SPEC, pairs)
     for expected in (0, 0, 1, 2):
@@ -93,7 +93,7 @@ def test_one_is_finished_at_a_time_and_none_twice(tmp_path, monkeypatch):
 
 def test_each_seed_has_problems_of_its_own(monkeypatch):
     seen = []
-    monkeypatch.setattr(curved, "MANY_TURNS", (lambda task, theta_P: seen.append(task) or theta_P,) * 2)
+    monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: seen.append(task) or theta_P,) * 2)
     start = damaged(PARENT.theta_P)
     trained(pair(0.5, start), pair(0.5, start, seed=2), pair(0.5, start))
     assert [t.turn for t in seen] == [0, 1] * 3 and len({t.seed for t in seen}) == 2
@@ -115,7 +115,7 @@ def test_it_keeps_the_ties():
 
 
 def test_what_is_no_gain_changes_nothing(monkeypatch):
-    monkeypatch.setattr(curved, "MANY_TURNS", (lambda task, theta_P: theta_P * 0,))
+    monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: theta_P * 0,))
     plain, tried = trained(pair(1.0, start := damaged(PARENT.theta_P)), pair(0.5, start))
     assert tried.outcome == Outcome.FAILED and torch.equal(tried.theta_P, plain.theta_P)
 
@@ -123,12 +123,12 @@ def test_what_is_no_gain_changes_nothing(monkeypatch):
 def test_few_numbers_are_taken_on_by_their_curvature(monkeypatch):
     names = []
     ways = [lambda task, theta_P, n=n: names.append(n) or theta_P for n in ("gradients", "curvature")]
-    monkeypatch.setattr(curved, "MANY_TURNS", ways[:1])
-    monkeypatch.setattr(curved, "FEW_TURNS", ways[1:])
-    monkeypatch.setattr(curved, "errors", lambda *_: [1])
+    monkeypatch.setattr(minimise, "MANY_TURNS", ways[:1])
+    monkeypatch.setattr(minimise, "FEW_TURNS", ways[1:])
+    monkeypatch.setattr(minimise, "wrong_pairs", lambda *_: [1])
     for few in (57, 56):
-        monkeypatch.setattr(curved, "FEW", few)
-        curved.taken_on(SPEC, None, None, PARENT.theta_P, 1)
+        monkeypatch.setattr(minimise, "FEW", few)
+        minimise.finish_by_curvature(SPEC, None, None, PARENT.theta_P, 1)
     assert names == ["curvature", "gradients"]
 
 

@@ -45,12 +45,12 @@ def finished(bank):
 def test_a_seed_is_folded_and_goes_on_where_it_was():
     found = finished(bank_of(pairs(3))).result(0)
     recipe = Recipe(**FIELDS)
-    wide = Bank(WIDE, [Pair(recipe, Seed.of(3), wide=True)], compiled=False, hopeless=None)
+    wide = Bank(WIDE, [Pair(recipe, Seed.of(3), wide=True)], compiled=False, futility=None)
     finished(wide)
     begun = wide.result(0)
     assert begun.steps == begun.best_step == 8
     start = tuple(transfer(WIDE, begun.theta_P, SPEC).theta_Q.tolist())
-    later = Bank(SPEC, [Pair(recipe, Seed.of(3), start, TIES, first_step=8)], compiled=False, hopeless=None)
+    later = Bank(SPEC, [Pair(recipe, Seed.of(3), start, TIES, first_step=8)], compiled=False, futility=None)
     finished(later)
     assert torch.equal(found.theta_P, later.result(0).theta_P) and found.steps == 24
     assert torch.equal(found.curve_EM[:2], begun.curve_EM) and not found.curve_EM.isnan().any()
@@ -102,7 +102,7 @@ def test_a_theta_that_cannot_be_folded_has_failed(monkeypatch):
 
     def nothing(self):
         alive = whole(self)
-        self.judge.records["best_theta"][:] = 0.0  # the output's row begins with 0
+        self.tracker.records["best_theta"][:] = 0.0  # the output's row begins with 0
         return alive
 
     monkeypatch.setattr(Bank, "advance", nothing)

@@ -163,7 +163,7 @@ def test_a_bank_is_the_eager_one(name):
     """A few steps of three seeds: θ within what rounding makes of it, and the curves."""
     recipe = Recipe(steps=6, batch=PROBLEMS, eval_every=3, hold=0, warmup=2, lr=0.001)
     pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
-    banks = [Bank(preset(name), pairs, compiled=compiled, hopeless=None) for compiled in (True, False)]
+    banks = [Bank(preset(name), pairs, compiled=compiled, futility=None) for compiled in (True, False)]
     assert isinstance(banks[0].programs, EngineBackend)
     for bank in banks:
         while bank.advance():

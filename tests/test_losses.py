@@ -13,7 +13,7 @@ from tests.banks import EVERY, SMALL, SPEC, assert_same, finish, make, pair, res
 from tests.specs import any_wide, some_theta, some_tokens
 from trainer import Recipe
 from trainer.engine import native
-from trainer.engine.native import EngineBackend, at
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 from trainer.step.objective import PLAIN, Objective, operands_of
@@ -104,7 +104,9 @@ def by_kernel(spec, wide, tokens, goal):
     flat = torch.cat([t.detach().flatten() for t in wide.values()]).float().numpy()
     gradient = torch.zeros(len(flat)).numpy()
     blocks = native.blocks(tokens)
-    loss = kernel.kernel_train(at(flat), at(blocks), PROBLEMS, at(gradient), ctypes.byref(goal))
+    loss = kernel.kernel_train(
+        native.pointer(flat), native.pointer(blocks), PROBLEMS, native.pointer(gradient), ctypes.byref(goal)
+    )
     return loss, torch.from_numpy(gradient)
 
 
@@ -150,7 +152,7 @@ def test_the_engine_takes_the_steps_that_torch_takes(name, fields):
     """The losses that the engine reports, and θ, before rounding has grown."""
     recipes = [pair(s, **fields, steps=4 * EVERY, warmup=3) for s in (1, 2)]
     engine, eager = (native_bank(name, recipes, compiled) for compiled in (True, False))
-    assert isinstance(engine.programs, EngineBackend) and not isinstance(eager.programs, EngineBackend)
+    assert isinstance(engine.torch_backend, EngineBackend) and not isinstance(eager.programs, EngineBackend)
     for _ in range(2):
         engine.advance(), eager.advance()
         torch.testing.assert_close(engine.state["theta"], eager.state["theta"], rtol=2e-3, atol=2e-3)
@@ -162,7 +164,7 @@ def test_the_engine_takes_the_steps_that_torch_takes(name, fields):
 def native_bank(name, pairs, compiled):
     from trainer import Bank
 
-    return Bank(preset(name), pairs, compiled=compiled, hopeless=None)
+    return Bank(preset(name), pairs, compiled=compiled, futility=None)
 
 
 @pytest.mark.usefixtures("few_selection_problems")

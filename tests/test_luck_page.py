@@ -11,7 +11,7 @@ from benchmarks.screening import exact_interval
 from search.stats.counting import GrokRate
 from search.study.file import load_study
 from search.study.trial import Configuration
-from trainer.bank.hopeless import spared, upper
+from trainer.bank.futility import is_control, upper
 from trainer.recipe import Seed
 from trainer.recipe.screen import MEASURED, Rung
 
@@ -71,7 +71,7 @@ def test_what_the_screen_costs_without_the_hopeless_rule_bounds_what_is_said(row
 
 def _cost(rows, kept, tenth):
     """Thousand seed-steps a grokked seed, all others ended at 5,000 but for the spared tenth."""
-    runs_on = [r in kept or (tenth and spared(Seed.of(int(r["seed"])))) for r in rows]
+    runs_on = [r in kept or (tenth and is_control(Seed.of(int(r["seed"])))) for r in rows]
     steps = sum(int(r["steps"]) if on else 5_000 for r, on in zip(rows, runs_on, strict=True))
     return round(steps / 1e3 / len(won([r for r, on in zip(rows, runs_on, strict=True) if on])))
 

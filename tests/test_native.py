@@ -40,7 +40,7 @@ def small(spec, seeds, **changes):
             **changes,
         }
     )
-    return Bank(spec, [Pair(recipe, Seed.of(s)) for s in seeds], hopeless=None)
+    return Bank(spec, [Pair(recipe, Seed.of(s)) for s in seeds], futility=None)
 
 
 def trained(bank):
@@ -77,7 +77,9 @@ def test_thetas_gradient_is_autograds_in_float64(spec):
     exact = theta.double().requires_grad_()
     (expected,) = torch.autograd.grad(eager_loss(spec, spec.expand(exact), tokens), exact)
     tape = native.record(
-        lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, native.worked_out
+        lambda given: list(spec.expand(given["theta"]).values()),
+        {"theta": (spec.params,)},
+        native.constant_fold,
     )
     numbers = theta[0].numpy()
     wide = torch.from_numpy(native.run(tape, numbers)).requires_grad_()
@@ -182,7 +184,7 @@ from trainer import Bank, Pair, Recipe, Seed
 name, steps, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 how = dict(warmup=20, curriculum=((3, 50),), fade_start=50, fade_end=steps)
 recipe = Recipe(steps=steps, batch=batch, eval_every=steps // 2, **how)
-bank = Bank(rung(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], hopeless=None)
+bank = Bank(rung(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], futility=None)
 while bank.advance():
     pass
 found = [t.numpy().tobytes() for n in (0, 1) for t in (bank.result(n).theta_P, bank.result(n).curve_EM)]
@@ -230,7 +232,7 @@ def on_tape(function, x, *more):
     """A function of tensors, entry by entry, by the engine."""
     names = ["x", *(f"x{n}" for n in range(len(more)))]
     shapes = dict.fromkeys(names, (len(x),))
-    tape = native.record(lambda g: [function(*(g[n] for n in names))], shapes, native.worked_out)
+    tape = native.record(lambda g: [function(*(g[n] for n in names))], shapes, native.constant_fold)
     return torch.from_numpy(native.run(tape, np.concatenate([np.asarray(v, np.float32) for v in (x, *more)])))
 
 
@@ -289,7 +291,7 @@ def test_a_tape_does_what_torch_does(name):
     """And backwards, where torch has a gradient."""
     function = ENTRYWISE[name]
     a, b = (torch.randn(1, 8, generator=torch.Generator().manual_seed(n), requires_grad=True) for n in (1, 2))
-    tape = native.record(lambda g: [function(g["a"], g["b"])], {"a": (8,), "b": (8,)}, native.worked_out)
+    tape = native.record(lambda g: [function(g["a"], g["b"])], {"a": (8,), "b": (8,)}, native.constant_fold)
     given = torch.cat([a, b], 1)[0].detach().numpy()
     expected = function(a, b)
     torch.testing.assert_close(
@@ -308,14 +310,14 @@ def test_a_tape_keeps_no_operation_twice_and_none_that_nobody_reads():
         assert unread.shape == (1, 3)
         return [x * x + x * x, torch.cos(torch.ones(1)) * x]
 
-    tape = native.record(function, {"x": (3,)}, native.worked_out)
+    tape = native.record(function, {"x": (3,)}, native.constant_fold)
     assert tape.reads.shape[1] == 3 * 3  # a product, a sum, a product with a constant's cosine
     assert tape.constants == pytest.approx([math.cos(1)])
 
 
 def test_an_operation_that_no_tape_has_is_named():
     with pytest.raises(NotImplementedError, match="cumsum is nothing that a tape has"):
-        native.record(lambda g: [g["x"].cumsum(1)], {"x": (3,)}, native.worked_out)
+        native.record(lambda g: [g["x"].cumsum(1)], {"x": (3,)}, native.constant_fold)
 
 
 # Building

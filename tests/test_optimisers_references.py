@@ -48,7 +48,7 @@ def ours(recipe, grads=None, **more):
     optimiser, hyper = optimiser_of(recipe), numbers(recipe) | more
     state, path = state_of(initial(1).double(), optimiser), []
     for grad_P in gradients() if grads is None else grads:
-        state = step.take(optimiser, state, hyper, grad_P[None])
+        state = step.apply_update(optimiser, state, hyper, grad_P[None])
         path.append(state["theta"][0])
     return torch.stack(path), state
 
@@ -107,7 +107,7 @@ def test_full_adam_is_its_formula():
     state, found, expected = state_of(initial(1).double(), optimiser), [], []
     w, m, matrix, root = initial(1)[0].double().numpy(), np.zeros(P), np.zeros((P, P)), np.zeros((P, P))
     for n, g in enumerate(gradients().numpy(), start=1):
-        state = step.take(optimiser, state, hyper, torch.from_numpy(g)[None])
+        state = step.apply_update(optimiser, state, hyper, torch.from_numpy(g)[None])
         m, matrix = 0.8 * m + 0.2 * g, 0.95 * matrix + 0.05 * np.outer(g, g)
         w = w * (1 - lr * 0.3) - lr * root @ (m / (1 - 0.8**n))
         if n % every == 0:  # the root of the matrix without bias: Ĝ = G / (1 - β₂ⁿ)
@@ -140,7 +140,7 @@ def test_the_engines_inverse_root_is_torchs(size):
     for n in range(3):
         made = np.zeros((size, size), np.float32)
         native.engine().engine_root(
-            native.at(np.ascontiguousarray(matrices[n].numpy())), native.at(made),
+            native.pointer(np.ascontiguousarray(matrices[n].numpy())), native.pointer(made),
             native.ctypes.c_float(damping[n]), native.ctypes.c_float(epsilon[n]), size,
         )  # fmt: skip
         torch.testing.assert_close(torch.from_numpy(made), expected[n], rtol=2e-5, atol=2e-6)
@@ -281,7 +281,7 @@ def test_noise_has_its_papers_variance_and_is_normal():
         state = state_of(initial(200).double(), optimiser) | {"step": torch.full((200,), at)}
         its = {name: t.expand(200, *t.shape[1:]) for name, t in hyper.items()}
         draws = {"draws": uniforms(state["data_seed"], state["step"], 2 * P).double()}
-        after = step.take(optimiser, state, its | draws, torch.zeros(200, P, dtype=torch.float64))
+        after = step.apply_update(optimiser, state, its | draws, torch.zeros(200, P, dtype=torch.float64))
         noise = (state["theta"] - after["theta"]).flatten().numpy()
         found.append(noise / math.sqrt(0.09 / (1 + at) ** 0.7))
     assert all(stats.kstest(noise, "norm").pvalue > 0.01 for noise in found)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.banks import finish, make, pair
-from trainer import Outcome, Rule, Seed
-from trainer.bank import hopeless
+from trainer import FutilityRule, Outcome, Seed
+from trainer.bank import futility
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -143,13 +143,13 @@ def test_every_step_is_trained_whatever_the_distance_of_evaluations(eval_every):
 
 # Seeds that the rule calls hopeless
 
-HALFWAY = Rule(checkpoints=((0.5, 0.1, 0.6),))
+HALFWAY = FutilityRule(checkpoints=((0.5, 0.1, 0.6),))
 SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": ()}
 
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
 
 
 def facts(bank, n=0):
@@ -181,7 +181,7 @@ def test_a_seed_that_is_given_up_frees_its_slot():
 
 
 def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: True)
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
     bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
     assert facts(bank) == (Outcome.FAILED, 30, 15)
     bank, _ = scripted([0.0] * 4 + [1.0] * 2, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
@@ -192,15 +192,15 @@ def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
 def test_whoever_has_diverged_or_spent_its_budget_was_not_given_up():
     bank, _ = scripted([0.0] * 6, 0.5, [1.0, 1.0, torch.nan], [pair(1, **SIX)], rule=HALFWAY)
     assert facts(bank) == (Outcome.DIVERGED, 15, None)
-    late = Rule(checkpoints=((0.9, 0.1, 0.6),))
+    late = FutilityRule(checkpoints=((0.9, 0.1, 0.6),))
     bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=late)
     assert facts(bank) == (Outcome.FAILED, 30, None)
 
 
 def test_the_spared_are_a_tenth_and_always_the_same():
-    spared = {n for n in range(1_000) if hopeless.spared(Seed.of(n))}
+    spared = {n for n in range(1_000) if futility.is_control(Seed.of(n))}
     assert 70 < len(spared) < 130
-    assert spared == {n for n in range(1_000) if hopeless.spared(Seed(n, n))}
+    assert spared == {n for n in range(1_000) if futility.is_control(Seed(n, n))}
 
 
 def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():

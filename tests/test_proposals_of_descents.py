@@ -7,7 +7,7 @@ from model import preset
 from model.structures import STRUCTURES, rotations
 from model.tied import constrained, free, retied, tie
 from search.compress.proposals import KINDS, Proposer
-from trainer.curvature.hessian import around, shares
+from trainer.curvature.hessian import expand_loss, shares
 from trainer.curvature.quadratic import Quadratic, quadratic
 
 BASE = preset("46p")
@@ -61,7 +61,7 @@ def test_the_model_inside_a_set_is_the_same_model_there():
 
 def test_the_quadratic_is_that_of_the_loss():
     theta = BASE.initial(1)
-    model, at = quadratic(BASE, theta, 32), around(BASE, theta, 32)
+    model, at = quadratic(BASE, theta, 32), expand_loss(BASE, theta, 32)
     assert torch.equal(model.gradient_P, at.gradient_R) and float(model.costs([free(46)])[0]) < 0
     v = at.vectors_RR[:, -1]
     assert float(v @ model.hessian_PP @ v) == pytest.approx(float(at.values_R[-1]), rel=1e-4)

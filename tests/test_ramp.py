@@ -37,7 +37,7 @@ def pairs(**changes):
 
 
 def trained(pairs, **how):
-    bank = Bank(SPEC, pairs, hopeless=None, **how)
+    bank = Bank(SPEC, pairs, futility=None, **how)
     while bank.advance():
         pass
     return [bank.result(n) for n in range(len(pairs))]
@@ -99,10 +99,10 @@ def test_a_pair_starts_where_it_is_told():
 
 
 def test_a_saved_bank_goes_on_to_the_same_bits(tmp_path):
-    bank = Bank(SPEC, pairs(), compiled=False, hopeless=None)
+    bank = Bank(SPEC, pairs(), compiled=False, futility=None)
     bank.advance()
     bank.save(tmp_path / "state")
-    again = Bank(SPEC, pairs(), compiled=False, hopeless=None)
+    again = Bank(SPEC, pairs(), compiled=False, futility=None)
     assert again.load(tmp_path / "state")
     while again.advance():
         pass
@@ -131,4 +131,4 @@ def test_a_bank_has_ties_for_all_or_none():
 
 def test_what_holds_theta_needs_no_projector_to_be_nothing():
     theta = torch.ones(1, 46)
-    assert step.held(theta, torch.zeros(1), {}) is theta
+    assert step.apply_ties(theta, torch.zeros(1), {}) is theta

@@ -9,7 +9,7 @@ from model import preset
 from model.fields import option
 from search.study.trial import Configuration
 from trainer import Recipe
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.recipe import SWITCHES
 
 
@@ -41,8 +41,8 @@ def test_what_is_a_part_of_a_switch_that_is_off_is_one_line():
     class Some(Group):
         kind: str = option("plain", "a name", values=("plain", "odd"), switch=True)
         rho: float = option(0.0, "a switch", switch=True)
-        alpha: float = part("rho", 0.5, "its part", ge=0)
-        phase: int = part("kind=odd", 3, "the name's part")
+        alpha: float = dependent_option("rho", 0.5, "its part", ge=0)
+        phase: int = dependent_option("kind=odd", 3, "the name's part")
 
     assert Some(rho=0.1, alpha=0.7, kind="odd", phase=4).alpha == 0.7
     with pytest.raises(ValueError, match=r"^alpha=0.7 needs rho$"):

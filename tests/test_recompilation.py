@@ -6,7 +6,7 @@ import torch
 from model import PRESETS, preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.problems import selection
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 
 SHAPE = {"steps": 2, "batch": 4, "eval_every": 1}
 RECIPES = [
@@ -30,7 +30,7 @@ def graphs(monkeypatch):
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", lambda f, **options: whole(f, **{**options, "backend": backend}))
-    monkeypatch.setattr("trainer.engine.programs.selection", lambda: selection(64))
+    monkeypatch.setattr("trainer.engine.torch_backend.selection", lambda: selection(64))
     torch._dynamo.reset()
     return count
 

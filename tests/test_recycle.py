@@ -14,7 +14,7 @@ from search.study.file import parse_study
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Pair, Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.recycle import due
+from trainer.recipe.recycle import is_recycling_due
 
 CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
 ON = {
@@ -114,12 +114,16 @@ def test_it_happens_from_a_step_to_another_at_a_distance_unless_something_is_rea
         recycle_every=4_000, recycle_from=2_000, recycle_until=10_000,
         recycle_unless=(("switches", 0.9), ("token", 0.8)),
     )  # fmt: skip
-    at = [step for step in range(0, 20_000, 1_000) if due(recipe, step, {"switches": 0.5, "token": 0.2})]
+    at = [
+        step
+        for step in range(0, 20_000, 1_000)
+        if is_recycling_due(recipe, step, {"switches": 0.5, "token": 0.2})
+    ]
     assert at == [2_000, 6_000, 10_000]
-    assert not due(recipe, 6_000, {"switches": 0.9, "token": 0.2})
-    assert not due(recipe, 6_000, {"switches": 0.5, "token": 0.8})
-    assert due(recipe, 6_000, {"switches": float("nan"), "token": 0.2})
-    assert not due(Recipe(), 6_000, {"switches": 0.5, "token": 0.2})
+    assert not is_recycling_due(recipe, 6_000, {"switches": 0.9, "token": 0.2})
+    assert not is_recycling_due(recipe, 6_000, {"switches": 0.5, "token": 0.8})
+    assert is_recycling_due(recipe, 6_000, {"switches": float("nan"), "token": 0.2})
+    assert not is_recycling_due(Recipe(), 6_000, {"switches": 0.5, "token": 0.2})
 
 
 def begun(seed, **recipe):
@@ -147,8 +151,8 @@ def test_a_bank_recycles_and_the_optimiser_forgets_the_units_that_changed():
 
 def test_who_has_grokked_is_left_alone():
     bank = make([begun(s, **ON) for s in (0, 3)])
-    bank.judge.records["grok_step"][0] = 1
-    bank.judge.records["perfect_since"][0] = 1
+    bank.tracker.records["grok_step"][0] = 1
+    bank.tracker.records["perfect_since"][0] = 1
     bank.advance()
     fc1 = SPEC.layout.split(bank.state["theta"])["fc1"]
     assert [torch.equal(own[1], -own[0]) for own in fc1] == [False, True]

@@ -8,8 +8,8 @@ import torch
 
 from tests.banks import SPEC, assert_all_same, finish, make, pair, results
 from tests.test_outcomes import scripted
-from trainer import Outcome, Rule, Seed
-from trainer.recipe.screen import Rung, reached
+from trainer import FutilityRule, Outcome, Seed
+from trainer.recipe.screen import Rung, is_within_any
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -21,7 +21,7 @@ BEST_QUARTER = Rung(at=10, top=0.25, by="token")
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
 
 
 def facts(bank, n=0):
@@ -38,9 +38,11 @@ def screened(seed, *rungs, group=None, **recipe):
 
 def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
     keep = (("token", 0.35, inf), ("stride", 0.1, 0.2))
-    assert reached(keep, {"token": 0.35, "stride": 0.5}) and reached(keep, {"token": 0.1, "stride": 0.2})
-    assert not reached(keep, {"token": 0.34, "stride": 0.21})
-    assert not reached(keep, {"token": nan, "stride": nan}) and not reached((), {"token": 1.0})
+    assert is_within_any(keep, {"token": 0.35, "stride": 0.5}) and is_within_any(
+        keep, {"token": 0.1, "stride": 0.2}
+    )
+    assert not is_within_any(keep, {"token": 0.34, "stride": 0.21})
+    assert not is_within_any(keep, {"token": nan, "stride": nan}) and not is_within_any((), {"token": 1.0})
     assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"
     assert str(Rung(12_000)) == "nothing at 12000"
     assert str(BEST_QUARTER) == "top 0.25 by token at 10"
@@ -92,7 +94,7 @@ def test_a_rung_between_evaluations_looks_at_the_next_one_and_each_looks_once():
 
 
 def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_kept(monkeypatch):
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: True)
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
     both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))
     bank, _ = scripted([0.0] * 5 + [1.0], 0.1, pairs=[screened(1, *both, **SIX)])
     assert facts(bank) == (Outcome.GROKKED, 30, "token 0.35 at 15"), "one that the screen would have lost"
@@ -100,7 +102,7 @@ def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_ke
 
 @pytest.mark.usefixtures("nobody_spared")
 def test_the_hopeless_rule_and_a_screen_stand_beside_each_other():
-    rule = Rule(checkpoints=((0.5, 0.1, 0.6),))
+    rule = FutilityRule(checkpoints=((0.5, 0.1, 0.6),))
     pairs = [screened(1, Rung(10, (("token", 0.2, inf),)), **SIX)]
     bank, _ = scripted([0.0] * 6, 0.1, pairs=pairs, rule=rule)
     assert facts(bank) == (Outcome.SCREENED, 10, "token 0.2 at 10") and bank.result(0).hopeless_step is None
@@ -125,7 +127,7 @@ def test_probes_are_read_of_every_seed_at_every_evaluation():
         assert read.shape == (4, len(SPEC.probes())) and bool(read.isfinite().all())
     last = SPEC.read(bank.result(0).theta_P[None])[0].float()
     assert torch.equal(bank.result(0).probes_ER[bank.result(0).best_step // 5 - 1], last)
-    row = bank.judge.newest()[0]
+    row = bank.tracker.newest()[0]
     assert row["probe.stride"] == float(bank.result(0).probes_ER[-1, list(SPEC.probes()).index("stride")])
 
 
@@ -187,7 +189,7 @@ def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_
 
 
 def test_spared_seeds_are_ranked_and_run_on(monkeypatch):
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: seed.init_seed in (0, 1, 2, 3))
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: seed.init_seed in (0, 1, 2, 3))
     bank = finish(make(groups(BEST_QUARTER, count=4), slots=4))
     assert [bank.result(n).outcome for n in range(4)] == [Outcome.FAILED] * 4
     assert sum(bank.result(n).screen is not None for n in range(4)) == 3

@@ -42,7 +42,7 @@ SEARCH = RANKED | {
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: False)
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
 
 
 def run(study, here, *options):

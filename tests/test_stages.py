@@ -36,7 +36,7 @@ def run(here, study=STUDY, code=0, home="home"):
 
 def trained(spec, recipe, seed, start):
     pair = Pair(Recipe(**RECIPE | recipe), Seed.of(seed), start)
-    bank = Bank(spec, [pair], slots=1, compiled=False, hopeless=None)
+    bank = Bank(spec, [pair], slots=1, compiled=False, futility=None)
     while bank.advance():
         pass
     return bank.result(0).theta_P

@@ -74,7 +74,7 @@ def pulled(study, seed, target="pulled", **options):
 
 def trained(spec, recipe, seed, start, ties=None):
     bank = Bank(
-        spec, [Pair(Recipe(**recipe), Seed.of(seed), start, ties)], slots=1, compiled=False, hopeless=None
+        spec, [Pair(Recipe(**recipe), Seed.of(seed), start, ties)], slots=1, compiled=False, futility=None
     )
     while bank.advance():
         pass

@@ -10,13 +10,13 @@ from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.banks import SPEC, assert_same, finish, make, pair
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.recipe.starts import start
+from trainer.recipe.starts import initial_theta
 
 MANY = range(200)
 
 
 def tensors(seed=1, spec=SPEC, **recipe):
-    theta_P = start(spec, Recipe(**recipe), seed)
+    theta_P = initial_theta(spec, Recipe(**recipe), seed)
     return {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
 
 
@@ -28,7 +28,7 @@ def entries(name, **recipe):
 @pytest.mark.parametrize("name", ["57p", "170p", "456p", "46p"])
 def test_by_default_a_seed_starts_as_its_spec_says(name):
     for seed in (0, 777, 90_001):
-        assert torch.equal(start(preset(name), Recipe(), seed), preset(name).initial(seed))
+        assert torch.equal(initial_theta(preset(name), Recipe(), seed), preset(name).initial(seed))
 
 
 def test_only_tensors_that_are_named_start_otherwise():
@@ -73,8 +73,8 @@ def test_a_bank_starts_from_it():
     rows = [["fc1", "normal", 0.5]]
     recipe = {"init": rows, "steps": 5, "eval_every": 5}
     bank = make([pair(3, **recipe)])
-    assert torch.equal(bank.state["theta"][0], start(SPEC, Recipe(init=rows), 3))
-    given = tuple(start(SPEC, Recipe(init=rows), 3).tolist())
+    assert torch.equal(bank.state["theta"][0], initial_theta(SPEC, Recipe(init=rows), 3))
+    given = tuple(initial_theta(SPEC, Recipe(init=rows), 3).tolist())
     plain = pair(3, steps=5, eval_every=5)
     like = finish(make([Pair(plain.recipe, plain.seed, start=given)])).result(0)
     mine = finish(bank).result(0)
@@ -91,24 +91,25 @@ def test_seeds_of_different_starts_share_a_bank():
 def test_the_most_promising_of_several_vectors_starts():
     """By the probe, of vectors of which the first is the seed's own; more of them only add."""
     found = [
-        start(SPEC, Recipe(best_of=n, best_by="odd"), 5) if n > 1 else SPEC.initial(5) for n in (1, 4, 64)
+        initial_theta(SPEC, Recipe(best_of=n, best_by="odd"), 5) if n > 1 else SPEC.initial(5)
+        for n in (1, 4, 64)
     ]
     promise = [float(SPEC.probes()["odd"](SPEC, t[None].double())) for t in found]
     assert promise[0] <= promise[1] <= promise[2] and promise[0] < promise[2] > 0.9
-    again = start(SPEC, Recipe(best_of=64, best_by="odd"), 5)
+    again = initial_theta(SPEC, Recipe(best_of=64, best_by="odd"), 5)
     assert torch.equal(again, found[2]) and not torch.equal(
-        again, start(SPEC, Recipe(best_of=64, best_by="odd"), 6)
+        again, initial_theta(SPEC, Recipe(best_of=64, best_by="odd"), 6)
     )
 
 
 def test_where_all_vectors_promise_the_same_a_seed_starts_from_its_own():
     """The stride of the arc is a constant at step 0."""
-    assert torch.equal(start(SPEC, Recipe(best_of=9, best_by="stride"), 3), SPEC.initial(3))
+    assert torch.equal(initial_theta(SPEC, Recipe(best_of=9, best_by="stride"), 3), SPEC.initial(3))
 
 
 def test_vectors_are_drawn_as_init_says():
     rows = [["head", "normal", 0.01]]
-    theta_P = start(SPEC, Recipe(best_of=9, best_by="odd", init=rows), 3)
+    theta_P = initial_theta(SPEC, Recipe(best_of=9, best_by="odd", init=rows), 3)
     head = SPEC.layout.split(theta_P[None])["head"]
     assert float(head.abs().max()) < 0.1
 

@@ -11,13 +11,13 @@ from benchmarks import stopping
 from benchmarks.recorded import WHO, read
 from benchmarks.stopping import Count, called_at, leave_one_out, margin, replay, study_groups
 from benchmarks.tuning import PROGRESS, at, tune
-from trainer import MEASURES, Recipe, Rule, Seed
-from trainer.bank.hopeless import spared, upper
+from trainer import MEASURES, FutilityRule, Recipe, Seed
+from trainer.bank.futility import is_control, upper
 
 STEPS, EVERY = 20_000, 1_000
-RULE = Rule(((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
-KEPT = [n for n in range(200) if spared(Seed.of(n))]
-OTHERS = [n for n in range(200) if not spared(Seed.of(n))]
+RULE = FutilityRule(((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
+KEPT = [n for n in range(200) if is_control(Seed.of(n))]
+OTHERS = [n for n in range(200) if not is_control(Seed.of(n))]
 
 
 def plateau(token=0.2, exact=0.0, steps=STEPS):
@@ -82,8 +82,8 @@ def test_progress_counts_from_the_end_of_the_curriculum(tmp_path):
 def test_a_checkpoint_between_evaluations_counts_at_the_next(tmp_path):
     record(tmp_path, "a", {OTHERS[0]: plateau()})
     (run,) = runs_of(tmp_path)
-    assert called_at(Rule(((0.31, 0.1, 0.3),)), run) == 7_000
-    assert called_at(Rule(((0.3, 0.1, 0.3),)), run) == 6_000
+    assert called_at(FutilityRule(((0.31, 0.1, 0.3),)), run) == 7_000
+    assert called_at(FutilityRule(((0.3, 0.1, 0.3),)), run) == 6_000
 
 
 def test_what_was_good_once_counts(tmp_path):
@@ -94,8 +94,8 @@ def test_what_was_good_once_counts(tmp_path):
 
 
 def test_a_decided_seed_is_not_given_up(tmp_path):
-    at_the_end = Rule(((1.0, 0.5, 1.0),))
-    after_grokking = Rule(((0.0, 1.1, 1.1),))
+    at_the_end = FutilityRule(((1.0, 0.5, 1.0),))
+    after_grokking = FutilityRule(((0.0, 1.1, 1.1),))
     record(tmp_path, "a", {OTHERS[0]: plateau(), OTHERS[1]: bloomer(1, 1)})
     lost, won = sorted(runs_of(tmp_path), key=lambda run: run.grokked)
     assert called_at(at_the_end, lost) is None
@@ -113,7 +113,7 @@ def test_the_margin_is_how_much_later_a_winner_may_come(tmp_path):
     runs = runs_of(tmp_path)
     assert margin(RULE, runs) == 0.1, "at 0.3 it must have what it had at 0.2"
     assert margin(RULE, runs[1:] if runs[0].grokked else runs[:1]) is None
-    assert margin(Rule(((0.1, 0.1, 0.3),)), runs) == -1
+    assert margin(FutilityRule(((0.1, 0.1, 0.3),)), runs) == -1
 
 
 # What is read
@@ -194,7 +194,7 @@ def test_tuning_sees_what_the_rule_sees(tmp_path):
     for progress in PROGRESS:
         exact_R, token_R, rest_R = at(runs, progress)
         rest_R = np.where((exact_R < 0.5) & (token_R < 0.6), rest_R, 0)
-        steps = [called_at(Rule(((progress, 0.5, 0.6),)), run) for run in runs]
+        steps = [called_at(FutilityRule(((progress, 0.5, 0.6),)), run) for run in runs]
         assert rest_R.tolist() == [0 if s is None else (STEPS - s) / STEPS for s in steps]
         assert 10 < sum(s is not None for s in steps) < 60
 
@@ -214,13 +214,13 @@ def test_tuning_does_not_depend_on_the_order_of_runs(tmp_path):
 
 def test_without_winners_nothing_is_given_up(tmp_path):
     record(tmp_path, "a", {n: plateau() for n in range(5)})
-    assert tune(runs_of(tmp_path)) == Rule(())
+    assert tune(runs_of(tmp_path)) == FutilityRule(())
     assert leave_one_out(study_groups(runs_of(tmp_path)))["a"]["given_up"] == 0
 
 
 def test_losers_like_the_winners_cannot_be_told_apart(tmp_path):
     record(tmp_path, "a", {1: bloomer(19, 20), 2: plateau(), 3: plateau()})
-    assert tune(runs_of(tmp_path)) == Rule(())
+    assert tune(runs_of(tmp_path)) == FutilityRule(())
 
 
 # The command
@@ -236,7 +236,7 @@ def test_the_command_prints_and_stores_and_its_proposal_is_python(tmp_path, caps
     assert stored["left_out"]["all"]["killed"] == 2
     assert set(stored["tuned"]["studies"]) == set(stored["left_out"]["studies"]) == set("abc")
     proposal = printed[printed.index("RULE = ") :]
-    names = {"Rule": Rule}
+    names = {"Rule": FutilityRule}
     exec(proposal, names)
     assert names["RULE"] == tune(runs_of(tmp_path))
     assert 0 < names["FALSE_KILLS_UPPER"] - stored["false_kills_upper"] < 1e-4

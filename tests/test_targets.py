@@ -10,10 +10,10 @@ import torch
 from model import add
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Recipe
-from trainer.data.hard_examples import AS_DRAWN, COUNT, FOUND, KEPT, POOL, Asked, pool_seed
+from trainer.data.hard_examples import AS_DRAWN, CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
 from trainer.engine import native
 from trainer.engine.native import EngineBackend, Lesson
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 from trainer.step.schedule import hyper_of
@@ -31,17 +31,17 @@ def state_of(errors=None, at=9):
 
 def some_errors():
     draw = torch.Generator().manual_seed(0)
-    found = torch.randint(0, 10**10, (3, 2, KEPT), generator=draw).double()
-    return {FOUND: found, COUNT: torch.tensor([0, 1, KEPT])}
+    found = torch.randint(0, 10**10, (3, 2, CAPACITY), generator=draw).double()
+    return {OPERANDS: found, COUNT: torch.tensor([0, 1, CAPACITY])}
 
 
 def drawn(batch=256, errors=None, **fields):
     recipe = Recipe(**fields)
-    return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, Asked.of(recipe))
+    return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, BatchParts.of(recipe))
 
 
 def test_off_nothing_is_asked_but_what_is_drawn():
-    assert Asked.of(Recipe()) == AS_DRAWN
+    assert BatchParts.of(Recipe()) == AS_DRAWN
     assert Recipe(swapped=0.5).program() == (*Recipe().program(), "swapped")
 
 
@@ -59,10 +59,10 @@ def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
     errors = some_errors()
     (a, b), (x, y) = drawn(8_192), drawn(8_192, errors=errors, targeted=0.25)
     assert torch.equal(x[:, 0], a[:, 0]) and torch.equal(y[:, 0], b[:, 0]), "who has none is asked none"
-    own = (x[:, 1] == errors[FOUND][1, 0, 0]) & (y[:, 1] == errors[FOUND][1, 1, 0])
+    own = (x[:, 1] == errors[OPERANDS][1, 0, 0]) & (y[:, 1] == errors[OPERANDS][1, 1, 0])
     assert own.double().mean().item() == pytest.approx(0.25, abs=0.01)
     assert torch.equal(x[:, 1][~own], a[:, 1][~own])
-    which = (x[:, 2, :, None] == errors[FOUND][2, 0]) & (y[:, 2, :, None] == errors[FOUND][2, 1])
+    which = (x[:, 2, :, None] == errors[OPERANDS][2, 0]) & (y[:, 2, :, None] == errors[OPERANDS][2, 1])
     assert which.any(-1).double().mean().item() == pytest.approx(0.25, abs=0.01)
     counts = which.sum((0, 1))
     assert counts.min() > 30 and counts.max() < 110, "64 a problem in the mean"
@@ -75,7 +75,7 @@ def test_the_engine_asks_what_torch_asks():
         programs = EngineBackend(SPEC, Recipe(batch=40, **fields))
         expected = step.tokens_of(SPEC, *drawn(40, errors, **fields))
         for s, seed in enumerate(SEEDS):
-            pointers = [errors[FOUND][s, n].numpy().ctypes.data for n in (0, 1)]
+            pointers = [errors[OPERANDS][s, n].numpy().ctypes.data for n in (0, 1)]
             shares = [Recipe(**fields).swapped, Recipe(**fields).targeted]
             shares = [torch.tensor(x).item() for x in shares]  # as float32 has them
             mix = torch.tensor(0.8).item()
@@ -97,17 +97,17 @@ def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, mo
     programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu", False)
     state = state_of(at=50_000) | {"theta": some_thetas()}
     hyper = hyper_of([recipe] * 3)
-    found = step.errors(SPEC, state, hyper, programs.wrong)
+    found = step.errors(SPEC, state, hyper, programs.is_wrong)
     a, b = (t[0] for t in step.draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1))
     train, _ = step.draw(state, hyper, POOL, 1)
     assert not any(torch.isin(a[s], train[0, s]).double().mean() > 0.01 for s in range(3))
     for s in range(3):
-        known = {(int(x), int(y)) for x, y in found[FOUND][s, :, : int(found[COUNT][s])].T}
+        known = {(int(x), int(y)) for x, y in found[OPERANDS][s, :, : int(found[COUNT][s])].T}
         looked = [(int(x), int(y)) for x, y in zip(a[s, :300], b[s, :300], strict=True)]
         sums = add(SPEC, state["theta"][s], *map(list, zip(*looked, strict=True)))
         wrong = [p for p, its in zip(looked, sums, strict=True) if its != sum(p)]
-        assert set(wrong[:KEPT]) <= known and not known & (set(looked) - set(wrong))
-    assert found[COUNT][0] == 0 < found[COUNT][1] and found[COUNT][2] == KEPT
+        assert set(wrong[:CAPACITY]) <= known and not known & (set(looked) - set(wrong))
+    assert found[COUNT][0] == 0 < found[COUNT][1] and found[COUNT][2] == CAPACITY
 
 
 @needs_compiler
@@ -119,8 +119,8 @@ def test_the_engine_trains_as_torch_does():
     for _ in range(3):
         engine.advance(), eager.advance()
         torch.testing.assert_close(engine.state["theta"], eager.state["theta"], rtol=2e-3, atol=3e-3)
-        assert torch.equal(engine.state[FOUND], eager.state[FOUND])
-    assert engine.state[COUNT].tolist() == [KEPT, KEPT]
+        assert torch.equal(engine.state[OPERANDS], eager.state[OPERANDS])
+    assert engine.state[COUNT].tolist() == [CAPACITY, CAPACITY]
     plain = finish(make([pair(1, steps=4 * EVERY, warmup=3)])).result(0)
     assert not torch.equal(finish(engine).result(0).theta_P, plain.theta_P)
 

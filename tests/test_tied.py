@@ -183,7 +183,7 @@ def test_the_engine_trains_it_as_the_eager_programs_do(name):
     recipe = Recipe(steps=10, eval_every=10, batch=16, warmup=5, curriculum=((3, 5),), hold=0)
     made = []
     for compiled in (True, False):
-        bank = Bank(tied(name), [Pair(recipe, Seed.of(4))], compiled=compiled, hopeless=None)
+        bank = Bank(tied(name), [Pair(recipe, Seed.of(4))], compiled=compiled, futility=None)
         while bank.advance():
             pass
         made.append(bank.result(0).theta_P)

@@ -8,8 +8,8 @@ import sys, types
 model = types.ModuleType("model")  # its own imports are tested with it
 model.__path__ = sys.argv[1:]
 sys.modules["model"] = model
-from trainer import FALSE_KILLS_UPPER, MEASURES, RULE, Outcome, Pair, Recipe, Rule, Seed
-from trainer.bank.hopeless import spared, taught
+from trainer import FALSE_KILLS_UPPER, FUTILITY_RULE, MEASURES, FutilityRule, Outcome, Pair, Recipe, Seed
+from trainer.bank.futility import full_length_from, is_control
 from trainer.files.installed import code_version, missing_for_compilation
 Recipe(optimiser="adamw").program()
 print(sorted({"torch", "numpy", "safetensors", "filelock"} & sys.modules.keys()))

@@ -15,13 +15,13 @@ from search.store.results import CURVES, WorkerAssignment, has_parts, read_parts
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.banks import assert_same
-from trainer import Outcome, Recipe, Rule, Seed
+from trainer import FutilityRule, Outcome, Recipe, Seed
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 RECIPE = Recipe(steps=6, batch=8, eval_every=2, hold=0, curriculum=(), fade_start=2, fade_end=6)
 CONFIGURATION = Configuration(PRESETS["57p"], RECIPE)
-ALWAYS = Rule(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
+ALWAYS = FutilityRule(checkpoints=((0.3, 1.1, 1.1),))  # calls every seed hopeless at the first evaluation
 
 
 def trial_of(*seeds, slots=2, stop=False):
@@ -42,7 +42,7 @@ def run(trial, folder):
 def always(monkeypatch):
     """A rule without hope, and of three seeds the second spared."""
     monkeypatch.setattr(worker, "RULE", ALWAYS)
-    monkeypatch.setattr("trainer.bank.judge.spared", lambda seed: seed == Seed.of(2))
+    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: seed == Seed.of(2))
 
 
 def outcomes(report):

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainer.bank.bank import Bank
-    from trainer.bank.hopeless import FALSE_KILLS_UPPER, RULE, Rule
-    from trainer.bank.judge import Result
+    from trainer.bank.futility import FALSE_KILLS_UPPER, FUTILITY_RULE, FutilityRule
+    from trainer.bank.tracker import Result
     from trainer.recipe import Pair, Recipe, Seed
     from trainer.recipe.outcomes import MEASURES, Outcome
 
 _PLACES = {
     "bank.bank": ("Bank",),
-    "bank.hopeless": ("FALSE_KILLS_UPPER", "RULE", "Rule"),
-    "bank.judge": ("Result",),
+    "bank.futility": ("FALSE_KILLS_UPPER", "FUTILITY_RULE", "FutilityRule"),
+    "bank.tracker": ("Result",),
     "recipe.outcomes": ("MEASURES", "Outcome"),
     "recipe": ("Pair", "Recipe", "Seed"),
 }
 __all__ = [
     "FALSE_KILLS_UPPER",
+    "FUTILITY_RULE",
     "MEASURES",
-    "RULE",
     "Bank",
+    "FutilityRule",
     "Outcome",
     "Pair",
     "Recipe",
     "Result",
-    "Rule",
     "Seed",
 ]
 

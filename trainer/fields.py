@@ -38,25 +38,25 @@ class Group:
         check(self)
         check_combination(self)
         for group in reversed(type(self).__mro__):
-            if "agree" in vars(group):
-                group.agree(self)  # type: ignore[attr-defined]
+            if "validate" in vars(group):
+                group.validate(self)  # type: ignore[attr-defined]
 
     def check_names(self, layout: Layout) -> None:
         """Raise ValueError where a group names something that θ does not have."""
         for group in reversed(type(self).__mro__):
-            if "names" in vars(group):
-                group.names(self, layout)  # type: ignore[attr-defined]
+            if "validate_names" in vars(group):
+                group.validate_names(self, layout)  # type: ignore[attr-defined]
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         """Raise ValueError, of one line, where the group's fields contradict one another or other groups'."""
 
     @staticmethod
-    def names(recipe: Any, layout: Layout) -> None:
+    def validate_names(recipe: Any, layout: Layout) -> None:
         """Raise ValueError where the group's fields name something that θ does not have."""
 
 
-def named(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
+def entry_indices(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
     """Where in θ the entries or tensors are that a field names. Raises ValueError, which begins with what the
     field `says`, for one that θ has not.
     """
@@ -66,7 +66,7 @@ def named(layout: Layout, says: str, names: Iterable[str]) -> list[int]:
         raise ValueError(f"{says} entries or tensors of θ: {error}") from None
 
 
-def part(of: str, default: Any, says: str, **meta: Any) -> Any:
+def dependent_option(of: str, default: Any, says: str, **meta: Any) -> Any:
     """A field that means nothing unless another one is on: `of` is its name, or `name=value`."""
     name, _, value = of.partition("=")
     return option(default, says, off=default, needs={name: value or ON}, **meta)

@@ -30,7 +30,7 @@ from search.stats.counting import COUNTED, missed_by_hopeless_rule, missed_by_sc
 from search.study.file import load_study
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
-from trainer import MEASURES, RULE, Bank, Result
+from trainer import FUTILITY_RULE, MEASURES, Bank, Result
 
 FIELDS = (*COLUMNS, "rise", "correct", "screen")
 DECODED, SAVED = 3, 60  # grokked seeds of a bank that are decoded; seconds from one saved state to the next
@@ -82,8 +82,8 @@ def train(study: Study, out: Path, only: list[int], slots: int, most: int) -> No
         work = tuple((configuration, seed) for seed in seeds)
         pairs = Trial(study.name, work, slots, study.resources, study.stop).pairs
         state = out.with_name(f"{out.stem}-{key}-{seeds[0].init_seed}.state")
-        rule = RULE if study.stop.hopeless else None
-        bank = trained(Bank(configuration.trained, pairs, slots=slots, hopeless=rule), state)
+        rule = FUTILITY_RULE if study.stop.hopeless else None
+        bank = trained(Bank(configuration.trained, pairs, slots=slots, futility=rule), state)
         results = [bank.result(i) for i in range(len(pairs))]
         grokked = [r for r in results if r.grok_step is not None]
         right = {id(r): verify(spec, r.theta_P).correct for r in grokked[:DECODED]}

@@ -21,16 +21,16 @@ from search.compress.descend import Descent, Settings
 from search.compress.journal import Kept
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.ramp import entering
+from trainer.recipe.ramp import tie_ramp_defaults
 
 DATA, WHOLE, BRIEF, BEST = 7, 3_000, (300, 600, 1_000), 5
 
 
 def losses(descent: Descent, parent: Kept, sets: list[Ties], steps: int) -> Tensor:
     """The loss of each set at the end of so many steps, half of them ramp."""
-    recipe = Recipe(**entering(steps) | {"eval_every": steps // 2})
+    recipe = Recipe(**tie_ramp_defaults(steps) | {"eval_every": steps // 2})
     pairs = [Pair(recipe, Seed(0, DATA), tuple(parent.theta), ties) for ties in sets]
-    bank = Bank(descent.base, pairs, slots=16, hopeless=None)
+    bank = Bank(descent.base, pairs, slots=16, futility=None)
     while bank.advance():
         pass
     return torch.stack([bank.result(n).curve_EM[-1, 2] for n in range(len(pairs))])

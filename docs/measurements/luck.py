@@ -28,7 +28,7 @@ from benchmarks.recorded import Run
 from benchmarks.screening import report
 from model import Spec, preset
 from trainer import Seed
-from trainer.bank.hopeless import taught
+from trainer.bank.futility import full_length_from
 from trainer.data.problems import selection
 from trainer.recipe import Recipe
 from trainer.recipe.screen import Rung
@@ -168,7 +168,7 @@ def runs_of(paths: Paths, recipe: Recipe, names: Sequence[str]) -> list[Run]:
         found.append(
             Run(
                 study="57p-faded", configuration="", seed=Seed.of(int(seed)), budget=recipe.steps,
-                taught=taught(recipe.curriculum), steps=int(paths.steps[n]),
+                taught=full_length_from(recipe.curriculum), steps=int(paths.steps[n]),
                 grok_step=int(paths.grok_step[n]) if paths.grok_step[n] >= 0 else None,
                 step_E=step_E[:ran], exact_E=paths.exact_NE[n, :ran], token_E=paths.token_NE[n, :ran],
                 probes={name: paths.probes_NER[n, :ran, r] for r, name in enumerate(names)},

@@ -33,7 +33,7 @@ from model.tied import Tied, project, tie
 from search.compress.acceptance import AcceptanceSet
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.ramp import entering
+from trainer.recipe.ramp import tie_ramp_defaults
 
 SEEDS = range(1, 9)
 
@@ -61,9 +61,9 @@ def rescaled(old: Spec, theta_P: Tensor) -> Tensor:
 
 def trained(base: Spec, new: Tied, start_P: Tensor, steps: int) -> dict[str, Any]:
     """The best of eight data seeds, as fields of its checkpoint."""
-    recipe = Recipe(**entering(steps) | {"ramp": 0})
+    recipe = Recipe(**tie_ramp_defaults(steps) | {"ramp": 0})
     start = tuple(start_P.tolist())
-    bank = Bank(base, [Pair(recipe, Seed(0, s), start, new.ties) for s in SEEDS], hopeless=None)
+    bank = Bank(base, [Pair(recipe, Seed(0, s), start, new.ties) for s in SEEDS], futility=None)
     while bank.advance():
         pass
     exam, found = AcceptanceSet(base), [bank.result(n) for n in range(len(SEEDS))]

@@ -173,7 +173,7 @@ def held(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     """
     ties, plan = line(numbers)[-1], BETTER
     pairs = [Pair(plan.recipe, Seed.of(s), ties=ties, rungs=plan.rungs) for s in seeds]
-    bank, spec = trained(Bank(BASE, pairs, slots=32, hopeless=None)), tie(BASE, ties)
+    bank, spec = trained(Bank(BASE, pairs, slots=32, futility=None)), tie(BASE, ties)
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         won = its.grok_step is not None
@@ -210,7 +210,7 @@ def with_ramp(arm: str, numbers: str, seeds: list[int], kept: Path) -> Iterator[
     for stage, (ties, recipe) in enumerate(into_sets):
         going = list(theta_P)
         pairs = [Pair(recipe, Seed.of(s), tuple(theta_P[s].tolist()), ties) for s in going]
-        bank = trained(Bank(BASE, pairs, slots=min(32, plan.chunk), hopeless=None)) if pairs else None
+        bank = trained(Bank(BASE, pairs, slots=min(32, plan.chunk), futility=None)) if pairs else None
         results = {s: bank.result(n) for n, s in enumerate(going)} if bank else {}
         exact = {s: its.best_exact for s, its in results.items()}
         theta_P = {s: its.theta_P for s, its in results.items()}
@@ -251,7 +251,7 @@ def from_trained(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
     parent = Checkpoint.load(DOCS / "certificates" / "46p")
     ties, start = line(numbers)[-1], tuple(parent.theta_P.tolist())
     pairs = [Pair(into(BETTER.recipe), Seed(800, s), start, ties) for s in seeds]
-    bank, spec = trained(Bank(BASE, pairs, slots=32, hopeless=None)), tie(BASE, ties)
+    bank, spec = trained(Bank(BASE, pairs, slots=32, futility=None)), tie(BASE, ties)
     for n, seed in enumerate(seeds):
         its = bank.result(n)
         won = its.best_exact == 1.0

@@ -28,12 +28,12 @@ from model import verify
 from model.tied import Tied, project
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.ramp import entering
+from trainer.recipe.ramp import tie_ramp_defaults
 
 FORM = replace(BASE, opposite_out=True)
 FINISH = {"finish_above": 0.5}
 STAGES = {
-    "14p": Recipe(**entering(3_000) | {"ramp": 0} | FINISH),
+    "14p": Recipe(**tie_ramp_defaults(3_000) | {"ramp": 0} | FINISH),
     "13p": replace(into(LAST.recipe), **FINISH),
     "6p": replace(into(LAST.recipe), **FINISH),
 }
@@ -78,7 +78,7 @@ def main(out: str, folder: str, how: str = "finished") -> None:
         pairs = [Pair(recipe, Seed.of(s), tuple(t.tolist()), spec.ties) for s, t in theta.items()]
         if not pairs:
             break
-        bank = Bank(FORM, pairs, slots=min(32, len(pairs)), hopeless=None)
+        bank = Bank(FORM, pairs, slots=min(32, len(pairs)), futility=None)
         while bank.advance():
             pass
         found = {s: bank.result(n) for n, s in enumerate(theta)}

@@ -28,22 +28,22 @@ class Watched(Bank):
     """A bank that keeps θ [N, E, P] of every pair at every evaluation."""
 
     def watch(self) -> Watched:
-        evaluations = self.judge.records["curve"].shape[1]
+        evaluations = self.tracker.records["curve"].shape[1]
         self.theta_NEP = torch.full((len(self.pairs), evaluations, self.spec.params), torch.nan)
-        judged = self.judge.take
+        judged = self.tracker.record_evaluation
 
         def take(pair_L: Any, step_L: Any, measures_LM: Any, theta_LP: Any, *rest: Any) -> Any:
             self.theta_NEP[pair_L, step_L // self.eval_every - 1] = theta_LP
             return judged(pair_L, step_L, measures_LM, theta_LP, *rest)
 
-        self.judge.take = take  # type: ignore[method-assign]
+        self.tracker.record_evaluation = take  # type: ignore[method-assign]
         return self
 
 
 def train(configuration: Configuration, seeds: list[int], until: int) -> dict[str, np.ndarray]:
     """What becomes of some seeds, in one bank that has a slot for each."""
     pairs = [Pair(configuration.recipe, Seed.of(n)) for n in seeds]
-    bank = Watched(configuration.spec, pairs, hopeless=None).watch()
+    bank = Watched(configuration.spec, pairs, futility=None).watch()
     for _ in range(until // configuration.recipe.eval_every):
         if not bank.advance():
             break
@@ -52,7 +52,7 @@ def train(configuration: Configuration, seeds: list[int], until: int) -> dict[st
     last = until // configuration.recipe.eval_every
     return {
         "theta": bank.theta_NEP[:, :last].numpy(),
-        "curve": bank.judge.records["curve"][:, :last].numpy(),
+        "curve": bank.tracker.records["curve"][:, :last].numpy(),
         "init_seed": np.array(seeds),
         "steps": np.array([r.steps for r in found]),
         "grok_step": np.array(grok),

@@ -34,7 +34,7 @@ LONGEST_S = 2.0  # that a process lives after its first save
 def save_s(slots: int, repeat: int = 20) -> tuple[float, float, int]:
     """Median and largest seconds to save a bank of so many slots, and the file's size in bytes."""
     bank = Bank(preset("57p"), [Pair(Recipe(), Seed.of(n)) for n in range(slots)], compiled=False)
-    bank.judge.records["curve"].normal_()  # numbers that do not compress
+    bank.tracker.records["curve"].normal_()  # numbers that do not compress
     with tempfile.TemporaryDirectory() as folder:
         path, times = Path(folder) / "bank.state", []
         for _ in range(repeat):

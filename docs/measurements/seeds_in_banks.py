@@ -30,8 +30,8 @@ from model.tied import Tied
 from search.study.file import load_study
 from search.study.trial import Configuration
 from trainer import Pair, Seed
-from trainer.bank.hopeless import RULE
-from trainer.bank.judge import Result
+from trainer.bank.futility import FUTILITY_RULE
+from trainer.bank.tracker import Result
 
 STEPS = (4_000, 10_000, 14_000, 20_000, 26_000)
 PROBES = ("odd", "switches")
@@ -87,7 +87,7 @@ def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
 
 def train(configuration: Configuration, seeds: list[Seed], study: Any) -> Counted:
     pairs = [Pair(configuration.recipe, seed, rungs=study.stop.rungs) for seed in seeds]
-    bank = Counted(configuration.spec, pairs, hopeless=RULE if study.stop.hopeless else None)
+    bank = Counted(configuration.spec, pairs, futility=FUTILITY_RULE if study.stop.hopeless else None)
     bank.watch()
     while bank.advance():
         pass

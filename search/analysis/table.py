@@ -26,7 +26,7 @@ from search.errors import UserError
 from search.stats.counting import COUNTED, GrokRate, difference
 from search.stats.intervals import Paired
 from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
-from trainer.bank.hopeless import MEASURED
+from trainer.bank.futility import MEASURED
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from trainer import Recipe
 from trainer.bank.bank import programs_of
 from trainer.data.problems import sample
 from trainer.engine.native import EngineBackend
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 from trainer.step import step
 
 STRATUM = 400  # for each length of the longest run of carries

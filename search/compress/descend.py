@@ -24,7 +24,7 @@ from search.compress.finishing import entered, finished
 from search.compress.journal import Journal, Kept, digest
 from search.compress.proposals import KINDS, Proposer
 from trainer import Bank, Pair, Recipe, Result, Seed
-from trainer.recipe.ramp import entering
+from trainer.recipe.ramp import tie_ramp_defaults
 
 BRIEF = 10  # the part of a set's steps after which it is seen whether it is one of the better
 LATE = 0.5  # of `accept`: sets below it some way after the ramp are not trained on
@@ -60,12 +60,12 @@ class Settings:
         """The recipe of a first look at a set."""
         steps = max(2, self.steps // BRIEF)
         briefly = {"ramp": self.ramp * steps // self.steps, "lr": self.lr, "eval_every": steps}
-        return Recipe(**entering(steps) | briefly)
+        return Recipe(**tie_ramp_defaults(steps) | briefly)
 
     def recipe(self, times: int = 1) -> Recipe:
         """The recipe of a set, so many times as long as was asked for."""
-        usual = entering(times * self.steps) | {"ramp": times * self.ramp, "lr": self.lr}
-        return Recipe(**usual | {"eval_every": entering(self.steps)["eval_every"]})
+        usual = tie_ramp_defaults(times * self.steps) | {"ramp": times * self.ramp, "lr": self.lr}
+        return Recipe(**usual | {"eval_every": tie_ramp_defaults(self.steps)["eval_every"]})
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Descent:
         recipe, seed = self.settings.brief(), Seed(0, self.settings.first_seed + self.journal.rounds)
         starts = [tuple(theta) for theta in parent.starts]
         pairs = [Pair(recipe, seed, start, ties) for ties in proposed for start in starts]
-        bank = Bank(self.base, pairs, slots=16, hopeless=None)
+        bank = Bank(self.base, pairs, slots=16, futility=None)
         while bank.advance():
             self.watch(bank.seed_steps, recipe.steps * len(pairs))
             if time.time() > self.deadline:
@@ -219,7 +219,7 @@ class Descent:
         seeds = [Seed(0, asked.first_seed + journal.rounds * asked.seeds + n) for n in range(asked.seeds)]
         starts = [tuple(theta) for theta in parent.starts]
         pairs = [Pair(recipe, s, start, ties) for ties in proposed for s in seeds for start in starts]
-        bank = Bank(self.base, pairs, slots=16, hopeless=None)
+        bank = Bank(self.base, pairs, slots=16, futility=None)
         while bank.advance():
             self.watch(bank.seed_steps, recipe.steps * len(pairs))
             if time.time() > self.deadline:

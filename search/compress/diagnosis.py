@@ -11,7 +11,7 @@ from torch import Tensor
 from model import preset_name
 from model.spec import Spec
 from model.tied import describe_new, entries_of, ties_of
-from trainer.curvature.hessian import around, constraints, live_directions, measured_loss
+from trainer.curvature.hessian import constraints, expand_loss, live_directions, measured_loss
 
 LIVE = 1e-6  # of the largest singular value
 DEAD = 1e-9  # of the largest share of a number in the logits
@@ -58,7 +58,7 @@ def diagnosed(
 ) -> Diagnosis:
     """The diagnosis of θ [P] on so many selection problems; `measure`: impose each constraint, untrained."""
     base, ties = ties_of(spec)
-    at = around(spec, theta_P, problems)
+    at = expand_loss(spec, theta_P, problems)
     live, vectors_PK, reads_P = live_directions(spec, theta_P)
     names = _names(base.params, entries_of(base), ties)
     cheapest = [

@@ -1,7 +1,7 @@
 """A set that does not hold after its training, taken on or entered by curvature.
 
 First-order steps creep along the valleys of a loss of a dozen numbers; damped Gauss-Newton steps
-(trainer/curvature/curved.py) do not. They see problems of their own, never those that judge.
+(trainer/curvature/minimise.py) do not. They see problems of their own, never those that judge.
 
 Axes: P parameters of a base, R numbers.
 """
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from model.tied import Ties, project, selection_matrix, shared, tie
 from search.compress.acceptance import AcceptanceSet, of_base
-from trainer.curvature.curved import Pull, Task, damped, levenberg_marquardt
-from trainer.curvature.pool import Cost, Pool, drawn, tokens_from
+from trainer.curvature.minimise import QuadraticPenalty, Task, gauss_newton, levenberg_marquardt
+from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from
 
 TURNS = 3  # each with new problems, and the errors that are left
 FAR = 0.5  # what is still more wrong than this is given up
@@ -64,8 +64,8 @@ def entered(exam: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed
     spread_PR = selection_matrix(both).T
     basis_PR, _ = torch.linalg.qr(selection_matrix(ties).T)
     apart_PR = spread_PR - basis_PR @ (basis_PR.T @ spread_PR)
-    pool = Pool(spec, tokens_from(spec, drawn(seed, -1, ON_THE_WAY)), Cost())
+    pool = Pool(spec, tokens_from(spec, draw_problems(seed, -1, ON_THE_WAY)), Cost())
     start_R = project(both, theta_P[None])[0].double()
-    found_R = damped(pool, start_R, STEPS, pull=Pull(apart_PR.T @ apart_PR, FIRST, GROWTH))
+    found_R = gauss_newton(pool, start_R, STEPS, pull=QuadraticPenalty(apart_PR.T @ apart_PR, FIRST, GROWTH))
     near_P = of_base(spec, found_R.float())
     return of_base(tie(exam.base, ties), project(ties, near_P[None])[0])

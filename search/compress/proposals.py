@@ -17,7 +17,7 @@ from model.spec import Spec
 from model.structures import STRUCTURES
 from model.tied import Tied, Ties, constrained, equated, project, retied, tie, ties_of, zeroed
 from search.compress.journal import digest
-from trainer.curvature.hessian import Around, around, cheapest_together, constraints
+from trainer.curvature.hessian import LossExpansion, cheapest_together, constraints, expand_loss
 from trainer.curvature.quadratic import Quadratic, quadratic
 
 SINGLE = ("zero", "equal", "opposite")
@@ -35,7 +35,7 @@ class Proposer:
     """What can be proposed around a θ [P] of a spec's base that keeps the spec's ties."""
 
     spec: Spec
-    at: Around
+    at: LossExpansion
     model: Quadratic | None
     """None where the base is too wide for it: then ties are only added."""
     kinds: Sequence[str]
@@ -55,7 +55,7 @@ class Proposer:
         spec = tie(base, ties)
         if base.params > WIDE:
             own_P = project(ties, theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-            return cls(spec, around(spec, own_P, -(-problems // PART)), None, kinds, reach)
+            return cls(spec, expand_loss(spec, own_P, -(-problems // PART)), None, kinds, reach)
         model = quadratic(base, theta_P, problems)
         return cls(spec, model.inside(ties), model, kinds, reach)
 

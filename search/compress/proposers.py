@@ -26,7 +26,7 @@ from search.compress.generations import Generations
 from search.compress.journal import digest
 from search.compress.proposals import SINGLE, Proposer
 from search.study.compress import Compress
-from trainer.curvature.hessian import SAMPLE, around, constraints
+from trainer.curvature.hessian import SAMPLE, constraints, expand_loss
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among
 TRIES = 50  # for each set that was tried before, how often another one is drawn
@@ -64,7 +64,7 @@ def propose(
     single = [kind for kind in asked.kinds if kind in SINGLE]
     spec = tie(parent.base, parent.ties)
     own_P = project(parent.ties, theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-    pool = [c.ties for c in constraints(around(spec, own_P), single, asked.reach, POOL)]
+    pool = [c.ties for c in constraints(expand_loss(spec, own_P), single, asked.reach, POOL)]
     chance = random.Random(f"{asked.seed} {draw}")
     if asked.proposer == "nsga2" and parent.children:
         return _bred(parent, pool, count, known, chance)

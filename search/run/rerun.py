@@ -156,7 +156,7 @@ def train_again(
         slots=trial.slots,
         device=_device(_recorded(loaded)),
         compiled=trial.resources.compiled,
-        hopeless=None,
+        futility=None,
     )
     watch(0)
     at_end = asked.step == trial.work[0][0].recipe.steps  # what is finished there is finished again

@@ -42,7 +42,7 @@ from search.store.results import (
     write_parts,
 )
 from search.study.trial import TRIAL_FILE, Configuration, Trial
-from trainer import RULE, Bank, Outcome, Result
+from trainer import FUTILITY_RULE, Bank, Outcome, Result
 from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import code_version
 
@@ -171,7 +171,7 @@ class _Chain:
             slots=trial.slots,
             device="cuda" if torch.cuda.is_available() and trial.resources.gpu != 0 else "cpu",
             compiled=trial.resources.compiled,
-            hopeless=RULE if trial.stop.hopeless else None,
+            futility=FUTILITY_RULE if trial.stop.hopeless else None,
         )
         self.evaluations = 0
         self.numbers.clear()
@@ -303,7 +303,7 @@ def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if bank.device == "cuda" else platform.machine(),
         "threads": trial.resources.cpu,
         "slots": trial.slots,
-        "engine": type(bank.programs).__name__.lower(),
+        "engine": bank.programs.name,
         "compiled": trial.resources.compiled,
     }
 

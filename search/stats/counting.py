@@ -17,7 +17,7 @@ from typing import Any
 
 from search.stats.intervals import LEVEL, Interval, exact_high, stopped, wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.bank.hopeless import MEASURED
+from trainer.bank.futility import MEASURED
 from trainer.recipe.screen import MEASURED as SCREENS
 from trainer.recipe.screen import PROBE, Rung
 

@@ -25,7 +25,7 @@ from search.errors import Failure
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed
 from trainer.files import durable
-from trainer.recipe.screen import BEST, reached
+from trainer.recipe.screen import BEST, is_within_any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ class ConfigurationResults:
         best = result.curve_EM[:seen, : len(BEST)].nan_to_num(-1.0).amax(0).tolist()
         read = result.probes_ER[seen - 1].tolist()
         values = [*zip(BEST, best, strict=True), *zip(self.trial.spec.probes(), read, strict=True)]
-        return reached(share.keep, dict(values))
+        return is_within_any(share.keep, dict(values))
 
     def write(self, folder: Path) -> None:
         """Leave θ's [N, P], curves and facts in a folder. It is synced by whoever moves it to its place."""

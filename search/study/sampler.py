@@ -10,7 +10,7 @@ from model import Spec
 from search.study.space import LARGEST_SEED, MOST_POINTS, Space, Strict, error_at, grid_size
 from search.study.stopping import Bounds, check_bounds, check_names, keep_of, paired
 from trainer import Recipe
-from trainer.recipe.screen import Keep, spelt
+from trainer.recipe.screen import Keep, describe
 
 PROPOSED = 16  # configurations, where the file does not say
 PARAMS, GROK_RATE, PER_MILLION = "params", "grok_rate", "per_million"
@@ -40,7 +40,7 @@ class Share(Strict):
         return keep_of(self.share)
 
     def __str__(self) -> str:
-        return f"{spelt(self.keep)} at {self.when}"
+        return f"{describe(self.keep)} at {self.when}"
 
     def check(self, spec: Spec, recipe: Recipe) -> None:
         """Raise ValueError where a configuration has nothing to read at that step."""

@@ -21,7 +21,7 @@ from search.study.spelling import model_options, recipe_of, spec_of, toggled, va
 from search.study.start import StartSpec, check_alone, trained_spec
 from search.study.stopping import Stop
 from trainer import Recipe, Seed
-from trainer.recipe.ramp import entering
+from trainer.recipe.ramp import tie_ramp_defaults
 
 CPU_SLOTS, MOST_CORES, MOST_WATCHED = 16, 1_024, 64
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
@@ -299,8 +299,8 @@ class Study(Strict):
 
     def base_recipe(self, **changes: Any) -> Recipe:
         """Return the study's recipe with `changes` of its fields. Raise ValueError at its key path."""
-        steps = self.recipe.get("steps", entering()["steps"])
-        usual = entering(steps) if self.compress and type(steps) is int and steps > 0 else {}
+        steps = self.recipe.get("steps", tie_ramp_defaults()["steps"])
+        usual = tie_ramp_defaults(steps) if self.compress and type(steps) is int and steps > 0 else {}
         return recipe_of(self.recipe_fields, changes, "recipe", base=usual)
 
     def listed(self) -> list[tuple[Spec, Recipe]]:

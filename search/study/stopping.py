@@ -13,7 +13,7 @@ from model import Spec, preset_name
 from model.fields import did_you_mean
 from search.study.space import Strict, error_at
 from trainer import Recipe
-from trainer.recipe.screen import BEST, Keep, Rung, spelt
+from trainer.recipe.screen import BEST, Keep, Rung, describe
 
 TOP = "top"
 Bounds = float | tuple[float, float]
@@ -117,7 +117,7 @@ def keep_of(keep: dict[str, Bounds]) -> Keep:
 
 
 def describe_bounds(keep: dict[str, Bounds]) -> str:
-    return spelt(keep_of(keep))
+    return describe(keep_of(keep))
 
 
 def check_bounds(keep: dict[str, Bounds], path: str) -> None:

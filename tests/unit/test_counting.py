@@ -12,7 +12,7 @@ from search.stats.intervals import stopped, wilson
 from search.study.file import load_study, stopping_rule
 from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.bank.hopeless import MEASURED
+from trainer.bank.futility import MEASURED
 
 PUBLISHED = "79ee5e16e73c"
 """Key of 57p's published recipe, by which the hopeless rule was measured."""

@@ -3,7 +3,7 @@
 A bank has S slots and a list of pairs (recipe, seed). Each slot trains one pair at its own step and with its
 own numbers; a pair that ends frees its slot for the next in the list. A seed's θ does not depend on its
 neighbours, its slot or interruptions; by the engine (trainer/engine/native.py) nor on the machine, by torch's
-programs (trainer/engine/programs.py) on the number of slots and on rounding.
+programs (trainer/engine/torch_backend.py) on the number of slots and on rounding.
 
 Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 """
@@ -19,21 +19,21 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.bank.hopeless import RULE, Rule
-from trainer.bank.judge import QUEUED, RUNNING, Result, SeedTracker
-from trainer.curvature.curved import taken_on
+from trainer.bank.futility import FUTILITY_RULE, FutilityRule
+from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
+from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples as targets
 from trainer.engine.native import EngineBackend
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 from trainer.files import snapshot
 from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
 from trainer.recipe.outcomes import MEASURES
-from trainer.recipe.recycle import due
-from trainer.recipe.restarts import begins_again, vector_of
-from trainer.recipe.starts import number, start
+from trainer.recipe.recycle import is_recycling_due
+from trainer.recipe.restarts import is_restart_due, restart_seed
+from trainer.recipe.starts import hashed_seed, initial_theta
 from trainer.step import schedule, step
 from trainer.step.schedule import Hyper
 from trainer.step.step import State
@@ -56,7 +56,7 @@ class Bank:
         slots: int | None = None,
         device: str = "cpu",
         compiled: bool = True,
-        hopeless: Rule | None = RULE,
+        futility: FutilityRule | None = FUTILITY_RULE,
     ):
         """`slots`: at least so many, by default one a pair. `hopeless`: the rule that gives seeds up, if any.
 
@@ -74,10 +74,10 @@ class Bank:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.slots = wanted
         self.programs = programs_of(spec, recipe, device, compiled)
-        self.judge = SeedTracker(pairs, spec, hopeless, tuple(spec.probes()))
+        self.tracker = SeedTracker(pairs, spec, futility, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, device)
         if recipe.targeted:
-            self.state |= targets.none(self.slots, device)
+            self.state |= targets.empty_buffer(self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
         self.parked: dict[int, State] = {}
@@ -108,7 +108,7 @@ class Bank:
         return bool(running or nearly)
 
     def _advance(self, running: int) -> None:
-        measured_SM, shown_SP = self._train(running if self.programs.elastic else self.slots)
+        measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
         self.seed_steps += running * self.eval_every
         self._settle(measured_SM)
         self._target(running)
@@ -126,23 +126,23 @@ class Bank:
             pair.check(self.spec)
         first = len(self.pairs)
         self.pairs += pairs
-        self.judge.add(SeedTracker(pairs, self.spec, self.judge.rule, self.judge.probes))
+        self.tracker.add(SeedTracker(pairs, self.spec, self.tracker.rule, self.tracker.probes))
         self._fill()
         return range(first, len(self.pairs))
 
     def end(self, numbers: Sequence[int]) -> None:
         """End pairs from outside, where they are: those that have not ended are censored."""
-        open_ = self.judge.censor(numbers)
+        open_ = self.tracker.censor(numbers)
         self._vacate(open_)
         self._fill()
 
     def result(self, n: int) -> Result:
         """The n-th pair as far as it got."""
-        return self.judge.result(n)
+        return self.tracker.result(n)
 
     def newest(self) -> list[dict[str, Any]]:
-        """A row a pair, how far it is (trainer/bank/judge.py)."""
-        return self.judge.newest()
+        """A row a pair, how far it is (trainer/bank/tracker.py)."""
+        return self.tracker.newest()
 
     def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
         """Write the whole state of some pairs, by default of all.
@@ -157,7 +157,7 @@ class Bank:
         place = {n: i for i, n in enumerate(mine)}
         tensors = {f"state.{k}": torch.cat([s[k] for s in states]) for k in self.state}
         tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[begun_S].tolist(), *parked)])
-        tensors |= {f"records.{k}": t[mine] for k, t in self.judge.records.items()}
+        tensors |= {f"records.{k}": t[mine] for k, t in self.tracker.records.items()}
         snapshot.write(path, tensors, {"key": self._key(mine)})
 
     def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
@@ -171,8 +171,8 @@ class Bank:
             return False
         tensors, _ = found
         self._vacate(mine)
-        self.judge.restore(mine, {k: tensors[f"records.{k}"] for k in self.judge.records})
-        self.spent += self.judge.nearly(torch.tensor(mine), QUEUED)
+        self.tracker.restore(mine, {k: tensors[f"records.{k}"] for k in self.tracker.records})
+        self.spent += self.tracker.needs_finishing(torch.tensor(mine), QUEUED)
         for i, n in enumerate(tensors["pair"].tolist()):
             if n != IDLE:
                 self.parked[mine[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
@@ -209,7 +209,7 @@ class Bank:
 
     def _evaluate(self, name: str, state: State, hyper: Hyper) -> tuple[dict[str, Tensor], Tensor]:
         """The measures [count] of a θ of the slots' states, and it as the model reads it."""
-        read_SP = step.held(state[name], state["step"], hyper)
+        read_SP = step.apply_ties(state[name], state["step"], hyper)
         return self.programs.evaluate(read_SP), read_SP
 
     def _settle(self, measured_SM: Tensor) -> None:
@@ -227,7 +227,7 @@ class Bank:
         if not self.pairs[0].recipe.targeted:
             return
         state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
-        for name, t in step.errors(self.spec, state, hyper, self.programs.wrong).items():
+        for name, t in step.errors(self.spec, state, hyper, self.programs.is_wrong).items():
             self.state[name][:count] = t
 
     def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:
@@ -241,15 +241,17 @@ class Bank:
         theta_LP = shown_SP[slots_L].cpu()
         step_L = (self.state["before"] + self.state["step"])[slots_L].cpu()
         finite_L = torch.isfinite(theta_LP).all(1) & torch.isfinite(measures_LM[:, 2])
-        left_L = self.judge.take(pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP))
+        left_L = self.tracker.record_evaluation(
+            pair_L, step_L, measures_LM, theta_LP, finite_L, self.spec.read(theta_LP)
+        )
         before = (self.state[name][slots_L].cpu() for name in ("wd_scale", "mix_scale"))
-        after = self.judge.scales(pair_L, measures_LM, *before)
-        self.spent += self.judge.nearly(pair_L)
+        after = self.tracker.scales(pair_L, measures_LM, *before)
+        self.spent += self.tracker.needs_finishing(pair_L)
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
-        for slot in live_L[~left_L & (self.judge.records["grok_step"][pair_L] < 0)].tolist():
+        for slot in live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)].tolist():
             self._change(slot)
-        outcomes = self.judge.records["outcome"]
+        outcomes = self.tracker.records["outcome"]
         for slot, n in zip(live_L[left_L].tolist(), pair_L[left_L].tolist(), strict=True):
             if outcomes[n] == QUEUED:  # a rung has it wait
                 self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
@@ -258,20 +260,22 @@ class Bank:
 
     def _finish(self, n: int) -> None:
         """Take a pair that has spent its budget on by curvature, from its best θ."""
-        pair, best_P = self.pairs[n], self.judge.records["best_theta"][n]
-        made_P = taken_on(self.spec, pair.ties, self.programs, best_P, number(f"finish {pair.seed}"))
+        pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
+        made_P = finish_by_curvature(
+            self.spec, pair.ties, self.programs, best_P, hashed_seed(f"finish {pair.seed}")
+        )
         found = self.programs.evaluate(made_P[None].to(self.device))
         measures = [float(found[name]) if name in found else torch.nan for name in MEASURES]
-        self.judge.finish(n, torch.tensor(measures), made_P)
+        self.tracker.finish(n, torch.tensor(measures), made_P)
 
     def _change(self, slot: int) -> None:
         """Have a running pair begin again, or its units recycled, where its recipe asks for that."""
         n, state = int(self.pair_S[slot]), self.state
-        recipe, values = self.pairs[n].recipe, self.judge.values(n)
+        recipe, values = self.pairs[n].recipe, self.tracker.values(n)
         age, before = int(state["step"][slot]), int(state["before"][slot])
-        if begins_again(recipe, age, before, values):
+        if is_restart_due(recipe, age, before, values):
             self._begin(slot, n, before + age)
-        elif due(recipe, age, values):
+        elif is_recycling_due(recipe, age, values):
             self._recycle(slot)
 
     def _recycle(self, slot: int) -> None:
@@ -287,7 +291,7 @@ class Bank:
     def _fill(self) -> None:
         """Give every free slot the next queued pair; with none left, move the live slots to the front."""
         free = (self.pair_S == IDLE).nonzero().flatten().tolist()
-        for slot, n in zip(free, self.judge.queued(), strict=False):
+        for slot, n in zip(free, self.tracker.queued(), strict=False):
             self._start(slot, n)
         order_S = torch.argsort((self.pair_S == IDLE).int(), stable=True)
         self.pair_S = self.pair_S[order_S]
@@ -298,7 +302,7 @@ class Bank:
     def _start(self, slot: int, n: int) -> None:
         """Pair n in a slot: as it was saved, or else at its beginning."""
         self.pair_S[slot] = n
-        self.judge.records["outcome"][n] = RUNNING
+        self.tracker.records["outcome"][n] = RUNNING
         if n in self.parked:
             for name, t in self.parked.pop(n).items():
                 self.state[name][slot] = t[0].to(self.device)
@@ -310,8 +314,8 @@ class Bank:
         pair, state = self.pairs[n], self.state
         tries = before // pair.recipe.again_at if before else 0
         given = None if pair.start is None else torch.tensor(pair.start)
-        vector = vector_of(pair.seed.init_seed, tries)
-        theta_P = start(self.spec, pair.recipe, vector) if given is None else given
+        vector = restart_seed(pair.seed.init_seed, tries)
+        theta_P = initial_theta(self.spec, pair.recipe, vector) if given is None else given
         theta_1P = theta_P.to(self.device)[None]
         for name, t in _begun(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
@@ -324,7 +328,7 @@ class Bank:
     def _set_hyper(self) -> None:
         """An idle slot keeps computing, on the first pair's numbers, but its θ is masked."""
         pairs = [max(n, 0) for n in self.pair_S.tolist()]
-        self.hyper = {name: t[pairs].to(self.device) for name, t in self.judge.limits.items()}
+        self.hyper = {name: t[pairs].to(self.device) for name, t in self.tracker.limits.items()}
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:

@@ -20,7 +20,7 @@ from torch import Tensor
 from model.spec import Spec
 from model.transfer import transfer
 from trainer.bank.bank import Bank
-from trainer.bank.judge import Result
+from trainer.bank.tracker import Result
 from trainer.recipe import Pair
 from trainer.recipe.outcomes import Outcome
 

@@ -28,7 +28,7 @@ DAMPING = 1e-7  # of the largest eigenvalue, added to each: a direction without 
 
 
 @dataclass(frozen=True)
-class Around:
+class LossExpansion:
     """A spec at a θ: its ties, x [R], the loss there, and the Hessian's eigenvalues and eigenvectors."""
 
     spec: Spec
@@ -61,7 +61,7 @@ def sample_of(spec: Spec, count: int = SAMPLE) -> Tensor:
     return step.tokens_of(spec, *(t[:, :count] for t in selection()))
 
 
-def around(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> Around:
+def expand_loss(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> LossExpansion:
     """The loss's expansion at θ [P] of a spec, on `count` selection problems."""
     _, ties = ties_of(spec)
     tokens = sample_of(spec, count)
@@ -74,7 +74,7 @@ def around(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> Around:
     slope = torch.func.grad(loss)
     hessian_RR = torch.func.jacrev(slope, chunk_size=CHUNK)(x_R)
     values_R, vectors_RR = torch.linalg.eigh((hessian_RR + hessian_RR.T) / 2)
-    return Around(spec, ties, x_R, float(loss(x_R)), slope(x_R), values_R, vectors_RR)
+    return LossExpansion(spec, ties, x_R, float(loss(x_R)), slope(x_R), values_R, vectors_RR)
 
 
 def shares(ties: Ties) -> Tensor:
@@ -83,7 +83,7 @@ def shares(ties: Ties) -> Tensor:
     return torch.bincount(read, minlength=1)[1:].double()
 
 
-def constraints(at: Around, kinds: Sequence[str], reach: str, most: int = 500) -> list[Constraint]:
+def constraints(at: LossExpansion, kinds: Sequence[str], reach: str, most: int = 500) -> list[Constraint]:
     """The cheapest constraints of these kinds (zero, equal, opposite), at most so many, cheapest first.
 
     reach: `values` ties any two numbers, `tensor` only such as all entries of are in one tensor.
@@ -116,7 +116,7 @@ def constraints(at: Around, kinds: Sequence[str], reach: str, most: int = 500) -
 
 
 def _constraint(
-    at: Around, unit_R: Tensor, cost: float, kind: str, sign: int, k: int, j: int
+    at: LossExpansion, unit_R: Tensor, cost: float, kind: str, sign: int, k: int, j: int
 ) -> Constraint | None:
     """Number k zero, or sign times number j; None where that cannot be."""
     first = [next(p for p, its in enumerate(at.ties) if abs(its) == n + 1) for n in (k, j)]
@@ -130,7 +130,7 @@ def _constraint(
     return None if ties is None else Constraint(kind, ties, a_R, cost)
 
 
-def _together(at: Around) -> Tensor:
+def _together(at: LossExpansion) -> Tensor:
     """Which numbers [R, R] have all of their entries in one tensor, the same for both: 1, else 0."""
     base, ties = ties_of(at.spec)
     owner = [n for n, size in enumerate(base.layout.budget().values()) for _ in range(size)]
@@ -151,7 +151,7 @@ def _allowed(spec: Spec, ties: Ties) -> Ties | None:
     return ties
 
 
-def cheapest_together(at: Around, pool: Sequence[Constraint], size: int) -> list[Constraint] | None:
+def cheapest_together(at: LossExpansion, pool: Sequence[Constraint], size: int) -> list[Constraint] | None:
     """So many constraints, chosen one after another by what they cost with those before; None where the pool
     has not so many that are independent.
 

@@ -35,7 +35,7 @@ class Cost:
     problems: int = 0
 
 
-def drawn(seed: int, turn: int, count: int) -> Pairs:
+def draw_problems(seed: int, turn: int, count: int) -> Pairs:
     """Half of them uniform, a quarter with runs of carries, a quarter of shorter numbers."""
     rng = random.Random(f"finish {seed} {turn}")
     uniform = [(rng.randrange(10**DIGITS), rng.randrange(10**DIGITS)) for _ in range(count // 2)]
@@ -114,7 +114,7 @@ class Pool:
         return made
 
 
-def errors(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
+def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
     """Those of some pairs that θ [P] adds wrongly."""
     tokens = tokens_from(spec, pairs)
     cost.problems += len(pairs)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from model.tied import Ties, tie
-from trainer.curvature.hessian import Around, around, shares
+from trainer.curvature.hessian import LossExpansion, expand_loss, shares
 
 CHUNK = 1_024  # sets at once: memory
 TRUST = 1e-6
@@ -38,7 +38,7 @@ class Quadratic:
         """How much higher the least loss on each set is [N] than the loss at θ; below 0 where it is lower."""
         return torch.cat([self._costs(sets[n : n + CHUNK])[0] for n in range(0, len(sets), CHUNK)])
 
-    def inside(self, ties: Ties) -> Around:
+    def inside(self, ties: Ties) -> LossExpansion:
         """The model on one set of ties, around its lowest point there."""
         cost_N, numbers_NK = self._costs([ties])
         weight_K = shares(ties).sqrt()
@@ -46,7 +46,9 @@ class Quadratic:
         values_K, vectors_KK = torch.linalg.eigh(spread_PK.T @ self.hessian_PP @ spread_PK)
         x_K = numbers_NK[0] * weight_K
         loss = self.loss + float(cost_N[0])
-        return Around(tie(self.base, ties), ties, x_K, loss, torch.zeros_like(x_K), values_K, vectors_KK)
+        return LossExpansion(
+            tie(self.base, ties), ties, x_K, loss, torch.zeros_like(x_K), values_K, vectors_KK
+        )
 
     def _costs(self, sets: Sequence[Ties]) -> tuple[Tensor, Tensor]:
         """The costs [N], and the numbers [N, K] at the lowest points."""
@@ -63,7 +65,7 @@ class Quadratic:
 
 def quadratic(base: Spec, theta_P: Tensor, count: int) -> Quadratic:
     """The model around θ [P] of a base, from `count` selection problems."""
-    at = around(base, theta_P, count)
+    at = expand_loss(base, theta_P, count)
     damped_P = at.values_R.clamp(min=0) + TRUST * at.values_R.abs().max().clamp(min=1e-30)
     hessian_PP = (at.vectors_RR * damped_P) @ at.vectors_RR.T
     return Quadratic(base, at.x_R, at.loss, at.gradient_R, hessian_PP)

@@ -19,30 +19,30 @@ from torch import Tensor
 from trainer.data.problems import APART, DIGITS, GOLDEN, fraction, mix, words
 
 POOL = 2_048  # problems that are looked through at an evaluation
-KEPT = 64
-FOUND, COUNT = "errors", "error_count"
+CAPACITY = 64
+OPERANDS, COUNT = "errors", "error_count"
 """In a bank's state: operands [S, 2, M] (float64), and how many of them there are [S] (int64)."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class BatchParts:
     """Which parts are on; their shares are a seed's numbers."""
 
     swapped: bool = False
     targeted: bool = False
 
     @classmethod
-    def of(cls, recipe: Any) -> Asked:
+    def of(cls, recipe: Any) -> BatchParts:
         return cls(bool(recipe.swapped), bool(recipe.targeted))
 
 
-AS_DRAWN = Asked()
+AS_DRAWN = BatchParts()
 
 
-def none(slots: int, device: torch.device | str) -> dict[str, Tensor]:
+def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
     """Slots that have no errors yet."""
     return {
-        FOUND: torch.zeros(slots, 2, KEPT, dtype=torch.float64, device=device),
+        OPERANDS: torch.zeros(slots, 2, CAPACITY, dtype=torch.float64, device=device),
         COUNT: torch.zeros(slots, dtype=torch.int64, device=device),
     }
 
@@ -52,8 +52,8 @@ def pool_seed(data_seed_S: Tensor) -> Tensor:
     return mix(mix(data_seed_S * GOLDEN + APART) + APART)
 
 
-def asked(
-    which: Asked,
+def mix_batch(
+    which: BatchParts,
     pairs: tuple[Tensor, Tensor],
     at: tuple[Tensor, Tensor],
     shares: tuple[Tensor, Tensor],
@@ -80,16 +80,16 @@ def asked(
     return a_RB, b_RB
 
 
-def kept(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
+def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
     """The first errors of each slot."""
-    order_SM = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1][:, :KEPT]
-    count_S = wrong_SN.sum(1).clamp(max=KEPT)
-    there_SM = torch.arange(KEPT, device=a_SN.device) < count_S[:, None]
+    order_SM = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1][:, :CAPACITY]
+    count_S = wrong_SN.sum(1).clamp(max=CAPACITY)
+    there_SM = torch.arange(CAPACITY, device=a_SN.device) < count_S[:, None]
     found = [torch.where(there_SM, t.gather(1, order_SM), 0.0) for t in (a_SN, b_SN)]
-    return {FOUND: torch.stack(found, dim=1), COUNT: count_S}
+    return {OPERANDS: torch.stack(found, dim=1), COUNT: count_S}
 
 
-def wrong(logits_V: Sequence[Tensor], target_SAN: Tensor) -> Tensor:
+def is_wrong(logits_V: Sequence[Tensor], target_SAN: Tensor) -> Tensor:
     """Whether a problem has a wrong digit [S, N]; of equal logits the first counts."""
     stacked = torch.stack(torch.broadcast_tensors(*logits_V))
     choice_SAN = stacked.argmax(0)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from model.spec import Kernel, Spec
 from trainer.data import hard_examples as targets
-from trainer.data.hard_examples import COUNT, FOUND, KEPT
+from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
 from trainer.engine.build import ENGINE, library
 from trainer.engine.tape import CTape, record
@@ -105,12 +105,14 @@ class Program(ctypes.Structure):
 
 
 class EngineBackend:
-    """What `Programs` offers a bank (trainer/engine/programs.py), by the engine, for a spec that has a kernel.
+    """What `Programs` offers a bank (trainer/engine/torch_backend.py), by the engine, for a spec that has a kernel.
 
     Raises BuildError where the C++ cannot be compiled.
     """
 
-    elastic = True
+    name = "native"
+    """As records have it."""
+    supports_partial_bank = True
     """Whether any number of slots may be trained: here what runs costs, and nothing else."""
     cache_misses = 0
 
@@ -148,13 +150,13 @@ class EngineBackend:
         rows = torch.cat([*(p.float() for p in parts), left], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
         ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
-        asked = [state[name].numpy() for name in (FOUND, COUNT) if name in state]
+        asked = [state[name].numpy() for name in (OPERANDS, COUNT) if name in state]
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_train(
-                *(ctypes.byref(self.program), at(rows[s]), at(seeds[s])),
-                *(ties if ties is None else at(ties[s]), errors_of([t[s] for t in asked])),
-                *(n, steps, at(losses[s])),
+                *(ctypes.byref(self.program), pointer(rows[s]), pointer(seeds[s])),
+                *(ties if ties is None else pointer(ties[s]), errors_of([t[s] for t in asked])),
+                *(n, steps, pointer(losses[s])),
             ),
         )
         made = torch.from_numpy(rows)
@@ -172,7 +174,7 @@ class EngineBackend:
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_evaluate(
-                *(ctypes.byref(self.program), at(rows[s]), n, at(problems), count),
+                *(ctypes.byref(self.program), pointer(rows[s]), n, pointer(problems), count),
                 ctypes.byref(sums, s.start * ctypes.sizeof(Measures)),
             ),
         )
@@ -180,7 +182,7 @@ class EngineBackend:
         measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
         return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
 
-    def wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
+    def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Whether problems of each slot's own are answered wrongly [S, N]."""
         row, count = np.zeros(self.program.row, np.float32), tokens_STN.shape[-1]
         shape = (-(-count // LANES), self.spec.answers, self.spec.vocabulary, LANES)
@@ -189,16 +191,16 @@ class EngineBackend:
             row[self.places["theta"]] = theta_P.numpy()
             wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
             self.looker.kernel_look(
-                at(wide), at(problems), count, ctypes.byref(Seen(logits.ctypes.data, None))
+                pointer(wide), pointer(problems), count, ctypes.byref(Seen(logits.ctypes.data, None))
             )
             whole = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
-            made.append(targets.wrong(list(whole), tokens_TN[None, self.spec.prompt :])[0])
+            made.append(targets.is_wrong(list(whole), tokens_TN[None, self.spec.prompt :])[0])
         return torch.stack(made)
 
     def tokens(self, lesson: Lesson) -> Tensor:
         """A step's problems as the engine makes them: tokens [T + 1, B]."""
         made = np.zeros((-(-self.program.batch // LANES), self.program.length, LANES), np.int32)
-        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), at(made))
+        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), pointer(made))
         return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
 
     def _kept_names(self) -> list[str]:
@@ -218,7 +220,8 @@ class EngineBackend:
 
     def _record(self) -> list[Tape]:
         return [
-            record(f, self.shapes, worked_out) for f in (self._lesson, self._expand, self._probe, self._take)
+            record(f, self.shapes, constant_fold)
+            for f in (self._lesson, self._expand, self._probe, self._take)
         ]
 
     def _lesson(self, row: dict[str, Tensor]) -> list[Tensor]:
@@ -243,7 +246,7 @@ class EngineBackend:
 
     def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
-        new = step.take(self.optimiser, state, row, row["gradient"])
+        new = step.apply_update(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._kept_names()]
 
     def _extras(self, root_every: int) -> list[int]:
@@ -272,7 +275,7 @@ class EngineBackend:
         if kernel is None:
             raise ValueError(f"teacher must have a kernel, and {teacher.title} has none")
         tape = record(
-            lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, worked_out
+            lambda given: list(spec.expand(given["theta"]).values()), {"theta": (spec.params,)}, constant_fold
         )
         self._wide = run(tape, np.array(teacher.theta, np.float32))
         return ctypes.cast(built(kernel, recipe).kernel_look, ctypes.c_void_p), self._wide.ctypes.data
@@ -321,7 +324,7 @@ def engine() -> ctypes.CDLL:
     return library(ENGINE)
 
 
-def worked_out(operation: int, *numbers: float) -> float:
+def constant_fold(operation: int, *numbers: float) -> float:
     """What the engine makes of an operation of tapes on three numbers."""
     one = np.array([[operation, 0, 1]], np.int32)
     tape = Tape(
@@ -333,14 +336,16 @@ def worked_out(operation: int, *numbers: float) -> float:
 def run(tape: Tape, inputs: Array) -> Array:
     """A tape's outputs for one seed."""
     made = np.zeros(len(tape.outputs), np.float32)
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), at(inputs), at(made), None, None)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(made), None, None)
     return made
 
 
 def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
     """The gradient towards a tape's inputs, from that of its outputs."""
     made, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), at(inputs), at(made), at(pull), at(back))
+    engine().engine_tape(
+        ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(made), pointer(pull), pointer(back)
+    )
     return back
 
 
@@ -354,7 +359,7 @@ def errors_of(asked: list[Array]) -> Any:
     if not asked:
         return None
     operands, count = asked
-    return ctypes.byref(Errors(at(operands), at(count), KEPT))
+    return ctypes.byref(Errors(pointer(operands), pointer(count), CAPACITY))
 
 
 def blocks(tokens_1TB: Tensor) -> Array:
@@ -364,11 +369,11 @@ def blocks(tokens_1TB: Tensor) -> Array:
     return np.ascontiguousarray(padded.unflatten(1, (-1, LANES)).transpose(0, 1).int().numpy())
 
 
-def at(array: Array) -> ctypes.c_void_p:
+def pointer(array: Array) -> ctypes.c_void_p:
     """Where an array's numbers are; keeps the array alive."""
     assert array.flags.c_contiguous
-    pointer: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
-    return pointer
+    address: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
+    return address
 
 
 def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer.engine.build import library
-from trainer.engine.native import at, blocks
+from trainer.engine.native import blocks, pointer
 
 
 def flat(spec: Spec, theta_P: Tensor) -> Tensor:
@@ -49,7 +49,9 @@ def _kernel(wide: Tensor, tokens: Tensor, source: str, shape: str) -> tuple[Tens
     numbers = np.ascontiguousarray(wide.detach().float().numpy())
     gradient = np.zeros(len(wide), np.float32)
     made.kernel_train.restype = ctypes.c_float
-    mean = made.kernel_train(at(numbers), at(blocks(tokens[None])), tokens.shape[1], at(gradient), None)
+    mean = made.kernel_train(
+        pointer(numbers), pointer(blocks(tokens[None])), tokens.shape[1], pointer(gradient), None
+    )
     return torch.tensor(mean), torch.from_numpy(gradient)
 
 

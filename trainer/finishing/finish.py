@@ -14,7 +14,7 @@ from torch import Tensor
 from model.spec import Spec
 from trainer.bank.bank import programs_of
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.curvature.curved import Task, lbfgs, levenberg_marquardt
+from trainer.curvature.minimise import Task, lbfgs, levenberg_marquardt
 from trainer.curvature.pool import Cost
 from trainer.files.installed import code_version
 from trainer.finishing.methods import cma_es, targeted, train

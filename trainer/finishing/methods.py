@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from trainer.bank.bank import Bank
-from trainer.curvature.curved import Task
-from trainer.curvature.pool import Pool, drawn, tokens_from
+from trainer.curvature.minimise import Task
+from trainer.curvature.pool import Pool, draw_problems, tokens_from
 from trainer.recipe import Pair, Recipe, Seed
 
 
@@ -28,7 +28,7 @@ def train(task: Task, theta_P: Tensor) -> Tensor:
     )  # fmt: skip
     start = tuple(theta_P.float().tolist())
     pair = Pair(recipe, Seed(0, 2_000_000_000 + 1_000 * (task.seed % 1_000) + task.turn), start)
-    bank = Bank(task.spec, [pair], hopeless=None)
+    bank = Bank(task.spec, [pair], futility=None)
     while bank.advance():
         pass
     task.cost.problems += 3 * steps * recipe.batch
@@ -42,7 +42,7 @@ def targeted(task: Task, theta_P: Tensor) -> Tensor:
     parameter = torch.nn.Parameter(theta_P)
     adam = torch.optim.Adam([parameter], lr=rate)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-    fresh, own = drawn(task.seed, task.turn, 16_384), list[tuple[int, int]]()
+    fresh, own = draw_problems(task.seed, task.turn, 16_384), list[tuple[int, int]]()
     for n in range(steps):
         if n % again == 0:
             own = task.own_errors(parameter.detach()) or fresh

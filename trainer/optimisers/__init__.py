@@ -73,7 +73,7 @@ class Chosen(Group):
     epsilon: float = option(1e-8, "denominator offset of adamw and adam", unit="gradient", ge=0.0)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.optimiser not in OPTIMISERS:
             hint = did_you_mean(recipe.optimiser, OPTIMISERS)
             raise ValueError(f"optimiser: unknown {recipe.optimiser!r:.80}; {hint}")

@@ -24,7 +24,7 @@ class OfTensors(Group):
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         for field in ("lr_factors", "wd_factors"):
             given = getattr(recipe, field)
             for pair in given:
@@ -37,7 +37,7 @@ class OfTensors(Group):
             object.__setattr__(recipe, field, tuple((name, float(factor)) for name, factor in given))
 
     @staticmethod
-    def names(recipe: Any, layout: Layout) -> None:
+    def validate_names(recipe: Any, layout: Layout) -> None:
         for field in ("lr_factors", "wd_factors"):
             entries(layout, field, getattr(recipe, field))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.fields import LARGEST, option
 from model.layout import Layout
-from trainer.fields import Group, named
+from trainer.fields import Group, entry_indices
 from trainer.optimisers.base import Model, Optimiser, Tensors
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Freeze(Group):
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         for row in recipe.freeze:
             whole = isinstance(row, tuple) and len(row) > 1 and all(isinstance(n, str) for n in row[1:])
             if not whole or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
@@ -36,7 +36,7 @@ class Freeze(Group):
                 raise ValueError(f"freeze excludes {other}, by which θ becomes another one")
 
     @staticmethod
-    def names(recipe: Any, layout: Layout) -> None:
+    def validate_names(recipe: Any, layout: Layout) -> None:
         frozen_from(layout, recipe.freeze)
 
 
@@ -44,7 +44,7 @@ def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
     """The step from which each entry keeps its value [P]. Raises ValueError for a name that θ has not."""
     steps = [NEVER] * layout.size
     for step, *names in rows:
-        for p in named(layout, "freeze must be of", names):
+        for p in entry_indices(layout, "freeze must be of", names):
             steps[p] = min(step, steps[p])
     return steps
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.optimisers.base import Optimiser, Tensors, columns, slot_by_slot
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ SOURCE = "Agarwal et al., Efficient full-matrix adaptive regularization, ICML 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FullAdam(Group):
-    root_every: int = part(
+    root_every: int = dependent_option(
         f"optimiser={NAME}", 100, "distance of new inverse roots; divides eval_every",
         unit="steps", ge=1, shapes=True, source=SOURCE,
     )  # fmt: skip
-    root_damping: float = part(
+    root_damping: float = dependent_option(
         f"optimiser={NAME}", 0.001, "added to every eigenvalue of the second moment, of their mean",
         unit="fraction", ge=0.0, source=SOURCE,
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.optimiser == NAME and recipe.eval_every % recipe.root_every:
             raise ValueError(
                 f"root_every must divide eval_every, got {recipe.root_every} and {recipe.eval_every}"

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from model.fields import option
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.optimisers.base import Optimiser, Tensors, also, columns, zeros
 
 if TYPE_CHECKING:
@@ -21,14 +21,16 @@ class Grokfast(Group):
         0.0, "Grokfast: how much of the gradients' moving mean is added; 0 is off", unit="factor", ge=0.0,
         switch=True, source=SOURCE,
     )  # fmt: skip
-    grokfast_alpha: float = part(
+    grokfast_alpha: float = dependent_option(
         "grokfast_lambda", 0.98, "that mean's memory", unit="fraction", ge=0, le=0.9999999, source=SOURCE
     )
-    grokfast_start: int = part("grokfast_lambda", 0, "when it begins, with a new mean", unit="steps", ge=0)
-    grokfast_end: int = part("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", ge=0)
+    grokfast_start: int = dependent_option(
+        "grokfast_lambda", 0, "when it begins, with a new mean", unit="steps", ge=0
+    )
+    grokfast_end: int = dependent_option("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", ge=0)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         start, end = recipe.grokfast_start, recipe.grokfast_end
         if end and end <= start:
             raise ValueError(f"grokfast_end must be above grokfast_start, or 0, got {end} and {start}")

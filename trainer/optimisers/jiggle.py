@@ -12,7 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from model.fields import option
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.optimisers.base import Optimiser, Tensors, columns
 from trainer.optimisers.noise import normal
 
@@ -31,18 +31,20 @@ class Jiggle(Group):
         0, "distance of jiggles: perturb θ, settle, keep the best; 0 is off", unit="steps", ge=0,
         switch=True, source=SOURCE,
     )  # fmt: skip
-    jiggle_settle: int = part(
+    jiggle_settle: int = dependent_option(
         "jiggle_every", 2_000, "how long each candidate settles, and one without a perturbation before them",
         unit="steps", ge=1, source=SOURCE,
     )  # fmt: skip
-    jiggle_candidates: int = part("jiggle_every", 2, "how many", unit="candidates", ge=1, source=SOURCE)
-    jiggle_strength: float = part(
+    jiggle_candidates: int = dependent_option(
+        "jiggle_every", 2, "how many", unit="candidates", ge=1, source=SOURCE
+    )
+    jiggle_strength: float = dependent_option(
         "jiggle_every", 3.0, "root mean square of a tensor's perturbation, of the tensor's own",
         unit="learning rates", ge=0.0, source=SOURCE,
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if not recipe.jiggle_every:
             return
         for name in ("jiggle_every", "jiggle_settle"):

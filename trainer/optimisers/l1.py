@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.fields import option
 from model.layout import Layout
-from trainer.fields import Group, named, part
+from trainer.fields import Group, dependent_option, entry_indices
 from trainer.optimisers.base import Optimiser, Tensors, columns
 
 if TYPE_CHECKING:
@@ -22,16 +22,18 @@ class L1(Group):
         0.0, "L1: this times the absolute values of l1_entries is added to the loss; 0 is off",
         unit="loss per unit of θ", ge=0.0, switch=True, source=SOURCE,
     )  # fmt: skip
-    l1_entries: tuple[str, ...] = part(
+    l1_entries: tuple[str, ...] = dependent_option(
         "l1_lambda", (), "entries or tensors of θ that it is on, such as [out_A, 'fc1[1,0]']", unit="names",
         max_length=100, entries="names", source=SOURCE,
     )  # fmt: skip
-    l1_start: int = part("l1_lambda", 0, "its onset", unit="steps", ge=0, source=SOURCE)
-    l1_rise: int = part("l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0)
-    l1_end: int = part("l1_lambda", 0, "where it ends; 0: with the budget", unit="steps", ge=0)
+    l1_start: int = dependent_option("l1_lambda", 0, "its onset", unit="steps", ge=0, source=SOURCE)
+    l1_rise: int = dependent_option(
+        "l1_lambda", 0, "how long it takes to full strength, linearly", unit="steps", ge=0
+    )
+    l1_end: int = dependent_option("l1_lambda", 0, "where it ends; 0: with the budget", unit="steps", ge=0)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.l1_lambda and not recipe.l1_entries:
             raise ValueError(f"l1_lambda={recipe.l1_lambda} needs l1_entries")
         if not all(isinstance(name, str) for name in recipe.l1_entries):
@@ -44,14 +46,14 @@ class L1(Group):
             )
 
     @staticmethod
-    def names(recipe: Any, layout: Layout) -> None:
+    def validate_names(recipe: Any, layout: Layout) -> None:
         penalised(layout, recipe.l1_entries)
 
 
 def penalised(layout: Layout, names: tuple[str, ...]) -> list[float]:
     """Which entries are named [P], 1 or 0. Raises ValueError for a name that θ has not."""
     made = [0.0] * layout.size
-    for p in named(layout, "l1_entries must be", names):
+    for p in entry_indices(layout, "l1_entries must be", names):
         made[p] = 1.0
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.optimisers.base import Model, Optimiser, Tensors, columns, slot_by_slot
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ RANGE = 1e8  # how far the damping moves from the recipe's, either way
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LevenbergMarquardt(Group):
-    damping: float = part(
+    damping: float = dependent_option(
         f"optimiser={NAME}", 0.01, "added to every eigenvalue of the Gauss-Newton matrix, at first",
         unit="curvature", ge=1e-12, source=SOURCE,
     )  # fmt: skip
-    damping_by: float = part(
+    damping_by: float = dependent_option(
         f"optimiser={NAME}",
         2.0,
         "divides the damping where a step makes the loss of its own problems fall; else multiplies it, and "

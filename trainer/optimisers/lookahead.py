@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from model.fields import option
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.optimisers.base import Optimiser, Tensors, also, columns
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Lookahead(Group):
         0, "Lookahead: so many steps forward, then one back; 0 is off", unit="steps", ge=0, switch=True,
         source=SOURCE,
     )  # fmt: skip
-    lookahead_alpha: float = part(
+    lookahead_alpha: float = dependent_option(
         "lookahead_k", 0.5, "how far the slow weights go towards the fast ones", unit="fraction", ge=0,
         le=1, source=SOURCE,
     )  # fmt: skip

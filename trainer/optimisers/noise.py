@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from model.fields import option
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.optimisers.base import Optimiser, Tensors, columns
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Noise(Group):
         0.0, "variance of the normal noise on each entry of the clipped gradient at step 0; 0 is off",
         unit="gradient squared", ge=0.0, switch=True, source=SOURCE,
     )  # fmt: skip
-    noise_gamma: float = part(
+    noise_gamma: float = dependent_option(
         "noise_eta", 0.55, "its variance falls as (1 + step) to minus this", unit="exponent", ge=0, le=10,
         source=SOURCE,
     )  # fmt: skip

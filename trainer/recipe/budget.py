@@ -26,7 +26,7 @@ class Budget(Group):
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.finish_above < 1 and recipe.freeze:
             raise ValueError("finish_above excludes freeze: curvature moves every entry")
         if recipe.steps % recipe.eval_every:

@@ -47,7 +47,7 @@ class CarrySchedule(Group):
     )
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         for name, form, widths in (("carry_shares", SHARES, (2, 5)), ("carry_lengths", LENGTHS, (3,))):
             points = getattr(recipe, name)
             _check_points(points, name, form, widths)

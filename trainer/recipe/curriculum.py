@@ -10,7 +10,7 @@ from trainer.fields import PAPER, Group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lessons(Group):
+class Curriculum(Group):
     curriculum: tuple[tuple[int, ...], ...] = option(
         ((3, 2_000), (6, 5_000)),
         "pairs [digits, steps]: largest operand length and for how long; then 10 digits",
@@ -33,7 +33,7 @@ class Lessons(Group):
     fade_token_end: float = option(1.0, "token accuracy where it is 0", unit="fraction", ge=0, le=1)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.fade_end < recipe.fade_start:
             ends = f"{recipe.fade_end} < {recipe.fade_start}"
             raise ValueError(f"fade_end must be fade_start or more, got {ends}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from model.fields import option
-from trainer.fields import PAPER, Group, part
+from trainer.fields import PAPER, Group, dependent_option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,12 +29,14 @@ class Rates(Group):
         unit="name", values=SCHEDULES, switch=True,
         source="wsd: Hu et al., MiniCPM, 2024, section 4; restarts: Loshchilov and Hutter, SGDR, ICLR 2017",
     )  # fmt: skip
-    lr_decay: float = part(
+    lr_decay: float = dependent_option(
         "lr_schedule=wsd", 0.1, "how much of the budget the fall takes, at its end", unit="fraction", ge=0,
         le=1,
     )  # fmt: skip
-    lr_cycle: int = part("lr_schedule=restarts", 10_000, "length of the first cycle", unit="steps", ge=1)
-    lr_cycle_growth: int = part(
+    lr_cycle: int = dependent_option(
+        "lr_schedule=restarts", 10_000, "length of the first cycle", unit="steps", ge=1
+    )
+    lr_cycle_growth: int = dependent_option(
         "lr_schedule=restarts", 1, "length of a cycle, of the one before", unit="factor", ge=1, le=100
     )
 

@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 from model.fields import ON, option, spelt
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 from trainer.recipe.teacher import teacher_of
 
 WARLOCKEE = "warlockee/AdderBoard, train.py"
@@ -46,10 +46,10 @@ class Losses(Group):
         unit="fraction", ge=0, le=1, switch=True, off=0.0, needs={"teacher": ON},
         source=f"Hinton, Vinyals and Dean, arXiv 1503.02531, section 2; Reflection 7; {WARLOCKEE}: 0.5",
     )  # fmt: skip
-    distill_temperature: float = part(
+    distill_temperature: float = dependent_option(
         "distill_alpha", 2.0, "that temperature T", unit="factor", ge=0.1, le=100, source=WARLOCKEE
     )
-    teacher: str = part(
+    teacher: str = dependent_option(
         "distill_alpha", "", "a checkpoint's folder, of any family with the same sequence, that has grokked; "
         "a recipe has what was read there, so its key does not depend on the path", unit="folder",
         shapes=True, source="Reflection 7",
@@ -63,7 +63,7 @@ class Losses(Group):
         return tuple(n for n, off in defaults.items() if getattr(self, n) != off and n not in values)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.teacher:
             teacher_of(recipe.teacher)
         if recipe.optimiser == "levenberg_marquardt" and recipe.losses:

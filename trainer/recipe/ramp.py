@@ -33,7 +33,7 @@ class Ramp(Group):
         return max(self.fold_step, self.ramp_start + self.ramp if self.ramp else 0)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         if recipe.ramp > recipe.steps:
             raise ValueError(f"ramp must be at most steps, got {recipe.ramp} > {recipe.steps}")
         if recipe.ramp_start and not recipe.ramp:
@@ -50,7 +50,7 @@ class Ramp(Group):
             )
 
 
-def entering(steps: int = 6_000) -> dict[str, Any]:
+def tie_ramp_defaults(steps: int = 6_000) -> dict[str, Any]:
     """The fields of a recipe that takes a trained θ into ties: a short one, calm and without a curriculum."""
     return {
         "steps": steps, "ramp": steps // 2, "lr": 0.003, "warmup": min(200, steps), "weight_decay": 0.0,

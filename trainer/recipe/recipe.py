@@ -8,20 +8,20 @@ from typing import Any
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
 from trainer.recipe.carry import CarrySchedule
-from trainer.recipe.curriculum import Lessons
+from trainer.recipe.curriculum import Curriculum
 from trainer.recipe.data import Data
 from trainer.recipe.learning_rate import Rates
 from trainer.recipe.losses import Losses
 from trainer.recipe.ramp import Ramp
 from trainer.recipe.recycle import Recycle
-from trainer.recipe.restarts import Again
+from trainer.recipe.restarts import Restarts
 from trainer.recipe.starts import Starts
 from trainer.recipe.weight_decay import Decay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(
-    Again, Recycle, Starts, Data, Losses, CarrySchedule, Ramp, Lessons, Stepping, Decay, Rates, Budget
+    Restarts, Recycle, Starts, Data, Losses, CarrySchedule, Ramp, Curriculum, Stepping, Decay, Rates, Budget
 ):  # listed from the last one to the first
     """How a seed is trained. The defaults are those of the 57p paper's training command.
 

@@ -12,8 +12,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from model.fields import option
-from trainer.fields import Group, part
-from trainer.recipe.screen import LEAST, check_asked, reaches, whole
+from trainer.fields import Group, dependent_option
+from trainer.recipe.screen import THRESHOLDS, check_thresholds, parse_thresholds, reaches_any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,16 +31,22 @@ class Recycle(Group):
         0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
         source=SOURCE,
     )  # fmt: skip
-    recycle_from: int = part("recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOURCE)
-    recycle_until: int = part("recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOURCE)
-    recycle_unless: tuple[tuple[Any, ...], ...] = part(
-        "recycle_every", (), f"{LEAST}: whoever reaches any of them is left alone", unit="name, number",
+    recycle_from: int = dependent_option(
+        "recycle_every", 4_000, "where it begins", unit="steps", ge=1, source=SOURCE
+    )
+    recycle_until: int = dependent_option(
+        "recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOURCE
+    )
+    recycle_unless: tuple[tuple[Any, ...], ...] = dependent_option(
+        "recycle_every", (), f"{THRESHOLDS}: whoever reaches any of them is left alone", unit="name, number",
         source=SOURCE,
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
-        object.__setattr__(recipe, "recycle_unless", whole("recycle_unless", recipe.recycle_unless))
+    def validate(recipe: Any) -> None:
+        object.__setattr__(
+            recipe, "recycle_unless", parse_thresholds("recycle_unless", recipe.recycle_unless)
+        )
         if not recipe.recycle_every:
             return
         if not recipe.recycle_unless:
@@ -54,12 +60,12 @@ def check_recycle(spec: Spec, recipe: Recycle) -> None:
     """Raise ValueError unless a spec has units to recycle, and the probes that a recipe names."""
     if recipe.recycle_every and spec.recycled() is None:
         raise ValueError("recycle_every needs a model that has the probe switches")
-    check_asked("recycle_unless", recipe.recycle_unless, spec.probes())
+    check_thresholds("recycle_unless", recipe.recycle_unless, spec.probes())
 
 
-def due(recipe: Recycle, step: int, values: Mapping[str, float]) -> bool:
+def is_recycling_due(recipe: Recycle, step: int, values: Mapping[str, float]) -> bool:
     """Whether a seed's units are recycled at an evaluation. values: what may be asked of it, by name."""
     since = step - recipe.recycle_from
     if not recipe.recycle_every or since < 0 or step > recipe.recycle_until or since % recipe.recycle_every:
         return False
-    return not reaches(recipe.recycle_unless, values)
+    return not reaches_any(recipe.recycle_unless, values)

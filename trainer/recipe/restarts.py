@@ -11,9 +11,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from model.fields import option
-from trainer.fields import Group, part
-from trainer.recipe.screen import LEAST, check_asked, reaches, whole
-from trainer.recipe.starts import number
+from trainer.fields import Group, dependent_option
+from trainer.recipe.screen import THRESHOLDS, check_thresholds, parse_thresholds, reaches_any
+from trainer.recipe.starts import hashed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Again(Group):
+class Restarts(Group):
     """The recipe's fields of beginning again."""
 
     again_at: int = option(
         0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
         ge=0,
     )  # fmt: skip
-    again_unless: tuple[tuple[Any, ...], ...] = part(
-        "again_at", (), f"{LEAST}: whoever reaches any of them goes on", unit="name, number"
+    again_unless: tuple[tuple[Any, ...], ...] = dependent_option(
+        "again_at", (), f"{THRESHOLDS}: whoever reaches any of them goes on", unit="name, number"
     )
-    again_most: int = part("again_at", 1, "how often at most", unit="times", ge=1)
+    again_most: int = dependent_option("again_at", 1, "how often at most", unit="times", ge=1)
 
     @staticmethod
-    def agree(recipe: Any) -> None:
-        object.__setattr__(recipe, "again_unless", whole("again_unless", recipe.again_unless))
+    def validate(recipe: Any) -> None:
+        object.__setattr__(recipe, "again_unless", parse_thresholds("again_unless", recipe.again_unless))
         if not recipe.again_at:
             return
         if not recipe.again_unless:
@@ -52,22 +52,22 @@ class Again(Group):
             raise ValueError("again_at goes with neither fold_step nor ramp")
 
 
-def check_again(spec: Spec, recipe: Again, given: bool) -> None:
+def check_restarts(spec: Spec, recipe: Restarts, given: bool) -> None:
     """Raise ValueError unless a spec has the probes that a recipe names, and its θ is drawn, not given."""
-    check_asked("again_unless", recipe.again_unless, spec.probes())
+    check_thresholds("again_unless", recipe.again_unless, spec.probes())
     if recipe.again_at and given:
         raise ValueError("again_at needs vectors that are drawn, and this seed's start is given")
 
 
-def begins_again(recipe: Again, age: int, before: int, values: Mapping[str, float]) -> bool:
+def is_restart_due(recipe: Restarts, age: int, before: int, values: Mapping[str, float]) -> bool:
     """Whether a seed begins again at an evaluation. before: steps of earlier tries; values: what may be
     asked of it, by name.
     """
     if not recipe.again_at or age != recipe.again_at or before >= recipe.again_at * recipe.again_most:
         return False
-    return not reaches(recipe.again_unless, values)
+    return not reaches_any(recipe.again_unless, values)
 
 
-def vector_of(init_seed: int, tries: int) -> int:
+def restart_seed(init_seed: int, tries: int) -> int:
     """The number from which a seed's vector is drawn, after so many tries before."""
-    return init_seed if tries == 0 else number(f"again {init_seed} {tries}")
+    return init_seed if tries == 0 else hashed_seed(f"again {init_seed} {tries}")

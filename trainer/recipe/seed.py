@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from model.spec import Spec
 from trainer.recipe.recipe import Recipe
 from trainer.recipe.recycle import check_recycle
-from trainer.recipe.restarts import check_again
+from trainer.recipe.restarts import check_restarts
 from trainer.recipe.screen import Rung
 from trainer.recipe.starts import check_start
 from trainer.recipe.teacher import check_teacher
@@ -93,4 +93,4 @@ def check_fit(spec: Spec, recipe: Recipe, given: bool = False) -> None:
     check_start(spec, recipe)
     check_teacher(spec, recipe)
     check_recycle(spec, recipe)
-    check_again(spec, recipe, given)
+    check_restarts(spec, recipe, given)

@@ -50,7 +50,7 @@ class Starts(Group):
     best_by: str = option("", "that probe", unit="name")
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         for row in recipe.init:
             names = isinstance(row, tuple) and len(row) > 2 and all(isinstance(n, str) for n in row[:2])
             if not names or not all(type(n) in (int, float) and abs(n) <= LARGEST for n in row[2:]):
@@ -87,19 +87,19 @@ def check_start(spec: Spec, recipe: Starts) -> None:
             raise ValueError(f"init must be of a matrix to draw by {how}, and {name} is none")
 
 
-def start(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
+def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
     """θ [P] at step 0, float32 on CPU. The first of `best_of` vectors is the seed's own, and wins a tie."""
     if recipe.best_of == 1:
-        return drawn(spec, recipe, init_seed)
+        return draw_theta(spec, recipe, init_seed)
     import torch
 
-    others = (number(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
-    theta_NP = torch.stack([drawn(spec, recipe, s) for s in (init_seed, *others)])
+    others = (hashed_seed(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
+    theta_NP = torch.stack([draw_theta(spec, recipe, s) for s in (init_seed, *others)])
     read_N = spec.probes()[recipe.best_by](spec, theta_NP.double()).tolist()
     return theta_NP[max(range(recipe.best_of), key=lambda n: (read_N[n] == read_N[n], read_N[n]))]
 
 
-def drawn(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
+def draw_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
     """One vector [P] as `init` says."""
     theta_P = spec.initial(init_seed)
     if not recipe.init:
@@ -107,7 +107,7 @@ def drawn(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
     tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
     made: dict[str, Tensor] = {}
     for i, (name, how, *numbers) in enumerate(recipe.init):
-        row = _row(tensors[name], how, numbers, number(f"start {init_seed} {name} {i}"))
+        row = _row(tensors[name], how, numbers, hashed_seed(f"start {init_seed} {name} {i}"))
         made[name] = made[name] + row if name in made else row
     return spec.layout.join(tensors | made)
 
@@ -131,6 +131,6 @@ def _row(own: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -
     return draws.uniform(shape, bound, generator)
 
 
-def number(text: str) -> int:
+def hashed_seed(text: str) -> int:
     """A seed for torch's generator."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.fields import LARGEST, option
-from trainer.fields import Group, part
+from trainer.fields import Group, dependent_option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,27 +36,27 @@ class Decay(Group):
         "smooth (exponential from the first threshold on, to wd_drop squared)",
         unit="name", values=SCHEDULES, switch=True, source="Reflection 2; smooth: MicroAdder, src/train.py",
     )  # fmt: skip
-    wd_drops: tuple[tuple[Any, ...], ...] = part(
+    wd_drops: tuple[tuple[Any, ...], ...] = dependent_option(
         "wd_schedule=drops", (), "pairs [step, factor]: what decay is times from a step on, rising steps",
         unit="step, fraction", max_length=MOST_DROPS, entries="drops", source=REFLECTION,
     )  # fmt: skip
-    wd_period: int = part(
+    wd_period: int = dependent_option(
         "wd_schedule=cyclical", 10_000, "length of a cycle", unit="steps", ge=1, source=REFLECTION
     )
-    wd_low: float = part(
+    wd_low: float = dependent_option(
         "wd_schedule=cyclical", 0.0, "decay in the middle of a cycle, of that at its ends", unit="fraction",
         ge=0, le=1, source=REFLECTION,
     )  # fmt: skip
-    wd_warmup: int = part(
+    wd_warmup: int = dependent_option(
         "wd_schedule=warmup", 10_000, "how long decay rises", unit="steps", ge=1, source=REFLECTION
     )
-    wd_alpha: float = part(
+    wd_alpha: float = dependent_option(
         "wd_schedule=smooth", 0.0001, "rate at which decay falls, made anew at evaluations", unit="per step",
         ge=0.0, source="MicroAdder, src/train.py",
     )  # fmt: skip
 
     @staticmethod
-    def agree(recipe: Any) -> None:
+    def validate(recipe: Any) -> None:
         for drop in recipe.wd_drops:
             whole = isinstance(drop, tuple) and len(drop) == 2 and type(drop[0]) is int
             if not whole or not 0 <= drop[0] <= LARGEST or type(drop[1]) not in (int, float):

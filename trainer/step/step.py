@@ -12,7 +12,16 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.data.hard_examples import AS_DRAWN, COUNT, FOUND, POOL, Asked, asked, kept, pool_seed
+from trainer.data.hard_examples import (
+    AS_DRAWN,
+    COUNT,
+    OPERANDS,
+    POOL,
+    BatchParts,
+    mix_batch,
+    pool_seed,
+    select_errors,
+)
 from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns, uniforms
 from trainer.optimisers.base import Model, Optimiser, slot_by_slot
 from trainer.step import schedule
@@ -31,7 +40,7 @@ def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
 
 
 def draw(
-    state: State, hyper: Hyper, batch: int, block: int, which: Asked = AS_DRAWN
+    state: State, hyper: Hyper, batch: int, block: int, which: BatchParts = AS_DRAWN
 ) -> tuple[Tensor, Tensor]:
     """The operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
     step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
@@ -45,10 +54,10 @@ def draw(
     a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
     if which != AS_DRAWN:
         shares = tuple(hyper[n].expand_as(step_KS).reshape(-1) for n in ("targeted", "swapped"))
-        errors = tuple(
-            state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (FOUND, COUNT) if n in state
+        find_hard_examples = tuple(
+            state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (OPERANDS, COUNT) if n in state
         )
-        a, b = asked(which, (a, b), (seeds_R, step_R), shares, errors)
+        a, b = mix_batch(which, (a, b), (seeds_R, step_R), shares, find_hard_examples)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 
@@ -60,8 +69,8 @@ def errors(
     wrong: of θ as the model reads it [S, P] and tokens [S, T + 1, N], whether a problem is answered wrongly.
     """
     a_1SN, b_1SN = draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1)
-    read_SP = held(state["theta"], state["step"], hyper)
-    return kept(a_1SN[0], b_1SN[0], wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
+    read_SP = apply_ties(state["theta"], state["step"], hyper)
+    return select_errors(a_1SN[0], b_1SN[0], wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
 
 
 def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
@@ -69,7 +78,7 @@ def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
     return PLAIN(spec, theta_SP, tokens_STB, {})
 
 
-def held(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
+def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
     """θ as the model reads it, (1 - r) θ + r Π θ, where slots have ties; r is the ramp at this step.
 
     Π makes each entry the mean of those that share its number, with its sign: so entries that are tied are
@@ -98,12 +107,12 @@ class AtStep:
 
     def loss(self, theta_SP: Tensor) -> Tensor:
         """The mean loss [S]."""
-        read_SP = held(theta_SP, self.state["step"], self.hyper)
+        read_SP = apply_ties(theta_SP, self.state["step"], self.hyper)
         return self.objective(self.spec, read_SP, self.tokens_STB, self.hyper)
 
     def logits(self, theta_SP: Tensor) -> Tensor:
         """[V, S, A, B]"""
-        read_SP = held(theta_SP, self.state["step"], self.hyper)
+        read_SP = apply_ties(theta_SP, self.state["step"], self.hyper)
         made = self.spec.forward(read_SP, self.tokens_STB[:, :-1], first=self.spec.prompt - 1)
         return torch.stack(list(torch.broadcast_tensors(*made)))
 
@@ -138,7 +147,7 @@ def train_step(
     """
 
     def total(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-        loss_S = objective(spec, held(theta_SP, state["step"], hyper), tokens_STB, hyper)
+        loss_S = objective(spec, apply_ties(theta_SP, state["step"], hyper), tokens_STB, hyper)
         return loss_S.sum(), loss_S
 
     def slope(theta_SP: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,10 +162,10 @@ def train_step(
         count = optimiser.draws * grad_SP.shape[1]
         hyper = {**hyper, "draws": uniforms(state["data_seed"], state["step"], count)}
     model = AtStep(spec, state, hyper, tokens_STB, objective)
-    return take(optimiser, state, hyper, grad_SP, model), loss_S
+    return apply_update(optimiser, state, hyper, grad_SP, model), loss_S
 
 
-def take(
+def apply_update(
     optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor, model: Model | None = None
 ) -> State:
     """Clip each seed's gradient and have the optimiser take its step where the slot is active."""

@@ -25,7 +25,7 @@ DIGITS = 10
 
 
 @dataclass(frozen=True)
-class Rule:
+class FutilityRule:
     """When to give a seed up. `checkpoints`: (progress, exact, token), progress as `progress_of` counts it.
 
     At or past `progress` a seed is hopeless if its best exact match so far is below `exact` and its best
@@ -34,7 +34,7 @@ class Rule:
 
     checkpoints: tuple[tuple[float, float, float], ...]
 
-    def calls_hopeless(self, progress_R: Tensor, exact_R: Tensor, token_R: Tensor) -> Tensor:
+    def is_futile(self, progress_R: Tensor, exact_R: Tensor, token_R: Tensor) -> Tensor:
         """Whether each row is hopeless [R] (bool), from its progress and its best measures so far."""
         import torch  # here alone: the constants below are for whoever counts seeds
 
@@ -44,7 +44,9 @@ class Rule:
         return hopeless_R
 
 
-RULE = Rule(checkpoints=((0.3, 0.01, 0.2), (0.4, 0.01, 0.25), (0.7, 0.01, 0.7), (0.8, 0.2, 0.9)))
+FUTILITY_RULE = FutilityRule(
+    checkpoints=((0.3, 0.01, 0.2), (0.4, 0.01, 0.25), (0.7, 0.01, 0.7), (0.8, 0.2, 0.9))
+)
 """Tuned on 396 complete runs of 10 studies (47 to 133 parameters, two families) with 20 winners. Of 288 runs
 recorded afterwards, with 38 winners, it killed none and saved 28 % of the seed-steps; of all 620, with 55
 winners, none and 30 %; of 256 of 57p-faded, with 20 winners, one (docs/performance.md, "Stopping")."""
@@ -62,7 +64,7 @@ MEASURED = frozenset({
 others: what the rule kills there their own spared seeds say alone (search/stats/counting.py)."""
 
 
-def taught(curriculum: Sequence[Sequence[int]]) -> int:
+def full_length_from(curriculum: Sequence[Sequence[int]]) -> int:
     """The step from which a seed meets ten-digit numbers, from a recipe's pairs [digits, steps].
 
     What it scores on the selection problems before, all of ten digits, says little of it.
@@ -79,7 +81,7 @@ def progress_of(step_R: Tensor, taught_R: Tensor, steps_R: Tensor) -> Tensor:
     return (step_R - taught_R).double() / (steps_R - taught_R).clamp(min=1).double()
 
 
-def spared(seed: Seed) -> bool:
+def is_control(seed: Seed) -> bool:
     """Whether a seed runs on though the rule would give it up, so that every study measures the rule anew.
 
     A random tenth, fixed once by the seed's numbers.

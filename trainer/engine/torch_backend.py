@@ -14,7 +14,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer.data import hard_examples as targets
-from trainer.data.hard_examples import Asked
+from trainer.data.hard_examples import BatchParts
 from trainer.data.problems import selection
 from trainer.engine.replay import Replay
 from trainer.files.installed import CACHE, cache_folder
@@ -37,7 +37,9 @@ def block_of(eval_every: int) -> int:
 class TorchBackend:
     """Training and evaluation by torch, for one spec, one device and recipes of one `program()`."""
 
-    elastic = False
+    name = "programs"
+    """As records have it."""
+    supports_partial_bank = False
     """Whether any number of slots may be trained: these are compiled for all of a bank's."""
     graphs: bool
     """Whether blocks of steps are recorded and played back, as CUDA graphs."""
@@ -48,7 +50,7 @@ class TorchBackend:
         self.root_every = recipe.root_every if self.optimiser.root else 0
         self.block = block_of(self.root_every or recipe.eval_every)
         self._batch = recipe.batch
-        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=Asked.of(recipe))
+        self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=BatchParts.of(recipe))
         self._tokens = partial(step.tokens_of, spec)
         objective = Objective.of(spec, recipe)
         self._train = partial(step.train_step, spec, self.optimiser, objective=objective)
@@ -107,11 +109,11 @@ class TorchBackend:
         """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
         return self._evaluate(theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
 
-    def wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
+    def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Whether problems of each slot's own are answered wrongly [S, N]."""
         with torch.no_grad():
             made = self.spec.forward(theta_SP, tokens_STN[:, :-1], first=self.spec.prompt - 1)
-        return targets.wrong(made, tokens_STN[:, self.spec.prompt :])
+        return targets.is_wrong(made, tokens_STN[:, self.spec.prompt :])
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Compile everything by calling it once; the results are dropped.

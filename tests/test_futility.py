@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from trainer import FALSE_KILLS_UPPER, RULE, Recipe, Rule, Seed
-from trainer.bank.hopeless import progress_of, spared, taught
+from trainer import FALSE_KILLS_UPPER, FUTILITY_RULE, FutilityRule, Recipe, Seed
+from trainer.bank.futility import full_length_from, is_control, progress_of
 
-TWO = Rule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
-RULES = pytest.mark.parametrize("rule", [TWO, RULE])
+TWO = FutilityRule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
+RULES = pytest.mark.parametrize("rule", [TWO, FUTILITY_RULE])
 
 
 def calls(rule, progress, exact, token):
     """The rule on one row, or on rows."""
     rows = [torch.atleast_1d(torch.tensor(x, dtype=torch.float32)) for x in (exact, token)]
     progress_R = torch.atleast_1d(torch.tensor(progress, dtype=torch.float64))
-    called_R = rule.calls_hopeless(progress_R, *rows)
+    called_R = rule.is_futile(progress_R, *rows)
     assert called_R.dtype == torch.bool
     assert called_R.shape == progress_R.shape
     return called_R.tolist() if isinstance(progress, list) else bool(called_R)
@@ -46,7 +46,7 @@ def test_a_checkpoint_counts_from_its_progress_on_and_below_both_thresholds(rule
         assert calls(rule, progress + 0.01, *low)
         if progress == first:
             assert not calls(rule, progress - 1e-9, *low)
-        alone = Rule(((progress, exact, token),))
+        alone = FutilityRule(((progress, exact, token),))
         assert not calls(alone, progress, exact, token - 0.001), "exact match at the threshold is enough"
         assert not calls(alone, progress, exact - 0.001, token), "so is token accuracy"
 
@@ -63,13 +63,13 @@ def test_a_perfect_seed_is_never_hopeless(rule):
 
 
 def test_a_rule_without_checkpoints_gives_nobody_up():
-    assert calls(Rule(()), [0.0, 0.5, 1.0], [0.0] * 3, [0.0] * 3) == [False] * 3
+    assert calls(FutilityRule(()), [0.0, 0.5, 1.0], [0.0] * 3, [0.0] * 3) == [False] * 3
 
 
 def test_the_calibrated_rule_is_one_that_people_can_read():
-    assert 2 <= len(RULE.checkpoints) <= 6
-    assert list(RULE.checkpoints) == sorted(RULE.checkpoints)
-    for progress, exact, token in RULE.checkpoints:
+    assert 2 <= len(FUTILITY_RULE.checkpoints) <= 6
+    assert list(FUTILITY_RULE.checkpoints) == sorted(FUTILITY_RULE.checkpoints)
+    for progress, exact, token in FUTILITY_RULE.checkpoints:
         assert 0.1 <= progress <= 0.9
         assert 0 < exact <= 0.5
         assert 0 < token < 1
@@ -92,7 +92,7 @@ def test_the_calibrated_rule_is_one_that_people_can_read():
     ],
 )
 def test_when_a_curriculum_has_taught_all_digits(curriculum, step):
-    assert taught(curriculum) == step
+    assert full_length_from(curriculum) == step
 
 
 def test_progress_begins_where_ten_digits_do_and_ends_with_the_budget():
@@ -105,8 +105,8 @@ def test_an_evaluation_exactly_at_a_checkpoint_is_there():
     for steps in (27_000, 30_000, 60_000, 100_000, 120_000):
         for tenths in range(1, 10):
             at = progress_of(*torch.tensor([steps // 10 * tenths, 0, steps]))
-            rule = Rule(((tenths / 10, 0.5, 0.5),))
-            assert bool(rule.calls_hopeless(at, torch.tensor(0.0), torch.tensor(0.0)))
+            rule = FutilityRule(((tenths / 10, 0.5, 0.5),))
+            assert bool(rule.is_futile(at, torch.tensor(0.0), torch.tensor(0.0)))
 
 
 @pytest.mark.parametrize("learnt", [60_000, 90_000])
@@ -120,12 +120,12 @@ def test_a_budget_without_ten_digits_gives_nobody_up(learnt):
 
 
 def test_a_tenth_of_the_seeds_is_spared():
-    count = sum(spared(Seed.of(n)) for n in range(10_000))
+    count = sum(is_control(Seed.of(n)) for n in range(10_000))
     assert 900 < count < 1_100
-    mixed = sum(spared(Seed(n % 100, n // 100)) for n in range(10_000))
+    mixed = sum(is_control(Seed(n % 100, n // 100)) for n in range(10_000))
     assert 900 < mixed < 1_100
 
 
 def test_who_is_spared_was_fixed_once():
-    assert [n for n in range(60) if spared(Seed.of(n))] == [2, 7, 9, 11]
-    assert not any(spared(Seed(1, n)) for n in range(12))
+    assert [n for n in range(60) if is_control(Seed.of(n))] == [2, 7, 9, 11]
+    assert not any(is_control(Seed(1, n)) for n in range(12))

@@ -14,9 +14,9 @@ from torch import Tensor
 from model.adderboard import Pairs
 from model.spec import Spec
 from model.tied import Tied, Ties, project, tie
-from trainer.curvature.pool import Cost, Pool, drawn, errors, tokens_from
+from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
 from trainer.engine.native import EngineBackend
-from trainer.engine.programs import TorchBackend
+from trainer.engine.torch_backend import TorchBackend
 
 FRESH, MOST_ERRORS = 4_096, 2_048
 SEARCHED = 16_384  # problems among which a θ's own errors are looked for
@@ -36,12 +36,12 @@ class Task:
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
         """θ's errors among fresh problems."""
-        found = drawn(self.seed, -1 - self.turn, self.searched or SEARCHED)
-        return errors(self.spec, theta_P.float(), found, self.cost)[:MOST_ERRORS]
+        found = draw_problems(self.seed, -1 - self.turn, self.searched or SEARCHED)
+        return wrong_pairs(self.spec, theta_P.float(), found, self.cost)[:MOST_ERRORS]
 
     def pool(self, theta_P: Tensor, fresh: int = FRESH, most: int = MOST_ERRORS) -> Pool:
         """Fresh problems and θ's own errors."""
-        pairs = drawn(self.seed, self.turn, fresh) + self.own_errors(theta_P)[:most]
+        pairs = draw_problems(self.seed, self.turn, fresh) + self.own_errors(theta_P)[:most]
         return Pool(self.spec, tokens_from(self.spec, pairs), self.cost)
 
 
@@ -62,11 +62,11 @@ def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
 
 def levenberg_marquardt(task: Task, theta_P: Tensor, until: float = 0.0) -> Tensor:
     """Damped Gauss-Newton steps on the whole pool (Marquardt 1963; Schraudolph 2002), to a loss `until`."""
-    return damped(task.pool(theta_P, FRESH // 4, FRESH // 8), theta_P.double(), until=until)
+    return gauss_newton(task.pool(theta_P, FRESH // 4, FRESH // 8), theta_P.double(), until=until)
 
 
 @dataclass(frozen=True)
-class Pull:
+class QuadraticPenalty:
     """½ w θᵀ A θ beside the loss: w begins at `first` and grows by a factor a step."""
 
     by_PP: Tensor
@@ -74,8 +74,8 @@ class Pull:
     growth: float
 
 
-def damped(
-    pool: Pool, theta_P: Tensor, steps: int = 20, until: float = 0.0, pull: Pull | None = None
+def gauss_newton(
+    pool: Pool, theta_P: Tensor, steps: int = 20, until: float = 0.0, pull: QuadraticPenalty | None = None
 ) -> Tensor:
     """Damped Gauss-Newton steps; without a pull until one is no gain, with one all of them."""
     damping, by_PP = 1e-3, pull.by_PP if pull else torch.zeros(()).double()
@@ -114,7 +114,7 @@ JUDGED = 32_768  # problems by which a turn is judged
 WIDELY = 65_536  # among which a θ's own errors are looked for here
 
 
-def taken_on(
+def finish_by_curvature(
     spec: Spec, ties: Ties | None, programs: EngineBackend | TorchBackend, theta_P: Tensor, seed: int
 ) -> Tensor:
     """θ [P] after turns of curvature within its ties, as long as problems are left that it adds wrongly: the
@@ -123,15 +123,15 @@ def taken_on(
     `seed` names the problems, which are other ones than the selection's and AdderBoard's.
     """
     inner = spec if ties is None else tie(spec, ties)
-    judged = drawn(seed, 100, JUDGED)
+    judged = draw_problems(seed, 100, JUDGED)
     within = inner if ties is not None and isinstance(inner, Tied) else None
     best_R = project(within.ties, theta_P[None])[0] if within else theta_P
-    least = len(errors(inner, best_R, judged, Cost()))
+    least = len(wrong_pairs(inner, best_R, judged, Cost()))
     for turn, method in enumerate(FEW_TURNS if len(best_R) <= FEW else MANY_TURNS):
         if not least:
             break
         new_R = method(Task(inner, programs, seed, turn, Cost(), WIDELY), best_R).float()
-        wrong = len(errors(inner, new_R, judged, Cost()))
+        wrong = len(wrong_pairs(inner, new_R, judged, Cost()))
         if wrong < least:
             best_R, least = new_R, wrong
     return within.untie(best_R[None])[0] if within else best_R

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.bank.hopeless import Rule, progress_of, spared, taught
+from trainer.bank.futility import FutilityRule, full_length_from, is_control, progress_of
 from trainer.recipe import Pair, Recipe, Seed, weight_decay
 from trainer.recipe.outcomes import MEASURES, Outcome
 from trainer.recipe.screen import BEST, PROBE, Rung
@@ -56,14 +56,16 @@ class Result:
 class SeedTracker:
     """Keeps the records of a bank's pairs, one row a pair in each of `records`. probes: their names."""
 
-    def __init__(self, pairs: Sequence[Pair], spec: Spec, rule: Rule | None, probes: Sequence[str] = ()):
+    def __init__(
+        self, pairs: Sequence[Pair], spec: Spec, rule: FutilityRule | None, probes: Sequence[str] = ()
+    ):
         self.pairs, self.rule, self.probes = list(pairs), rule, tuple(probes)
         self.eval_every = pairs[0].recipe.eval_every
         self.limits = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
             self.limits["ties"] = torch.tensor([p.ties for p in pairs])
-        self.spared_N = torch.tensor([spared(p.seed) for p in pairs])
-        self.taught_N = torch.tensor([taught(p.recipe.curriculum) for p in pairs])
+        self.spared_N = torch.tensor([is_control(p.seed) for p in pairs])
+        self.taught_N = torch.tensor([full_length_from(p.recipe.curriculum) for p in pairs])
         self.counts_from_N = torch.tensor([p.counts_from for p in pairs])
         self.ends_N = torch.tensor([p.ends for p in pairs])
         # the rule was measured on seeds that begin at random, once, and are what was asked for from the start
@@ -124,7 +126,7 @@ class SeedTracker:
         self.records["waiting"][open_] = False
         return open_
 
-    def take(
+    def record_evaluation(
         self,
         pair_L: Tensor,
         step_L: Tensor,
@@ -176,7 +178,7 @@ class SeedTracker:
         since_L = r["perfect_since"][pair_L]
         r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.limits["hold"][pair_L])
 
-    def nearly(self, pair_L: Tensor, now: int = FAILED) -> list[int]:
+    def needs_finishing(self, pair_L: Tensor, now: int = FAILED) -> list[int]:
         """Those of some pairs that have spent their budget and are to be finished. Until then they have not
         ended, and wait for no slot. now: as what they are known; read from a state they are queued.
         """
@@ -203,7 +205,7 @@ class SeedTracker:
             return torch.zeros_like(open_L)
         r = self.records
         progress_L = progress_of(step_L, self.taught_N[pair_L], self.limits["steps"][pair_L])
-        called_L = open_L & self.rule.calls_hopeless(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
+        called_L = open_L & self.rule.is_futile(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
         called_L &= self.ruled_N[pair_L]
         earlier_L = r["hopeless_step"][pair_L]
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
