@@ -33,7 +33,7 @@ def pairs(*numbers, **changes):
 
 
 def bank_of(pairs, **how):
-    return FoldingBank(WIDE, SPEC, pairs, **{"compiled": False, "hopeless": None, **how})
+    return FoldingBank(WIDE, SPEC, pairs, **{"compiled": False, "futility": None, **how})
 
 
 def finished(bank):

@@ -186,7 +186,7 @@ def wide(plan: Plan, seeds: list[int], kept: Path) -> dict[int, torch.Tensor]:
     """θ of 54p for each of the seeds that grokked; trained once, kept beside the table."""
     if not kept.exists():
         pairs = [Pair(plan.recipe, Seed.of(s), rungs=plan.rungs) for s in seeds]
-        rule = {"hopeless": None} if plan.rungs else {}
+        rule = {"futility": None} if plan.rungs else {}
         bank = trained(Bank(WIDE, pairs, slots=min(32, plan.chunk), **rule))
         found = {s: bank.result(n) for n, s in enumerate(seeds)}
         rows = {f"{s}.{r.outcome.value}.{r.grok_step or ''}": r.theta_P for s, r in found.items()}
