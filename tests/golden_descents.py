@@ -30,7 +30,7 @@ from tests.reference import QUICK, write_study
 from trainer import Outcome, Result, Seed
 from trainer.bank.bank import Bank
 from trainer.curvature import hessian
-from trainer.engine import native, programs
+from trainer.engine import native, torch_backend
 
 ROOT = Path(__file__).parents[1]
 CERTIFICATES = next(p for p in (ROOT / "lab/certificates", ROOT / "docs/certificates") if p.is_dir())
@@ -125,8 +125,8 @@ class BarelyTrainedBank:
 
 def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
     """Patch what a descent asks of training and of many problems."""
-    selection = programs.selection
-    for module in (programs, native):
+    selection = torch_backend.selection
+    for module in (torch_backend, native):
         patch.setattr(module, "selection", lambda: selection(200))
     whole = hessian.sample_of
     patch.setattr(hessian, "sample_of", lambda spec, count=PROBLEMS: whole(spec, min(count, PROBLEMS)))

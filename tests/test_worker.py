@@ -41,7 +41,7 @@ def run(trial, folder):
 @pytest.fixture
 def always(monkeypatch):
     """A rule without hope, and of three seeds the second spared."""
-    monkeypatch.setattr(worker, "RULE", ALWAYS)
+    monkeypatch.setattr(worker, "FUTILITY_RULE", ALWAYS)
     monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: seed == Seed.of(2))
 
 
