@@ -90,7 +90,7 @@ def finish(planner, outcome=Outcome.FAILED):
     while (trial := planner.next()) != DONE:
         assert trial is not None
         trials.append(trial)
-        ended += planner.tell(trial, rows_of(trial, outcome))
+        ended += planner.complete_trial(trial, rows_of(trial, outcome))
     return trials, ended
 
 

@@ -87,7 +87,7 @@ def tell(planner, trial, rates):
     for its in rows:
         if its["init_seed"] % 8 < rates[lr[its["configuration"]]]:
             its |= {"outcome": Outcome.GROKKED, "grok_step": 500}
-    return rows, planner.tell(trial, rows)
+    return rows, planner.complete_trial(trial, rows)
 
 
 def run(planner, rates):
@@ -141,7 +141,7 @@ def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
     planner = planner_of(STUDY, home, ahead=1)
     failed = planner.next()
     rows = rows_of(failed, Outcome.CENSORED)
-    planner.tell(failed, rows)
+    planner.complete_trial(failed, rows)
     assert len(failed.work) == 24 and planner.next() == DONE
     (again,) = drain(planner_of(STUDY, home, rows, ahead=1))[0]
     assert again.work == failed.work
@@ -162,7 +162,7 @@ def test_a_confirmation_that_fails_is_not_tried_for_ever(home):
             if trial.confirmation
             else tell(planner, trial, {0.04: 8, 0.02: 0, 0.01: 0})[0]
         )
-        planner.tell(trial, rows)
+        planner.complete_trial(trial, rows)
     assert count < 20
 
 

@@ -66,7 +66,7 @@ def test_free_slots_take_seeds_of_the_next_round(home):
     more = planner.next(first)
     assert numbers([more]) == [[5, 6]] and more.slots == first.slots == 2
     assert planner.open_in([first, more]) == 3
-    assert planner.tell(first, rows_of(first)) == [], "its next round is in training"
+    assert planner.complete_trial(first, rows_of(first)) == [], "its next round is in training"
 
 
 def test_only_trials_of_its_program_follow_in_a_bank(home):
@@ -98,7 +98,7 @@ def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
     assert planner.next(first) is None, "a quarter of eight"
     hear(planner, first, ended(first, 3))
     assert planner.next(first) is None, "both are still open"
-    assert len(planner.tell(first, rows_of(first))) == 2
+    assert len(planner.complete_trial(first, rows_of(first))) == 2
     assert len(planner.next(first).configurations) == 2
 
 
@@ -106,7 +106,7 @@ def test_a_trial_that_no_worker_began_is_planned_again(home):
     planner = planner_of(UNTIL, home)
     first = planner.next()
     late = planner.next(first)
-    planner.give_back(late)
+    planner.requeue(late)
     assert numbers(drain(planner)[0])[0] == [3, 4]
 
 
@@ -127,7 +127,7 @@ def test_once_enough_have_grokked_nothing_more_is_begun(home):
     for trial in list(planner.running.values()):
         assert not planner.is_done
         outcome = Outcome.GROKKED if trial is first else Outcome.CENSORED
-        told = planner.tell(trial, rows_of(trial, outcome))
+        told = planner.complete_trial(trial, rows_of(trial, outcome))
     assert told == [one] and planner.next() == DONE and planner.is_done
 
 
@@ -164,12 +164,12 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
     for trial in (planner.next(), planner.next(), planner.next()):
         rows = rows_of(trial)
         rows[0] |= GROKKED if rows[0]["init_seed"] == 1 else {}
-        planner.tell(trial, rows)
+        planner.complete_trial(trial, rows)
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
     hear(planner, confirming, heard(confirming, s101=500, s102=500))
     assert planner.grokked == 1
-    planner.tell(confirming, rows_of(confirming, Outcome.GROKKED))
+    planner.complete_trial(confirming, rows_of(confirming, Outcome.GROKKED))
     assert planner.grokked == 1 and not planner.enough and planner.next() == DONE
 
 
@@ -179,7 +179,7 @@ def test_a_confirmation_follows_though_there_is_enough(home):
     hear(planner, trial, heard(trial, s1=500))
     rows = rows_of(trial, Outcome.CENSORED)
     rows[0] |= GROKKED
-    planner.tell(trial, rows)
+    planner.complete_trial(trial, rows)
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
 
@@ -195,7 +195,7 @@ def test_a_search_that_has_enough_leaves_proposals_untold(home):
     assert planner.enough
     recorded = [r for r in rows_of(trial) if r["configuration"] == one.key]  # of the other none had begun
     recorded[0] |= GROKKED
-    planner.tell(trial, recorded)
+    planner.complete_trial(trial, recorded)
     states = Counter(t.state.name for t in planner.proposals.trials())
     assert states == {"COMPLETE": 1, "RUNNING": 1} and planner.next() == DONE
 
@@ -226,11 +226,11 @@ def test_the_last_spec_is_shared_by_the_cores(home):
     planner = planner_of(text, home)
     one, other = planner.next(), planner.next()
     hear(planner, other, ended(other, 7, 8))
-    planner.tell(one, rows_of(one))
+    planner.complete_trial(one, rows_of(one))
     last = planner.next()
     assert len(last.work) == 5, "half of the ten seeds that are left"
     assert planner.next(other) is None, "another spec"
-    planner.tell(other, rows_of(other))
+    planner.complete_trial(other, rows_of(other))
     assert numbers([planner.next()]) == [[6, 7, 8]] and planner.next() is None
 
 

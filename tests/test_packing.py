@@ -213,7 +213,7 @@ def test_configurations_of_one_program_share_a_trial(home):
 def test_configurations_that_share_a_trial_end_together(home):
     planner = planner_of(TWO, home, ahead=1)
     trials, _ = drain(planner)
-    assert planner.tell(trials[0], rows_of(trials[0])) == list(trials[0].configurations)
+    assert planner.complete_trial(trials[0], rows_of(trials[0])) == list(trials[0].configurations)
 
 
 def test_a_part_of_a_trial_is_one_configurations(home, tmp_path):

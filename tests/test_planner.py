@@ -34,10 +34,10 @@ def test_seeds_are_packed(home):
     assert numbers(trials) == [[1, 2], [3, 4], [5]] and then is None
     assert len({t.key for t in trials}) == 3 and len({only(t) for t in trials}) == 1
     assert not planner.is_done
-    assert planner.tell(trials[1], rows_of(trials[1])) == []
+    assert planner.complete_trial(trials[1], rows_of(trials[1])) == []
     assert planner.next() is None
-    assert planner.tell(trials[0], rows_of(trials[0])) == []
-    assert planner.tell(trials[2], rows_of(trials[2])) == [only(trials[0])]
+    assert planner.complete_trial(trials[0], rows_of(trials[0])) == []
+    assert planner.complete_trial(trials[2], rows_of(trials[2])) == [only(trials[0])]
     assert planner.next() == planner.next() == DONE and planner.is_done
 
 
@@ -61,7 +61,7 @@ def test_rounds_follow_while_too_few_grokked(grokked, rounds, home):
         rows = rows_of(trial)
         for row in rows:
             row["outcome"] = Outcome.GROKKED if row["init_seed"] <= grokked else Outcome.FAILED
-        planner.tell(trial, rows)
+        planner.complete_trial(trial, rows)
     trials, then = drain(planner)
     assert planner.grokked == grokked and planner.enough == (grokked >= 2)
     assert numbers(trials) == ([[6, 7], [8, 9], [10]] if rounds == 2 else [])
@@ -136,7 +136,7 @@ def test_only_so_many_configurations_are_open_at_once(home):
     trials, then = drain(planner)
     assert len({c for t in trials for c in t.configurations}) == 2 and then is None
     for trial in trials[:2]:
-        planner.tell(trial, rows_of(trial))
+        planner.complete_trial(trial, rows_of(trial))
     assert len({c for t in drain(planner)[0] for c in t.configurations}) == 1
 
 
@@ -147,7 +147,7 @@ def test_no_proposals_follow_once_enough_grokked(home):
     rows = rows_of(one, Outcome.GROKKED)
     for trial in others[:1]:
         rows += rows_of(trial, Outcome.GROKKED)
-    planner.tell(one, rows)
+    planner.complete_trial(one, rows)
     assert planner.enough and {c for t in others for c in t.configurations} != {only(one)}
     again = planner_of(text, home, rows)
     assert again.is_done and again.next() == DONE, "what was proposed and not begun is left"
@@ -205,8 +205,8 @@ def test_a_configuration_with_censored_seeds_stays_open_for_the_next_run(home):
     text = SEARCH.replace("configurations: 4", "configurations: 1")
     first = planner_of(text, home)
     one, other = drain(first)[0]
-    first.tell(one, rows_of(one, Outcome.CENSORED))
-    assert len(first.tell(other, rows_of(other))) == 1 and first.next() == DONE
+    first.complete_trial(one, rows_of(one, Outcome.CENSORED))
+    assert len(first.complete_trial(other, rows_of(other))) == 1 and first.next() == DONE
     assert states(first) == ["RUNNING"]
 
     again = planner_of(text, home, rows_of(one, Outcome.CENSORED) + rows_of(other))

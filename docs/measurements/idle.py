@@ -76,7 +76,7 @@ class Before(Planner):
     def _ahead(self) -> bool:
         return False
 
-    def _drop_needless(self) -> None:
+    def _cancel_satisfied(self) -> None:
         pass
 
 
@@ -182,7 +182,7 @@ class World:
                              "trial": trial.key, "confirmation": False, "outcome": outcome,
                              "best_token": 0.5, "grok_step": grok and 1_000 * grok})  # fmt: skip
         self.seeds += len(rows)
-        self.planner.tell(trial, rows)
+        self.planner.complete_trial(trial, rows)
 
 
 def compare(name: str, cores: int, alive: bool, repetitions: int) -> dict[str, Any]:

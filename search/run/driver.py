@@ -279,7 +279,7 @@ class Driver:
                 self.progress.finished(trial, [])
                 self.ledger.censor([trial], LATE)
                 self.ledger.delete_unstarted(trial)
-                self.planner.give_back(trial)
+                self.planner.requeue(trial)
             elif failure is None or has_ended:
                 self._ended(trial)
             else:
@@ -308,7 +308,7 @@ class Driver:
     def _tell(self, trial: Trial) -> None:
         rows = self.ledger.list_seeds(self.study.name, trial=trial.key)
         self.progress.finished(trial, [r["outcome"] for r in rows])
-        for configuration in self.planner.tell(trial, rows):
+        for configuration in self.planner.complete_trial(trial, rows):
             self.recorder.conclude(configuration)
         self._show_proposals()
 

@@ -69,8 +69,10 @@ class Planner:
         self.unpacked: list[Round] = []  # of which `fits` says how many slots they have
         self.unfinished = {id(t): t for t in unfinished}  # by its key: a digest of all that waits, each time
         self.sizes: dict[tuple[Program, Capacity], tuple[int, int]] = {}
-        self.dropped: dict[Configuration, None] = {}
-        """Of which trials were dropped that had waited."""
+        self.cancelled: dict[Configuration, dict[Seed, None]] = {}
+        """Seeds that were not trained because their configuration has enough, in order."""
+        self.to_conclude: dict[Configuration, None] = {}
+        """Configurations with cancelled seeds that were not returned as complete since."""
         self.running: dict[str, Trial] = {}
         self.heard: dict[str, Heard] = {}
         self.known: dict[str, Configuration] = {}
@@ -139,23 +141,34 @@ class Planner:
         grokked = Counter(tally.grokked)
         self.heard[trial.key] = Heard(tally.open, Counter() if trial.confirmation else grokked)
         if grokked:
-            self._drop_needless()
+            self._cancel_satisfied()
 
-    def give_back(self, trial: Trial) -> None:
-        """Take back a trial that no worker has begun."""
+    def requeue(self, trial: Trial) -> None:
+        """Put a trial that no worker has begun back in front of the queue."""
         del self.running[trial.key]
         self.queue.appendleft(trial)
+        self._cancel_satisfied()
 
-    def tell(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
-        """Take a trial's outcomes. Returns the configurations that have ended with it, for now."""
+    def complete_trial(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
+        """Take a trial's outcomes and enqueue what follows. Returns the configurations that are complete."""
         self.running.pop(trial.key, None)
         self.heard.pop(trial.key, None)
         self._take(rows)
-        self._drop_needless()
-        dropped = [c for c in self.dropped if c.key in self.rows and not self._is_in_flight(c)]
-        for configuration in dropped:
-            del self.dropped[configuration]
-        return [c for c in dict.fromkeys([*trial.configurations, *dropped]) if self._has_ended(c)]
+        self._cancel_satisfied()
+        self._note_cut(trial)
+        for configuration in dict.fromkeys([*trial.configurations, *self.cancelled]):
+            if not self._is_in_flight(configuration):
+                self.enqueue_next_round(configuration)
+        touched = dict.fromkeys([*trial.configurations, *(c for c in self.to_conclude if c.key in self.rows)])
+        complete = [c for c in touched if self.is_complete(c)]
+        for configuration in complete:
+            self.to_conclude.pop(configuration, None)
+            self.report_to_sampler(configuration)
+        return complete
+
+    def is_complete(self, configuration: Configuration) -> bool:
+        """True if no seed of a configuration is planned or in training."""
+        return not self._is_in_flight(configuration)
 
     @property
     def is_done(self) -> bool:
@@ -213,10 +226,8 @@ class Planner:
         return found
 
     def _given(self) -> list[Configuration]:
-        """What there is to begin with: the file's list, or what was proposed; told, if there is enough."""
-        if self.proposals is None:
-            return self.listed
-        return self.proposals.told() if self.enough else self.proposals.known()
+        """Return what there is to begin with: the file's list, or all that was proposed."""
+        return self.listed if self.proposals is None else self.proposals.known()
 
     def _take(self, rows: Sequence[Row]) -> None:
         """Keep of the ledger's rows what a plan needs: whole ones would fill memory."""
@@ -230,41 +241,68 @@ class Planner:
         """What `until` counts: seeds of the search, of running trials too, and not the confirmation's."""
         return len(self.won.get(key, ())) + sum(heard.grokked[key] for heard in self.heard.values())
 
-    def _drop_needless(self) -> None:
-        """Forget what waits and is of configurations that have enough."""
+    def _cancel_satisfied(self) -> None:
+        """Take seeds that wait out of the plan if their configuration has enough."""
         if self.study.until.grokked is None:
             return
-        over = {c: None for c in self.known.values() if self.has_enough(c)}
+        satisfied = {c for c in self.known.values() if self.has_enough(c)}
         waiting, self.queue = self.queue, deque()
         for trial in waiting:
-            left = tuple(pair for pair in trial.work if trial.confirmation or pair[0] not in over)
-            if left:
-                self.queue.append(trial if id(trial) in self.unfinished else replace(trial, work=left))
-            self.dropped |= {c: None for c in trial.configurations if c in over and not trial.confirmation}
-        self.unpacked = [r for r in self.unpacked if r[2] or r[0] not in over]
+            needed = tuple(pair for pair in trial.work if trial.confirmation or pair[0] not in satisfied)
+            if needed and id(trial) in self.unfinished:
+                needed = trial.work
+            if needed:
+                self.queue.append(trial if needed == trial.work else replace(trial, work=needed))
+            if needed != trial.work:
+                self._note_cancelled(pair for pair in trial.work if pair[0] in satisfied)
+        for configuration, seeds, is_confirmation in self.unpacked:
+            if configuration in satisfied and not is_confirmation:
+                self._note_cancelled((configuration, seed) for seed in seeds)
+        self.unpacked = [r for r in self.unpacked if r[2] or r[0] not in satisfied]
+
+    def _note_cancelled(self, work: Iterable[tuple[Configuration, Seed]]) -> None:
+        for configuration, seed in work:
+            self.cancelled.setdefault(configuration, {})[seed] = None
+            self.to_conclude[configuration] = None
+
+    def _note_cut(self, trial: Trial) -> None:
+        """Note the seeds of a trial that its worker ended early because their configuration has enough."""
+        for configuration, seed in () if trial.confirmation else trial.work:
+            row = self.rows.get(configuration.key, {}).get(seed)
+            if self.has_enough(configuration) and not (row and is_final(row)):
+                self._note_cancelled([(configuration, seed)])
 
     def _begin(self, configuration: Configuration) -> None:
         key = configuration.key
         self.known[key], self.rounds[key] = configuration, self.study.rounds()
         first = next(self.rounds[key])
-        begun = not self.has_enough(configuration) and self._put(configuration, first)
-        if not begun and self._has_ended(configuration):
+        if not self.has_enough(configuration) and self._put(configuration, first):
+            return
+        if not self._is_in_flight(configuration):
+            self.enqueue_next_round(configuration)
+        if self.is_complete(configuration):
+            self.report_to_sampler(configuration)
             self.ended_before.append(configuration)
 
-    def _has_ended(self, configuration: Configuration) -> bool:
-        """Whether nothing more is planned for a configuration. Its proposal, if it was one, is then told."""
-        if self._is_in_flight(configuration) or self._goes_on(configuration):
-            return False
+    def report_to_sampler(self, configuration: Configuration) -> None:
+        """Report the seeds of a proposal whose first round was trained; one that was cut short stays open."""
         rows = self.rows.get(configuration.key, {})
-        if self.proposals and set(self.study.first_seeds()) <= rows.keys():  # or it was cut, having enough
+        if self.proposals and set(self.study.first_seeds()) <= rows.keys():
             searched = [r for r in self.rows_of(configuration.key) if not r["confirmation"]]
             self.proposals.tell(configuration, searched)
-        return True
 
-    def _goes_on(self, configuration: Configuration) -> bool:
-        """Put down the next round that has something left to train, while `until` asks for more."""
+    def enqueue_next_round(self, configuration: Configuration) -> bool:
+        """Enqueue the next round that has something left to train, while `until` asks for more.
+
+        Seeds that were cancelled come first. The seeds that gave enough may be lost with a worker that only
+        reported them.
+        """
         key = configuration.key
         while self.study.until.grokked is not None and not self.has_enough(configuration):
+            if cancelled := self.cancelled.pop(configuration, None):
+                if self._put(configuration, list(cancelled)):
+                    return True
+                continue
             if (seeds := next(self.rounds[key], None)) is None:
                 return False
             self.begun[key] += 1
@@ -294,7 +332,7 @@ class Planner:
         """Put down the next round of a sweep's configuration, the one before being in training."""
         if self.proposals:  # whose slots other proposals fill
             return False
-        return any(map(self._goes_on, sorted(self.known.values(), key=lambda c: self.begun[c.key])))
+        return any(map(self.enqueue_next_round, sorted(self.known.values(), key=lambda c: self.begun[c.key])))
 
     def _ask(self) -> bool:
         """Begin a proposal, if one is to be had.
@@ -311,8 +349,8 @@ class Planner:
             return False
         if configuration.key not in self.known:
             self._begin(configuration)
-        else:  # a repeated proposal shares the result
-            self._has_ended(configuration)
+        elif self.is_complete(configuration):  # a repeated proposal shares the result
+            self.report_to_sampler(configuration)
         return True
 
     @property

@@ -61,12 +61,12 @@ def test_every_configuration_is_planned_and_ends_by_itself():
     trials = [planner.next() for _ in range(3)]
     assert [t.spec.params for t in trials] == [57, 67, 74]
     grokked, failed, last = trials
-    assert [c.spec.params for c in planner.tell(grokked, rows_of(grokked, Outcome.GROKKED))] == [57]
-    assert planner.tell(failed, rows_of(failed)) == []  # goes on with another round
-    assert [c.spec.params for c in planner.tell(last, rows_of(last, Outcome.GROKKED))] == [74]
+    assert [c.spec.params for c in planner.complete_trial(grokked, rows_of(grokked, Outcome.GROKKED))] == [57]
+    assert planner.complete_trial(failed, rows_of(failed)) == []  # goes on with another round
+    assert [c.spec.params for c in planner.complete_trial(last, rows_of(last, Outcome.GROKKED))] == [74]
     again = planner.next()
     assert only(again) == only(failed) and numbers([again]) == [[3, 4]]
-    assert planner.tell(again, rows_of(again)) == [only(failed)]
+    assert planner.complete_trial(again, rows_of(again)) == [only(failed)]
     assert planner.next() == DONE
 
 

@@ -1,0 +1,247 @@
+"""Random studies and random orders of events against what a plan promises, whatever happens to its trials.
+
+A seed's outcome is a function of configuration and seed, so every order must come to the same records, but for
+seeds that nobody needed.
+"""
+
+import hashlib
+import random
+
+import pytest
+
+from search.run.packing import Capacity
+from search.run.planner import DONE, Planner
+from search.run.proposals import Proposals
+from search.run.tally import TrialReport
+from search.stats.counting import seed_of
+from search.store.ledger import is_final
+from search.study.file import parse_study
+from search.study.seeds import numbered
+from tests.planners import Given, drain, planner_of, rows_of
+from trainer import Outcome
+
+BASE = "name: any\nmodel: 57p\nrecipe: {steps: 1000}\n"
+LISTS = ["", "configurations: [{recipe: {lr: 0.01}}, {recipe: {lr: 0.02}}, {model: 67p}]\n"]
+SPACES = [
+    "space: {recipe.lr: {float: [0.001, 0.1]}}\n",
+    "space: {recipe.hold: {choice: [1, 2, 3]}, recipe.lr: {choice: [0.01, 0.02]}}\n",  # repeats itself
+    "space: {recipe.steps: {int: [1000, 2000], step: 500}, recipe.eval_every: {choice: [500, 1000]}}\n",
+]
+CONFIRM = "confirm: {configurations: 2, seeds: {first: 101, count: 3}}\n"
+
+
+def text_of(draw):
+    """A study file: a list or a search, with rounds, an allocation, a confirmation or without."""
+    seeds = draw.randint(1, 5)
+    text = BASE + f"seeds: {{first: 1, count: {seeds}}}\n"
+    if draw.random() < 0.7:
+        text += f"resources: {{seeds_per_trial: {draw.randint(1, 4)}}}\n"
+    is_search = draw.random() < 0.5
+    if is_search:
+        text += draw.choice(SPACES)
+        text += (
+            f"sampler: {{name: random, configurations: {draw.randint(1, 8)}, seed: {draw.randint(0, 99)}}}\n"
+        )
+    else:
+        text += draw.choice(LISTS)
+    rule, most = draw.random(), seeds + draw.randint(0, 8)
+    if rule < 0.5:
+        limit = f", max_seeds: {most}" if not is_search or draw.random() < 0.3 else ""
+        text += f"until: {{grokked: {draw.randint(1, 3)}{limit}}}\n"
+    elif rule < 0.75:
+        text += f"allocation: {{threshold: 0.3, most: {most}}}\n"
+    return text + (CONFIRM if draw.random() < 0.5 else "")
+
+
+class Run:
+    """A driver and its workers, made up: what they do comes from `draw`, what seeds become from their keys."""
+
+    def __init__(self, home, draw, text, fails=0.0):
+        self.home, self.draw, self.fails = home, draw, fails
+        self.study = parse_study(text, "any")
+        self.ledger, self.rows = Given(home, []), {}
+        self.rate = draw.choice([0.05, 0.3, 0.8])
+        self.failed, self.concluded = set(), []
+        self.start()
+
+    def start(self):
+        """A driver, the first or one after another died."""
+        for row in self.rows.values():
+            if row["outcome"] == Outcome.RUNNING:
+                row["outcome"] = Outcome.CENSORED
+        self.ledger.given = list(self.rows.values())
+        proposals = Proposals(self.study, self.ledger) if self.study.space else None
+        self.planner = Planner(self.study, self.ledger.given, proposals)
+        self.planner.fits = Capacity(self.draw.randint(1, 3))
+        self.running, self.ended, self.failed = {}, set(), set()
+
+    def groks(self, configuration, seed):
+        digest = hashlib.sha256(f"{configuration.key} {seed}".encode()).digest()
+        return digest[0] / 256 < self.rate
+
+    def started(self, trial):
+        for c, s in trial.work:
+            place = (c.key, s)
+            assert place not in self.failed, "a seed that failed is not tried again in one run"
+            assert all(place not in [(o.key, t) for o, t in other.work] for other in self.running.values())
+            assert place not in self.rows or not is_final(self.rows[place]), "trained twice"
+            self.rows[place] = {
+                "configuration": c.key, "init_seed": s.init_seed, "data_seed": s.data_seed,
+                "trial": trial.key, "confirmation": trial.confirmation, "outcome": Outcome.RUNNING,
+                "grok_step": None, "best_token": 0.5, "steps": 0,
+            }  # fmt: skip
+        self.running[trial.key] = trial
+
+    def reported(self, trial):
+        """Some more of the trial's seeds have ended, or are perfect and go on."""
+        self.ended |= {(c.key, s) for c, s in trial.work if self.draw.random() < 0.5}
+        rows = []
+        for c, s in trial.work:
+            has_ended = (c.key, s) in self.ended
+            perfect = has_ended and self.groks(c, s)
+            outcome = Outcome.FAILED if has_ended and not perfect else Outcome.RUNNING
+            rows.append({"configuration": c.key, "outcome": outcome, "seed": (0, 0), "step": 0,
+                         "budget": 1000, "best_exact": 0.0, "grok_step": 500 if perfect else None})  # fmt: skip
+        self.planner.hear(trial, TrialReport.of(rows))
+
+    def completed(self, trial):
+        """The trial's end: its results, without seeds that nobody needs any more; or its failure."""
+        del self.running[trial.key]
+        is_lost = self.draw.random() < self.fails
+        for c, s in trial.work:
+            row = self.rows[c.key, s]
+            if is_lost:
+                row["outcome"] = Outcome.CENSORED
+                self.failed.add((c.key, s))
+            elif (c.key, s) in self.ended or trial.confirmation or not self.planner.has_enough(c):
+                row["outcome"] = Outcome.GROKKED if self.groks(c, s) else Outcome.FAILED
+                row["grok_step"] = 500 if self.groks(c, s) else None
+            else:
+                del self.rows[c.key, s]
+        self.ended -= {(c.key, s) for c, s in trial.work}
+        self.ledger.given = list(self.rows.values())
+        mine = [r for r in self.rows.values() if r["trial"] == trial.key]
+        states = [t.state.name for t in self.planner.proposals.trials()] if self.study.space else []
+        over = self.planner.complete_trial(trial, mine)
+        for c in over:
+            assert not any(c in t.configurations for t in self.running.values()), "concluded while it trains"
+        self.concluded += over
+        self.check_told(states)
+
+    def check_told(self, before):
+        """What the sampler was told now was trained whole, and is in no trial that runs or waits."""
+        for trial, state in zip(self.planner.proposals.trials() if before else (), before, strict=False):
+            if trial.state.name == "COMPLETE" and state == "RUNNING":
+                key = trial.user_attrs["configuration"]
+                rows = {seed_of(r): r for r in self.rows.values() if r["configuration"] == key}
+                assert all(s in rows and is_final(rows[s]) for s in self.study.first_seeds())
+                assert not any(key == c.key for t in self.running.values() for c in t.configurations)
+
+    def step(self):
+        """Something happens. False once the plan is done."""
+        kind = self.draw.random()
+        if self.running and kind < 0.4:
+            self.reported(self.draw.choice(list(self.running.values())))
+        elif self.running and kind < 0.6:
+            self.completed(self.draw.choice(list(self.running.values())))
+        elif kind < 0.65 and (unseen := [t for k, t in self.running.items() if k not in self.planner.heard]):
+            trial = self.running.pop(self.draw.choice(unseen).key)
+            for c, s in trial.work:
+                del self.rows[c.key, s]
+            self.planner.requeue(trial)
+        else:
+            after = self.draw.choice([None, *self.running.values()])
+            trial = self.planner.next(after)
+            if trial == DONE:
+                assert not self.running and self.planner.is_done
+                return False
+            if trial is not None:
+                self.started(trial)
+            else:
+                assert self.running, "nothing runs, and nothing is to be begun"
+        return True
+
+    def to_the_end(self):
+        for _ in range(5_000):
+            if not self.step():
+                return
+        raise AssertionError("it does not end")
+
+    def check_end(self):
+        """Each round of each configuration is trained, but for what there is enough of and what failed."""
+        recorded = {place for place, row in self.rows.items() if is_final(row)} | self.failed
+        for c in self.planner.known.values():
+            if self.planner.has_enough(c):
+                continue
+            rounds = list(self.study.rounds())
+            needed = [s for seeds in (rounds if self.study.until.grokked else rounds[:1]) for s in seeds]
+            assert {(c.key, s) for s in needed} <= recorded, "seeds were forgotten"
+
+    def confirmed(self):
+        return {key for (key, _), row in self.rows.items() if row["confirmation"]}
+
+
+@pytest.mark.parametrize("number", range(120, 160))
+def test_whatever_the_order_each_seed_is_trained_once_and_none_is_forgotten(number, home):
+    draw = random.Random(number)
+    run = Run(home, draw, text_of(draw), fails=draw.choice([0.0, 0.0, 0.3]))
+    run.to_the_end()
+    run.check_end()
+    if not run.failed:
+        run.start()
+        assert run.planner.is_done and run.planner.next() == DONE, "a finished study is done"
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, home):
+    draw = random.Random(1_000 + number)
+    run = Run(home, draw, text_of(draw))
+    for _ in range(draw.randint(1, 4)):
+        for _ in range(draw.randint(1, 30)):
+            if not run.step():
+                break
+        run.start()
+    begun = run.confirmed()
+    run.to_the_end()
+    run.check_end()
+    if run.study.confirm:
+        seeds = {(key, s) for key in begun for s in numbered(run.study.confirm.seeds)}
+        assert seeds <= {place for place, row in run.rows.items() if is_final(row)}, "begun, and not ended"
+        grokked = {r["configuration"] for r in run.rows.values() if r["outcome"] == Outcome.GROKKED}
+        assert bool(run.confirmed()) == bool(grokked), "the best is confirmed, whoever was there when it won"
+
+
+ROUNDS = BASE + "seeds: {first: 1, count: 2}\nuntil: {grokked: 1, max_seeds: 6}\n"
+SEARCH = BASE + SPACES[0] + "seeds: {first: 1, count: 2}\nuntil: {grokked: 1}\n" + CONFIRM
+SEARCH += "resources: {seeds_per_trial: 1}\nsampler: {name: random, configurations: 4, seed: 1}\n"
+
+
+def perfect(planner, trial):
+    """A report in which every seed of a trial has grokked."""
+    facts = {"outcome": Outcome.RUNNING, "seed": (0, 0), "step": 0, "budget": 1000, "best_exact": 1.0}
+    rows = [facts | {"configuration": c.key, "grok_step": 500} for c, _ in trial.work]
+    planner.hear(trial, TrialReport.of(rows))
+
+
+def test_cancelled_seeds_are_trained_if_the_seed_that_gave_enough_is_lost(home):
+    """It had only been reported: its worker dies before its results are there."""
+    planner = planner_of(ROUNDS, home)  # two trials of a seed each
+    first, _ = planner.next(), planner.next()
+    perfect(planner, first)
+    assert planner.planned == 0
+    for trial in list(planner.running.values()):
+        planner.complete_trial(trial, rows_of(trial, Outcome.CENSORED))
+    left = {s.init_seed for t in drain(planner)[0] for _, s in t.work}
+    assert left == {3, 4, 5, 6}
+
+
+def test_a_winner_that_was_cut_short_is_confirmed_by_the_next_driver_too(home):
+    """Optuna was not told of it: one of its seeds was not needed any more."""
+    planner = planner_of(SEARCH, home, ahead=1)
+    first = planner.next()
+    perfect(planner, first)
+    rows = rows_of(first, Outcome.GROKKED)
+    planner.complete_trial(first, rows)
+    for driver in (planner, planner_of(SEARCH, home, rows, ahead=1)):
+        confirmation = driver.next()
+        assert confirmation.confirmation and confirmation.configurations == first.configurations
