@@ -16,7 +16,7 @@ from search.run.tally import TrialReport
 from search.stats.counting import seed_of
 from search.store.ledger import is_final
 from search.study.file import parse_study
-from search.study.seeds import numbered
+from search.study.seeds import seed_list
 from tests.planners import Given, drain, planner_of, rows_of
 from trainer import Outcome
 
@@ -205,7 +205,7 @@ def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, h
     run.to_the_end()
     run.check_end()
     if run.study.confirm:
-        seeds = {(key, s) for key in begun for s in numbered(run.study.confirm.seeds)}
+        seeds = {(key, s) for key in begun for s in seed_list(run.study.confirm.seeds)}
         assert seeds <= {place for place, row in run.rows.items() if is_final(row)}, "begun, and not ended"
         grokked = {r["configuration"] for r in run.rows.values() if r["outcome"] == Outcome.GROKKED}
         assert bool(run.confirmed()) == bool(grokked), "the best is confirmed, whoever was there when it won"
