@@ -42,7 +42,7 @@ def test_one_configuration_has_no_sections_about_several():
     assert f"1 of 4 seeds ({percent(0.25)}, 95 % interval {low} to {high}) grokked." in text
     for name in ("grokked", "failed", "diverged", "given up", "censored"):
         assert page.cells[page.cells.index(name) + 1] == "1"
-    assert "Given up: 1 of 4." in text
+    assert "gave up 1 of 4 seeds" in text
     key = given[1]["configuration"][0]
     assert f"adder-search pull s --configuration {key} -o s-{key[:6]}" in page.cells
 
@@ -60,7 +60,7 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     assert page.cells[page.cells.index("screened") + 1] == "6"
     assert "ends seeds without token 0.35 at 5000; a random tenth spared" in text
     assert "it was not measured for this spec and recipe" in text
-    assert "Screened: 6 of 8; 1 more ran on: none grokked." in text
+    assert "ended 6 of 8 seeds. 1 more that it called were spared and ran on: none grokked." in text
     assert "at most 6.0 would have grokked" in text, "as nobody had been spared when the frame was counted"
     assert "grokked per million seed-steps; each cost" in text
 

@@ -259,20 +259,20 @@ class _Study:
         """Describe what the rules that stop seeds did; empty if they never fired."""
         columns_ = self.seeds[["outcome", *RULE_COLUMNS.values()]].astype(object)
         rows = columns_.where(columns_.notna(), None).to_dict("records")
-        sentences = []
-        if given_up := StoppingCounts.of(rows).summary():
-            sentences.append(
-                f"{given_up.capitalize()}. Intervals reach up to what they would be had "
-                f"{self.given_up_wrongly:,.1f} of the given-up seeds grokked: at most {FALSE_KILLS_UPPER:.1%} "
-                "where the rule was measured, elsewhere what the spared ones of each configuration allow."
+        text = ""
+        if given_up := _rule_sentences("The hopeless rule gave up", StoppingCounts.of(rows)):
+            text = (
+                f"{given_up}Intervals reach up to what they would be had {self.given_up_wrongly:,.1f} of the "
+                f"given-up seeds grokked: at most {FALSE_KILLS_UPPER:.1%} where the rule was measured, elsewhere "
+                "what the spared ones of each configuration allow. "
             )
-        if screened := StoppingCounts.of(rows, Outcome.SCREENED).summary(Outcome.SCREENED):
+        if screened := _rule_sentences("The screen ended", StoppingCounts.of(rows, Outcome.SCREENED)):
             missed = self.configurations["screened_wrongly"].sum()
-            sentences.append(
-                f"{screened.capitalize()}. Had those run on, at most {missed:.1f} would have grokked, by the "
-                "spared ones and what was measured of the rung before (one-sided 95 %); intervals reach up to that."
+            text += (
+                f"{screened}Had those run on, at most {missed:.1f} would have grokked, by the spared ones and "
+                "what was measured of the rung before (one-sided 95 %); intervals reach up to that."
             )
-        return " ".join(sentences)
+        return text.strip()
 
     def cost(self) -> str:
         """What grokked seeds cost, all counted ones paid for."""
@@ -392,6 +392,17 @@ class _Study:
         if self.importances:
             return [f for f, _ in self.importances.shares]
         return sorted(self.fields, key=lambda f: -int(f.holds.sum()))
+
+
+def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
+    """Return what a stopping rule did in sentences that begin with `subject`; empty if it never fired."""
+    if not counts.ended and not counts.spared:
+        return ""
+    text = f"{subject} {counts.ended:,} of {counts.seeds:,} seeds. "
+    if counts.spared:
+        grokked = f"{counts.spared_grokked:,} of them grokked" if counts.spared_grokked else "none grokked"
+        text += f"{counts.spared:,} more that it called were spared and ran on: {grokked}. "
+    return text
 
 
 def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame) -> np.ndarray:
