@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults lint claims audit lock secrets digests clean
+.PHONY: demo test test-full test-faults lint audit lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -33,13 +33,6 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-# docs/claims.md again, by the command that stands in it.
-claims:
-	sed '/^<!-- as the command prints it -->/q' docs/claims.md > docs/claims.md.new
-	echo >> docs/claims.md.new
-	$(BIN)/$(shell sed -n "s/^    \(adder-search claims .*\)/\1/p" docs/claims.md) >> docs/claims.md.new
-	mv docs/claims.md.new docs/claims.md
 
 # With ADVISORIES, OSV's records of the Python packages (all.zip, or a folder of JSON files): compares, without a network.
 # Without: asks the package index; --strict: one that it cannot ask about fails.
@@ -71,10 +64,10 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # torch first: its CPU build where an index or a folder that pip looks into has it, else the default one, with CUDA.
-$(VENV)/.installed: $(VENV)/bin/python setup.cfg pyproject.toml $(wildcard requirements/*.txt)
+$(VENV)/.installed: $(VENV)/bin/python setup.cfg pyproject.toml lab/setup.cfg $(wildcard requirements/*.txt)
 	$(HASHED) -r requirements/torch-cpu.txt || $(HASHED) -r requirements/torch-cuda.txt
 	$(HASHED) -r requirements/core.txt
-	$(PIP) --no-build-isolation --no-index -e .
+	$(PIP) --no-build-isolation --no-index -e . -e ./lab
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed

@@ -1,6 +1,6 @@
 """All figures of the engine in docs/performance.md, in under 12 minutes on two cores.
 
-    python -m benchmarks.engine [--output docs/measurements] [--seconds 6] [--only throughput,memory,specs]
+    python -m benchmarks.engine [--output FOLDER] [--seconds 6] [--only throughput,memory,specs]
 
 throughput: benchmarks.throughput for 57p, 100p, 170p and 456p, a JSON file each
 memory: the largest resident size of a process that trains 57p with 1, 16 and 1,000 slots
@@ -180,7 +180,7 @@ def row(run_: dict[str, Any], one: dict[str, Any]) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = throughput.OneLineParser(prog="python -m benchmarks.engine", description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=Path("docs/measurements"), metavar="FOLDER")
+    parser.add_argument("--output", type=Path, default=Path("lab/2026-11-20-throughput"), metavar="FOLDER")
     parser.add_argument("--seconds", type=float, default=6.0, help="that a row's speed is measured for")
     parser.add_argument("--only", default=",".join(PARTS))
     args = parser.parse_args(words)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from optuna.trial import TrialState
 
-from docs.measurements.sampling import Memory
+from lab.scripts.sampling import Memory
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger, Row
 from search.study.file import parse_study

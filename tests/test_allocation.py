@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docs.measurements import allocation as simulated
+from lab.scripts import allocation as simulated
 from search.run.allocation import Standing, deserving, leaders, objective
 from search.run.planner import DONE
 from search.stats.counting import GrokRate

@@ -35,7 +35,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 RECIPE = {"steps": 6, "ramp": 3, "batch": 2, "eval_every": 3}
 STUDY = {
     "name": "small",

@@ -27,7 +27,7 @@ from trainer.curvature.hessian import (
 )
 from trainer.files.installed import missing_for_compilation
 
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 START = CERTIFICATES / "46p"
 SHORT = ("--proposals", 3, "--screen", 2, "--steps", 60, "--ramp", 30, "--cores", 1, "--patience", 1)
 engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")

@@ -8,7 +8,7 @@ import re
 import pytest
 from optuna.trial import TrialState
 
-from docs.measurements.sampling import Memory
+from lab.scripts.sampling import Memory
 from search.errors import UserError
 from search.study.space import points
 from tests.searches import LINE, NARROW, asked, numbers, proposals_of, row, states, train

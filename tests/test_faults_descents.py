@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.faults,
     pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler"),
 ]
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 STUDY = {
     "name": "descents",
     "start": {"checkpoint": str(CERTIFICATES / "46p")},

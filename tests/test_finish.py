@@ -22,7 +22,7 @@ from trainer.finishing.finish import METHODS, finish
 from trainer.step import step
 from trainer.step.schedule import hyper_of
 
-PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")
+PARENT = Checkpoint.load(Path(__file__).parents[1] / "lab" / "certificates" / "57p")
 SPEC = preset("57p")
 SLOW = ("targeted", "lbfgs", "cma_es")
 

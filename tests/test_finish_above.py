@@ -13,7 +13,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature import minimise
 
 SPEC = preset("57p")
-PARENT = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "57p")
+PARENT = Checkpoint.load(Path(__file__).parents[1] / "lab" / "certificates" / "57p")
 STILL = Recipe(steps=2, eval_every=1, warmup=0, lr=1e-9, weight_decay=0.0, curriculum=(), hold=10)
 
 
@@ -100,7 +100,7 @@ def test_each_seed_has_problems_of_its_own(monkeypatch):
 
 
 def test_it_keeps_the_ties():
-    base = Checkpoint.load(Path(__file__).parents[1] / "docs" / "certificates" / "46p")
+    base = Checkpoint.load(Path(__file__).parents[1] / "lab" / "certificates" / "46p")
     ties = constrained(base.spec, ["head[0,1] = head[0,2]"])
     tied = tie(base.spec, ties)
     start_P = tied.untie(project(ties, base.theta_P[None]))[0]

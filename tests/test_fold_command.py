@@ -9,7 +9,7 @@ from model.export import tricks
 from tests.commands import call, fails_with_one
 from trainer.checkpoints.checkpoint import Checkpoint
 
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from docs.measurements import idle as simulated
+from lab.scripts import idle as simulated
 from search.run import estimate
 from search.run.planner import DONE
 from search.run.tally import TrialReport
@@ -235,7 +235,7 @@ def test_the_last_spec_is_shared_by_the_cores(home):
 
 
 def test_a_made_up_study_keeps_its_slots_busy():
-    """Before and after, by docs/measurements/idle.py: three worlds of the demo's study."""
+    """Before and after, by lab/scripts/idle.py: three worlds of the demo's study."""
     found = simulated.compare("until one grokked (studies/57p.yaml)", cores=2, alive=False, repetitions=3)
     before, after = found["before"], found["after"]
     assert after["slots"] > before["slots"] + 0.15 and after["cores"] > before["cores"]

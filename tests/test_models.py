@@ -71,4 +71,3 @@ def test_wrong_use(here):
     assert fails_with_one(2, "models", "--diff", "57p") == (
         "--diff compares two rungs: adder-search models RUNG --diff RUNG"
     )
-    assert fails_with_one(2, "models", "57p", "--gap") == "--gap takes no RUNG"

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.storages import RDBStorage
 
-from docs.measurements.sampling import Memory
+from lab.scripts.sampling import Memory
 from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home

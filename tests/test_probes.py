@@ -13,7 +13,7 @@ from model.families.split_subspace.probes import _columns
 from model.tied import Tied
 from trainer.checkpoints.checkpoint import Checkpoint
 
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 ONE_CHANNEL = ["100p", "90p", "75p", "74p", "67p", "57p", "54p", "46p"]
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from optuna.trial import TrialState
 
-from docs.measurements import sampling
-from docs.measurements.sampling import Memory
+from lab.scripts import sampling
+from lab.scripts.sampling import Memory
 from search.run.allocation import objective
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger

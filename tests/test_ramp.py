@@ -13,7 +13,7 @@ from trainer.files.installed import missing_for_compilation
 from trainer.step import schedule, step
 from trainer.step.schedule import hyper_of
 
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 SPEC = preset("46p")
 SETS = (["form[0,2] = 0"], ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]"], [])
 engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")

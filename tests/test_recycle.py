@@ -16,7 +16,7 @@ from trainer import Pair, Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.recycle import is_recycling_due
 
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 ON = {
     "recycle_every": EVERY, "recycle_from": EVERY, "recycle_until": 2 * EVERY,
     "recycle_unless": [["switches", 0.95]], "steps": 4 * EVERY,

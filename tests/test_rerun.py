@@ -18,7 +18,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import missing_for_compilation
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "here")
-CERTIFICATES = Path(__file__).parents[1] / "docs" / "certificates"
+CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
 SLOTS, EAGER = 3, Resources(cpu=1, compiled=False)
 # Too high a learning rate: no seed's last θ is its best.
 RECIPE = Recipe(**{**SMALL, "steps": 24, "eval_every": 4, "warmup": 0, "lr": 0.2})

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from model import preset
-from search.run import stages, worker
+from search.run import worker
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.study.file import load_study, parse_study
 from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
 from tests.homes import quick  # noqa: F401
@@ -145,12 +144,3 @@ def test_a_bad_one_is_told(here, change, line):
 def test_it_runs_here_under_its_own_name(here):
     for option in ("--fresh", "--detach"):
         assert "runs here" in fails_with_one(2, "run", write_study(here, STUDY), option, "--home", "home")
-
-
-def test_the_shipped_cascades_have_the_published_sizes():
-    sizes = [72, 71, 70, 68, 66, 65, 63, 62]
-    frozen, free = load_study("cascade"), load_study("cascade-free")
-    assert [spec.params for spec, _ in free.listed()] == sizes
-    assert [spec.params for spec, _ in frozen.listed()] == [75] * 8
-    one = [frozen.model_copy(update={"stages": [], "recipe": r.as_dict()}) for _, r in frozen.listed()]
-    assert [stages.counts(parse_study(s.model_dump_json(by_alias=True), ""))[0] for s in one] == sizes

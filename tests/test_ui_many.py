@@ -32,7 +32,7 @@ from trainer import Outcome, Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]  # tests/test_ui.py has what is short of it
-CERTIFICATE = Path(__file__).parents[1] / "docs" / "certificates" / "57p"
+CERTIFICATE = Path(__file__).parents[1] / "lab" / "certificates" / "57p"
 MANY, SEEDS = 200, 16
 TOP = MANY - 1
 SPEC = preset("57p")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
@@ -19,7 +21,6 @@ COMMANDS = {
     "status": ("home", "Show the recorded studies, or one seed by seed."),
     "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
     "table": ("evidence", "Show which constraint works at which scale."),
-    "claims": ("evidence", "Show what the papers claim, and what the records say of it."),
     "report": ("evidence", "Write a page about a study."),
     "records": ("evidence", "Write a study's records to a file."),
     "ui": ("ui", "Open the MLflow UI on what was recorded."),
@@ -31,22 +32,34 @@ COMMANDS = {
     "finish": ("checkpoints", "Take a checkpoint that is nearly right to all 10,010."),
     "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
     "diagnose": ("compress", "Show which directions of a checkpoint matter."),
-    "thresholds": ("compress", "Show the smallest certificates beside the published thresholds."),
     "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
     "forge": ("forge", "Show a transformer forged by hand add two numbers."),
     "delete": ("home", "Delete a study and all that is recorded of it."),
 }
 """Where in this package a `click.Command` of that name is, and what `--help` says of it."""
+PLUGINS = "adder_search.commands"
+"""The group of entry points by which another package adds commands: NAME = module:click_command."""
+
+
+@cache
+def plugins() -> dict[str, EntryPoint]:
+    """Return the entry points of commands of other installed packages, by name."""
+    return {point.name: point for point in entry_points(group=PLUGINS)}
 
 
 class Commands(click.Group):
-    """Commands that are imported when they are called (click's LazyGroup), in the order above.
+    """Commands that are imported when they are called (click's LazyGroup), in the order above; then plug-ins.
 
     Turns every foreseen failure into one line on stderr and its exit code.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return [*self.commands, *(name for name in plugins() if name not in self.commands)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (command := super().get_command(ctx, cmd_name)) or cmd_name not in plugins():
+            return command
+        return load_plugin(plugins()[cmd_name])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,8 +87,24 @@ class Commands(click.Group):
 def load(known: click.Command) -> click.Command:
     """The command that stands behind a name and its line of help."""
     assert known.name
+    if known.name not in COMMANDS:
+        return known
     module = import_module(f"search.cli.{COMMANDS[known.name][0]}")
     return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == known.name)
+
+
+def load_plugin(point: EntryPoint) -> click.Command:
+    """Return another package's command; where it cannot be imported, one that says so when it is called."""
+    try:
+        command: click.Command = point.load()
+    except ImportError as error:
+        reason = f"{point.name}: {point.value} cannot be imported ({error})"
+
+        def refuse() -> None:
+            raise Failure(reason)
+
+        return click.Command(point.name, callback=refuse, short_help="(cannot be imported)")
+    return command
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""`adder-search compress`, `diagnose` and `thresholds`: what a trained θ can bear, and how few numbers do."""
+"""`adder-search compress` and `diagnose`: what a trained θ can bear."""
 
 from __future__ import annotations
 
@@ -334,17 +334,3 @@ def diagnose(
     with reraise_as(checkpoint):
         found = diagnosed(loaded.spec, loaded.theta_P, wanted, reach, most, problems, measure)
     click.echo(json.dumps(asdict(found)) if as_json else found.text())
-
-
-@click.command()
-@click.argument("folder", default="docs/certificates", type=click.Path(path_type=Path))
-@json_option
-def thresholds(folder: Path, as_json: bool) -> None:
-    """Show the smallest of a FOLDER's certificates beside the Reflection's three thresholds.
-
-    A certificate is a checkpoint whose folder has what `verify --json` says of it as verification.json.
-    """
-    from search.compress import thresholds as known
-
-    rows = known.thresholds(folder)
-    click.echo(json.dumps(rows) if as_json else known.text(rows))

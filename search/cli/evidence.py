@@ -1,4 +1,4 @@
-"""`adder-search best`, `table`, `claims`, `report` and `records`: what the records say."""
+"""`adder-search best`, `table`, `report` and `records`: what the records say."""
 
 from __future__ import annotations
 
@@ -110,29 +110,6 @@ def table(
         return
     write_text(target, text)
     click.echo(f"{target}: {len(made.constraints)} constraints at {len(made.scales)} scales")
-
-
-@click.command()
-@click.argument("studies", nargs=-1, metavar="[STUDY ...]")
-@json_option
-@home_option
-def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
-    """What the papers claim, and what the records say of each claim.
-
-    STUDY is a recorded study, a .csv or .parquet file of seeds (adder-search records --of seeds), or a folder
-    with a checkpoint; without any, all studies of the home are read.
-    """
-    from search.analysis.frames import RecordSet
-    from search.claims import trained
-    from search.claims.judge import judge_all
-    from search.claims.text import as_json as plain
-    from search.claims.text import markdown
-
-    folders = [name for name in studies if trained.is_checkpoint(Path(name))]
-    others = [name for name in studies if name not in folders]
-    seeds = RecordSet(others, home).seeds() if others or not folders else []
-    judged = judge_all(seeds, trained.read(map(Path, folders)))
-    click.echo(plain(judged) if as_json else markdown(judged), nl=False)
 
 
 @click.command()

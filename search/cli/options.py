@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from search.errors import UserError, reraise_as
-from trainer.files import durable
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -52,6 +51,8 @@ def writing(target: Path) -> Iterator[None]:
 
 def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
     """Have a file written whole or not at all. `flag`: the option that named it, for the error's advice."""
+    from trainer.files import durable
+
     refuse_folder(target, flag)
     fresh = target.with_name(target.name + ".new")
     with writing(target):
@@ -71,6 +72,7 @@ def refuse_folder(target: Path, flag: str = "-o") -> None:
 def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
     """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
+    from trainer.files import durable
 
     own = {JSON_FILE, THETA_FILE}
     if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):

@@ -64,23 +64,15 @@ def keys(section: str | None, as_json: bool) -> None:
 @click.argument("name", required=False, metavar="[RUNG]")
 @click.option("--diff", metavar="RUNG", help="What separates RUNG from this one.")
 @click.option(
-    "--gap", is_flag=True, help="What was built by hand beside what was trained (57p paper, section 6)."
-)
-@click.option(
     "--json", "as_json", is_flag=True, help="Print JSON: a list of rungs, or of the one that is named."
 )
-def models(name: str | None, diff: str | None, gap: bool, as_json: bool) -> None:
+def models(name: str | None, diff: str | None, as_json: bool) -> None:
     """List families, constraints and rungs; or show one RUNG's parameters, component by component."""
     from model import PRESETS
 
     if diff and not name:
         raise UserError("--diff compares two rungs: adder-search models RUNG --diff RUNG")
-    if gap and name:
-        raise UserError("--gap takes no RUNG")
-    if gap:
-        rows = _gap_rows()
-        click.echo(json.dumps(rows) if as_json else _gap_table(rows))
-    elif name and diff:
+    if name and diff:
         between = _differences(_rung(name), _rung(diff))
         click.echo(json.dumps(between) if as_json else _diff_text(name, diff, between))
     elif as_json:
@@ -127,42 +119,6 @@ def _by_hand() -> list[dict[str, Any]]:
         for f in FORGINGS.values()
     ]  # fmt: skip
     return [*found, {**_described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
-
-
-def _gap_rows() -> list[dict[str, Any]]:
-    """The discoverability gap: what suffices, and what gradient descent finds (57p paper, section 6)."""
-    from model import PRESETS
-    from model.forged_adder import SPEC
-
-    floor = SPEC.params
-    rows = [
-        (
-            "built by hand, this family",
-            SPEC.params,
-            "every number derived: adder-search forge --ten-digits DIR",
-        ),
-        ("built by hand, elsewhere", 36, "36 to 40 in other architectures (57p paper, section 6)"),
-        (
-            "trained, then folded",
-            PRESETS["46p"].params,
-            "an exact rewriting of a trained θ: adder-search fold",
-        ),
-        ("trained from scratch", PRESETS["54p"].params, "57p without its EOS target (docs/results.md)"),
-        ("trained from scratch", PRESETS["57p"].params, "the paper's smallest"),
-        ("trained from scratch", PRESETS["67p"].params, "before the triple-duty head"),
-        ("trained from scratch", PRESETS["74p"].params, "before fixed positions"),
-    ]
-    return [
-        {"threshold": what, "params": n, "overhead": round(n / floor, 2), "means": means}
-        for what, n, means in rows
-    ]
-
-
-def _gap_table(rows: list[dict[str, Any]]) -> str:
-    """The gap as text; overhead is over the smallest that was built by hand."""
-    lines = [f"{'':28} {'params':>6} {'overhead':>9}"]
-    lines += [f"{r['threshold']:28} {r['params']:6} {r['overhead']:8.2f}x  {r['means']}" for r in rows]
-    return "\n".join(lines)
 
 
 def _differences(one: Spec, other: Spec) -> dict[str, Any]:

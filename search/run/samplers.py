@@ -29,7 +29,7 @@ from search.study.space import Distribution, Numbers, Space, points, stored
 
 
 def sampler_of(study: Study, drawn: int) -> BaseSampler:
-    """Optuna's sampler for a search that has had so many proposals. Tuned with docs/measurements/sampling.py.
+    """Optuna's sampler for a search that has had so many proposals. Tuned with lab/scripts/sampling.py.
 
     A resumed search goes on: with the first run's generator it would propose the same again.
     """

@@ -21,7 +21,7 @@ from trainer.curvature.hessian import LossExpansion, expand_loss, shares
 CHUNK = 1_024  # sets at once: memory
 TRUST = 1e-6
 """Of the largest eigenvalue, added to each: entries that are let go are not believed to go far. From 12 and
-17 numbers (docs/certificates) the same constraints come first from 1e-7 to 1e-4."""
+17 numbers (lab/certificates) the same constraints come first from 1e-7 to 1e-4."""
 
 
 @dataclass(frozen=True)

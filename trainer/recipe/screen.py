@@ -90,5 +90,5 @@ MEASURED: dict[tuple[str, str], tuple[int, int]] = {
     ("cfde7a96c14c", "odd 0.9 at 3000"): (0, 122),
 }
 """By configuration's key and rung: how many grokked, and of how many that it called and that ran on.
-docs/measurements/seeds/screen-256.csv: the recipe of studies/57p-faded.yaml, no seed of any shipped study.
+lab/2026-11-22-what-luck-is/screen-256.csv: the recipe of studies/57p-faded.yaml, no seed of any shipped study.
 """

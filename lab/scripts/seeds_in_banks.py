@@ -1,0 +1,150 @@
+"""A study's seeds in banks of one thread, without Ray and without records: a row a seed.
+
+    python lab/scripts/seeds_in_banks.py STUDY OUT.csv [--kept FOLDER] [--only ARM] [--seeds FIRST-LAST]
+
+Each configuration (`arm`: its name in the file) is trained on the study's seeds, some at once, with the
+study's screen and rule for hopeless seeds. A seed that is in the file is not trained again, so the same
+command goes on. Columns: how it ended; tries: how often it began; at some steps the probes odd and switches,
+and the best token accuracy so far; equals_best: how far EQUALS is from the origin at the best evaluation.
+--kept: a file a chunk with θ at the best evaluation and at all, curve and probes.
+
+Axes: N seed, E evaluation, M measure, R probe, P parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lab.scripts.paths import Watched
+from lab.scripts.table_file import append, read
+from model import Spec
+from model.tied import Tied
+from search.study.file import load_study
+from search.study.trial import Configuration
+from trainer import Pair, Seed
+from trainer.bank.futility import FUTILITY_RULE
+from trainer.bank.tracker import Result
+
+STEPS = (4_000, 10_000, 14_000, 20_000, 26_000)
+PROBES = ("odd", "switches")
+
+
+class Counted(Watched):
+    """A bank that counts how often each pair begins."""
+
+    def __init__(self, *args: Any, **options: Any):
+        self.begun: Counter[int] = Counter()
+        super().__init__(*args, **options)
+
+    def _begin(self, slot: int, n: int, before: int) -> None:
+        self.begun[n] += 1
+        super()._begin(slot, n, before)
+
+
+def row_of(spec: Spec, result: Result, tries: int) -> dict[str, Any]:
+    """What a table has of a seed beside its configuration."""
+    seed, recipe = result.pair.seed, result.pair.recipe
+    row: dict[str, Any] = {
+        "init_seed": seed.init_seed, "data_seed": seed.data_seed, "outcome": result.outcome.value,
+        "budget": recipe.steps, "steps": result.steps, "grok_step": result.grok_step or "",
+        "best_exact": f"{result.best_exact:.4f}", "best_token": f"{result.best_token:.4f}",
+        "screen": result.screen or "", "tries": tries,
+    }  # fmt: skip
+    best_E = np.fmax.accumulate(result.curve_EM[:, 1].numpy())
+    names = list(spec.probes())
+    for at in STEPS:
+        e = at // recipe.eval_every - 1
+        there = e < len(best_E)
+        row[f"token_{at}"] = f"{best_E[e]:.4f}" if there else ""
+        for name in PROBES:
+            read = there and name in names and float(result.probes_ER[e, names.index(name)])
+            row[f"{name}_{at}"] = "" if read is False else f"{read:.4f}"
+    row["equals_best"] = f"{float(equals(spec, result).norm()):.2f}"
+    return row
+
+
+def equals(spec: Spec, result: Result) -> torch.Tensor:
+    """EQUALS' numbers, of a tied spec as its base reads them."""
+    theta_1P = result.theta_P[None]
+    base, theta_1P = (spec.base, spec.untie(theta_1P)) if isinstance(spec, Tied) else (spec, theta_1P)
+    found = base.layout.split(theta_1P).get("equals")
+    return torch.full((1,), torch.nan) if found is None else found
+
+
+def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
+    names = [entry.name for entry in study.configurations] or [study.name]
+    for name, listed in zip(names, study.listed(), strict=True):
+        yield name, Configuration(*listed)
+
+
+def train(configuration: Configuration, seeds: list[Seed], study: Any) -> Counted:
+    pairs = [Pair(configuration.recipe, seed, rungs=study.stop.rungs) for seed in seeds]
+    bank = Counted(configuration.spec, pairs, futility=FUTILITY_RULE if study.stop.hopeless else None)
+    bank.watch()
+    while bank.advance():
+        pass
+    return bank
+
+
+def keep(file: Path, bank: Counted, found: list[Result]) -> None:
+    """θ, curve and probes of a chunk; behind a seed's end NaN."""
+    longest = max(len(r.curve_EM) for r in found)
+
+    def padded(rows: torch.Tensor) -> np.ndarray:
+        return np.pad(rows.numpy(), ((0, longest - len(rows)), (0, 0)), constant_values=np.nan)
+
+    np.savez_compressed(
+        file,
+        init_seed=np.array([r.pair.seed.init_seed for r in found]),
+        best_theta=np.stack([r.theta_P.numpy() for r in found]),
+        theta=bank.theta_NEP[:, :longest].numpy(),
+        best_step=np.array([r.best_step for r in found]),
+        curve=np.stack([padded(r.curve_EM) for r in found]),
+        probes=np.stack([padded(r.probes_ER) for r in found]),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("study")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--kept", type=Path)
+    parser.add_argument("--only", action="append", help="an arm; repeatable")
+    parser.add_argument("--seeds", help="of the study's, those from FIRST to LAST")
+    parser.add_argument("--chunk", type=int, default=32)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    study = load_study(args.study)
+    seeds = study.first_seeds()
+    if args.seeds:
+        first, last = map(int, args.seeds.split("-"))
+        seeds = [s for s in seeds if first <= s.init_seed <= last]
+    known = {(r["configuration"], int(r["init_seed"])) for r in read(args.out)}
+    for at in range(0, len(seeds), args.chunk):
+        for arm, configuration in arms(study):
+            mine = [s for s in seeds[at : at + args.chunk] if (configuration.key, s.init_seed) not in known]
+            if not mine or (args.only and arm not in args.only):
+                continue
+            start, bank = time.process_time(), train(configuration, mine, study)
+            found = [bank.result(n) for n in range(len(mine))]
+            about = {"study": study.name, "arm": arm, "configuration": configuration.key}
+            made = [about | row_of(configuration.spec, r, bank.begun[n]) for n, r in enumerate(found)]
+            append(args.out, made)
+            if args.kept:
+                args.kept.mkdir(parents=True, exist_ok=True)
+                keep(args.kept / f"{arm.replace(' ', '-')}-{mine[0].init_seed}.npz", bank, found)
+            won, spent = sum(r.grok_step is not None for r in found), time.process_time() - start
+            spent_on = f"{bank.seed_steps} seed-steps, {spent:.0f} core-seconds"
+            print(f"{arm}, from {mine[0]}: {won} of {len(mine)}, {spent_on}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

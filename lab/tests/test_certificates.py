@@ -1,0 +1,68 @@
+"""The checkpoints in lab/certificates are what docs/results.md says of them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model import verify
+from model.adderboard import EDGE_CASES, uniform_pairs
+from model.decode import add
+from model.export import export_source
+from trainer.checkpoints.checkpoint import Checkpoint
+
+FOLDERS = sorted((Path(__file__).parents[1] / "certificates").iterdir())
+QUICK = ("34p-by-hand", "46p", "456p")
+BY_TIER = [pytest.param(f, id=f.name, marks=() if f.name in QUICK else pytest.mark.full) for f in FOLDERS]
+
+
+@pytest.mark.parametrize("folder", BY_TIER)
+def test_a_certificate_can_be_recomputed(folder):
+    checkpoint = Checkpoint.load(folder)
+    written = json.loads((folder / "verification.json").read_text())
+    found = verify(checkpoint.spec, checkpoint.theta_P).as_dict()
+    assert found["params"] == written["params"] == checkpoint.spec.params
+    assert folder.name.split("-")[0] == f"{checkpoint.spec.params}p"
+    assert (found["correct"], found["total"]) == (written["correct"], written["total"])
+    assert found["qualified"] and found["verified"] == written["verified"]
+
+
+TIED = [f for f in FOLDERS if '"family": "tied"' in (f / "checkpoint.json").read_text()]
+ELSEWHERE = """
+import json, runpy, sys
+pairs, found = json.load(open("pairs.json")), {}
+for name in sys.argv[1:]:
+    submission = runpy.run_path(name)
+    model, metadata = submission["build_model"]()
+    found[name] = metadata["params"], [submission["add"](model, a, b) for a, b in pairs]
+assert not {"model", "trainer", "search"} & sys.modules.keys()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [
+        pytest.param([f for f in TIED if f.name == "7p"], id="7p"),
+        pytest.param([f for f in TIED if f.name != "7p"], id="others", marks=pytest.mark.full),
+    ],
+)
+def test_exports_of_tied_certificates_run_in_another_directory(folders, tmp_path):
+    """With torch alone, in a process of their own, on edge cases and pairs that nobody chose by."""
+    pairs = EDGE_CASES + uniform_pairs(len(folders), 10)
+    (tmp_path / "pairs.json").write_text(json.dumps(pairs))
+    said = {}
+    for folder in folders:
+        its = Checkpoint.load(folder)
+        source = export_source(its.spec, its.theta_P, name=folder.name, author="a", provenance={})
+        (tmp_path / f"{folder.name}.py").write_text(source)
+        said[f"{folder.name}.py"] = [
+            its.spec.params,
+            add(its.spec, its.theta_P, *map(list, zip(*pairs, strict=True))),
+        ]
+    command = [sys.executable, "-I", "-c", ELSEWHERE, *said]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == said

@@ -1,0 +1,37 @@
+"""The plans of experiments: what they were written to train."""
+
+import pytest
+
+from lab.plans import LAB, load_plan
+from search.run import stages
+from search.stats.counting import MEASURED
+from search.study.file import parse_study, shipped_studies
+from search.study.trial import Configuration
+
+PLANS = sorted(path.stem for path in LAB.glob("2*/*.yaml"))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_is_a_study_of_its_files_name_and_no_shipped_one(name):
+    plan = load_plan(name)
+    assert plan.name == name and plan.about and name not in shipped_studies()
+    assert list(plan.rounds())
+
+
+def test_the_rule_for_hopeless_seeds_was_measured_where_none_was_given_up():
+    plans = [load_plan(name) for name in PLANS if name.endswith("-rate")]
+    assert not any(plan.stop.hopeless for plan in plans)
+    known = {Configuration(*listed).key for plan in plans for listed in plan.listed()}
+    assert known <= MEASURED and len(MEASURED) == 13
+
+
+def test_the_cascades_have_the_published_sizes():
+    sizes = [72, 71, 70, 68, 66, 65, 63, 62]
+    frozen, free = load_plan("cascade"), load_plan("cascade-free")
+    assert [spec.params for spec, _ in free.listed()] == sizes
+    assert [spec.params for spec, _ in frozen.listed()] == [75] * 8
+    stages_alone = [
+        frozen.model_copy(update={"stages": [], "recipe": r.as_dict()}) for _, r in frozen.listed()
+    ]
+    studies = (parse_study(plan.model_dump_json(by_alias=True), "") for plan in stages_alone)
+    assert [stages.counts(study)[0] for study in studies] == sizes

@@ -1,0 +1,50 @@
+"""The product runs without the research notebook."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.commands import own_environment
+
+SCRIPT = """
+import contextlib, importlib, io, json, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "lab":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from search.cli import main
+for package in ("model", "trainer", "search"):
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+said = {}
+for words in json.loads(sys.argv[1]):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            main(words.split())
+        except SystemExit as end:
+            said[words] = [end.code, out.getvalue()]
+assert "lab" not in sys.modules
+print(json.dumps(said))
+"""
+
+
+def test_every_module_and_the_commands_need_no_notebook(tmp_path: Path) -> None:
+    commands = ["--help", "studies", "models", "keys", "status --home nowhere", "claims", "thresholds"]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(commands)],
+        cwd=tmp_path, env=own_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert [said[words][0] for words in commands[:-2]] == [0] * 5, said
+    for name in commands[-2:]:
+        code, text = said[name]
+        assert code != 0 and "Traceback" not in text and name in text
