@@ -132,7 +132,7 @@ def test_an_optimiser_that_the_engine_has_not_is_told(more: str) -> None:
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("search.run.estimate.here", lambda: {"CPU": 2, "GPU": 0})
+    monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
     for said in (
