@@ -4,9 +4,9 @@ import pytest
 
 from lab.plans import LAB, load_plan
 from search.run import stages
-from search.stats.counting import MEASURED
 from search.study.file import parse_study, shipped_studies
 from search.study.trial import Configuration
+from trainer.bank.futility import MEASURED
 
 PLANS = sorted(path.stem for path in LAB.glob("2*/*.yaml"))
 

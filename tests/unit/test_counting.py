@@ -10,9 +10,7 @@ from search.stats import counting
 from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, difference, pareto, tries_until
 from search.stats.intervals import stopped, wilson
 from search.study.file import load_study, stopping_rule
-from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.bank.futility import MEASURED
 
 PUBLISHED = "79ee5e16e73c"
 """Key of 57p's published recipe, by which the hopeless rule was measured."""
@@ -64,12 +62,6 @@ def test_the_measured_share_is_not_carried_to_other_recipes():
     assert both.missed == 40 + 40 * FALSE_KILLS_UPPER
 
 
-def test_the_rule_was_measured_by_the_studies_of_rates():
-    studies = ("57p-rate", "54p-rate", "47p-rate", "67p-rate", "74p-rate", "100p-rate")
-    keys = {Configuration(*c).key for study in studies for c in load_study(study).listed()}
-    assert keys <= MEASURED and len(MEASURED) == 13
-
-
 def test_a_screens_own_spared_seeds_bound_what_it_killed():
     """30 ended, of 10 spared one grokked: at most 39.4 % of the 30 would have (Clopper-Pearson)."""
     seeds = rows(*[SCREENED] * 30, *[FAILED] * 9, GROKKED, configuration="a", screen=RUNG)
@@ -112,7 +104,7 @@ def test_earlier_seeds_without_an_outcome_may_have_grokked():
 def test_a_search_does_not_stop_by_configuration_nor_does_a_sweep():
     k, seeds = stopping_rule(load_study("57p"))
     assert k == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
-    assert stopping_rule(load_study("57p-rate")) is None and stopping_rule(load_study("fade")) is None
+    assert stopping_rule(load_study("constraints")) is None and stopping_rule(load_study("fade")) is None
 
 
 @pytest.mark.parametrize(  # Newcombe 1998, table II, method 10
