@@ -1,8 +1,8 @@
 """The spec: a family of transformers with all of its constraints and sizes. Frozen, hashable, complete.
 
-A family is one subclass of `Spec` in one file; its fields, made by `model.fields.option`, are its
-constraints and sizes. What a constraint saves is not written anywhere: it is the difference of two
-layouts.
+A family is one subclass of `Spec` in spec.py of its package; its fields, made by `model.fields.option`, are
+its constraints and sizes. Its functions of θ are in modules beside it, which may import torch: `FamilyModule`.
+The parameters that a constraint saves are written nowhere: they are the difference of two layouts.
 
 Axes: S seed, B problem, T position, A answer position, V vocabulary, P parameters.
 Problems are the innermost axis everywhere, so that every operation runs along contiguous memory.
@@ -14,8 +14,9 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from model.fields import check, check_combination, did_you_mean
 from model.layout import Layout, Shapes
@@ -27,25 +28,44 @@ if TYPE_CHECKING:
     from model.ops import Tensors
 
 Probe = Callable[[Any, "Tensor"], "Tensor"]
-"""A named read-out of θ: of a spec and θ [S, P] (float64) one number a seed [S]. Its docstring says what."""
+"""A named measure of θ: from a spec and θ [S, P] (float64) one number a seed [S]. Its docstring defines it."""
 FAMILIES: dict[str, type[Spec]] = {}
 MAKERS: dict[str, Callable[..., Spec]] = {}
-"""What makes specs over other specs from plain values, by the name that stands for a family's."""
+"""Constructors of specs over other specs from plain values, by the name that stands for a family's."""
+
+
+class FamilyModule:
+    """A module of the family's package, imported on first use, so that specs are listed without torch.
+
+    The class keeps it as a plain attribute: torch.compile cannot trace an import.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type[Spec]) -> Any:
+        module = import_module(f"model.families.{owner.family}.{self.name}")
+        setattr(owner, f"_{self.name}", module)
+        return module
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec(ABC):
-    """What every family offers. Instances are values: equal specs train the same model."""
+    """Interface of every family. Instances are values: equal specs train the same model."""
 
     family: ClassVar[str]
     about: ClassVar[str]
     """The family in one sentence."""
     roles: ClassVar[dict[str, str]]
-    """What each slice of θ that some spec of the family has is for."""
+    """Purpose of each slice of θ that some spec of the family has."""
     prompt: ClassVar[int] = 22
     """Tokens before the first answer digit."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Slices of θ that must not be all zero: without them every answer is the same."""
+    _forward = FamilyModule("forward")
+    _initial = FamilyModule("initial")
+    _folds = FamilyModule("folds")
+    _probes = FamilyModule("probes")
 
     def __init_subclass__(cls, listed: bool = True, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -64,12 +84,12 @@ class Spec(ABC):
     @property
     @abstractmethod
     def decoded(self) -> int:
-        """How many tokens greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
+        """Tokens that greedy decoding asks for: 11, or 12 where one of them is to end the answer."""
 
     @property
     @abstractmethod
     def answers(self) -> int:
-        """A: positions whose next token is asked for, the first of them the prompt's last."""
+        """A: positions whose next token is predicted, the first of them the prompt's last."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -82,143 +102,142 @@ class Spec(ABC):
 
     @abstractmethod
     def shapes(self) -> Shapes:
-        """The trainable tensors of one seed, by name."""
+        """Return the trainable tensors' shapes of one seed, by name."""
 
-    @abstractmethod
     def initial(self, seed: int) -> Tensor:
-        """θ [P] at step 0, float32 on CPU, a function of the seed alone."""
+        """Return θ [P] at step 0, float32 on CPU, a function of the seed alone."""
+        return cast("Tensor", self._initial.initial(self, seed))
 
-    @abstractmethod
     def expand(self, theta_SP: Tensor) -> Tensors:
-        """The wide tensors [S, ...] by name: what θ comes to before any problem is seen, all constraints in
-        it."""
+        """Return the wide tensors [S, ...] by name: everything that θ alone decides, all constraints applied."""
+        return cast("Tensors", self._forward.expand(self, theta_SP))
 
-    @abstractmethod
     def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        """Logits for the token after each position from `first` on, from wide tensors: V tensors [S, A, B].
+        """Return the logits for the token after each position from `first` on: V tensors [S, A, B].
 
-        tokens_STB may have S = 1, when all seeds see the same problems, and be the beginning of a sequence,
-        down to the prompt.
+        wide: tensors from `expand`. tokens_STB may have S = 1, when all seeds see the same problems, and be
+        the beginning of a sequence, down to the prompt.
         """
+        return cast("list[Tensor]", self._forward.apply(self, wide, tokens_STB, first))
 
     def kernel(self) -> Kernel | None:
-        """What does the same as `apply`, and its gradient, in C++; None: nothing."""
-        return None
+        """Return the C++ kernel of `apply` and its gradient, or None if there is none."""
+        return cast("Kernel | None", self._forward.kernel(self))
 
     def forward(self, theta_SP: Tensor, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        """Logits for the token after each position from `first` on: V tensors [S, A, B]; see `apply`."""
+        """Return the logits for the token after each position from `first` on; see `apply`."""
         return self.apply(self.expand(theta_SP), tokens_STB, first)
 
-    @abstractmethod
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        """The whole token sequence (prompt, answer, end) from digit columns, units first.
+        """Return the whole token sequence (prompt, answer, end) from digit columns, units first.
 
         x, y: 10 tensors of digits; z: 11, or fewer to get the beginning of a sequence.
         """
+        return cast("list[Tensor]", self._forward.sequence(self, x, y, z))
 
     def folds(self) -> list[Fold]:
-        """The exact rewritings to smaller specs that the family knows for this one."""
-        return []
+        """Return the exact rewritings of this spec to others that the family knows."""
+        return cast("list[Fold]", self._folds.folds(self))
 
     def probes(self) -> dict[str, Probe]:
-        """Named read-outs of θ that say early where a seed is going, of those that the family knows for this
-        spec; none where nothing is known. See `Probe` and `read`.
-        """
+        """Return the family's probes for this spec, which tell early where a seed is going. See `Probe`."""
         return {}
 
     def read(self, theta_SP: Tensor) -> Tensor:
-        """What all probes read of θ [S, P], in their order: [S, R], float64. Of no probes [S, 0]."""
+        """Return all probes of θ [S, P] in their order: [S, R], float64. Without probes [S, 0]."""
         import torch
 
-        wide_SP = theta_SP.double()
-        read = [probe(self, wide_SP) for probe in self.probes().values()]
-        return torch.stack(read, dim=1) if read else wide_SP[:, :0]
+        double_SP = theta_SP.double()
+        columns = [probe(self, double_SP) for probe in self.probes().values()]
+        return torch.stack(columns, dim=1) if columns else double_SP[:, :0]
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
-        """A function of the spec and θ [S, P] (float32, on the CPU) that gives hidden units of no use another
-        one, θ [S, P]: the same where there are none. None where the family does not know.
+        """Return a function of the spec and θ [S, P] (float32, on the CPU) that gives useless hidden units a
+        new role and returns θ [S, P], unchanged where there are none. None if the family has no such function.
         """
         return None
 
     def hard_wired(self) -> dict[str, float]:
-        """The constants of this architecture that are no parameter and neither 0 nor a sign, by name."""
+        """Return the architecture's constants that are no parameter and neither 0 nor a sign, by name."""
         return {}
 
     def structures(self) -> dict[str, list[Words]]:
-        """Constraints that belong together, by kind, in the words of model/tied.py: what any matrix can have,
-        and what the family adds.
+        """Return groups of constraints to impose together, by kind, spelt as in model/tied.py: those of any
+        matrix, and those that the family adds.
         """
         return of_matrices(self.shapes())
 
     def trained(self) -> Spec:
-        """This spec without what only its initial values depend on: equal ones read θ in the same way."""
+        """Return this spec without the fields that only set initial values: equal ones read θ alike."""
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        """Family and every field, as plain values."""
+        """Return family and every field, as plain values."""
         return {"family": self.family, **dataclasses.asdict(self)}
 
     def applied(self) -> dict[str, Any]:
-        """The constraints that are applied here, by name, with their values."""
-        known = self.constraints().items()
-        return {name: v for name, f in known if (v := getattr(self, name)) != f.metadata["off"]}
+        """Return the constraints that are applied here, by name, with their values."""
+        constraints = self.constraints().items()
+        return {name: v for name, f in constraints if (v := getattr(self, name)) != f.metadata["off"]}
 
     def without(self, constraint: str) -> Spec:
-        """The spec that lacks a constraint, and with it those that need it.
+        """Return the spec without a constraint and those that need it.
 
         Raises ValueError for an unknown constraint, with the nearest ones.
         """
-        known = self._known(constraint)
-        gone = [constraint]
-        for name in gone:  # grows while it is walked
-            gone += [n for n in self.applied() if name in known[n].metadata["needs"] and n not in gone]
-        return dataclasses.replace(self, **{n: known[n].metadata["off"] for n in gone})
+        constraints = self._constraints_with(constraint)
+        removed = [constraint]
+        for name in removed:  # grows while it is walked
+            dependent = [n for n in self.applied() if name in constraints[n].metadata["needs"]]
+            removed += [n for n in dependent if n not in removed]
+        return dataclasses.replace(self, **{n: constraints[n].metadata["off"] for n in removed})
 
     def constrained(self, constraint: str, value: Any = True) -> Spec:
-        """The spec that has a constraint, and with it what it needs, and lacks what goes with neither.
+        """Return the spec with a constraint and all that it needs, without those that they exclude.
 
         Raises ValueError for an unknown constraint, or a value that it cannot have here.
         """
-        known = self._known(constraint)
-        names, wanted = [constraint], {constraint: value}
+        constraints = self._constraints_with(constraint)
+        names, values = [constraint], {constraint: value}
         for name in names:  # grows while it is walked
-            for other, needed in known[name].metadata["needs"].items():
-                names += [other] if other in known and other not in wanted else []
-                wanted.setdefault(other, needed)
-        excluded = {other for name in names for other in known[name].metadata["excludes"]}
-        excluded |= {name for name in known if set(known[name].metadata["excludes"]) & set(names)}
-        off = {name: known[name].metadata["off"] for name in excluded - wanted.keys()}
-        return dataclasses.replace(self, **wanted, **off)
+            for needed, needed_value in constraints[name].metadata["needs"].items():
+                names += [needed] if needed in constraints and needed not in values else []
+                values.setdefault(needed, needed_value)
+        excluded = {n for name in names for n in constraints[name].metadata["excludes"]}
+        excluded |= {n for n, field in constraints.items() if set(field.metadata["excludes"]) & set(names)}
+        off = {name: constraints[name].metadata["off"] for name in excluded - values.keys()}
+        return dataclasses.replace(self, **values, **off)
 
     def toggled(self, constraint: str, value: Any = True) -> Spec:
-        """`without` a constraint where it is applied, `constrained` by it where it is not."""
+        """Remove a constraint where it is applied, apply it where it is not."""
         return (
             self.without(constraint) if constraint in self.applied() else self.constrained(constraint, value)
         )
 
-    def _known(self, constraint: str) -> dict[str, dataclasses.Field[Any]]:
-        """The constraints, of which this must be one."""
-        known = self.constraints()
-        if constraint not in known:
+    def _constraints_with(self, name: str) -> dict[str, dataclasses.Field[Any]]:
+        """Return all constraints. Raises ValueError if `name` is not one of them."""
+        constraints = self.constraints()
+        if name not in constraints:
             raise ValueError(
-                f"unknown constraint {constraint!r} of {self.family}; {did_you_mean(constraint, known)}"
+                f"unknown constraint {name!r} of {self.family}; {did_you_mean(name, constraints)}"
             )
-        return known
+        return constraints
 
     def saved_by(self, constraint: str) -> int:
-        """Parameters that a constraint takes away here: P of `without` it less P with it."""
+        """Return the parameters that a constraint takes away here: P without it less P with it."""
         return self.without(constraint).params - self.params
 
     @classmethod
     def constraints(cls) -> dict[str, dataclasses.Field[Any]]:
-        """The fields that can be switched off, by name."""
+        """Return the fields that can be switched off, by name."""
         return {f.name: f for f in dataclasses.fields(cls) if f.metadata.get("off") is not None}
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A C++ source and the shape for which it is compiled: what model/cpp/kernel.h declares. It reads the
-    numbers of the wide tensors of a seed one after the other, in the order in which `expand` has them.
+    """A C++ source and the shape for which it is compiled, as model/cpp/kernel.h declares it.
+
+    It reads the numbers of a seed's wide tensors one after another, in the order of `expand`.
     """
 
     source: Path
@@ -227,10 +246,10 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """One exact rewriting: what it does, the spec it leads to, and how the tensors change.
+    """One exact rewriting of θ to another spec.
 
-    `rewrite` takes the named tensors of one seed (float64) and returns those of `to`; it may return more. It
-    returns None where this θ cannot be rewritten (a division by zero).
+    `rewrite` takes the named tensors of one seed (float64) and returns those of `to`, and maybe more; None
+    where this θ cannot be rewritten (a division by zero).
     """
 
     description: str
@@ -239,14 +258,14 @@ class Fold:
 
 
 def make_spec(family: str, **options: Any) -> Spec:
-    """A spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
+    """Make a spec by family name. Raises ValueError for an unknown family or option, naming the nearest."""
     if family in MAKERS:
         return MAKERS[family](**options)
     if family not in FAMILIES:
         raise ValueError(f"unknown family {family!r:.80}; {did_you_mean(family, FAMILIES)}")
     cls = FAMILIES[family]
-    known = [f.name for f in dataclasses.fields(cls)]
+    fields = [f.name for f in dataclasses.fields(cls)]
     for name in options:
-        if name not in known:
-            raise ValueError(f"unknown constraint {name!r:.80} of {family}; {did_you_mean(name, known)}")
+        if name not in fields:
+            raise ValueError(f"unknown constraint {name!r:.80} of {family}; {did_you_mean(name, fields)}")
     return cls(**options)

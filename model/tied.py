@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from model.fields import did_you_mean
 from model.layout import Shapes
-from model.spec import MAKERS, Kernel, Probe, Spec, make_spec
+from model.spec import MAKERS, Fold, Kernel, Probe, Spec, make_spec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,6 +111,9 @@ class Tied(Spec, listed=False):
 
     def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
         return self.base.sequence(x, y, z)
+
+    def folds(self) -> list[Fold]:
+        return []
 
     def probes(self) -> dict[str, Probe]:
         """The base's, of the θ that it reads."""

@@ -68,18 +68,6 @@ def graph(files: dict[str, Path]) -> dict[str, set[str]]:
     return {name: imported(file.read_text(), known) & known for name, file in files.items()}
 
 
-def houses(edges: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The same with a family's package as one module: its spec calls its passes, which are made for it."""
-
-    def house(name: str) -> str:
-        return ".".join(name.split(".")[:3]) if name.startswith("model.families.") else name
-
-    found: dict[str, set[str]] = {}
-    for name, others in edges.items():
-        found.setdefault(house(name), set()).update({house(o) for o in others} - {house(name)})
-    return found
-
-
 def circle(edges: dict[str, set[str]]) -> list[str]:
     """Modules that import one another, the first named again at the end; empty if there are none."""
     try:
@@ -152,7 +140,7 @@ def test_the_rooms_of_a_package_are_imported_one_way() -> None:
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
     assert sum(map(len, EDGES.values())) > len(EDGES)
-    assert circle(houses(EDGES)) == []
+    assert circle(EDGES) == []
 
 
 def test_a_long_file_is_warned_of() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from model import PRESETS, preset
-from model.families.split_subspace.forward import read_inputs
+from model.families.split_subspace.forward import ffn_inputs
 from model.families.split_subspace.probes import _columns
 from model.tied import Tied
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -114,7 +114,7 @@ def test_switches_are_those_of_units_that_turn_over():
     found = []
     for n in range(12):
         near_P = theta_P * (1 + 0.06 * n * torch.randn(57, generator=gen))
-        inputs_FB = read_inputs(spec, near_P[None].double(), tokens_TB)[0]
+        inputs_FB = ffn_inputs(spec, near_P[None].double(), tokens_TB)[0]
         for b in (n, 31 - n):
             mine_F = inputs_of_units(near_P, spec, *numbers_2B[:, b].tolist(), 5)
             torch.testing.assert_close(inputs_FB[:, b], mine_F, rtol=1e-5, atol=1e-5)

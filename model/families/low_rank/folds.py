@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from model.families.low_rank.forward import projections
+from model.families.low_rank.forward import qkv_projections
 from model.families.low_rank.spec import INPUTS, LowRank
 from model.matrices import matrix
 from model.ops import Tensors
@@ -55,6 +55,6 @@ def _full(t: Tensors, *names: str) -> Tensors:
 
 
 def _full_projections(spec: LowRank, t: Tensors) -> Tensors:
-    """The query, key and value projections as full matrices, one where they are equal."""
-    full = {part: (A @ B).mT for part, (_, A, B) in zip(spec.parts, projections(spec, t), strict=True)}
+    """The query, key and value qkv_projections as full matrices, one where they are equal."""
+    full = {part: (A @ B).mT for part, (_, A, B) in zip(spec.parts, qkv_projections(spec, t), strict=True)}
     return t | full | ({"qkv": torch.cat(list(full.values()))} if len(full) == 3 else {})

@@ -32,67 +32,67 @@ LAYER_EPS, RMS_EPS = 1e-5, 1e-8
 
 
 def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-    """The whole token sequence from digit columns, units first."""
+    """Return the token sequence from digit columns, units first."""
     plus, equals, eos = (torch.full_like(x[0], token) for token in (PLUS, EQUALS, EOS))
     end = [eos] if len(z) == DIGITS + 1 and not spec.no_eos else []
     return [*x[::-1], plus, *y[::-1], equals, *z, *end]
 
 
 def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
-    """Everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+    """Return everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
 
-    `queries` and `keys` [S, R, D] make what is multiplied to scores, `values` what `write` [S, D, R] takes to
-    the residual; where there are no `values`, they are the keys. What reads a LayerNorm has a last column
-    more, its bias. An FFN whose factors spare products is kept in factors.
+    `queries` and `keys` [S, R, D] are multiplied to scores; `write` [S, D, R] takes `values` to the residual;
+    without `values`, they are the keys. A matrix that reads a LayerNorm has one more column, its bias. An FFN
+    whose factors spare products stays in factors.
     """
     p = spec.layout.split(theta_SP)
-    (Aq, Bq), (Ak, Bk), (Av, Bv) = _reads(spec, p)
+    (Aq, Bq), (Ak, Bk), (Av, Bv) = _qkv_factors(spec, p)
     form_SRR = product(Bk, Bq.mT) / math.sqrt(spec.width)
     positions = product(p["pos_A"], p["pos_B"]) if spec.pos_rank else p["positions"]
     wide = {
         "tokens": p["tokens"],
         "positions": positions[:, : spec.prompt - 1 + spec.answers],
-        "queries": _of_normed(spec, p, 1, product(form_SRR, Aq.mT)),
-        "keys": _of_normed(spec, p, 1, Ak.mT),
-        **({"values": _of_normed(spec, p, 1, Av.mT)} if _values_apart(spec) else {}),
+        "queries": _fold_in_norm(spec, p, 1, product(form_SRR, Aq.mT)),
+        "keys": _fold_in_norm(spec, p, 1, Ak.mT),
+        **({"values": _fold_in_norm(spec, p, 1, Av.mT)} if _has_separate_values(spec) else {}),
         "write": product(matrix(p, "out"), Bv.mT),
     }
-    if _inner(spec):
-        wide |= {"fc1_A": _of_normed(spec, p, 2, p["fc1_A"].mT), "fc1_B": p["fc1_B"].mT}
+    if _ffn_inner_rank(spec):
+        wide |= {"fc1_A": _fold_in_norm(spec, p, 2, p["fc1_A"].mT), "fc1_B": p["fc1_B"].mT}
         wide |= {"fc2_A": p["fc2_A"].mT, "fc2_B": p["fc2_B"].mT}
     else:
-        wide |= {"fc1": _of_normed(spec, p, 2, matrix(p, "fc1")), "fc2": matrix(p, "fc2")}
-    return wide | {"head": _of_normed(spec, p, 3, p["tokens"])}
+        wide |= {"fc1": _fold_in_norm(spec, p, 2, matrix(p, "fc1")), "fc2": matrix(p, "fc2")}
+    return wide | {"head": _fold_in_norm(spec, p, 3, p["tokens"])}
 
 
 def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Logits after each position from `first` on, V tensors [S, A, B]: what kernel.cpp computes, in torch."""
+    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel.cpp does."""
     length, batch = tokens_STB.shape[1:]
     tokens_STB = aligned(tokens_STB)
     hot_STVB = one_hot(tokens_STB, VOCABULARY, wide["tokens"].dtype)
 
     x_SDTV = wide["positions"][:, :length].mT[..., None] + wide["tokens"].mT[:, :, None]
     x_SDN = look_up(x_SDTV[:, :, first:], hot_STVB[:, first:]).flatten(2)
-    x_SDN = x_SDN + wide["write"] @ _attend(spec, wide, x_SDTV, hot_STVB, first)
-    hidden_SFN = F.gelu(_read(spec, _whole(wide, "fc1"), _normed(spec, x_SDN)))
-    x_SDN = x_SDN + _whole(wide, "fc2") @ hidden_SFN
-    logits_SVN = _read(spec, wide["head"], _normed(spec, x_SDN))
+    x_SDN = x_SDN + wide["write"] @ _attention(spec, wide, x_SDTV, hot_STVB, first)
+    hidden_SFN = F.gelu(_linear_of_norm(spec, _ffn_matrix(wide, "fc1"), _normalise(spec, x_SDN)))
+    x_SDN = x_SDN + _ffn_matrix(wide, "fc2") @ hidden_SFN
+    logits_SVN = _linear_of_norm(spec, wide["head"], _normalise(spec, x_SDN))
     logits_SVAB = logits_SVN.unflatten(2, (length - first, -1))[..., :batch]
     return list(logits_SVAB.unbind(1))
 
 
 def kernel(spec: LowRank) -> Kernel:
-    """The shape for which kernel.cpp is compiled."""
+    """Return the shape for which kernel.cpp is compiled."""
     shape = {
-        "WIDTH": spec.width, "FFN": spec.ffn, "INNER": _inner(spec),
-        "RANK": spec.width if _reads_all(spec) else spec.qkv_rank, "VALUES": int(_values_apart(spec)),
+        "WIDTH": spec.width, "FFN": spec.ffn, "INNER": _ffn_inner_rank(spec),
+        "RANK": spec.width if _reads_all_features(spec) else spec.qkv_rank, "VALUES": int(_has_separate_values(spec)),
         "LAYER": int(not spec.rms_norm), "ANSWERS": spec.answers,
     }  # fmt: skip
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
-def projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
-    """For queries, keys and values: a name for x · A, A [..., D, R] and B [..., R, D]."""
+def qkv_projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
+    """Return for queries, keys and values: a name for x · A, A [..., D, R] and B [..., R, D]."""
     if spec.shared == "A":
         return [("qkv", p["qkv_A"], p[f"qkv_B{part}"]) for part in spec.parts]
     if spec.shared == "B":
@@ -102,64 +102,64 @@ def projections(spec: LowRank, p: Tensors) -> list[tuple[str, Tensor, Tensor]]:
     if spec.qkv_rank:
         return [(part, p[f"{part}_A"], p[f"{part}_B"]) for part in spec.parts]
     full = p["qkv"].chunk(3, dim=-2) if spec.tie_qkv == "none" else [p[part] for part in spec.parts]
-    itself = torch.eye(spec.width, dtype=full[0].dtype, device=full[0].device).expand_as(full[0])
-    return [("x", itself, whole.mT) for whole in full]
+    identity = torch.eye(spec.width, dtype=full[0].dtype, device=full[0].device).expand_as(full[0])
+    return [("x", identity, weight.mT) for weight in full]
 
 
-def _reads(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
-    """A and B of queries, keys and values; an A that has no fewer channels than it reads is left out."""
-    found = [(A, B) for _, A, B in projections(spec, p)]
-    if not spec.qkv_rank or not _reads_all(spec):
-        return found
-    itself = torch.eye(spec.width, dtype=found[0][0].dtype, device=found[0][0].device)
-    return [(itself.expand(len(A), -1, -1), product(A, B)) for A, B in found]
+def _qkv_factors(spec: LowRank, p: Tensors) -> list[tuple[Tensor, Tensor]]:
+    """Return A and B of queries, keys and values; A is the identity where it would not narrow its input."""
+    factors = [(A, B) for _, A, B in qkv_projections(spec, p)]
+    if not spec.qkv_rank or not _reads_all_features(spec):
+        return factors
+    identity = torch.eye(spec.width, dtype=factors[0][0].dtype, device=factors[0][0].device)
+    return [(identity.expand(len(A), -1, -1), product(A, B)) for A, B in factors]
 
 
-def _reads_all(spec: LowRank) -> bool:
-    """Whether attention reads its input as it is: then its channels are the input's features."""
+def _reads_all_features(spec: LowRank) -> bool:
+    """True if attention reads its input as it is: its channels are then the input's features."""
     return not 0 < spec.qkv_rank < spec.width
 
 
-def _values_apart(spec: LowRank) -> bool:
-    """Whether values read something else than keys."""
+def _has_separate_values(spec: LowRank) -> bool:
+    """True if values read something else than keys."""
     one_factor = spec.shared == "A" or spec.tie_qkv == "none"
-    return not _reads_all(spec) and not one_factor and spec.parts[1] != spec.parts[2]
+    return not _reads_all_features(spec) and not one_factor and spec.parts[1] != spec.parts[2]
 
 
-def _inner(spec: LowRank) -> int:
-    """The rank of the FFN's factors where two of them are fewer products than one matrix, else 0."""
+def _ffn_inner_rank(spec: LowRank) -> int:
+    """Return the rank of the FFN's factors where two of them need fewer products than one matrix, else 0."""
     rank = spec.ffn_rank
     return rank if rank * (spec.width + spec.ffn) < spec.width * spec.ffn else 0
 
 
-def _of_normed(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:
-    """A matrix of what norm n makes as one of the same without weight and bias: [S, C, D (+ 1)]."""
+def _fold_in_norm(spec: LowRank, p: Tensors, n: int, matrix_SCD: Tensor) -> Tensor:
+    """Fold the weight and bias of norm n into a matrix that reads its output: [S, C, D (+ 1)]."""
     weighted = matrix_SCD * p[f"norm{n}"][:, None]
     if spec.rms_norm:
         return weighted
     return torch.cat([weighted, product(matrix_SCD, p[f"norm{n}_bias"][..., None])], dim=2)
 
 
-def _whole(wide: Tensors, name: str) -> Tensor:
-    """A matrix of the FFN, its factors multiplied out."""
+def _ffn_matrix(wide: Tensors, name: str) -> Tensor:
+    """Return a matrix of the FFN, its factors multiplied out."""
     return wide[name] if name in wide else product(wide[f"{name}_B"], wide[f"{name}_A"])
 
 
-def _normed(spec: LowRank, x_SDN: Tensor) -> Tensor:
-    """RMSNorm or LayerNorm over the features, without weight and bias."""
+def _normalise(spec: LowRank, x_SDN: Tensor) -> Tensor:
+    """Apply RMSNorm or LayerNorm over the features, without weight and bias."""
     return unit(x_SDN, RMS_EPS) if spec.rms_norm else unit(centred(x_SDN), LAYER_EPS)
 
 
-def _read(spec: LowRank, matrix_SCD: Tensor, normed_SDN: Tensor) -> Tensor:
-    """matrix · what was normed [S, C, N]; see `expand` for the last column."""
+def _linear_of_norm(spec: LowRank, matrix_SCD: Tensor, normed_SDN: Tensor) -> Tensor:
+    """Return matrix · normed [S, C, N]; see `expand` for the last column."""
     if spec.rms_norm:
         return matrix_SCD @ normed_SDN
     return matrix_SCD[..., :-1] @ normed_SDN + matrix_SCD[..., -1:]
 
 
-def _attend(spec: LowRank, wide: Tensors, x_SDTV: Tensor, hot_STVB: Tensor, first: int) -> Tensor:
-    """What attention reads [S, R, N], from every input before its norm."""
-    normed_SDTV = _normed(spec, x_SDTV.flatten(2)).unflatten(2, x_SDTV.shape[2:])
+def _attention(spec: LowRank, wide: Tensors, x_SDTV: Tensor, hot_STVB: Tensor, first: int) -> Tensor:
+    """Return the attention weights applied to the values [S, R, N], from every input before its norm."""
+    normed_SDTV = _normalise(spec, x_SDTV.flatten(2)).unflatten(2, x_SDTV.shape[2:])
 
     def read(name: str, start: int = 0) -> Tensor:
         matrix_SCD, inputs_SDTV = wide[name], normed_SDTV[:, :, start:]

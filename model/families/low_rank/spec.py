@@ -4,7 +4,7 @@ One pre-norm block with one head over learned token and position vectors; logits
 token table; no biases but LayerNorm's. Without any constraint it is the 763-parameter model. Facts from
 "A 456-Parameter Transformer Solves 10-Digit Addition" (the 456p report) and its training code.
 
-What needs torch is in files of its own beside this one: forward pass, initial values, folds.
+Forward pass, initial values and folds, which need torch, are in modules beside this one.
 
 Axes: S seed, B problem, T position, P parameters.
 """
@@ -12,17 +12,11 @@ Axes: S seed, B problem, T position, P parameters.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from model.fields import option, spelt
 from model.layout import Shapes, linear
 from model.spec import Spec
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from model.ops import Tensors
-    from model.spec import Fold, Kernel
 
 DIGITS, VOCABULARY = 10, 14
 PLUS, EQUALS, EOS = 10, 11, 13
@@ -39,14 +33,14 @@ PARTS = {
 
 def _roles() -> dict[str, str]:
     roles = {"tokens": "token table and output head", "positions": "position table"}
-    roles |= {f"norm{n}": f"{what} norm" for n, what in ((1, "attention's"), (2, "FFN's"), (3, "final"))}
+    roles |= {f"norm{n}": f"{place} norm" for n, place in ((1, "attention's"), (2, "FFN's"), (3, "final"))}
     roles |= {f"{norm}_bias": "its bias" for norm in list(roles) if norm.startswith("norm")}
-    matrices = {part: f"residual to {what}" for part, what in PARTS.items()}
+    matrices = {part: f"residual to {reader}" for part, reader in PARTS.items()}
     matrices |= {"out": "attention output", "fc1": "FFN, first layer", "fc2": "FFN, second layer"}
     for factor in "AB":
         roles[f"pos_{factor}"] = f"position table, factor {factor}"
-        roles |= {f"{name}_{factor}": f"{what}, factor {factor}" for name, what in matrices.items()}
-        roles |= {f"qkv_{factor}{part}": f"factor {factor} of {what}" for part, what in PARTS.items()}
+        roles |= {f"{name}_{factor}": f"{role}, factor {factor}" for name, role in matrices.items()}
+        roles |= {f"qkv_{factor}{part}": f"factor {factor} of {reader}" for part, reader in PARTS.items()}
     return roles | matrices
 
 
@@ -109,7 +103,7 @@ class LowRank(Spec):
 
     @property
     def decoded(self) -> int:
-        """The answer's digits: the published reading ends there, or at the first token that is no digit."""
+        """The answer's digits: published decoding ends there, or at the first token that is no digit."""
         return DIGITS + 1
 
     @property
@@ -125,7 +119,7 @@ class LowRank(Spec):
         return equal.get(tie, ("q", "k", "v"))
 
     def without(self, constraint: str) -> Spec:
-        """As for every family; factors can only be shared where there are factors."""
+        """Also undo the sharing of factors, where there are none left."""
         if constraint == "qkv_rank" and self.shared:
             return super().without("tie_qkv").without(constraint)
         return super().without(constraint)
@@ -144,12 +138,12 @@ class LowRank(Spec):
         }
 
     def position_shapes(self, rows: int) -> Shapes:
-        """The tensors of a position table with so many rows."""
+        """Return the tensors of a position table with so many rows."""
         r, d = self.pos_rank, self.width
         return {"pos_A": (rows, r), "pos_B": (r, d)} if r else {"positions": (rows, d)}
 
     def _qkv_shapes(self) -> Shapes:
-        """The tensors of the query, key and value projections, in the order of the training code."""
+        """Return the shapes of the query, key and value projections, in the order of the training code."""
         d, r, parts = self.width, self.qkv_rank, dict.fromkeys(self.parts)
         if self.shared == "A":
             return {"qkv_A": (d, r), **{f"qkv_B{part}": (r, d) for part in parts}}
@@ -162,33 +156,3 @@ class LowRank(Spec):
     @property
     def answers(self) -> int:
         return 11 if self.no_eos else 12
-
-    def initial(self, seed: int) -> Tensor:
-        from model.families.low_rank.initial import initial
-
-        return initial(self, seed)
-
-    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        from model.families.low_rank.forward import sequence
-
-        return sequence(self, x, y, z)
-
-    def expand(self, theta_SP: Tensor) -> Tensors:
-        from model.families.low_rank.forward import expand
-
-        return expand(self, theta_SP)
-
-    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        from model.families.low_rank.forward import apply
-
-        return apply(self, wide, tokens_STB, first)
-
-    def kernel(self) -> Kernel:
-        from model.families.low_rank.forward import kernel
-
-        return kernel(self)
-
-    def folds(self) -> list[Fold]:
-        from model.families.low_rank.folds import folds
-
-        return folds(self)

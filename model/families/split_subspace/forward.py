@@ -31,7 +31,7 @@ _NO_SCALARS = ("positions", "attention", "scale")
 
 
 def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
-    """The whole token sequence from digit columns, units first; the delimiters as the vocabulary has them."""
+    """Return the token sequence from digit columns, units first, with the vocabulary's delimiters."""
     plus, equals, eos = (
         torch.full_like(x[0], 0 if spec.vocabulary == DIGITS else DIGITS + i) for i in range(3)
     )
@@ -40,48 +40,48 @@ def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
 
 
 def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
-    """Everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+    """Return everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
 
     Norm weights are in the matrices that read what was normed. `attention` [S, heads, A, T] holds, on a
     circle, the weights with which an answer position reads the others' values, their norm's scale included;
     else the scores before that scale, which is then a table of its own [S, T, V].
     """
     raw = spec.layout.split(theta_SP)
-    raw |= _second_unit(raw) if spec.one_unit else {}
+    raw |= _add_idle_unit(raw) if spec.one_unit else {}
     p = {name: scalars(t) for name, t in raw.items()}
-    norms, table, write = _norms(spec, p), _table(spec, p), _write(spec, p)
-    pos = [c[:, : spec.prompt - 1 + spec.answers] for c in _positions(spec, raw, p)]
+    norms, table, write = _norm_weights(spec, p), _token_table(spec, p), _output_projection(spec, p)
+    pos = [c[:, : spec.prompt - 1 + spec.answers] for c in _position_vectors(spec, raw, p)]
     fc1 = [[f * w for f, w in zip(row, norms[1], strict=True)] for row in p["fc1"]]
     head = [[f * w for f, w in zip(row, norms[2], strict=True)] for row in p["head"]]
     wide = {
-        "table": _grid(table),
+        "table": _stack_matrix(table),
         "positions": torch.stack([c[:, spec.prompt - 1 :, 0] for c in pos], dim=1),
-        "write": _grid(write, like=p["head"][0][0]),
-        "fc1": _grid(fc1),
+        "write": _stack_matrix(write, like=p["head"][0][0]),
+        "fc1": _stack_matrix(fc1),
         "fc2": raw["head"].mT if spec.tie_fc2_head else raw["fc2"],
-        "head": _grid(head),
+        "head": _stack_matrix(head),
     }
     wide |= {} if spec.no_ffn_bias else {name: raw[name] for name in ("fc1_bias", "fc2_bias")}
-    return wide | _attention(spec, p, norms[0], table, pos)
+    return wide | _attention_tensors(spec, p, norms[0], table, pos)
 
 
 def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Logits after each position from `first` on, V tensors [S, A, B]: what kernel.cpp computes, in torch."""
+    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel.cpp does."""
     p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
-    stream, inputs = _block(spec, wide, p, tokens_STB, first)
+    stream, inputs = _attention_block(spec, wide, p, tokens_STB, first)
     stream = add(stream, matrix(p["fc2"], [F.gelu(h) for h in inputs]))
     stream = stream if spec.no_ffn_bias else add(stream, p["fc2_bias"])
     out = matrix(p["head"], normed(stream, EPS))
     return [dot(entry, out) for entry in transposed(p["table"])]
 
 
-def _block(
+def _attention_block(
     spec: SplitSubspace, wide: Tensors, p: Any, tokens_STB: Tensor, first: int
 ) -> tuple[Vector, Vector]:
-    """The residual behind attention, and the inputs of the hidden units: lists of tensors [S, A, B]."""
+    """Return the residual after attention and the inputs of the hidden units: lists of tensors [S, A, B]."""
     length = tokens_STB.shape[1]
     answers = slice(first - spec.prompt + 1, length - spec.prompt + 1)
-    channels = _attend(spec, wide, p["values"], tokens_STB, answers)
+    channels = _attention(spec, wide, p["values"], tokens_STB, answers)
     stream = [lookup(axis, tokens_STB[:, first:]) for axis in p["table"]]
     stream += [c[:, answers, None] for c in wide["positions"].unbind(1)]
     stream = add(stream, matrix(p["write"], channels))
@@ -89,16 +89,17 @@ def _block(
     return stream, inputs if spec.no_ffn_bias else add(inputs, p["fc1_bias"])
 
 
-def read_inputs(spec: SplitSubspace, theta_SP: Tensor, tokens_TB: Tensor) -> Tensor:
-    """The inputs of the hidden units at the last of some tokens, an answer position or EQUALS [S, FFN, B]."""
+def ffn_inputs(spec: SplitSubspace, theta_SP: Tensor, tokens_TB: Tensor) -> Tensor:
+    """Return the inputs of the hidden units [S, FFN, B] at the last token, an answer position or EQUALS."""
     wide = expand(spec, theta_SP)
     p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
     tokens_STB = tokens_TB[None].expand(len(theta_SP), -1, -1)
-    return torch.stack([h[:, 0] for h in _block(spec, wide, p, tokens_STB, len(tokens_TB) - 1)[1]], dim=1)
+    _, inputs = _attention_block(spec, wide, p, tokens_STB, len(tokens_TB) - 1)
+    return torch.stack([h[:, 0] for h in inputs], dim=1)
 
 
 def kernel(spec: SplitSubspace) -> Kernel:
-    """The shape for which kernel.cpp is compiled."""
+    """Return the shape for which kernel.cpp is compiled."""
     shape = {
         "TOK": spec.tok_dim, "POS": spec.pos_dim, "VOCABULARY": spec.vocabulary, "HEADS": spec.heads,
         "CHANNELS": spec.out_rank or spec.tok_dim, "SUMMED": int(spec.out_rank > 0),
@@ -107,10 +108,10 @@ def kernel(spec: SplitSubspace) -> Kernel:
     return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
-def _attend(
+def _attention(
     spec: SplitSubspace, wide: Tensors, values: Matrix, tokens_STB: Tensor, answers: slice
 ) -> list[Tensor]:
-    """What the heads read, before it is written to the residual: channels [S, A, B]."""
+    """Return the attention weights applied to the values, before the output projection: channels [S, A, B]."""
     length, first = tokens_STB.shape[1], answers.start + spec.prompt - 1
     read = [lookup(row, tokens_STB)[:, None] for row in values]
     attention = wide["attention"][:, :, answers, :length, None]
@@ -118,11 +119,12 @@ def _attend(
         heads = [[(weights * v).sum(2) for v in part] for weights, part in _by_head(spec, attention, read)]
     else:
         scale = lookup([c[..., None] for c in wide["scale"][:, :length].unbind(2)], tokens_STB)
-        future = _future(attention)
+        future = _future_positions(attention)
         heads = []
         for form, part in _by_head(spec, attention, read):
             scores = form * scale[:, first:, None] * scale[:, None]
-            weights = torch.exp(_seen(scores, future) - _seen(scores, future).detach().amax(2, keepdim=True))
+            scores = scores.masked_fill(future, -torch.inf)
+            weights = torch.exp(scores - scores.detach().amax(2, keepdim=True))
             total = weights.sum(2)
             heads.append([(weights * (v * scale[:, None])).sum(2) / total for v in part])
     if spec.out_rank:
@@ -133,86 +135,85 @@ def _attend(
 def _by_head(
     spec: SplitSubspace, attention: Tensor, read: list[Tensor]
 ) -> Iterator[tuple[Tensor, list[Tensor]]]:
-    """For each head its weights or form [S, A, T, 1], and the values that it reads [S, 1, T, B]."""
+    """Pair each head's weights or scores [S, A, T, 1] with its values [S, 1, T, B]."""
     count = len(read) // spec.heads
     return ((attention[:, h], read[h * count : (h + 1) * count]) for h in range(spec.heads))
 
 
-def _future(attention: Tensor) -> Tensor:
-    """The positions [A, T, 1] that an answer position may not read: the last of A reads all."""
+def _future_positions(attention: Tensor) -> Tensor:
+    """Return the causal mask [A, T, 1]: True where an answer position may not read. The last of A reads all."""
     answers, length = attention.shape[2:4]
     ones = torch.ones(answers, length, dtype=torch.bool, device=attention.device)
     return ones.triu(length - answers + 1)[..., None]
 
 
-def _seen(scores: Tensor, future: Tensor) -> Tensor:
-    return scores.masked_fill(future, -torch.inf)
-
-
-def _attention(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector) -> Tensors:
-    """The wide tensors of attention: values, weights or form, and scale."""
-    scale = _scale(spec, p, table, pos)
+def _attention_tensors(spec: SplitSubspace, p: Any, norm: Any, table: Matrix, pos: Vector) -> Tensors:
+    """Return the wide tensors of attention: values, weights or scores, and scale."""
+    scale = _rms_scale(spec, p, table, pos)
     weighted = [c * w for c, w in zip(pos, norm[spec.tok_dim :], strict=True)]
     heads, values = [], []
     for h in range(spec.heads):
-        form = _form(spec, p, h, weighted, spec.prompt - 1)
+        form = _attention_scores(spec, p, h, weighted, spec.prompt - 1)
         heads.append(form if spec.direct_forms else form / math.sqrt(spec.query_dim))
-        values += _values_read(spec, p, h, norm, table)
+        values += _token_values(spec, p, h, norm, table)
     attention = torch.stack(heads, dim=1)
-    wide = {"values": _grid(values), "attention": attention}
+    wide = {"values": _stack_matrix(values), "attention": attention}
     if not spec.circular:
         return wide | {"scale": torch.cat(scale, dim=2)}
     scale_S1T = scale[0].mT
     scores = attention * scale[0][:, None, spec.prompt - 1 :] * scale_S1T[:, None]
-    future = _future(attention[..., None])[..., 0]
-    weights = torch.exp(scores - _seen(scores, future).detach().amax(3, keepdim=True))
+    future = _future_positions(attention[..., None])[..., 0]
+    largest = scores.masked_fill(future, -torch.inf).detach().amax(3, keepdim=True)
+    weights = torch.exp(scores - largest)
     weights = torch.where(future, 0.0, weights)
     return wide | {"attention": weights / weights.sum(3, keepdim=True) * scale_S1T[:, None]}
 
 
-def _second_unit(raw: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The FFN's tensors with a unit beside the one that there is, which does nothing: kernels have two."""
+def _add_idle_unit(raw: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the FFN's tensors with an idle second unit, because kernels have two."""
     where = {"fc1": 1, "fc1_bias": 1, "fc2": 2}
     return {n: torch.cat([raw[n], torch.zeros_like(raw[n])], dim=d) for n, d in where.items() if n in raw}
 
 
-def _values_read(spec: SplitSubspace, p: Any, h: int, norm: Any, table: Matrix) -> Matrix:
-    """What head h reads of each token before the norm's scale, [channel][V]."""
-    read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _read(spec, p, h, norm)]
+def _token_values(spec: SplitSubspace, p: Any, h: int, norm: Any, table: Matrix) -> Matrix:
+    """Return head h's value of each token before the norm's scale, [channel][V]."""
+    read = [[r * w for r, w in zip(row, norm, strict=False)] for row in _value_matrix(spec, p, h)]
     return [[dot(row, entry) for entry in transposed(table)] for row in read]
 
 
-def read_values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """What the first head reads of each token before the norm's scale [S, channels, V]."""
-    p = _some(spec, theta_SP, "tokens", "arc", "norm", "head", "v_proj", "out_A")
-    return _grid(_values_read(spec, p, 0, _norms(spec, p)[0], _table(spec, p)))
+def token_values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """Return the first head's value of each token before the norm's scale [S, channels, V]."""
+    p = _select(spec, theta_SP, "tokens", "arc", "norm", "head", "v_proj", "out_A")
+    return _stack_matrix(_token_values(spec, p, 0, _norm_weights(spec, p)[0], _token_table(spec, p)))
 
 
-def read_units(spec: SplitSubspace, theta_SP: Tensor) -> tuple[Tensor, Tensor]:
-    """What the hidden units read of the token axes, the norm's weights in it [S, FFN, tok_dim], and what the
-    output's channels write to them [S, tok_dim, channels].
+def ffn_weights(spec: SplitSubspace, theta_SP: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two matrices over the token axes: what hidden units read, norm weights included [S, FFN, tok_dim],
+    and what the attention output writes [S, tok_dim, channels].
     """
-    p = _some(spec, theta_SP, "norm", "fc1", "out_B", "head")
-    weights = _norms(spec, p)[1][: spec.tok_dim]
+    p = _select(spec, theta_SP, "norm", "fc1", "out_B", "head")
+    weights = _norm_weights(spec, p)[1][: spec.tok_dim]
     reads = [[f * w for f, w in zip(row, weights, strict=False)] for row in p["fc1"]]
-    return _grid(reads), _grid(_write(spec, p)[: spec.tok_dim], like=p["head"][0][0])
+    return _stack_matrix(reads), _stack_matrix(
+        _output_projection(spec, p)[: spec.tok_dim], like=p["head"][0][0]
+    )
 
 
-def read_form(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """The first head's scores as a form of two positions, the norm's weights in it [S, pos_dim, pos_dim]."""
-    p = _some(spec, theta_SP, "norm", "form", "phase", "q_proj", "q_A", "q_B", "k_proj")
-    weights = _norms(spec, p)[0][spec.tok_dim :]
+def position_form(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
+    """Return the first head's scores as a bilinear form [S, pos_dim, pos_dim], norm weights included."""
+    p = _select(spec, theta_SP, "norm", "form", "phase", "q_proj", "q_A", "q_B", "k_proj")
+    weights = _norm_weights(spec, p)[0][spec.tok_dim :]
     axes = torch.eye(spec.pos_dim, dtype=theta_SP.dtype, device=theta_SP.device)[:, None, :, None]
-    return _form(spec, p, 0, [axis * w for axis, w in zip(axes, weights, strict=True)], 0)
+    return _attention_scores(spec, p, 0, [axis * w for axis, w in zip(axes, weights, strict=True)], 0)
 
 
-def _some(spec: SplitSubspace, theta_SP: Tensor, *names: str) -> Any:
-    """Those of some tensors that a spec has, as scalars."""
+def _select(spec: SplitSubspace, theta_SP: Tensor, *names: str) -> Any:
+    """Return the named tensors that the spec has, as scalars."""
     return {name: scalars(t) for name, t in spec.layout.split(theta_SP).items() if name in names}
 
 
-def _grid(rows: Any, like: Tensor | None = None) -> Tensor:
-    """A matrix of scalars [S, 1, 1] as one tensor [S, rows, columns]; numbers become like `like`, None 0."""
+def _stack_matrix(rows: Any, like: Tensor | None = None) -> Tensor:
+    """Stack a matrix of scalars [S, 1, 1] into [S, rows, columns]; numbers become like `like`, None 0."""
 
     def entry(x: Any) -> Any:
         if isinstance(x, Tensor):
@@ -225,8 +226,8 @@ def _grid(rows: Any, like: Tensor | None = None) -> Tensor:
     return torch.stack([torch.cat(row, dim=1)[..., 0] for row in filled], dim=1)
 
 
-def _scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tensor]:
-    """1 / rms of the residual before the block: [S, T, 1] for each token, or one for all where they agree."""
+def _rms_scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tensor]:
+    """Return 1 / rms of the residual before the block: [S, T, 1] for each token, or one where all agree."""
     if spec.circular:
         lengths = [p["arc"][0] * p["arc"][0]]
     else:
@@ -235,27 +236,27 @@ def _scale(spec: SplitSubspace, p: Any, table: Matrix, pos: Vector) -> list[Tens
     return [torch.rsqrt((n + pos_length) / spec.width + EPS) for n in lengths]
 
 
-def _form(spec: SplitSubspace, p: Any, h: int, pos: Vector, first: int) -> Tensor:
-    """The scores of head h before the norm's scale: a bilinear form of two positions [S, A, T]."""
+def _attention_scores(spec: SplitSubspace, p: Any, h: int, pos: Vector, first: int) -> Tensor:
+    """Return the attention scores of head h before the norm's scale: a bilinear form of positions [S, A, T]."""
     if spec.direct_forms:
         rows = p["form"][h * spec.pos_dim : (h + 1) * spec.pos_dim]
         queries, keys = [c[:, first:] for c in pos], matrix(rows, pos)
     else:
-        keys = matrix(_projection(spec, p, "q" if spec.tie_qk else "k", h), pos)
+        keys = matrix(_query_key_projection(spec, p, "q" if spec.tie_qk else "k", h), pos)
         if not spec.tie_qk:
-            queries = matrix(_projection(spec, p, "q", h), [c[:, first:] for c in pos])
+            queries = matrix(_query_key_projection(spec, p, "q", h), [c[:, first:] for c in pos])
         else:
             queries = [k[:, first:] for k in keys]
             queries = queries if spec.unturned else _rotate(queries, p["phase"][h])
     return dot(queries, [k.transpose(1, 2) for k in keys])
 
 
-def _projection(spec: SplitSubspace, p: Any, what: str, h: int) -> Matrix:
-    """The query (q) or key (k) projection of head h, [query_dim][pos_dim]."""
+def _query_key_projection(spec: SplitSubspace, p: Any, kind: str, h: int) -> Matrix:
+    """Return the query (q) or key (k) projection of head h, [query_dim][pos_dim]."""
     q, c = spec.query_dim, spec.pos_dim
     if spec.rank1_q:
         return [[a * b for b in p["q_B"][h]] for a in p["q_A"][h]]
-    rows = p[f"{what}_proj"]
+    rows = p[f"{kind}_proj"]
     if spec.toeplitz_q:
         return [[rows[h][i - j + c - 1] for j in range(c)] for i in range(q)]
     if spec.circulant_q:
@@ -263,24 +264,24 @@ def _projection(spec: SplitSubspace, p: Any, what: str, h: int) -> Matrix:
     return list(rows[h * q : (h + 1) * q])
 
 
-def _read(spec: SplitSubspace, p: Any, h: int, norm: Any) -> Any:
-    """The matrix [channel][tok_dim] with which head h reads normed tokens."""
+def _value_matrix(spec: SplitSubspace, p: Any, h: int) -> Any:
+    """Return the matrix [channel][tok_dim] by which head h reads normed tokens: values, then the output's column."""
     if not spec.out_rank:  # each token dimension is a channel
         one = torch.ones_like(p["head"][0][0])
         return [[one * (i == j) for j in range(spec.tok_dim)] for i in range(spec.tok_dim)]
     if spec.direct_forms:
         return transposed(p["out_A"][h * spec.tok_dim : (h + 1) * spec.tok_dim])
     part = slice(h * spec.head_dim, (h + 1) * spec.head_dim)
-    return product(transposed(p["out_A"][part]), _values(spec, p)[part])
+    return product(transposed(p["out_A"][part]), _value_projection(spec, p)[part])
 
 
-def _values(spec: SplitSubspace, p: Any) -> Matrix:
-    """The value projection [width][tok_dim], all heads."""
+def _value_projection(spec: SplitSubspace, p: Any) -> Matrix:
+    """Return the value projection [width][tok_dim], all heads."""
     return transposed(p["head"]) if spec.tie_vo else list(p["v_proj"])
 
 
-def _write(spec: SplitSubspace, p: Any) -> list[Any]:
-    """For each dimension of the residual, the weights of the channels; None where nothing is written."""
+def _output_projection(spec: SplitSubspace, p: Any) -> list[Any]:
+    """Return the output projection: channel weights by residual dimension, None where nothing is written."""
     if spec.onehot_out:
         return [[1.0] if i == 1 else None for i in range(spec.width)]
     if spec.out_rank:
@@ -291,14 +292,14 @@ def _write(spec: SplitSubspace, p: Any) -> list[Any]:
         return rows + [None] * (spec.width - len(rows))
     if spec.direct_forms:
         return list(p["out"])
-    values, size = _values(spec, p), spec.head_dim
+    values, size = _value_projection(spec, p), spec.head_dim
     parts = [slice(h * size, (h + 1) * size) for h in range(spec.heads)]
     by_head = [product([row[part] for row in p["out"]], values[part]) for part in parts]
     return [[w for head in by_head for w in head[i]] for i in range(spec.width)]
 
 
-def _norms(spec: SplitSubspace, p: Any) -> list[Any]:
-    """The weights of the three norms: before attention, before the FFN, and the last."""
+def _norm_weights(spec: SplitSubspace, p: Any) -> list[Any]:
+    """Return the weights of the three norms: before attention, before the FFN, and the last."""
     if spec.parameterless_norm:
         weights: list[Any] = [1.0] * spec.width
     elif spec.structured_norm3:
@@ -316,8 +317,8 @@ def _norms(spec: SplitSubspace, p: Any) -> list[Any]:
     return [weights] * 3
 
 
-def _table(spec: SplitSubspace, p: Any) -> Matrix:
-    """The token table, [tok_dim][V]."""
+def _token_table(spec: SplitSubspace, p: Any) -> Matrix:
+    """Return the token table, [tok_dim][V]."""
     if not spec.arc:
         return transposed(p["tokens"])
     *radii, start, stride = p["arc"]
@@ -325,20 +326,22 @@ def _table(spec: SplitSubspace, p: Any) -> Matrix:
     return [[radii[0] * torch.cos(a) for a in angles], [radii[-1] * torch.sin(a) for a in angles]]
 
 
-def _positions(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:
-    """Position vectors, pos_dim tensors [S, 34, 1]: X, Y and Z share the digits'; Z10 is z_hi."""
+def _position_vectors(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:
+    """Return position vectors, pos_dim tensors [S, 34, 1]: X, Y and Z share the digits'; Z10 is z_hi."""
     like = raw["head"]
     index = torch.arange(DIGITS, dtype=like.dtype, device=like.device)[None, :, None]
     one, zero = torch.ones_like(like[:, :1, :1]), torch.zeros_like(like[:, :1, :1])
-    nowhere = [zero] * spec.pos_dim
+    zeros = [zero] * spec.pos_dim
     if spec.spiral:
         digits = [c * one for c in _spiral(spec, p, index)]
-        digits = [c * (1 + _correction(spec, raw, index)) for c in digits] if "correction" in raw else digits
+        digits = (
+            [c * (1 + _position_scale(spec, raw, index)) for c in digits] if "correction" in raw else digits
+        )
     else:
         digits = [c[..., None] for c in raw["digits"].unbind(2)]
-    on_ring = _spiral(spec, p, torch.full_like(one, spec.equals_index)) if spec.equals_on_ring else nowhere
+    on_ring = _spiral(spec, p, torch.full_like(one, spec.equals_index)) if spec.equals_on_ring else zeros
     equals = p.get("equals", [c * one for c in on_ring])
-    specials = zip(*(p.get(name, nowhere) for name in ("plus", "z_hi", "eos")), strict=True)
+    specials = zip(*(p.get(name, zeros) for name in ("plus", "z_hi", "eos")), strict=True)
     return [
         torch.cat([d, plus, d, equal, d, z_hi, eos], dim=1)
         for d, equal, (plus, z_hi, eos) in zip(digits, equals, specials, strict=True)
@@ -346,7 +349,7 @@ def _positions(spec: SplitSubspace, raw: dict[str, Tensor], p: Any) -> Vector:
 
 
 def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:
-    """Points of the spiral [S or 1, ., 1], pos_dim of them: a circle, a ramp, and nothing beyond."""
+    """Return points of the spiral, pos_dim tensors [S or 1, ., 1]: a circle, a ramp, then zeros."""
     amp, phase, slope, offset = spec.spiral_start
     if not spec.frozen_spiral:
         amp, phase, *ramp, offset = p["spiral"]
@@ -356,8 +359,8 @@ def _spiral(spec: SplitSubspace, p: Any, index: Tensor) -> list[Any]:
     return points + [torch.zeros_like(index)] * (spec.pos_dim - 3)
 
 
-def _correction(spec: SplitSubspace, raw: dict[str, Tensor], index: Tensor) -> Tensor:
-    """The learned part of each digit position's scale [S, 10, 1]."""
+def _position_scale(spec: SplitSubspace, raw: dict[str, Tensor], index: Tensor) -> Tensor:
+    """Return the learned part of each digit position's scale [S, 10, 1]."""
     correction = raw["correction"][..., None]
     return correction[:, 1:] + correction[:, :1] * index if spec.linear_correction else correction
 

@@ -53,10 +53,10 @@ def odd(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 def basin(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """1 where the code is odd and FFN and attention's output have the signs that all known winners have: each
     hidden unit reads its own token axis against the other, and attention writes to both, one up, one down."""
-    from model.families.split_subspace.forward import read_units
+    from model.families.split_subspace.forward import ffn_weights
 
     v_SV = values(spec, theta_SP)
-    reads_S22, writes_S21 = read_units(spec, theta_SP)
+    reads_S22, writes_S21 = ffn_weights(spec, theta_SP)
     rising_S = (v_SV[:, 9] - v_SV[:, 0]).sign()
     (a_S, b_S), (c_S, d_S) = (row.unbind(1) for row in reads_S22.unbind(1))
     units_S = (a_S > 0) & (b_S < 0) & (c_S < 0) & (d_S > 0)
@@ -74,10 +74,10 @@ def switches(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """How each hidden unit's input changes from a total of 8 to one of 11 [S, FFN]: 1 where it turns on, -1
     where it turns off, and less where it keeps its sign."""
-    from model.families.split_subspace.forward import read_inputs
+    from model.families.split_subspace.forward import ffn_inputs
 
     tokens_TB, below_B = _columns(spec)
-    inputs_SFB = read_inputs(spec, theta_SP, tokens_TB)
+    inputs_SFB = ffn_inputs(spec, theta_SP, tokens_TB)
     low_SF, high_SF = inputs_SFB[..., below_B].mean(2), inputs_SFB[..., ~below_B].mean(2)
     return (high_SF - low_SF) / (high_SF.abs() + low_SF.abs())
 
@@ -107,9 +107,9 @@ def stride(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """How many digits ahead of its own place on the ring attention looks, -5 to 5: the digit that is asked
     for is one ahead."""
-    from model.families.split_subspace.forward import read_form
+    from model.families.split_subspace.forward import position_form
 
-    form_S33 = read_form(spec, theta_SP)
+    form_S33 = position_form(spec, theta_SP)
     along_S = form_S33[:, 0, 0] + form_S33[:, 1, 1]
     across_S = form_S33[:, 0, 1] - form_S33[:, 1, 0]
     return across_S.atan2(along_S) * DIGITS / (2 * math.pi)
@@ -151,6 +151,6 @@ def _oddness(v_SV: Tensor) -> Tensor:
 
 def values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
     """v(d): what attention reads of each digit [S, V]."""
-    from model.families.split_subspace.forward import read_values
+    from model.families.split_subspace.forward import token_values
 
-    return read_values(spec, theta_SP)[:, 0, :DIGITS]
+    return token_values(spec, theta_SP)[:, 0, :DIGITS]

@@ -5,7 +5,7 @@ positions, values read tokens; logits are dot products with the token table. Wit
 JackCai's 242-parameter model. Facts from "Training a Transformer for Perfect 10-Digit Addition" (the 57p
 paper), "Reflection: 75 Parameters From Scratch" and the training code of both.
 
-What needs torch is in files of its own beside this one: forward pass, initial values, folds.
+Forward pass, initial values and folds, which need torch, are in modules beside this one.
 
 Axes: S seed, B problem, T position, P parameters.
 """
@@ -13,7 +13,7 @@ Axes: S seed, B problem, T position, P parameters.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from model.fields import option
 from model.layout import Shapes
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from model.ops import Tensors
-    from model.spec import Fold, Kernel, Probe
+    from model.spec import Probe
 
 FFN, DIGITS = 2, 10
 PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
@@ -233,11 +232,9 @@ class SplitSubspace(Spec):
 
     @property
     def norm_numbers(self) -> int:
-        """How many numbers the weights of all norms are made of, where they have a structure; 0: they have
-        none.
-        """
-        most = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
-        return most or int(self.structured_norm1 or self.scalar_norm)
+        """Numbers that the weights of all norms are made of, where they have a structure; else 0."""
+        several = 3 if self.structured_norm3 else 2 if self.structured_norm2 else 0
+        return several or int(self.structured_norm1 or self.scalar_norm)
 
     @property
     def out_rank(self) -> int:
@@ -246,7 +243,7 @@ class SplitSubspace(Spec):
 
     @property
     def decoded(self) -> int:
-        """A vocabulary of 14 has a token that ends the answer, and is asked for it."""
+        """12 with a vocabulary of 14, which has a token that ends the answer."""
         return 12 if self.vocabulary == 14 else 11
 
     @property
@@ -261,21 +258,21 @@ class SplitSubspace(Spec):
         return dataclasses.replace(self, **defaults)
 
     def hard_wired(self) -> dict[str, float]:
-        found = {"out_B[0]": 1.0} if self.unit_out else {}
+        constants = {"out_B[0]": 1.0} if self.unit_out else {}
         if self.frozen_spiral:
-            found |= {"spiral_amp": self.spiral_amp, "spiral_slope": self.spiral_start[2]}
+            constants |= {"spiral_amp": self.spiral_amp, "spiral_slope": self.spiral_start[2]}
         if self.equals_on_ring:
-            found["equals_index"] = self.equals_index
-        return {name: value for name, value in found.items() if value}
+            constants["equals_index"] = self.equals_index
+        return {name: value for name, value in constants.items() if value}
 
     def structures(self) -> dict[str, list[Words]]:
-        """A head's scores may turn a position and scale it."""
+        """Add rotations of the form of scores, where one head has such a form."""
         alone = self.direct_forms and self.heads == 1
         return super().structures() | ({"rotation": rotations("form", self.pos_dim)} if alone else {})
 
     @property
     def answers(self) -> int:
-        """Positions whose next token is asked for."""
+        """Positions whose next token is predicted."""
         return 11 if self.no_eos else 12
 
     def shapes(self) -> Shapes:
@@ -337,46 +334,12 @@ class SplitSubspace(Spec):
         if not rank:
             return shapes | {"out": (width, reads)}
         shapes["out_A"] = (reads, rank)
-        whole = self.tok_dim if self.token_out else width
-        written = 0 if self.onehot_out else whole - self.unit_out - self.opposite_out
+        row = self.tok_dim if self.token_out else width
+        written = 0 if self.onehot_out else row - self.unit_out - self.opposite_out
         return shapes | ({"out_B": (rank, written)} if written else {})
 
-    def initial(self, seed: int) -> Tensor:
-        from model.families.split_subspace.initial import initial
-
-        return initial(self, seed)
-
-    def sequence(self, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -> list[Tensor]:
-        from model.families.split_subspace.forward import sequence
-
-        return sequence(self, x, y, z)
-
-    def expand(self, theta_SP: Tensor) -> Tensors:
-        from model.families.split_subspace.forward import expand
-
-        return expand(self, theta_SP)
-
-    def apply(self, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-        from model.families.split_subspace.forward import apply
-
-        return apply(self, wide, tokens_STB, first)
-
-    def kernel(self) -> Kernel:
-        from model.families.split_subspace.forward import kernel
-
-        return kernel(self)
-
-    def folds(self) -> list[Fold]:
-        from model.families.split_subspace.folds import folds
-
-        return folds(self)
-
     def probes(self) -> dict[str, Probe]:
-        from model.families.split_subspace.probes import probes
-
-        return probes(self)
+        return cast("dict[str, Probe]", self._probes.probes(self))
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
-        from model.families.split_subspace.probes import opposed
-
-        return opposed if "switches" in self.probes() else None
+        return self._probes.opposed if "switches" in self.probes() else None
