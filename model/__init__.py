@@ -1,6 +1,6 @@
-"""What is trained: specs, families, rungs, greedy decoding, AdderBoard's protocol. Needs torch alone.
+"""The models: specs, families, presets, greedy decoding, AdderBoard's protocol. Needs torch alone.
 
-Nothing that is imported here imports torch: specs and rungs can be listed, and studies checked, without it.
+Importing it does not import torch: specs and presets can be listed, and studies checked, without it.
 """
 
 from model.adderboard import Verification, verify

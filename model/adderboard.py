@@ -38,14 +38,14 @@ EXTENDED_SEEDS = (41, 100, 200, 300, 400, 500, 999, 1234, 7777, 31415)
 
 @dataclass(frozen=True)
 class Verification:
-    """What the protocol found. A failure is (a, b, decoded)."""
+    """Result of the protocol. A failure is (a, b, decoded)."""
 
     params: int
     correct: int
     total: int
     failures: list[tuple[int, int, int]]
     extended: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Right and total for each further set of problems."""
+    """Correct and total for each further set of problems."""
 
     @property
     def qualified(self) -> bool:
@@ -60,21 +60,21 @@ class Verification:
 
 
 def official_pairs() -> Pairs:
-    """The 10,010 official additions, in AdderBoard's order."""
+    """Return the 10,010 official additions, in AdderBoard's order."""
     return EDGE_CASES + uniform_pairs(2025, 10_000)
 
 
 def uniform_pairs(seed: int, count: int) -> Pairs:
-    """Pairs of integers up to ten digits, drawn a then b from Python's generator."""
+    """Draw pairs of integers up to ten digits, a then b, from Python's generator."""
     rng = random.Random(seed)
     return [(rng.randint(0, LARGEST), rng.randint(0, LARGEST)) for _ in range(count)]
 
 
 def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
-    """Pairs whose longest run of carrying columns is exactly `run` (0 to 10) columns.
+    """Draw pairs whose longest run of carrying columns is exactly `run` (0 to 10) columns.
 
-    One column generates the carry (digits sum to 10 or more), those above it pass it on (sum 9), and
-    every other column sums to 8 or less. draw: names other pairs of the same kind than those of `verify`.
+    One column generates the carry (digits sum to 10 or more), those above it pass it on (sum 9), and every
+    other column sums to 8 or less. draw: a name for other pairs of the same kind than those of `verify`.
     """
     rng = random.Random(f"carry run {run} {draw}".strip())
     pairs = []
@@ -93,7 +93,7 @@ def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
 
 
 def failures(spec: Spec, theta_P: Tensor, pairs: Pairs) -> list[tuple[int, int, int]]:
-    """The pairs that the model adds wrongly, each with what it decoded."""
+    """Return the pairs that the model adds wrongly, each with the decoded sum."""
     sums = add(spec, theta_P, [a for a, _ in pairs], [b for _, b in pairs])
     return [(a, b, s) for (a, b), s in zip(pairs, sums, strict=True) if s != a + b]
 

@@ -1,4 +1,4 @@
-"""Two models on the same problems: do they answer alike, and how far are their logits apart?
+"""Comparison of two models on the same problems: their answers and their logits.
 
 Axes: B problem, T position, A answer position, V vocabulary, P parameters.
 """
@@ -20,45 +20,41 @@ ANSWERS = decode.DIGITS + 1
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on the same problems. Logits are those of the ten digits at the eleven answers."""
+    """Result of `compare`. Logits are those of the ten digits at the eleven answers."""
 
     pairs: int
     different_answers: int
     right: int
-    """How many of the pairs the second model adds rightly."""
+    """Pairs that the second model adds correctly."""
     largest_logit_difference: float
     largest_logit: float
 
 
 @torch.no_grad()
 def compare(
-    one: tuple[Spec, Tensor], other: tuple[Spec, Tensor], pairs: Sequence[tuple[int, int]]
+    first: tuple[Spec, Tensor], second: tuple[Spec, Tensor], pairs: Sequence[tuple[int, int]]
 ) -> Comparison:
-    """Both models, spec and θ [P], on pairs of integers up to ten digits.
+    """Compare two models, spec and θ [P], on pairs of integers up to ten digits.
 
-    Fed with the true digits, a model that is right at every answer decodes just those; only where one of the
-    two is not is it decoded token by token.
+    A model that is right at every answer when fed the true digits decodes exactly those. Pairs on which either
+    model is not are decoded token by token.
     """
-    different, right, difference, largest = 0, 0, 0.0, 0.0
+    different, correct, difference, largest = 0, 0, 0.0, 0.0
     for start in range(0, len(pairs), CHUNK):
         a, b = (list(column) for column in zip(*pairs[start : start + CHUNK], strict=True))
-        (logits, good), (other_logits, other_good) = (_taught(*model, a, b) for model in (one, other))
-        difference = max(difference, float((logits - other_logits).abs().max()))
+        (logits, right), (logits_2, right_2) = (_teacher_forced(*model, a, b) for model in (first, second))
+        difference = max(difference, float((logits - logits_2).abs().max()))
         largest = max(largest, float(logits.abs().max()))
-        unsure = (~(good & other_good)).nonzero().flatten().tolist()
-        left, right_ = ([a[i] for i in unsure], [b[i] for i in unsure])
-        decoded, other_decoded = (decode.add(*model, left, right_) for model in (one, other))
-        different += sum(x != y for x, y in zip(decoded, other_decoded, strict=True))
-        right += (
-            len(a)
-            - len(unsure)
-            + sum(x + y == z for x, y, z in zip(left, right_, other_decoded, strict=True))
-        )
-    return Comparison(len(pairs), different, right, difference, largest)
+        unsure = (~(right & right_2)).nonzero().flatten().tolist()
+        x, y = [a[i] for i in unsure], [b[i] for i in unsure]
+        sums, sums_2 = (decode.add(*model, x, y) for model in (first, second))
+        different += sum(m != n for m, n in zip(sums, sums_2, strict=True))
+        correct += len(a) - len(unsure) + sum(m + n == s for m, n, s in zip(x, y, sums_2, strict=True))
+    return Comparison(len(pairs), different, correct, difference, largest)
 
 
-def _taught(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
-    """Digit logits [A, V, B] after the true digits, and whether all answers are right [B]."""
+def _teacher_forced(spec: Spec, theta_P: Tensor, a: list[int], b: list[int]) -> tuple[Tensor, Tensor]:
+    """Return the digit logits [A, V, B] after the true digits, and where all answers are right [B]."""
     numbers = [torch.tensor(n, dtype=torch.int64) for n in (a, b)]
     x, y = (decode.columns(n, decode.DIGITS) for n in numbers)
     z = decode.columns(numbers[0] + numbers[1], ANSWERS)

@@ -20,7 +20,7 @@ LARGEST = 10**DIGITS - 1
 
 
 def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: int) -> Tensor:
-    """The prompt's continuation by `steps` tokens [steps, B].
+    """Return the prompt's continuation by `steps` tokens [steps, B].
 
     next_logits: tokens so far [T, B] -> logits [V, B] of the next token.
     """
@@ -34,14 +34,14 @@ def greedy(next_logits: Callable[[Tensor], Tensor], prompt_TB: Tensor, steps: in
 
 
 def columns(numbers_B: Tensor, count: int) -> list[Tensor]:
-    """The decimal digits of int64 numbers, units first: `count` tensors [B]."""
+    """Return the decimal digits of int64 numbers, units first: `count` tensors [B]."""
     return [numbers_B // 10**i % 10 for i in range(count)]
 
 
 def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list[int]:
-    """The sums that the model decodes for pairs of integers from 0 to 9,999,999,999.
+    """Return the sums that the model decodes for pairs of integers from 0 to 9,999,999,999.
 
-    Raises ValueError for operands that are no integers or out of range.
+    Raises ValueError for operands that are not integers or are out of range.
     """
     import torch
 

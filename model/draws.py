@@ -12,23 +12,23 @@ import math
 import torch
 from torch import Tensor
 
-TOGETHER = 16  # normal numbers that torch makes from 16 uniform ones, where there are so many
+TOGETHER = 16  # torch makes 16 normal numbers from 16 uniform ones, if so many are drawn
 
 
 def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> Tensor:
-    """Uniform between -bound and bound, float32: Tensor.uniform_(-bound, bound)."""
+    """Draw uniformly from -bound to bound, float32: Tensor.uniform_(-bound, bound)."""
     low = torch.tensor(-bound)
     width = (-low - low).double()
     return (torch.rand(shape, generator=generator).double() * width + low.double()).float()
 
 
 def xavier(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """torch.nn.init.xavier_uniform_ (Glorot and Bengio 2010) of a matrix [fan out, fan in]."""
+    """Draw as torch.nn.init.xavier_uniform_ (Glorot and Bengio 2010) of a matrix [fan out, fan in]."""
     return uniform(shape, math.sqrt(3.0) * math.sqrt(2.0 / float(sum(shape))), generator)
 
 
 def kaiming(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """torch.nn.init.kaiming_uniform_ (He et al. 2015) of a matrix [fan out, fan in], as torch.nn.Linear
+    """Draw as torch.nn.init.kaiming_uniform_ (He et al. 2015) of a matrix [fan out, fan in], as torch.nn.Linear
     has it, a = √5.
     """
     gain = math.sqrt(2.0 / (1 + math.sqrt(5) ** 2))
@@ -36,20 +36,20 @@ def kaiming(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 
 def normal(shape: tuple[int, ...], deviation: float, generator: torch.Generator) -> Tensor:
-    """Normal around 0, float32: Tensor.normal_(0, deviation), the Box-Muller method."""
+    """Draw from a normal distribution around 0, float32: Tensor.normal_(0, deviation), by Box and Muller."""
     count = math.prod(shape)
     if count < TOGETHER:  # in float64 one by one
         return torch.empty(shape).normal_(0, deviation, generator=generator)
     drawn = torch.rand(count, generator=generator).double()
-    whole = count // TOGETHER * TOGETHER
-    made = torch.cat([_box_muller(drawn[:whole]), drawn[whole:]])
-    if whole < count:  # the last sixteen are drawn again
-        made[-TOGETHER:] = _box_muller(torch.rand(TOGETHER, generator=generator).double())
-    return (made * deviation).float().reshape(shape)
+    end = count // TOGETHER * TOGETHER
+    values = torch.cat([_box_muller(drawn[:end]), drawn[end:]])
+    if end < count:  # the last sixteen are drawn again
+        values[-TOGETHER:] = _box_muller(torch.rand(TOGETHER, generator=generator).double())
+    return (values * deviation).float().reshape(shape)
 
 
 def _box_muller(drawn: Tensor) -> Tensor:
-    """Two normal numbers from two uniform ones, eight places apart, in groups of sixteen."""
+    """Make two normal numbers from two uniform ones, eight places apart, in groups of sixteen."""
     first, second = drawn.unflatten(0, (-1, 2, TOGETHER // 2)).unbind(1)
     radius, turn = torch.sqrt(-2 * torch.log(1 - first)), 2 * math.pi * second
     return torch.stack([radius * torch.cos(turn), radius * torch.sin(turn)], dim=1).flatten()

@@ -1,9 +1,8 @@
 """Export: one θ as one self-contained AdderBoard submission, data plus fixed code.
 
-The fixed code is the family's file in `model/submissions`, taken as it stands; only its data block is
-replaced. Of a tied spec the data are its numbers, each once, and its ties, which a class more reads
-(model/submissions/tied.py). Everything goes in as literals, so no text that a user or a checkpoint
-supplies can become code.
+The fixed code is the family's file in `model/submissions`, unchanged but for its data block. The data of a
+tied spec are its numbers, each once, and its ties, which TiedAdder reads (model/submissions/tied.py).
+Everything goes in as literals, so no text of a user or a checkpoint can become code.
 
 Axes: P parameters.
 """
@@ -34,11 +33,11 @@ LINE = 99  # characters in a line of data
 
 
 def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, provenance: dict[str, Any]) -> str:
-    """The text of submission.py for one seed's θ [P] (write it as UTF-8).
+    """Return the text of submission.py for one seed's θ [P] (write it as UTF-8).
 
     provenance: plain values (as in JSON) that say where θ comes from.
-    Raises ValueError if θ has another length or is not finite in float32, if some text is not text, or if the
-    family has no file in `model/submissions`.
+    Raises ValueError if θ has another length or is not finite in float32, if name or author is not text, or if
+    the family has no file in `model/submissions`.
     """
     base = spec.base if isinstance(spec, Tied) else spec
     template = _template(base.family)
@@ -67,12 +66,12 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
 
 
 def stored_numbers(spec: Spec, theta_P: Tensor) -> list[float]:
-    """θ [P] as floats, each once, with the fewest digits that give back each float32."""
+    """Return θ [P] as floats, each once, with the fewest digits that give back each float32."""
     return [n for tensor in weights(spec, theta_P).values() for n in tensor]
 
 
 def _nested(spec: Tied) -> dict[str, Any]:
-    """The ties of each tensor in its shape."""
+    """Return the ties of each tensor in its shape."""
     import torch
 
     shapes = spec.base.shapes()
@@ -88,14 +87,14 @@ def _tied_class() -> str:
 
 
 def tricks(spec: Spec) -> list[str]:
-    """The constraints that are applied, by name; a size with its value (`qk_dim=4`); then the ties."""
+    """Return the names of applied constraints, a size with its value (`qk_dim=4`), then the ties."""
     if isinstance(spec, Tied):
         return [*tricks(spec.base), *spec.spelt()]
     return [spelt(name, value) for name, value in spec.applied().items()]
 
 
 def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
-    """θ [P] as nested lists of floats by tensor name, with the fewest digits that give back each float32."""
+    """Return θ [P] as nested lists by tensor name, with the fewest digits that give back each float32."""
     if theta_P.shape != (spec.params,):
         raise ValueError(f"theta must have shape ({spec.params},), got {tuple(theta_P.shape)}")
     theta_P = theta_P.detach().cpu().float()
@@ -106,7 +105,7 @@ def weights(spec: Spec, theta_P: Tensor) -> dict[str, Any]:
 
 
 def _template(family: str) -> Any:
-    """The family's submission as a module."""
+    """Import the family's submission."""
     module = f"{__package__}.submissions.{family}"
     if importlib.util.find_spec(module) is None:
         written = [f for f in FAMILIES if importlib.util.find_spec(f"{__package__}.submissions.{f}")]
@@ -115,7 +114,7 @@ def _template(family: str) -> Any:
 
 
 def _shorten(values: Any) -> Any:
-    """Floats (nested lists) that print with at most 9 significant digits and equal theirs in float32."""
+    """Return the shortest floats, of at most 9 significant digits, that equal these in float32."""
     if isinstance(values, list):
         return [_shorten(v) for v in values]
     exact = struct.pack("f", values)
@@ -124,34 +123,34 @@ def _shorten(values: Any) -> Any:
 
 
 def _single(value: float) -> bytes | None:
-    """The bytes of a float in float32; None if rounding up left its range."""
+    """Return the bytes of a float in float32; None if rounding up left its range."""
     try:
         return struct.pack("f", value)
     except OverflowError:
         return None
 
 
-def _text(what: str, value: object) -> str:
+def _text(name: str, value: object) -> str:
     if type(value) is not str:
-        raise ValueError(f"{what} must be text, got {value!r}")
+        raise ValueError(f"{name} must be text, got {value!r}")
     return value
 
 
-def _plain(what: str, value: object) -> dict[str, Any]:
-    """A dictionary of JSON values, rebuilt from its JSON, so that each has a literal."""
+def _plain(name: str, value: object) -> dict[str, Any]:
+    """Rebuild a dictionary from its JSON, so that each value has a literal."""
     try:
         plain = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} must hold only plain, finite values: {error}") from None
+        raise ValueError(f"{name} must hold only plain, finite values: {error}") from None
     if type(plain) is not dict:
-        raise ValueError(f"{what} must be a dictionary, got {value!r}")
+        raise ValueError(f"{name} must be a dictionary, got {value!r}")
     return plain
 
 
 def _literal(value: Any, indent: int = 0, used: int = 30) -> str:
-    """A value as Python source: a matrix by rows, whatever is too long for a line by entries.
+    """Return a value as Python source: matrices by rows, anything too long for a line by entries.
 
-    indent: columns before its lines; used: columns taken on its first line.
+    indent: columns before its lines; used: columns already used on its first line.
     """
     line = repr(value)
     matrix = isinstance(value, list) and any(isinstance(v, list) for v in value)

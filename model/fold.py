@@ -1,7 +1,7 @@
 """Folds: a trained θ rewritten exactly into a form with fewer numbers. Nothing is trained again.
 
-A family says which folds it knows, as functions of the spec (`Spec.folds`); whoever adds a constraint adds
-the rewriting that leads to it. The arithmetic is done in float64 and rounded once.
+`Spec.folds` lists a family's folds; a new constraint brings the rewriting that leads to it. The arithmetic is
+done in float64 and rounded once.
 
 Axes: P parameters.
 """
@@ -31,8 +31,8 @@ def fold(spec: Spec, theta_P: Tensor) -> Folded:
     """Apply the family's folds while one of them takes numbers away."""
     tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     steps: list[str] = []
-    while found := _next(spec, tensors):
-        step, tensors = found
+    while (pair := _next(spec, tensors)) is not None:
+        step, tensors = pair
         spec = step.to
         steps.append(step.description)
     return Folded(spec, spec.layout.join(tensors).to(theta_P.dtype), tuple(steps))

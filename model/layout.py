@@ -24,7 +24,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def linear(name: str, reads: int, writes: int, rank: int = 0) -> Shapes:
-    """The tensors of a matrix: in torch's orientation, or two factors, read as x · A · B."""
+    """Return the tensors of a matrix: in torch's orientation, or two factors, read as x · A · B."""
     if rank:
         return {f"{name}_A": (reads, rank), f"{name}_B": (rank, writes)}
     return {name: (writes, reads)}
@@ -47,11 +47,11 @@ class Layout:
         return sum(map(prod, self.shapes))
 
     def budget(self) -> dict[str, int]:
-        """Parameters by component, as in the 57p paper, section 2.8."""
+        """Return the parameters by component, as in the 57p paper, section 2.8."""
         return dict(zip(self.names, map(prod, self.shapes), strict=True))
 
     def entries(self) -> list[str]:
-        """The name of each entry of θ: `arc[0]`, `form[0,2]`."""
+        """Return the name of each entry of θ: `arc[0]`, `form[0,2]`."""
         return [
             f"{name}[{','.join(map(str, place))}]"
             for name, shape in zip(self.names, self.shapes, strict=True)
@@ -59,16 +59,16 @@ class Layout:
         ]
 
     def places(self, name: str) -> list[int]:
-        """Where in θ a name is: a tensor's entries, or one entry's. Raises ValueError naming the nearest."""
+        """Return the indices in θ of a tensor's entries, or of one entry. Raises ValueError naming the nearest."""
         entries = self.entries()
-        found = [p for p, entry in enumerate(entries) if name in (entry, entry.partition("[")[0])]
-        if not found:
-            known = entries if "[" in name else self.names
-            raise ValueError(f"there is no {name!r:.80}; {did_you_mean(name, known)}")
-        return found
+        indices = [p for p, entry in enumerate(entries) if name in (entry, entry.partition("[")[0])]
+        if not indices:
+            valid = entries if "[" in name else self.names
+            raise ValueError(f"there is no {name!r:.80}; {did_you_mean(name, valid)}")
+        return indices
 
     def split(self, theta_SP: Tensor) -> dict[str, Tensor]:
-        """θ [S, P] as named tensors [S, *shape] (views)."""
+        """Split θ [S, P] into named tensors [S, *shape] (views)."""
         parts = theta_SP.split([prod(shape) for shape in self.shapes], dim=1)
         return {
             name: part.reshape(-1, *shape)
@@ -76,7 +76,7 @@ class Layout:
         }
 
     def join(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """One seed's named tensors [*shape] as θ [P]; the inverse of `split` for one row.
+        """Join one seed's named tensors [*shape] to θ [P]; the inverse of `split` for one row.
 
         Raises ValueError if a tensor is missing or its size is not its slice's.
         """
@@ -85,7 +85,7 @@ class Layout:
         parts = []
         for name, shape in zip(self.names, self.shapes, strict=True):
             if name not in tensors or tensors[name].numel() != prod(shape):
-                found = tuple(tensors[name].shape) if name in tensors else "nothing"
-                raise ValueError(f"{name} must have shape {shape}, found {found}")
+                actual = tuple(tensors[name].shape) if name in tensors else "nothing"
+                raise ValueError(f"{name} must have shape {shape}, found {actual}")
             parts.append(tensors[name].detach().reshape(-1))
         return torch.cat(parts)

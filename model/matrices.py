@@ -1,8 +1,8 @@
 """Arithmetic on matrices along problems: for families too wide for the feature lists of model/ops.py.
 
-A stream is [S, D, N]: features, then every reading position and problem, so that a layer is one product. What
-reads tokens is worked out once for each input, a token at a position, and looked up by a product with one-hot
-tokens.
+A stream is [S, D, N]: features, then every reading position and problem, so that a layer is one product. A
+matrix is applied once to each possible input, a token at a position, and the results are looked up by a product
+with one-hot tokens.
 
 BLAS adds in an order that depends on where in memory a matrix begins, which for small ones depends on the
 seed's slot. So a seed's own small matrices are multiplied without it, `product`, and along problems all begin
@@ -26,42 +26,42 @@ ALIGNED = 16  # numbers in 64 bytes
 
 
 def aligned(tokens_STB: Tensor) -> Tensor:
-    """The same tokens and further problems, up to a multiple of 16; their logits are to be cut off."""
+    """Pad tokens with problems to a multiple of 16; the caller cuts their logits off."""
     return F.pad(tokens_STB, (0, -tokens_STB.shape[2] % ALIGNED))
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """a · b for matrices of one seed each, [..., m, k] and [..., k, n], without BLAS."""
+    """Return a · b for matrices of one seed each, [..., m, k] and [..., k, n], without BLAS."""
     return (a[..., None] * b[..., None, :, :]).sum(-2)
 
 
 def matrix(p: Mapping[str, Tensor], name: str) -> Tensor:
-    """A matrix in torch's orientation, its factors (see `layout.linear`) multiplied out."""
+    """Return a matrix in torch's orientation, its factors (see `layout.linear`) multiplied out."""
     return p[name] if name in p else product(p[f"{name}_A"], p[f"{name}_B"]).mT
 
 
 def one_hot(tokens_STB: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
-    """1 where a token is the one of the row, else 0: [S, T, V, B]."""
+    """Return one-hot tokens [S, T, V, B]."""
     every_V1 = torch.arange(vocabulary, dtype=tokens_STB.dtype, device=tokens_STB.device)[:, None]
     return (tokens_STB[:, :, None] == every_V1).to(dtype)
 
 
 def look_up(entries_SCTV: Tensor, hot_STVB: Tensor) -> Tensor:
-    """The entry of each position's token [S, C, T, B]."""
+    """Return the entry of each position's token [S, C, T, B]."""
     return (entries_SCTV.transpose(1, 2) @ hot_STVB).transpose(1, 2)
 
 
 def attention(queries_SRAB: Tensor, keys_SRTB: Tensor, values_SCTB: Tensor, first: int) -> Tensor:
-    """Causal attention of one head [S, C, A, B], scores unscaled; row a sees positions 0 .. first + a."""
+    """Apply causal attention of one head [S, C, A, B], scores unscaled; row a sees positions 0 .. first + a."""
     scores_SATB = dot(queries_SRAB[:, :, :, None].unbind(1), keys_SRTB[:, :, None].unbind(1))
     return torch.stack(attend(scores_SATB, first, values_SCTB.unbind(1)), dim=1)
 
 
 def unit(x_SDN: Tensor, eps: float) -> Tensor:
-    """x / sqrt(mean(x²) + eps) over the features: RMSNorm without a weight."""
+    """Return x / sqrt(mean(x²) + eps) over the features: RMSNorm without a weight."""
     return x_SDN * torch.rsqrt(x_SDN.square().mean(1, keepdim=True) + eps)
 
 
 def centred(x_SDN: Tensor) -> Tensor:
-    """x less its mean over the features: what LayerNorm scales to unit length."""
+    """Return x less its mean over the features, as LayerNorm does before it scales."""
     return x_SDN - x_SDN.mean(1, keepdim=True)

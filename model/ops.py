@@ -20,14 +20,14 @@ Tensors = dict[str, Tensor]
 
 
 def scalars(t_S: Tensor) -> Any:
-    """A parameter tensor [S, *shape] as nested lists of scalars [S, 1, 1]."""
+    """Turn a parameter tensor [S, *shape] into nested lists of scalars [S, 1, 1]."""
     if t_S.dim() == 1:
         return t_S[:, None, None]
     return [scalars(part) for part in t_S.unbind(1)]
 
 
 def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
-    """entries[token]: selects instead of gathers, so that it vectorises along problems.
+    """Return entries[token] by selects instead of gathers, so that it vectorises along problems.
 
     A single entry stands for all tokens and keeps the problem axis at size 1.
     """
@@ -38,7 +38,7 @@ def lookup(entries: Sequence[Tensor], tokens_STB: Tensor) -> Tensor:
 
 
 def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    """Sum of products of two vectors."""
+    """Return the sum of products of two vectors."""
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:], strict=True):
         total = total + x * y
@@ -46,33 +46,33 @@ def dot(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
 
 
 def matrix(rows: Sequence[Sequence[Tensor]], vector: Sequence[Tensor]) -> Vector:
-    """matrix · vector."""
+    """Return matrix · vector."""
     return [dot(row, vector) for row in rows]
 
 
 def add(a: Sequence[Tensor], b: Sequence[Tensor]) -> Vector:
-    """Sum of two vectors."""
+    """Return the sum of two vectors."""
     return [x + y for x, y in zip(a, b, strict=True)]
 
 
 def transposed(matrix: Sequence[Sequence[Tensor]]) -> Matrix:
-    """Rows as columns."""
+    """Return the transpose of a matrix."""
     return [list(column) for column in zip(*matrix, strict=True)]
 
 
 def product(a: Sequence[Sequence[Tensor]], b: Sequence[Sequence[Tensor]]) -> Matrix:
-    """a · b."""
+    """Return a · b."""
     return [matrix(transposed(b), row) for row in a]
 
 
 def normed(stream: Sequence[Tensor], eps: float) -> Vector:
-    """x / sqrt(mean(x²) + eps) over the features (57p paper 2.6), without the norm's weights."""
+    """Return x / sqrt(mean(x²) + eps) over the features (57p paper 2.6), without the norm's weights."""
     scale = torch.rsqrt(dot(stream, stream) / len(stream) + eps)
     return [h * scale for h in stream]
 
 
 def attend(scores_SATB: Tensor, first: int, values_STB: Sequence[Tensor]) -> Vector:
-    """Causal attention: each channel of values averaged over positions T, with softmax weights [S, A, B].
+    """Apply causal attention: average each channel of values over T with softmax weights [S, A, B].
 
     Row a sees positions 0 .. first + a. Where the scores are the same for all problems (B = 1), weights are
     normalised before they meet the values; where they are not, the sums are, which spares the backward pass a

@@ -1,6 +1,6 @@
-"""Constraints that belong together: equal or opposite rows or columns, a column of zeros, a scaled rotation.
+"""Groups of constraints to impose together: equal or opposite rows or columns, zero columns, rotations.
 
-Each is a tuple of constraints in the words of model/tied.py, all of which are imposed at once.
+Each is a tuple of constraints as text, spelt as in model/tied.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STRUCTURES = ("rows", "columns", "empty", "rotation")
 
 
 def of_matrices(shapes: Shapes) -> dict[str, list[Words]]:
-    """What any matrix can have: equal or opposite rows and columns, and empty columns."""
+    """Return the groups that any matrix can have: equal or opposite rows and columns, and empty columns."""
     return {
         "rows": [w for name, shape in _matrices(shapes) for w in _equal(name, shape, across=False)],
         "columns": [w for name, shape in _matrices(shapes) for w in _equal(name, shape, across=True)],
@@ -29,7 +29,7 @@ def of_matrices(shapes: Shapes) -> dict[str, list[Words]]:
 
 
 def rotations(name: str, size: int) -> list[Words]:
-    """Pairs of axes of a square matrix on which it is a rotation times a number, either way round."""
+    """Return for each pair of axes of a square matrix the two scaled rotations, one either way round."""
     return [
         (f"{name}[{i},{i}] = {a}{name}[{j},{j}]", f"{name}[{i},{j}] = {b}{name}[{j},{i}]")
         for i, j in combinations(range(size), 2)
@@ -44,7 +44,7 @@ def _matrices(shapes: Shapes) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def _equal(name: str, shape: tuple[int, int], across: bool) -> Iterator[Words]:
-    """Two rows, or columns, that are equal or opposite in every entry; of one entry they are no structure."""
+    """Yield pairs of equal or opposite rows, or columns; with one entry each they are no structure."""
     rows, columns = shape if not across else shape[::-1]
     for i, j in combinations(range(rows) if columns > 1 else (), 2):
         for sign in ("", "-"):

@@ -1,8 +1,8 @@
-"""Ties: linear constraints on θ as data. Each entry of a base's θ is 0, or plus or minus one of P' numbers.
+"""Ties: linear constraints on θ as data. Each entry of a base's θ is 0, or plus or minus one of R numbers.
 
-A tied spec is a spec like any other: its θ is the P' numbers, and its forward pass, wide tensors and kernel
-are its base's, on θ spread over the base's entries. So no constraint of this kind takes a line of code, and
-none costs anything: the engine's tape reads a number as often as it is used.
+A tied spec is a spec like any other: its θ is the R numbers; its forward pass, wide tensors and kernel are its
+base's, on the untied θ. So a tie takes no line of code and costs nothing: the engine's tape reads a number as
+often as it is used.
 
 Axes: S seed, P entries of the base's θ, R numbers that are stored.
 """
@@ -47,8 +47,8 @@ class Tied(Spec, listed=False):
         if len(self.ties) != self.base.params:
             raise ValueError(f"ties must be {self.base.params} entries for this base, got {len(self.ties)}")
         object.__setattr__(self, "ties", canonical(self.ties))
-        for name, mine in self.by_tensor().items():
-            if name in self.base.essential and not any(mine):
+        for name, ties in self.by_tensor().items():
+            if name in self.base.essential and not any(ties):
                 raise ValueError(f"ties leave nothing but zeros in {name}, without which the model is mute")
 
     @property
@@ -69,36 +69,36 @@ class Tied(Spec, listed=False):
 
     @cached_property
     def numbers(self) -> int:
-        """R, how many numbers are stored."""
+        """R, the count of stored numbers."""
         return max(map(abs, self.ties), default=0)
 
     def by_tensor(self) -> dict[str, list[int]]:
-        """The ties of each of the base's tensors, flat."""
+        """Return the ties of each of the base's tensors, flat."""
         entries = iter(self.ties)
         return {name: [next(entries) for _ in range(n)] for name, n in self.base.layout.budget().items()}
 
     def shapes(self) -> Shapes:
-        """A number is in the slice of the tensor that reads it first."""
+        """Return shapes with each number in the slice of the tensor that reads it first."""
         seen: set[int] = set()
         shapes: Shapes = {}
-        for name, mine in self.by_tensor().items():
-            new = {abs(k) for k in mine} - seen - {0}
+        for name, ties in self.by_tensor().items():
+            new = {abs(k) for k in ties} - seen - {0}
             seen |= new
             shapes |= {name: (len(new),)} if new else {}
         return shapes
 
     def initial(self, seed: int) -> Tensor:
-        """The projection of the base's: a number is the mean of the entries that read it."""
+        """Project the base's initial values: a number is the mean of the entries that read it."""
         return project(self.ties, self.base.initial(seed)[None])[0]
 
     def untie(self, theta_SR: Tensor) -> Tensor:
-        """The base's θ [S, P]."""
+        """Return the base's θ [S, P] of the numbers [S, R]."""
         import torch
 
         index = torch.tensor([abs(k) - 1 if k else 0 for k in self.ties])
         sign = torch.tensor([float((k > 0) - (k < 0)) for k in self.ties], dtype=theta_SR.dtype)
-        made: Tensor = theta_SR.index_select(1, index.to(theta_SR.device)) * sign.to(theta_SR.device)
-        return made
+        theta_SP: Tensor = theta_SR.index_select(1, index.to(theta_SR.device)) * sign.to(theta_SR.device)
+        return theta_SP
 
     def expand(self, theta_SP: Tensor) -> Tensors:
         return self.base.expand(self.untie(theta_SP))
@@ -116,13 +116,13 @@ class Tied(Spec, listed=False):
         return []
 
     def probes(self) -> dict[str, Probe]:
-        """The base's, of the θ that it reads."""
+        """Return the base's probes, of the untied θ."""
         return {name: _of_base(probe) for name, probe in self.base.probes().items()}
 
     def recycled(self) -> Callable[[Any, Tensor], Tensor] | None:
-        """The base's, and from there the nearest θ that keeps the ties."""
-        its = self.base.recycled()
-        return None if its is None else _kept_tied(its)
+        """Return the base's function, followed by the projection on the ties."""
+        change = self.base.recycled()
+        return None if change is None else _then_project(change)
 
     def trained(self) -> Tied:
         return dataclasses.replace(self, base=self.base.trained())
@@ -137,16 +137,16 @@ class Tied(Spec, listed=False):
         return {"family": self.family, "base": self.base.as_dict(), "ties": self.by_tensor()}
 
     def spelt(self) -> list[str]:
-        """Every tie as one writes it, an entry and an earlier one: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`."""
-        names, first, said = entries_of(self.base), dict[int, str](), []
-        for name, k in zip(names, self.ties, strict=True):
+        """Return every tie as one writes it, an entry and an earlier one: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`."""
+        first, texts = dict[int, str](), []
+        for name, k in zip(self.base.layout.entries(), self.ties, strict=True):
             if abs(k) in first:
-                said.append(f"{name} = {'-' * (k < 0)}{first[abs(k)]}")
+                texts.append(f"{name} = {'-' * (k < 0)}{first[abs(k)]}")
             elif k:
                 first[k] = name
             else:
-                said.append(f"{name} = 0")
-        return said
+                texts.append(f"{name} = 0")
+        return texts
 
 
 def _of_base(probe: Probe) -> Probe:
@@ -157,7 +157,7 @@ def _of_base(probe: Probe) -> Probe:
     return read
 
 
-def _kept_tied(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+def _then_project(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
     def make(spec: Tied, theta_SR: Tensor) -> Tensor:
         return project(spec.ties, change(spec.base, spec.untie(theta_SR)))
 
@@ -166,11 +166,10 @@ def _kept_tied(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """How many numbers a model is, in three columns. Zeros and signs are structure and count in none.
+    """Size of a model, counted in three ways. Zeros and signs are structure and never count.
 
-    inside: with ties inside tensors alone, equal numbers of two tensors counted twice; across: every number
-    that is stored; constants: those, and every hard-wired constant of the architecture that is not 0 or a
-    sign.
+    inside: ties hold inside tensors only, so equal numbers of two tensors count twice; across: every stored
+    number; constants: those, and the architecture's hard-wired constants other than 0 and signs.
     """
 
     inside: int
@@ -179,17 +178,18 @@ class Count:
 
 
 def count(spec: Spec) -> Count:
-    """The three columns of a spec; without ties, the first two are P."""
+    """Count a spec's numbers in all three ways; without ties, the first two are P."""
     inside = spec.params
     if isinstance(spec, Tied):
-        inside = sum(len({abs(k) for k in mine} - {0}) for mine in spec.by_tensor().values())
+        inside = sum(len({abs(k) for k in ties} - {0}) for ties in spec.by_tensor().values())
     return Count(inside, spec.params, spec.params + len(spec.hard_wired()))
 
 
 def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
-    """A tied spec from plain values. base: as `as_dict` has it. ties: as there, or constraints in words.
+    """Make a tied spec from plain values.
 
-    Raises ValueError for a base or tie that is none.
+    base: as in `as_dict`. ties: as there, or a list of constraints as text. Raises ValueError for a base or tie
+    that is none.
     """
     if unknown:
         raise ValueError(f"a tied spec has base and ties, and no {next(iter(unknown))!r:.80}")
@@ -201,52 +201,52 @@ def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:
     if not isinstance(ties, Mapping):
         return Tied(base=spec, ties=constrained(spec, ties))
     budget = spec.layout.budget()
-    for name, mine in ties.items():
+    for name, entries in ties.items():
         if name not in budget:
             raise ValueError(f"ties: this base has no tensor {name!r:.80}; {did_you_mean(name, budget)}")
-        if not isinstance(mine, list | tuple) or not all(type(k) is int for k in mine):
-            raise ValueError(f"ties.{name} must be a list of integers, got {mine!r:.80}")
-        if len(mine) != budget[name]:
-            raise ValueError(f"ties.{name} must have {budget[name]} entries, got {len(mine)}")
+        if not isinstance(entries, list | tuple) or not all(type(k) is int for k in entries):
+            raise ValueError(f"ties.{name} must be a list of integers, got {entries!r:.80}")
+        if len(entries) != budget[name]:
+            raise ValueError(f"ties.{name} must have {budget[name]} entries, got {len(entries)}")
     if missing := [name for name in budget if name not in ties]:
         raise ValueError(f"ties: {missing[0]} is missing")
     return Tied(base=spec, ties=tuple(k for name in budget for k in ties[name]))
 
 
 def tie(spec: Spec, ties: Ties) -> Spec:
-    """A spec's base with other ties; the base itself where there are none."""
+    """Return a spec's base with these ties; the base itself where there are none."""
     base = spec.base if isinstance(spec, Tied) else spec
     return base if canonical(ties) == free(base.params) else Tied(base=base, ties=ties)
 
 
 def ties_of(spec: Spec) -> tuple[Spec, Ties]:
-    """The base and ties of any spec; an untied one's are all free."""
+    """Return the base and ties of any spec; an untied spec's are all free."""
     return (spec.base, spec.ties) if isinstance(spec, Tied) else (spec, free(spec.params))
 
 
 def free(params: int) -> Ties:
-    """No tie at all."""
+    """Return the ties of a θ without ties."""
     return tuple(range(1, params + 1))
 
 
 def canonical(ties: Iterable[int]) -> Ties:
-    """Ties whose numbers count from 1 as they first appear, each then with a plus."""
-    known: dict[int, int] = {0: 0}
-    made = []
+    """Renumber ties from 1 in the order of first appearance, each first with a plus."""
+    numbers: dict[int, int] = {0: 0}
+    renumbered = []
     for k in ties:
-        if abs(k) not in known:
-            known[abs(k)] = len(known) if k > 0 else -len(known)
-        made.append(known[abs(k)] if k > 0 else -known[abs(k)])
-    return tuple(made)
+        if abs(k) not in numbers:
+            numbers[abs(k)] = len(numbers) if k > 0 else -len(numbers)
+        renumbered.append(numbers[abs(k)] if k > 0 else -numbers[abs(k)])
+    return tuple(renumbered)
 
 
 def zeroed(ties: Ties, i: int) -> Ties:
-    """With entry i zero, and all that is tied to it."""
+    """Return the ties with entry i zero, and all that is tied to it."""
     return canonical(0 if abs(k) == abs(ties[i]) else k for k in ties)
 
 
 def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
-    """With entry i equal to sign · entry j. Raises ValueError where the ties say that it is the opposite."""
+    """Return the ties with entry i equal to sign · entry j. Raises ValueError if they say it is the opposite."""
     a, b = ties[i], ties[j]
     if not a or not b:
         return zeroed(ties, i if a else j)
@@ -257,28 +257,23 @@ def equated(ties: Ties, i: int, j: int, sign: int) -> Ties:
 
 
 def retied(ties: Ties, p: int, k: int) -> Ties:
-    """With entry p alone reading k instead of what it read: 0, or plus or minus a number."""
+    """Return the ties with entry p alone reading k: 0, or plus or minus a number."""
     return canonical((*ties[:p], k, *ties[p + 1 :]))
 
 
-def entries_of(spec: Spec) -> list[str]:
-    """The name of each entry of θ: `arc[0]`, `form[0,2]`."""
-    return spec.layout.entries()
-
-
 def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None) -> Ties:
-    """The ties that constraints in words come to, beside `ties`: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`.
+    """Add constraints to ties: `form[0,2] = 0`, `fc1[1,4] = -arc[0]`.
 
     Raises ValueError for one that is none, names no number, or contradicts those before it.
     """
-    place = {name: n for n, name in enumerate(entries_of(spec))}
+    place = {name: n for n, name in enumerate(spec.layout.entries())}
     ties = free(spec.params) if ties is None else ties
     for text in constraints:
-        found = CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
-        if not found:
+        match = CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
+        if not match:
             raise ValueError(f"tie {text!r:.80}: write it as `form[0,2] = 0` or `fc1[1,4] = -arc[0]`")
-        left, zero, minus, right = found.groups()
-        names = [re.sub(r"\s", "", name) for name in (left, right) if name]
+        entry, zero, minus, earlier = match.groups()
+        names = [re.sub(r"\s", "", name) for name in (entry, earlier) if name]
         for name in names:
             if name not in place:
                 raise ValueError(
@@ -293,25 +288,22 @@ def constrained(spec: Spec, constraints: Iterable[str], ties: Ties | None = None
 
 
 def describe_new(base: Spec, before: Ties, after: Ties) -> list[str]:
-    """The ties that one set has beyond another."""
-    known, said = before, []
+    """Return as text the ties of `after` that `before` lacks."""
+    ties, texts = before, []
     for text in Tied(base=base, ties=after).spelt():
-        grown = constrained(base, [text], known)
-        if grown != known:
-            said.append(text)
-            known = grown
-    return said
+        extended = constrained(base, [text], ties)
+        if extended != ties:
+            texts.append(text)
+            ties = extended
+    return texts
 
 
 def describe_change(base: Spec, before: Ties, after: Ties) -> tuple[list[str], list[str]]:
-    """What leads from one set to another: the ties that are loosened, and those that are new.
-
-    `before`, as `Tied.spelt` has it, without the first and with the second, is `after`.
-    """
-    said = Tied(base=base, ties=before).spelt()
-    loosened = [text for text in said if not _holds(base, text, after)]
-    still = constrained(base, [text for text in said if text not in loosened])
-    return loosened, describe_new(base, still, after)
+    """Return as text the ties that `after` drops from `before`, and those that it adds."""
+    texts = Tied(base=base, ties=before).spelt()
+    dropped = [text for text in texts if not _holds(base, text, after)]
+    common = constrained(base, [text for text in texts if text not in dropped])
+    return dropped, describe_new(base, common, after)
 
 
 def _holds(base: Spec, text: str, ties: Ties) -> bool:
@@ -321,18 +313,18 @@ def _holds(base: Spec, text: str, ties: Ties) -> bool:
         return False
 
 
-def shared(one: Ties, other: Ties) -> Ties:
-    """The ties that two sets both have."""
-    known: dict[tuple[int, int], int] = {}
-    made = []
-    for a, b in zip(one, other, strict=True):
+def shared(first: Ties, second: Ties) -> Ties:
+    """Return the ties that hold in both."""
+    numbers: dict[tuple[int, int], int] = {}
+    ties = []
+    for a, b in zip(first, second, strict=True):
         sign = 1 if (a or b) > 0 else -1
-        made.append(sign * known.setdefault((sign * a, sign * b), len(known) + 1) if a or b else 0)
-    return canonical(made)
+        ties.append(sign * numbers.setdefault((sign * a, sign * b), len(numbers) + 1) if a or b else 0)
+    return canonical(ties)
 
 
 def selection_matrix(ties: Ties) -> Tensor:
-    """The matrix [R, P], float64, by which numbers are read: 1 or -1 where an entry reads one, else 0."""
+    """Return the matrix [R, P], float64, that maps numbers to θ: ±1 where an entry reads a number, else 0."""
     import torch
 
     rows = torch.zeros(max(map(abs, ties), default=0), len(ties), dtype=torch.float64)
@@ -343,21 +335,21 @@ def selection_matrix(ties: Ties) -> Tensor:
 
 
 def project(ties: Ties, theta_SP: Tensor) -> Tensor:
-    """The numbers [S, R] nearest to a base's θ: each the mean of what reads it, with signs."""
+    """Return the numbers [S, R] nearest to a base's θ: each the signed mean of the entries that read it."""
     rows = selection_matrix(ties)
-    made: Tensor = theta_SP.double() @ (rows / rows.abs().sum(1, keepdim=True)).T
-    return made.to(theta_SP.dtype)
+    theta_SR: Tensor = theta_SP.double() @ (rows / rows.abs().sum(1, keepdim=True)).T
+    return theta_SR.to(theta_SP.dtype)
 
 
 def projector(ties: Ties) -> Tensor:
-    """Π [P, P], float32: the orthogonal projector on the θ that keep the ties."""
+    """Return Π [P, P], float32: the orthogonal projector on the θ that keep the ties."""
     import torch
 
     k = torch.tensor(ties)
     shares = (k[:, None].abs() == k[None].abs()) & (k[:, None] != 0)
     signs = torch.sign(k)[:, None] * torch.sign(k)[None]
-    made: Tensor = (shares * signs).float()
-    return made / shares.sum(1, keepdim=True).clamp(min=1)
+    projector_PP: Tensor = (shares * signs).float()
+    return projector_PP / shares.sum(1, keepdim=True).clamp(min=1)
 
 
 MAKERS[Tied.family] = tied

@@ -26,7 +26,7 @@ BAD = {
     GOOD + "'[key]': 1": ["[key]: unknown key; valid: about, *"],
     GOOD + "resources: {'[a]': 1}": ["resources.[a]: unknown key; valid: *"],
     # The model
-    "name: x\nmodel: 58p\nseeds: [1]": ["model: unknown rung '58p'; did you mean 582p or 80p or 78p?"],
+    "name: x\nmodel: 58p\nseeds: [1]": ["model: unknown preset '58p'; did you mean 582p or 80p or 78p?"],
     "name: x\nmodel: 57\nseeds: [1]": ["model: must be a string or a mapping, got 57"],
     "name: x\nmodel: {}\nseeds: [1]": ["model: give a rung or a family; keys found: none"],
     "name: x\nmodel: {qk_dim: 4}\nseeds: [1]": ["model: give a rung or a family; keys found: qk_dim"],

@@ -161,7 +161,7 @@ def test_the_json_has_every_figure(tmp_path, monkeypatch, capsys, few_selection_
     [
         ("--seeds 1,x", "--seeds must be whole numbers"),
         ("--seeds 1 --processes 2", "each of 2 processes"),
-        ("--rung 58p", "unknown rung '58p'"),
+        ("--rung 58p", "unknown preset '58p'"),
         ("--batch 0", "batch must be from 1"),
         ("--seconds nan", "must be above 0"),
         ("--json no-such-folder/x.json", "its folder does not exist"),

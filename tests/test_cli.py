@@ -76,7 +76,7 @@ def test_the_script_itself_says_the_same_wherever_it_is_called() -> None:
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(DECOY)
     said = adder_search("models", "56p", cwd=Path())
-    assert (said.code, said.out) == (2, "") and said.err.startswith("error: unknown rung '56p'; did ")
+    assert (said.code, said.out) == (2, "") and said.err.startswith("error: unknown preset '56p'; did ")
     module = (sys.executable, "-P", "-m", "search.cli")
     assert adder_search("models", "57p", cwd=Path(), program=module).out == call("models", "57p").stdout
     assert not Path("a-decoy-was-imported").exists()

@@ -174,7 +174,7 @@ def split(**options):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: preset("57"), "unknown rung '57'.*57p"),
+        (lambda: preset("57"), "unknown preset '57'.*57p"),
         (lambda: preset("p75"), "75p"),
         (lambda: make_spec("split_subspce"), "unknown family.*split_subspace"),
         (split(tie_fc_head=True), "unknown constraint.*tie_fc2_head"),

@@ -66,8 +66,8 @@ def test_two_rungs_are_compared():
 
 
 def test_wrong_use(here):
-    assert fails_with_one(2, "models", "56p").startswith("unknown rung '56p'; did you mean ")
-    assert fails_with_one(2, "models", "57p", "--diff", "56p").startswith("unknown rung '56p'")
+    assert fails_with_one(2, "models", "56p").startswith("unknown preset '56p'; did you mean ")
+    assert fails_with_one(2, "models", "57p", "--diff", "56p").startswith("unknown preset '56p'")
     assert fails_with_one(2, "models", "--diff", "57p") == (
-        "--diff compares two rungs: adder-search models RUNG --diff RUNG"
+        "--diff compares two presets: adder-search models PRESET --diff PRESET"
     )

@@ -17,7 +17,6 @@ from model.tied import (
     constrained,
     count,
     describe_change,
-    entries_of,
     equated,
     free,
     project,
@@ -71,7 +70,7 @@ def test_constraints_in_words_and_back():
 def test_ties_of_ties_go_on():
     base = preset("46p")
     once = constrained(base, ["form[0,0] = form[0,1]", "form[1,0] = -form[0,1]"])
-    names = entries_of(base)
+    names = base.layout.entries()
     a, b, c = (names.index(f"form[{n}]") for n in ("0,0", "0,1", "1,0"))
     assert once[a] == once[b] == -once[c]
     gone = zeroed(once, c)
@@ -85,7 +84,7 @@ def test_what_leads_from_one_set_to_another_leads_there():
     before = constrained(base, [*WORDS, "head[0,0] = head[1,1]"])
     tighter = constrained(base, ["head[0,1] = 0"], before)
     assert describe_change(base, before, tighter) == ([], ["head[0,1] = 0"])
-    p = entries_of(base).index("form[1,0]")
+    p = base.layout.entries().index("form[1,0]")
     after = constrained(base, ["arc[0] = norm[0,4]"], retied(before, p, before[-1]))
     loosened, tied = describe_change(base, before, after)
     assert loosened == ["form[1,0] = -form[0,1]"] and len(tied) == 2

@@ -1,12 +1,12 @@
-"""The families. Every module or package in this folder is one: a subclass of `Spec` that is named like it.
+"""The families. Every package in this folder is one: a subclass of `Spec` whose `family` is the package's name.
 
-They are found by themselves, so a new family is its file here, its plain copy in `model/submissions` and its
-rungs. What is imported here must not import torch (`adder-search models` lists families without it): forward
-passes, initial values and folds are imported by the methods that call them.
+They are discovered here, so a new family is its package, its plain copy in `model/submissions` and its presets.
+A family's __init__.py and spec.py must not import torch (`adder-search models` lists families without it);
+`Spec` imports forward.py, initial.py, folds.py and probes.py on first use.
 """
 
 from importlib import import_module
 from pkgutil import iter_modules
 
-for _found in iter_modules(__path__):
-    import_module(f"{__name__}.{_found.name}")
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -14,7 +14,7 @@ from search.errors import Failure, UserError
 COMMANDS = {
     "studies": ("study", "List the studies that come with the package."),
     "keys": ("study", "List the keys of a study file, with their defaults."),
-    "models": ("study", "List families, constraints and rungs, or itemise one rung."),
+    "models": ("study", "List families, constraints and presets, or itemise one preset."),
     "run": ("run", "Train a study, or go on with it."),
     "resume": ("run", "Go on with a study that was interrupted."),
     "stop": ("run", "End a running study cleanly, wherever it runs."),

@@ -39,7 +39,7 @@ WAYS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 @click.argument("study")
 @click.option("--best", is_flag=True, help="The best seed (the default).")
 @click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
-@click.option("--model", help="Of this rung only, where a study has several.")
+@click.option("--model", help="Of this preset only, where a study has several.")
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
 @click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
 @home_option

@@ -61,29 +61,29 @@ def keys(section: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[RUNG]")
-@click.option("--diff", metavar="RUNG", help="What separates RUNG from this one.")
+@click.argument("name", required=False, metavar="[PRESET]")
+@click.option("--diff", metavar="PRESET", help="Show how PRESET differs from this one.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON: a list of rungs, or of the one that is named."
+    "--json", "as_json", is_flag=True, help="Print JSON: a list of presets, or of the one that is named."
 )
 def models(name: str | None, diff: str | None, as_json: bool) -> None:
-    """List families, constraints and rungs; or show one RUNG's parameters, component by component."""
+    """List families, constraints and presets; or show one PRESET's parameters, component by component."""
     from model import PRESETS
 
     if diff and not name:
-        raise UserError("--diff compares two rungs: adder-search models RUNG --diff RUNG")
+        raise UserError("--diff compares two presets: adder-search models PRESET --diff PRESET")
     if name and diff:
-        between = _differences(_rung(name), _rung(diff))
+        between = _differences(_load_spec(name), _load_spec(diff))
         click.echo(json.dumps(between) if as_json else _diff_text(name, diff, between))
     elif as_json:
-        named = [_described(n, _rung(n)) for n in ([name] if name else PRESETS)]
+        named = [_described(n, _load_spec(n)) for n in ([name] if name else PRESETS)]
         click.echo(json.dumps(named if name else named + _by_hand()))
     else:
-        click.echo(_budget_text(name, _rung(name)) if name else _listing())
+        click.echo(_budget_text(name, _load_spec(name)) if name else _listing())
 
 
-def _rung(name: str) -> Spec:
-    """The spec of a rung, or of a checkpoint's folder."""
+def _load_spec(name: str) -> Spec:
+    """Return the spec of a preset, or of a checkpoint's folder."""
     from model import PRESETS, preset
 
     if name not in PRESETS and Path(name).exists():
@@ -95,7 +95,7 @@ def _rung(name: str) -> Spec:
 
 
 def _described(name: str, spec: Spec) -> dict[str, Any]:
-    """A rung as plain values: name, family, parameters, budget by component, and what constraints save."""
+    """Return a preset as plain values: name, family, parameters, budget by component, and what constraints save."""
     from model.tied import Tied, count
 
     applied = {c: {"value": v, "saves": spec.saved_by(c)} for c, v in spec.applied().items()}
@@ -137,7 +137,7 @@ def _differences(one: Spec, other: Spec) -> dict[str, Any]:
 
 
 def _listing() -> str:
-    """Families with their constraints and sizes, then the rungs."""
+    """Families with their constraints and sizes, then the presets."""
     from model import PRESETS
     from model.fields import spelt
     from model.spec import FAMILIES
@@ -154,10 +154,10 @@ def _listing() -> str:
         for field in fields(cls):
             if field.name not in cls.constraints():
                 lines.append(f"  {field.name:20} {field.metadata['help']} [{field.default}]")
-        lines += [f"  rungs: {', '.join(n for n, s in PRESETS.items() if s.family == family)}", ""]
+        lines += [f"  presets: {', '.join(n for n, s in PRESETS.items() if s.family == family)}", ""]
     names = ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
-    return "\n".join([*lines, "adder-search models RUNG shows a rung's parameters, component by component"])
+    return "\n".join([*lines, "adder-search models PRESET shows a preset's parameters, component by component"])
 
 
 def _budget_text(name: str, spec: Spec) -> str:
@@ -207,7 +207,7 @@ def _tied_text(name: str, spec: Tied) -> str:
 
 
 def _diff_text(name: str, other: str, found: dict[str, Any]) -> str:
-    """Two columns: the first rung, the second."""
+    """Two columns: the first preset, the second."""
     lines = [f"{'':20} {name:>10} {other:>10}"]
     shown = {True: "yes", False: "no", None: "-"}
     for field, values in found["fields"].items():

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model import preset_name
 from model.spec import Spec
-from model.tied import describe_new, entries_of, ties_of
+from model.tied import describe_new, ties_of
 from trainer.curvature.hessian import constraints, expand_loss, live_directions, measured_loss
 
 LIVE = 1e-6  # of the largest singular value
@@ -60,7 +60,7 @@ def diagnosed(
     base, ties = ties_of(spec)
     at = expand_loss(spec, theta_P, problems)
     live, vectors_PK, reads_P = live_directions(spec, theta_P)
-    names = _names(base.params, entries_of(base), ties)
+    names = _names(base.params, base.layout.entries(), ties)
     cheapest = [
         {
             "says": ", ".join(describe_new(base, ties, c.ties)),

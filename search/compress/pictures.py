@@ -12,7 +12,6 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from model import Spec
-from model.tied import entries_of
 from search.analysis.plots import COLOURS, GREY, INK, SOFT, new_figure, quiet
 from search.store.candidates import TieCandidate, front, lineage_of, smallest
 from search.study.start import ANY
@@ -86,7 +85,7 @@ def strip_figure(line: Sequence[TieCandidate]) -> Figure:
     assert line[0].start
     base = line[0].start.spec
     theta = np.array([t.start.thetas[ANY] for t in line if t.start]).T
-    names, sizes = entries_of(base), list(base.layout.budget().values())
+    names, sizes = base.layout.entries(), list(base.layout.budget().values())
     figure = new_figure(2.2 + 0.62 * len(line), 1.1 + max(0.2 * len(names), 3.0) * min(1.0, 110 / len(names)))
     axis = figure.subplots()
     scale = np.repeat([_largest(theta[a:b]) for a, b in _spans(sizes)], sizes)

@@ -191,7 +191,7 @@ def alike(ledger: Ledger, study: str, configuration: str) -> list[Row]:
 def pull(
     ledger: Ledger, study: str, seed: Seed | None, model: str | None = None, configuration: str | None = None
 ) -> Checkpoint:
-    """The best seed's checkpoint, or one seed's: of the whole study, of a rung or of a configuration.
+    """The best seed's checkpoint, or one seed's: of the whole study, of a preset or of a configuration.
 
     Raises UserError naming what there is.
     """

@@ -1,4 +1,4 @@
-"""What can be folded in the low_rank family: factors multiplied out, positions that nothing reads."""
+"""Folds of the low_rank family: factors multiplied out, unread positions cut off."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from model.spec import Fold
 
 
 def folds(spec: LowRank) -> list[Fold]:
-    """Every fold that applies to a spec, whether or not it saves anything."""
-    found = []
+    """Return every fold that applies to a spec, even if it saves nothing."""
+    steps = []
     if spec.positions > INPUTS:
         fewer = replace(spec, positions=INPUTS)
-        found.append(Fold("no position after the 33rd is read", fewer, lambda t: _cut(t, INPUTS)))
+        steps.append(Fold("no position after the 33rd is read", fewer, lambda t: _cut(t, INPUTS)))
     elif not spec.no_eos:
         without_end, last = replace(spec, no_eos=True), INPUTS - 1
-        says = "only the end token's prediction reads the last position"
-        found.append(Fold(says, without_end, lambda t: _cut(t, last)))
+        text = "only the end token's prediction reads the last position"
+        steps.append(Fold(text, without_end, lambda t: _cut(t, last)))
     if spec.pos_rank:
         full = replace(spec, pos_rank=0)
-        found.append(Fold("the position table multiplied out", full, _full_positions))
+        steps.append(Fold("the position table multiplied out", full, _full_positions))
     if spec.out_rank:
         full = replace(spec, out_rank=0)
-        found.append(Fold("the attention output multiplied out", full, lambda t: _full(t, "out")))
+        steps.append(Fold("the attention output multiplied out", full, lambda t: _full(t, "out")))
     if spec.ffn_rank:
         full = replace(spec, ffn_rank=0)
-        found.append(Fold("the FFN multiplied out", full, lambda t: _full(t, "fc1", "fc2")))
+        steps.append(Fold("the FFN multiplied out", full, lambda t: _full(t, "fc1", "fc2")))
     if spec.qkv_rank:
         ties = {3: "none", 2: "kv" if spec.parts[1] == spec.parts[2] else "qk", 1: "all"}
         full = replace(spec, qkv_rank=0, tie_qkv=ties[len(set(spec.parts))])
-        says = "queries, keys and values multiplied out"
-        found.append(Fold(says, full, lambda t: _full_projections(spec, t)))
-    return found
+        text = "queries, keys and values multiplied out"
+        steps.append(Fold(text, full, lambda t: _full_projections(spec, t)))
+    return steps
 
 
 def _cut(t: Tensors, rows: int) -> Tensors:
-    """The first positions alone."""
+    """Keep the first rows of the position table."""
     return t | {name: t[name][:rows] for name in ("positions", "pos_A") if name in t}
 
 
@@ -50,11 +50,11 @@ def _full_positions(t: Tensors) -> Tensors:
 
 
 def _full(t: Tensors, *names: str) -> Tensors:
-    """Matrices in place of their factors."""
+    """Multiply the factors of matrices out."""
     return t | {name: matrix(t, name) for name in names}
 
 
 def _full_projections(spec: LowRank, t: Tensors) -> Tensors:
-    """The query, key and value qkv_projections as full matrices, one where they are equal."""
+    """Multiply the query, key and value projections out, to one matrix where they are equal."""
     full = {part: (A @ B).mT for part, (_, A, B) in zip(spec.parts, qkv_projections(spec, t), strict=True)}
     return t | full | ({"qkv": torch.cat(list(full.values()))} if len(full) == 3 else {})

@@ -16,21 +16,21 @@ from model.ops import Tensors
 
 
 def initial(spec: LowRank, seed: int) -> Tensor:
-    """θ [P] of a seed, by torch's CPU generator.
+    """Draw θ [P] of a seed with torch's CPU generator.
 
-    Modules draw their default values when they are made, and the generator moves on; then every embedding and
-    full matrix is drawn again, the token table twice, because the output head holds it too.
+    The training code's modules draw default values when they are constructed; then every embedding and full
+    matrix is drawn again, the token table twice, because the output head holds it too.
     """
     return spec.layout.join(_draws(spec, torch.Generator().manual_seed(seed)))
 
 
 def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
-    """Every tensor of one seed. Without the EOS target the last position is drawn all the same."""
+    """Draw every tensor of one seed. The last position is drawn even without the EOS target."""
     shapes = spec.shapes()
     rows = spec.position_shapes(spec.positions)
     drawn = {name: torch.empty(shape) for name, shape in (shapes | rows).items()}
     matrices = [n for n in shapes if n not in rows and n != "tokens" and not n.startswith("norm")]
-    whole = [n for n in matrices if not _is_factor(n)]
+    full = [n for n in matrices if not _is_factor(n)]
 
     drawn["tokens"] = draws.normal(shapes["tokens"], 1, gen)
     for name in rows:
@@ -42,7 +42,7 @@ def _draws(spec: LowRank, gen: torch.Generator) -> Tensors:
             drawn[name] = draws.kaiming(shapes[name], gen)
     draws.kaiming((VOCABULARY, spec.width), gen)
 
-    for name in ["tokens", *([] if spec.pos_rank else rows), *whole, "tokens"]:
+    for name in ["tokens", *([] if spec.pos_rank else rows), *full, "tokens"]:
         drawn[name] = draws.normal(tuple(drawn[name].shape), 0.02, gen)
     for name in shapes:
         if name.startswith("norm"):

@@ -1,4 +1,4 @@
-"""What can be folded in the split_subspace family. Derivations are in docs/architecture.md, "Folds"."""
+"""Folds of the split_subspace family. Derivations are in docs/architecture.md, "Folds"."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from model.spec import Fold
 
 
 def folds(spec: SplitSubspace) -> list[Fold]:
-    """Every fold that applies to a spec, whether or not it saves anything."""
-    found = []
+    """Return every fold that applies to a spec, even if it saves nothing."""
+    steps = []
     if not spec.frozen_eos:
-        found.append(Fold("EOS's position is never read", replace(spec, frozen_eos=True), dict))
+        steps.append(Fold("EOS's position is never read", replace(spec, frozen_eos=True), dict))
     if not spec.no_eos and spec.vocabulary == 10 and spec.frozen_eos:
         smaller = replace(spec, no_eos=True, frozen_z_hi=False)
-        found.append(Fold("only the end token's prediction reads z_hi", smaller, dict))
+        steps.append(Fold("only the end token's prediction reads z_hi", smaller, dict))
     if not spec.direct_forms:
         forms = dict.fromkeys(("toeplitz_q", "circulant_q", "rank1_q", "unturned"), False)
         plain = replace(spec, direct_forms=True, **forms)
-        found.append(Fold("scores as one form, output from tokens", plain, lambda t: direct(spec, t)))
+        steps.append(Fold("scores as one form, output from tokens", plain, lambda t: direct(spec, t)))
     if spec.rank1_out and not (spec.unit_out or spec.onehot_out):
-        found.append(Fold("the first entry of the output's row is 1", replace(spec, unit_out=True), unit))
-    return found
+        steps.append(Fold("the first entry of the output's row is 1", replace(spec, unit_out=True), unit))
+    return steps
 
 
 def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
-    """Queries and keys multiplied out, a form [heads · pos_dim, pos_dim]; values and output likewise."""
+    """Multiply queries by keys, to a form [heads · pos_dim, pos_dim], and the output by the values."""
     heads = range(spec.heads)
     forms = [_projection(spec, t, "q", h).T @ _keys(spec, t, h) for h in heads]
     values = t["head"].T if spec.tie_vo else t["v_proj"]
@@ -45,31 +45,35 @@ def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
 
 
 def unit(t: Tensors) -> Tensors | None:
-    """The output's column times the first entry of its row, its row divided by it."""
+    """Scale the output's column by the first entry of its row, and the row by its inverse."""
     first = t["out_B"][0, 0]
     column, row = t["out_A"] * first, t["out_B"][:, 1:] / first
-    return t | {"out_A": column, "out_B": row} if first != 0 and _single(column) and _single(row) else None
+    return (
+        t | {"out_A": column, "out_B": row}
+        if first != 0 and _is_exact_in_float32(column) and _is_exact_in_float32(row)
+        else None
+    )
 
 
-def _single(t: Tensor) -> bool:
-    """Whether float32 can hold these numbers to its full precision."""
+def _is_exact_in_float32(t: Tensor) -> bool:
+    """True if float32 holds these numbers at full precision."""
     size, limits = t.abs(), torch.finfo(torch.float32)
     return bool(((size <= limits.max) & ((size >= limits.tiny) | (size == 0))).all())
 
 
 def _keys(spec: SplitSubspace, t: Tensors, h: int) -> Tensor:
-    """The matrix K of head h such that scores are pᵀ Qᵀ K p: turned back by the phase where K is Q."""
+    """Return K of head h such that scores are pᵀ Qᵀ K p: Q turned back by the phase where they are tied."""
     if not spec.tie_qk:
         return _projection(spec, t, "k", h)
     keys = _projection(spec, t, "q", h)
-    return keys if spec.unturned else _turned(keys, -t["phase"][h])
+    return keys if spec.unturned else _rotate(keys, -t["phase"][h])
 
 
-def _projection(spec: SplitSubspace, t: Tensors, what: str, h: int) -> Tensor:
-    """The query (q) or key (k) projection of head h, [query_dim, pos_dim]."""
+def _projection(spec: SplitSubspace, t: Tensors, kind: str, h: int) -> Tensor:
+    """Return the query (q) or key (k) projection of head h, [query_dim, pos_dim]."""
     if spec.rank1_q:
         return torch.outer(t["q_A"][h], t["q_B"][h])
-    q, c, name = spec.query_dim, spec.pos_dim, f"{what}_proj"
+    q, c, name = spec.query_dim, spec.pos_dim, f"{kind}_proj"
     i, j = torch.arange(q)[:, None], torch.arange(c)
     if spec.toeplitz_q:
         return t[name][h][i - j + c - 1]
@@ -78,8 +82,8 @@ def _projection(spec: SplitSubspace, t: Tensors, what: str, h: int) -> Tensor:
     return t[name][h * q : (h + 1) * q]
 
 
-def _turned(rows: Tensor, angle: Tensor) -> Tensor:
-    """Pairs of rows rotated by an angle; an odd last row stays."""
+def _rotate(rows: Tensor, angle: Tensor) -> Tensor:
+    """Rotate pairs of rows by an angle; an odd last row stays."""
     pairs = len(rows) // 2 * 2
     a, b = rows[0:pairs:2], rows[1:pairs:2]
     turned = torch.stack([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=1)

@@ -20,11 +20,11 @@ ARC = (2.5, -1.2, 0.29)
 
 
 def initial(spec: SplitSubspace, seed: int) -> Tensor:
-    """θ [P] of a seed, by torch's CPU generator.
+    """Draw θ [P] of a seed with torch's CPU generator.
 
-    Modules draw their default initialisation when they are made; the Xavier draws that follow overwrite it,
-    but the generator has moved on, so the first draws must be made all the same. What a constraint of ours
-    leaves out is drawn too: all that remains starts as it would have.
+    The training code's modules draw default values when they are constructed, and Xavier draws overwrite them;
+    both are drawn here, because the generator moves on. Tensors that a constraint of ours leaves out are drawn
+    too, so that the others start as they would without it.
     """
     drawn = _draws(spec, torch.Generator().manual_seed(seed))
     shapes, spiral = spec.shapes(), spec.spiral_start
@@ -40,21 +40,20 @@ def initial(spec: SplitSubspace, seed: int) -> Tensor:
     }
     if spec.norm_numbers:
         fixed["norm"][not spec.structured_norm1 :] = 0
-    return spec.layout.join(_silenced(spec, drawn | fixed))
+    return spec.layout.join(_reshape(spec, drawn | fixed))
 
 
 def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
-    """Every random tensor, in the order in which the training code makes them."""
-    ours = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
-    full = dataclasses.replace(spec, **dict.fromkeys(ours, False))
-    shapes = full.shapes()
-    made = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
-    drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in made}
+    """Draw every random tensor, in the order of the training code."""
+    ignored = ("direct_forms", "unit_out", "opposite_out", "token_out", "onehot_out", "rank1_q", "one_unit")
+    shapes = dataclasses.replace(spec, **dict.fromkeys(ignored, False)).shapes()
+    names = [n for n in ("q_proj", "k_proj", "v_proj", "out", "out_A", "fc1", "fc2", "head") if n in shapes]
+    drawn: dict[str, Tensor] = {name: draws.kaiming(shapes[name], gen) for name in names}
     for place in ("digits", "z_hi", "equals", "plus", "eos"):
         shape = (DIGITS, spec.pos_dim) if place == "digits" else (spec.pos_dim,)
         if place in shapes or place == "z_hi":
             drawn[place] = draws.normal(shape, 0.02, gen)
-    for name in made:
+    for name in names:
         if name != "out_A":
             drawn[name] = draws.xavier(shapes[name], gen)
     if spec.out_rank:
@@ -62,8 +61,8 @@ def _draws(spec: SplitSubspace, gen: torch.Generator) -> dict[str, Tensor]:
     return drawn
 
 
-def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The first tensors of a spec whose output or scores have another form than the ones drawn."""
+def _reshape(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Convert drawn tensors to the form of a spec whose output or scores have another one."""
     if spec.direct_forms:
         drawn_for = dataclasses.replace(spec, direct_forms=False)
         exact = direct(drawn_for, {name: t.double() for name, t in tensors.items()})
@@ -83,7 +82,7 @@ def _silenced(spec: SplitSubspace, tensors: dict[str, Tensor]) -> dict[str, Tens
 
 
 def _first_table(vocabulary: int, tok_dim: int) -> Tensor:
-    """Digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
+    """Return digits on a spiral, delimiters away from it: the 242-parameter model's table, cut to tok_dim."""
     turns = [(2 * math.pi * digit / DIGITS, digit / 9) for digit in range(DIGITS)]
     spiral = torch.tensor([[math.cos(turn), math.sin(turn), rise] for turn, rise in turns])
     special = torch.tensor([[2.0, 0, -1], [0, 2, -1], [-2, 0, -1], [0, -2, -1]])

@@ -1,6 +1,6 @@
-"""Mirror images: the same adder with its axes the other way round, so that seeds can share a set of ties.
+"""Mirror images: the same adder with its axes reversed, so that seeds can share a set of ties.
 
-Ties across tensors name signs and axes; a seed that has learnt the mirror image of a form cannot enter them.
+Ties across tensors fix signs and axes; a seed that learnt the mirror image of a form cannot take them on.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from torch import Tensor
 from model.families.split_subspace.spec import SplitSubspace
 from model.ops import Tensors
 
-OTHERS = {"arc", "equals", "form", "out_A", "out_B", "fc1", "head", "norm"}
-"""The tensors of a spec that is known here: 46p's."""
+TENSORS_46P = {"arc", "equals", "form", "out_A", "out_B", "fc1", "head", "norm"}
+"""The tensors of the one spec that is supported: 46p."""
 
 
 def mirrored(spec: SplitSubspace, theta_P: Tensor) -> Tensor:
-    """θ [P] of 46p with the codes of the digits turning the usual way round, and position axes with norms
-    that are positive.
+    """Return θ [P] of 46p with a positive stride of the digits' arc and positive norms of position axes.
 
-    The first is exact. The second is, but for what the FFN writes on such an axis: a place to train from.
+    The first change is exact. The second is not where the FFN writes to a flipped axis: train from there.
     Raises ValueError for other specs.
     """
     tensors = {name: t[0].double() for name, t in spec.layout.split(theta_P[None]).items()}
     usual = spec.unit_out and spec.tie_fc2_head and spec.tok_dim == 2 and not spec.opposite_out
-    if tensors.keys() != OTHERS or not usual:
+    if tensors.keys() != TENSORS_46P or not usual:
         raise ValueError(f"mirror images are known for 46p alone, not for {spec.params} numbers like these")
     if float(tensors["arc"][2]) < 0 and float(tensors["out_B"][0, 0]):
-        tensors = _swapped(tensors)
-    return spec.layout.join(_turned(spec, tensors)).to(theta_P.dtype)
+        tensors = _swap_token_axes(tensors)
+    return spec.layout.join(_flip_position_axes(spec, tensors)).to(theta_P.dtype)
 
 
-def _swapped(t: Tensors) -> Tensors:
-    """The two axes of tokens for each other: what they are called in each tensor, so nothing else changes."""
+def _swap_token_axes(t: Tensors) -> Tensors:
+    """Swap the two token axes in each tensor; the function stays the same."""
     radius, start, stride = t["arc"]
     axes = [1, 0, *range(2, t["fc1"].shape[1])]
     first = t["out_B"][0, 0]  # the row of the output is 1, this, ...
@@ -49,10 +48,10 @@ def _swapped(t: Tensors) -> Tensors:
     }
 
 
-def _turned(spec: SplitSubspace, t: Tensors) -> Tensors:
-    """Position axes with a negative norm the other way round, for all that read them through the norm."""
+def _flip_position_axes(spec: SplitSubspace, t: Tensors) -> Tensors:
+    """Flip position axes with a negative norm, in every tensor that reads them through the norm."""
     sign = torch.where(t["norm"][0] < 0, -1.0, 1.0).double()
     sign[: spec.tok_dim] = 1
     places = sign[spec.tok_dim :]
-    turned = {"form": t["form"] * torch.outer(places, places), "norm": t["norm"] * sign}
-    return t | turned | {name: t[name] * sign for name in ("fc1", "head")}
+    flipped = {"form": t["form"] * torch.outer(places, places), "norm": t["norm"] * sign}
+    return t | flipped | {name: t[name] * sign for name in ("fc1", "head")}

@@ -1,7 +1,7 @@
-"""Read-outs of θ for the split_subspace family with one head and a rank-1 output: what docs/luck.md names.
+"""Probes of the split_subspace family with one head and a rank-1 output, as docs/luck.md defines them.
 
-What attention reads of digit d is then one number, v(d): the column of the output, through the values, times
-the first norm's weights, times the digit's entry of the token table.
+Attention's value of digit d is then one number, v(d): the column of the output, through the values, times the
+first norm's weights, times the digit's entry of the token table.
 
 Axes: S seed, P parameters, V vocabulary.
 """
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from model.spec import Probe
 
 ODD = 0.9
-"""From which share on a code of digits counts as odd; on a trained arc it is near 1 or near 0."""
-TURNED = 1 - 1e-9
-"""From where on a unit turns over: its input has one sign at a total of 8 and the other at 11."""
+"""Share from which a code of digits counts as odd; on a trained arc it is near 1 or near 0."""
+SWITCHED = 1 - 1e-9
+"""Value of `turns` from which a unit switches: its input has one sign at a total of 8, the other at 11."""
 PLACE, EACH = 5, 16
-"""Where `switches` looks: the answer's digit, and how many problems of either total."""
+"""The answer's digit at which `turns` looks, and the number of problems of either total."""
 
 
 def probes(spec: SplitSubspace) -> dict[str, Probe]:
-    """Those that a spec has: its tensors must be there, and v(d) must be one number."""
-    found: dict[str, Probe] = {}
+    """Return the probes of a spec: those whose tensors it has, and where v(d) is one number."""
+    names: dict[str, Probe] = {}
     if spec.rank1_out and spec.heads == 1:
-        found["odd"] = odd
+        names["odd"] = odd
         if spec.tie_fc2_head:
-            found["basin"] = basin
-        found["switches"] = switches
+            names["basin"] = basin
+        names["switches"] = switches
     if spec.arc:
-        found["stride"] = stride
+        names["stride"] = stride
     if spec.heads == 1 and spec.spiral and not (spec.toeplitz_q or spec.circulant_q or spec.rank1_q):
-        found["lead"] = lead
-    return found
+        names["lead"] = lead
+    return names
 
 
 def odd(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """How far apart attention's values of 0 and 9 are, of all digits: 1 where the code is monotone (odd), 0
+    """Return the distance of v(0) and v(9) relative to the range of v: 1 where the code is monotone (odd), 0
     where both ends look alike (even)."""
     return _oddness(values(spec, theta_SP))
 
 
 def basin(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """1 where the code is odd and FFN and attention's output have the signs that all known winners have: each
+    """Return 1 where the code is odd and FFN and attention output have the signs of all recorded winners: each
     hidden unit reads its own token axis against the other, and attention writes to both, one up, one down."""
     from model.families.split_subspace.forward import ffn_weights
 
@@ -65,15 +65,15 @@ def basin(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 
 def switches(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """Whether one hidden unit turns on and another off where a column's total passes ten: 1 where one does
-    each, about a half where one unit alone turns over, 0 where all do the same."""
+    """Return 1 where one hidden unit turns on and another off as a column's total passes ten, about a half
+    where only one unit switches, 0 where all do the same."""
     turn_SF = turns(spec, theta_SP)
     return (turn_SF.amax(1) - turn_SF.amin(1)) / 2
 
 
 def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """How each hidden unit's input changes from a total of 8 to one of 11 [S, FFN]: 1 where it turns on, -1
-    where it turns off, and less where it keeps its sign."""
+    """Return the relative change of each hidden unit's input from a total of 8 to 11 [S, FFN]: 1 where it turns
+    on, -1 where it turns off, and less where it keeps its sign."""
     from model.families.split_subspace.forward import ffn_inputs
 
     tokens_TB, below_B = _columns(spec)
@@ -83,30 +83,30 @@ def turns(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 
 def opposed(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """θ with a hidden unit that does not turn over made the opposite of the other one that does; where both
-    turn over the same way, the second. Where neither does, or they do one each way, θ as it is."""
+    """Return θ with a hidden unit that does not switch made the opposite of one that does; the second, where
+    both switch the same way. θ is unchanged where neither does, or they switch opposite ways."""
     import torch
 
     tensors, turn_SF = spec.layout.split(theta_SP), turns(spec, theta_SP.double())
-    over_SF = turn_SF.abs() > TURNED
-    alike_S = over_SF.all(1) & (turn_SF[:, 0] * turn_SF[:, 1] > 0)
-    taken_SF = over_SF.flip(1) & ~over_SF
-    taken_SF[:, 1] |= alike_S
+    switches_SF = turn_SF.abs() > SWITCHED
+    alike_S = switches_SF.all(1) & (turn_SF[:, 0] * turn_SF[:, 1] > 0)
+    replaced_SF = switches_SF.flip(1) & ~switches_SF
+    replaced_SF[:, 1] |= alike_S
     for name in {"fc1", "fc1_bias"} & tensors.keys():
-        own = tensors[name]
-        chosen = taken_SF.reshape(*taken_SF.shape, *[1] * (own.dim() - 2))
-        tensors[name] = torch.where(chosen, -own.flip(1), own)
+        weight = tensors[name]
+        mask = replaced_SF.reshape(*replaced_SF.shape, *[1] * (weight.dim() - 2))
+        tensors[name] = torch.where(mask, -weight.flip(1), weight)
     return torch.cat([t.flatten(1) for t in tensors.values()], dim=1)
 
 
 def stride(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """The angle from one digit to the next on the arc, in radians; 0.29 at step 0."""
+    """Return the angle from one digit to the next on the arc, in radians; 0.29 at step 0."""
     return spec.layout.split(theta_SP)["arc"][:, -1]
 
 
 def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """How many digits ahead of its own place on the ring attention looks, -5 to 5: the digit that is asked
-    for is one ahead."""
+    """Return how far ahead of its own place on the ring attention looks, in digits from -5 to 5; the predicted
+    digit is one ahead."""
     from model.families.split_subspace.forward import position_form
 
     form_S33 = position_form(spec, theta_SP)
@@ -117,15 +117,15 @@ def lead(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
 
 @cache
 def _columns(spec: SplitSubspace) -> tuple[Tensor, Tensor]:
-    """Fixed problems up to where digit PLACE of the answer is asked for [T, B], int32, in which that column's
-    total with the carry is 8 or 11, and in which of them it is 8 [B]."""
+    """Return tokens of fixed problems up to digit PLACE of the answer [T, B], int32, whose total in that column,
+    carry included, is 8 or 11, and True where it is 8 [B]."""
     import torch
 
     draw = Random(PLACE).randrange
     pairs: list[tuple[int, int]] = []
     for total in (8, 11):
-        some = ((draw(10**DIGITS), draw(10**DIGITS)) for _ in iter(int, 1))
-        pairs += islice((pair for pair in some if _total(*pair) == total), EACH)
+        drawn = ((draw(10**DIGITS), draw(10**DIGITS)) for _ in iter(int, 1))
+        pairs += islice((pair for pair in drawn if _total(*pair) == total), EACH)
     x, y, z = (
         [torch.tensor([_digit(n, i) for n in some]) for i in range(DIGITS)]
         for some in zip(*((a, b, a + b) for a, b in pairs), strict=True)
@@ -140,7 +140,7 @@ def _digit(number: int, place: int) -> int:
 
 
 def _total(a: int, b: int) -> int:
-    """The sum of the digits at PLACE and of the carry into it."""
+    """Return the sum of the digits at PLACE and of the carry into it."""
     below = 10**PLACE
     return _digit(a, PLACE) + _digit(b, PLACE) + (a % below + b % below >= below)
 
@@ -150,7 +150,7 @@ def _oddness(v_SV: Tensor) -> Tensor:
 
 
 def values(spec: SplitSubspace, theta_SP: Tensor) -> Tensor:
-    """v(d): what attention reads of each digit [S, V]."""
+    """Return v(d), attention's value of each digit [S, V]."""
     from model.families.split_subspace.forward import token_values
 
     return token_values(spec, theta_SP)[:, 0, :DIGITS]
