@@ -69,7 +69,7 @@ def errors(theta_P: Tensor, fewest: int) -> int:
 
 def on_the_ties(base: Spec, ties: Ties, theta_P: Tensor) -> Tensor:
     numbers_R = project(ties, theta_P[None])
-    return tie(base, ties).spread(numbers_R)[0] if hasattr(tie(base, ties), "spread") else numbers_R[0]
+    return tie(base, ties).untie(numbers_R)[0] if hasattr(tie(base, ties), "untie") else numbers_R[0]
 
 
 class UntrainedBank:
