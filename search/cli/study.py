@@ -157,7 +157,9 @@ def _listing() -> str:
         lines += [f"  presets: {', '.join(n for n, s in PRESETS.items() if s.family == family)}", ""]
     names = ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
     lines += ["forged: weights written by hand, see adder-search forge", f"  {names}", ""]
-    return "\n".join([*lines, "adder-search models PRESET shows a preset's parameters, component by component"])
+    return "\n".join(
+        [*lines, "adder-search models PRESET shows a preset's parameters, component by component"]
+    )
 
 
 def _budget_text(name: str, spec: Spec) -> str:
