@@ -8,7 +8,6 @@ import pytest
 
 from search.tracking import outbox as module
 from search.tracking.outbox import Outbox
-from tests.homes import Recorder, empty_home, study_of
 from tests.processes import wait_until
 
 
@@ -120,23 +119,3 @@ def test_a_server_that_is_away_is_asked_ever_more_rarely(server, outbox, monkeyp
     wait_until(lambda: len(asked) > 5, "it is not asked again")
     pauses = [later - sooner for sooner, later in pairwise(asked)]
     assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04, 0.08, 0.08), strict=False))
-
-
-def test_what_was_heard_meanwhile_is_written_together(tmp_path, monkeypatch):
-    """Of a configuration; what the server did not take is written with what comes next."""
-    recorder = Recorder(empty_home(tmp_path), study_of())
-    tracker, which = recorder.tracker, recorder.configuration
-    for step in (1_000, 2_000):
-        tracker.hear(which, {step: {"grok_rate": step / 1e6}})
-    with monkeypatch.context() as patch:
-        patch.setattr(tracker.client, "log_batch", lambda *_, **__: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            tracker.progress(which)
-    calls, log = [], tracker.client.log_batch
-    monkeypatch.setattr(tracker.client, "log_batch", lambda *a, **b: (calls.append(b), log(*a, **b)))
-    tracker.hear(which, {3_000: {"grok_rate": 0.003}})
-    for _ in range(3):
-        tracker.progress(which)
-    assert [sum("metrics" in call for call in calls), tracker.heard] == [1, {}]
-    found = tracker.client.get_metric_history(tracker.run_of(which), "grok_rate")
-    assert {m.step: m.value for m in found} == {1_000: 0.001, 2_000: 0.002, 3_000: 0.003}

@@ -1,4 +1,4 @@
-"""How far a study is: complete metrics, snapshots, durations, pictures."""
+"""How far a study is: snapshots, durations, pictures."""
 
 import pandas as pd
 import pytest
@@ -38,108 +38,18 @@ def row(seed, step, outcome="running", exact=0.0, grok_step=None):
 def report(*rows, rate=100.0, phase="training"):
     steps = sum(r["step"] for r in rows)
     speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate}
-    return {"phase": phase, "tally": TrialReport.of(rows, {tuple(r["seed"]) for r in rows}), **speed}
+    return {"phase": phase, "tally": TrialReport.of(rows), **speed}
 
 
 def progress_of(*trials):
-    progress = Progress([(s.init_seed, s.data_seed) for t in trials for _, s in t.work])
+    progress = Progress()
     for trial in trials:
         progress.started(trial)
     return progress
 
 
-def test_a_steps_metrics_come_when_every_seed_is_past_it():
-    first, second = trial_of(A, B), trial_of(C, D)
-    progress = progress_of(first, second)
-    assert progress.report(first, report(row(A, 10, exact=0.2), row(B, 10))) == []
-    assert progress.report(first, report(row(A, 20, exact=0.4), row(B, 20))) == []
-    assert progress.report(second, {"phase": "compiling"}) == []
-    ((_, step, found),) = progress.report(second, report(row(C, 10, exact=0.6), row(D, 10, exact=0.8)))
-    assert step == 10
-    assert found == pytest.approx(
-        {
-            "grok_rate": 0.0,
-            "best_exact": 0.8,
-            "median_exact": 0.4,
-            "median_token": 0.4,
-            "loss": 0.6,
-            "seed_steps_per_s": 200.0,
-        }
-    )
-    ((_, step, found),) = progress.report(second, report(row(C, 30), row(D, 30)))
-    assert step == 20 and found["best_exact"] == 0.4
-
-
-def test_a_seed_that_has_ended_counts_with_its_last_evaluation():
-    trial = trial_of(A, B)
-    progress = progress_of(trial)
-    grokked = row(A, 10, "grokked", 1.0, grok_step=10)
-    assert [step for _, step, _ in progress.report(trial, report(grokked, row(B, 10)))] == [10]
-    ((_, step, found),) = progress.report(trial, report(grokked, row(B, 20, exact=0.5)))
-    assert (step, found["grok_rate"], found["best_exact"], found["median_exact"]) == (20, 0.5, 1.0, 0.75)
-    both = report(grokked, row(B, 40, "failed"))
-    assert [step for _, step, _ in progress.report(trial, both)] == [40]
-
-
-def test_a_seed_groks_at_its_step_and_not_before():
-    first, second = trial_of(A), trial_of(B)
-    progress = progress_of(first, second)
-    progress.report(first, report(row(A, 10)))
-    progress.report(first, report(row(A, 20, "grokked", 1.0, grok_step=20)))
-    found = progress.report(second, report(row(B, 10))) + progress.report(second, report(row(B, 20)))
-    assert [(step, m["grok_rate"]) for _, step, m in found] == [(10, 0.0), (20, 0.5)]
-
-
-def test_a_trial_that_is_started_again_repeats_no_metrics():
-    first, second = trial_of(A), trial_of(B)
-    progress = progress_of(first, second)
-    for step in (10, 20):
-        progress.report(first, report(row(A, step)))
-        progress.report(second, report(row(B, step)))
-    progress.started(second)
-    assert progress.report(second, report(row(B, 10))) == []
-    assert progress.report(second, report(row(B, 20))) == []
-    progress.report(first, report(row(A, 30)))
-    assert [step for _, step, _ in progress.report(second, report(row(B, 30)))] == [30]
-
-
 def queued(seed):
     return row(seed, 0, "queued")
-
-
-def test_seeds_that_wait_for_a_slot_hold_no_metrics_up():
-    """Two slots, four seeds: the two that begin at the start are watched."""
-    trial = trial_of(A, B, C, D)
-    progress = Progress([(1, 1), (2, 2)])
-    progress.started(trial)
-    ((_, step, found),) = progress.report(
-        trial, report(row(A, 10, exact=0.2), row(B, 10, exact=0.4), queued(C), queued(D))
-    )
-    assert (step, found["best_exact"], found["median_exact"]) == (10, 0.4, pytest.approx(0.3))
-    given_up = row(A, 20, "given_up", exact=0.2)
-    ((_, step, found),) = progress.report(
-        trial, report(given_up, row(B, 20, exact=0.4), queued(C), queued(D))
-    )
-    assert step == 20
-    # C takes A's slot: its early steps were shown without it, B's go on.
-    ((_, step, found),) = progress.report(
-        trial, report(given_up, row(B, 30, exact=0.6), row(C, 10, exact=0.9), queued(D))
-    )
-    assert (step, found["best_exact"], found["median_exact"]) == (30, 0.6, pytest.approx(0.4))
-    last = report(given_up, row(B, 40, "failed"), row(C, 20, "grokked", 1.0, grok_step=20), row(D, 10))
-    ((_, step, found),) = progress.report(trial, last)
-    assert (step, found["grok_rate"]) == (40, 0.0)
-
-
-def test_a_watched_seed_that_waits_is_waited_for():
-    """Trials that do not fit side by side: the second holds a watched seed too."""
-    first, second = trial_of(A), trial_of(B)
-    progress = progress_of(first)
-    progress.watched += ((2, 2),)
-    progress.started(second)
-    for step in (10, 20):
-        assert progress.report(first, report(row(A, step))) == []
-    assert [step for _, step, _ in progress.report(second, report(row(B, 10)))] == [10]
 
 
 def test_a_seed_that_was_given_up_has_nothing_left_to_train():
@@ -149,14 +59,6 @@ def test_a_seed_that_was_given_up_has_nothing_left_to_train():
     s = progress.snapshot()
     assert (s.running, s.failed) == (1, 1)
     assert s.seconds_left == pytest.approx((30 + 40) / 5.0)
-
-
-def test_later_rounds_wait_for_nobody():
-    trial, later = trial_of(A, B), trial_of(C, D)
-    progress = progress_of(trial)
-    progress.started(later)
-    assert progress.report(later, report(row(C, 10), row(D, 10))) == []
-    assert len(progress.report(trial, report(row(A, 10), row(B, 10)))) == 1
 
 
 def test_a_snapshot_counts_seeds_and_time():

@@ -3,10 +3,6 @@
 import json
 
 from search.run.tally import TrialReport
-from search.study.file import parse_study
-from search.study.schema import MOST_WATCHED
-
-STUDY = "name: many\nmodel: 57p\nseeds: {first: 1, count: 4096}\n"
 
 
 def row(number, outcome="running", step=10, grok_step=None, key="a", exact=0.0):
@@ -28,17 +24,16 @@ ROWS = [
 
 
 def test_it_has_what_the_rows_have():
-    tally = TrialReport.of(ROWS, {(3, 3), (9, 9)})
+    tally = TrialReport.of(ROWS)
     assert tally.states == {"grokked": 1, "running": 3, "given_up": 1, "queued": 2} and tally.open == 5
     assert tally.left == 3 * 90 + 2 * 100 and tally.best_exact == 1.0
     assert tally.grokked == {"a": 2, "b": 1} and tally.holding == [("a", "2"), ("b", "4")]
     assert list(tally.each_step()) == [70, 10, 10, 10, 30, 0, 0]
-    assert tally.rows == [ROWS[2]]
-    assert TrialReport.of([]) == TrialReport({}, 0, {}, [], 0.0, [], [])
+    assert TrialReport.of([]) == TrialReport({}, 0, {}, [], 0.0, [])
 
 
 def test_it_goes_through_json():
-    tally = TrialReport.of(ROWS, {(3, 3)})
+    tally = TrialReport.of(ROWS)
     read = TrialReport(**json.loads(json.dumps(vars(tally))))
     assert (read.states, read.grokked, read.left) == (tally.states, tally.grokked, tally.left)
     assert list(read.each_step()) == list(tally.each_step())
@@ -48,8 +43,5 @@ def test_it_goes_through_json():
 def test_a_thousand_seeds_are_said_in_little():
     """Of a GPU's bank most seeds are at one step."""
     rows = [row(n, step=1_000) for n in range(1_024)] + [row(n, "queued", 0) for n in range(3_072)]
-    study = parse_study(f"{STUDY}resources: {{slots: 1024}}\n", "test")
-    watched = {(seed.init_seed, seed.data_seed) for seed in study.watched()}
-    assert len(watched) == MOST_WATCHED, "however many slots the file says"
-    said = len(json.dumps(vars(TrialReport.of(rows, watched))))
+    said = len(json.dumps(vars(TrialReport.of(rows))))
     assert said < 20_000 < len(json.dumps(rows)) / 25

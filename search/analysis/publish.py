@@ -82,7 +82,7 @@ def _best(tracker: Tracker, shelf: ArtifactCache, configuration: Configuration, 
     best = shelf.seed(final[0])
     tracker.checkpoint(run, BEST, best)
     tracker.client.set_tag(run, BEST_TAG, str(best.result.pair.seed))
-    _fill_steps(tracker, shelf, configuration, final)
+    _curves(tracker, shelf, configuration, final)
     for row in grokked[:BEST_CHILDREN]:
         tracker.child(shelf.seed(row))
 
@@ -117,10 +117,10 @@ def _numbers(seed: RecordedSeed) -> tuple[int, int]:
     return seed.result.pair.seed.init_seed, seed.result.pair.seed.data_seed
 
 
-def _fill_steps(
+def _curves(
     tracker: Tracker, shelf: ArtifactCache, configuration: Configuration, final: Sequence[Row]
 ) -> None:
-    """Metrics of the steps that an interruption left out, from the recorded curves."""
+    """Metrics of the first seeds over steps, which MLflow's charts show."""
     watched = set(tracker.study.watched())
     mine = [r for r in final if seed_of(r) in watched]
     if len(mine) < len(watched):
@@ -131,7 +131,7 @@ def _fill_steps(
         rows = [_at(r, configuration, min(i, len(r.curve_EM) - 1)) for r in results]
         step = (i + 1) * configuration.recipe.eval_every
         steps[step] = step_metrics(step, rows)
-    tracker.fill(configuration, steps)
+    tracker.log_steps(configuration, steps)
 
 
 def _at(result: Result, configuration: Configuration, i: int) -> Row:

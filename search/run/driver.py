@@ -31,7 +31,7 @@ from search.store.lease import StudyLease
 from search.store.ledger import is_final
 from search.store.results import ERROR, PARTS, Damaged, WorkerAssignment, assignment_path
 from search.study.schema import Study
-from search.study.trial import TRIAL_FILE, Configuration, Trial
+from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.artifacts import KEPT, ArtifactCache
 from search.tracking.optuna_mirror import Mirror
 from search.tracking.outbox import Outbox
@@ -117,7 +117,7 @@ class Driver:
         share = study.sampler.share if study.space else None
         self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf, share)
         self.ended = Ended()
-        self.progress = Progress([(s.init_seed, s.data_seed) for s in study.watched()])
+        self.progress = Progress()
         self.is_done = False
         self.chains: dict[str, Chain] = {}
         """By the keys of their first trials."""
@@ -187,18 +187,13 @@ class Driver:
         self.progress.reports += 1
         chain.starts, chain.due = chain.starts + (report["phase"] == "compiling"), float("inf")
         tallies = {key: TrialReport(**found) for key, found in report.pop("tallies", {}).items()}
-        steps: dict[Configuration, dict[int, dict[str, float]]] = {}
         for trial in list(chain.open.values()):
             its = report
             if mine := tallies.get(trial.key):
                 chain.unseen.discard(trial.key)
                 self.planner.hear(trial, mine)
                 its = report | {"tally": mine}
-            for configuration, step, metrics in self.progress.report(trial, its):
-                steps.setdefault(configuration, {})[step] = metrics
-        for configuration, values in steps.items():
-            self.tracker.hear(configuration, values)
-            self.outbox.put(self.tracker.progress, configuration, optional=True)
+            self.progress.report(trial, its)
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         for key in report.get("ended", []):
@@ -263,7 +258,7 @@ class Driver:
         many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
         apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
         times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
-        orders = WorkerAssignment(tuple(chain.open), tuple(sorted(enough)), *times, self.progress.watched)
+        orders = WorkerAssignment(tuple(chain.open), tuple(sorted(enough)), *times)
         if orders != chain.orders:
             folder = self.home.trial(self.study.name, chain.first.key)
             orders.write(folder)

@@ -1,10 +1,10 @@
-"""How far a study is: a configuration's metrics by training step, and what a running study shows."""
+"""How far a study is, and what a running study shows."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,10 @@ from rich.live import Live
 from rich.table import Table
 
 from search.run.tally import TrialReport
-from search.stats.counting import COUNTED, step_metrics
+from search.stats.counting import COUNTED
 from search.study.trial import Configuration, Trial
 from trainer import Outcome
 
-SeedKey = tuple[int, int]
 Row = dict[str, Any]
 
 
@@ -37,37 +36,13 @@ class Snapshot:
     """Seeds that are all that is waited for, since enough have grokked: how many steps they are to hold."""
 
 
-@dataclass
-class Curves:
-    """The evaluations of one configuration's watched seeds, until all of them have passed them."""
-
-    waiting: set[SeedKey]
-    newest: dict[SeedKey, Row] = field(default_factory=dict)
-    by_step: dict[int, dict[SeedKey, Row]] = field(default_factory=lambda: defaultdict(dict))
-    given: int = 0
-    """The last step whose metrics were given out; a trial that was started again passes it again."""
-
-    def take(self, step: int) -> dict[str, float]:
-        """A step's metrics; seeds that ended before it count with their last evaluation."""
-        at_step = self.by_step.pop(step)
-        return step_metrics(step, [at_step.get(key, self.newest[key]) for key in self.waiting])
-
-
 class Progress:
-    """Fed with the workers' reports; asked for snapshots and for metrics that are complete.
+    """Progress of a study's running trials, out of the reports of their workers."""
 
-    A bank trains some of its seeds from the start and others when a slot falls free, so that of a whole round
-    the first step would be complete only when the last seed has begun. Metrics over steps are therefore those
-    of `watched` seeds (`Study.watched`), which begin at the start: a step's metrics come soon after it was
-    trained and are of the same seeds at every step.
-    """
-
-    def __init__(self, watched: Sequence[SeedKey]):
-        self.watched = tuple(watched)
+    def __init__(self) -> None:
         self.start = time.monotonic()
         self.trials: dict[str, Row] = {}
         self.running: dict[str, Trial] = {}
-        self.curves: dict[str, Curves] = {}
         self.chain_of: dict[str, str] = {}
         """Of each running trial, the first trial of its worker: they share one bank and its speed."""
         self.ended: Counter[str] = Counter()
@@ -101,21 +76,14 @@ class Progress:
         }
         self.running[trial.key] = trial
 
-    def report(self, trial: Trial, report: Row) -> list[tuple[Configuration, int, dict[str, float]]]:
-        """Take a worker's report. Returns the steps of configurations whose metrics are now complete."""
-        its = self.trials[trial.key] = self.trials[trial.key] | report
+    def report(self, trial: Trial, report: Row) -> None:
+        """Take a worker's report of a trial."""
+        latest = self.trials[trial.key] = self.trials[trial.key] | report
         if report["phase"] == "training":
             self.trained_to = time.monotonic()
             self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
             self.seed_steps[self.chain_of[trial.key]] = report["seed_steps"]
-        self.best_exact = max(self.best_exact, its["tally"].best_exact)
-        if report["phase"] != "training" or trial.confirmation:
-            return []
-        mine: dict[str, list[Row]] = defaultdict(list)
-        for row in its["tally"].rows if "tally" in report else ():
-            mine[row["configuration"]].append(row)
-        found = ((c, self._complete(c, mine[c.key])) for c in trial.configurations)
-        return [(c, step, metrics) for c, steps in found for step, metrics in steps]
+        self.best_exact = max(self.best_exact, latest["tally"].best_exact)
 
     def finished(self, trial: Trial, outcomes: list[str]) -> None:
         self.trials.pop(trial.key, None)
@@ -136,24 +104,6 @@ class Progress:
             for key, t in self.trials.items()
             for (c, seed), step in zip(self.running[key].work, t["tally"].each_step(), strict=False)
         }
-
-    def _complete(self, configuration: Configuration, seeds: list[Row]) -> list[tuple[int, dict[str, float]]]:
-        """A step's metrics are complete when every watched seed is past it or has ended."""
-        curves = self.curves.setdefault(configuration.key, Curves(set(self.watched)))
-        for row in seeds:
-            key = (row["seed"][0], row["seed"][1])
-            if key in curves.waiting and row["step"]:
-                curves.newest[key] = row
-                if row["step"] > curves.given:
-                    curves.by_step[row["step"]][key] = row
-        if len(curves.newest) < len(curves.waiting):
-            return []
-        live = [r["step"] for r in curves.newest.values() if r["outcome"] == Outcome.RUNNING]
-        passed = min(live, default=max(curves.by_step, default=0))
-        ready = sorted(step for step in curves.by_step if step <= passed)
-        curves.given = max([curves.given, *ready])
-        rate = self.rate
-        return [(step, curves.take(step) | {"seed_steps_per_s": rate}) for step in ready]
 
     def snapshot(
         self, queued_seed_steps: int = 0, has_enough: Callable[[Configuration], bool] = lambda c: False

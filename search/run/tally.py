@@ -1,4 +1,4 @@
-"""What a worker says of a trial's seeds: counts, and whole rows only of those whose curves are shown.
+"""Counts that a worker reports of a trial's seeds.
 
 A bank on a GPU trains a thousand seeds: a row of each, in every report, would keep the driver busy.
 """
@@ -6,7 +6,7 @@ A bank on a GPU trains a thousand seeds: a row of each, in every report, would k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -33,11 +33,9 @@ class TrialReport:
     best_exact: float = 0.0
     steps: Sequence[tuple[int, int]] = ()
     """How far the seeds are, in the trial's order: (step, how many that follow each other are there)."""
-    rows: Sequence[Row] = ()
-    """Of the watched seeds."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row], watched: Collection[tuple[int, int]] = ()) -> TrialReport:
+    def of(cls, rows: Sequence[Row]) -> TrialReport:
         """Of a trial's rows, in its order."""
         perfect = [row for row in rows if row["grok_step"] is not None]
         return cls(
@@ -51,7 +49,6 @@ class TrialReport:
             ],
             best_exact=max((row["best_exact"] for row in rows), default=0.0),
             steps=[(step, len(list(same))) for step, same in groupby(row["step"] for row in rows)],
-            rows=[row for row in rows if tuple(row["seed"]) in watched],
         )
 
     @property

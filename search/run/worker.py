@@ -219,9 +219,8 @@ class _Chain:
 
     def tallies(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """What is said of them, by their trials' keys."""
-        watched = set(self.orders.watched)
         of = group_by(rows.values(), "trial")
-        return {key: vars(TrialReport.of(mine, watched)) for key, mine in of.items()}  # asdict would copy all
+        return {key: vars(TrialReport.of(mine)) for key, mine in of.items()}  # asdict would copy all
 
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
         """Whether to report: one of many workers does so seldom, but for grokked seeds and free slots."""

@@ -249,8 +249,7 @@ def set_aside(folder: Path, place: Path, reason: str) -> Path:
 @dataclass(frozen=True)
 class WorkerAssignment:
     """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, how long it is to
-    wait without work until it says so again (0: it ends), how far apart reports without news are to be, and
-    of which seeds (init_seed, data_seed) reports have whole rows.
+    wait without work until it says so again (0: it ends), and how far apart reports without news are to be.
 
     The worker reads them when it starts and between evaluations, so a trial can follow another one in its
     slots, and a process that was started again knows what it has. A power cut ends whom they are for.
@@ -260,7 +259,6 @@ class WorkerAssignment:
     enough: tuple[str, ...] = ()
     wait_s: float = 0.0
     apart_s: float = 0.0
-    watched: tuple[tuple[int, int], ...] = ()
 
     def write(self, folder: Path) -> None:
         """Leave them for the worker whose first trial has this folder."""
@@ -275,8 +273,7 @@ class WorkerAssignment:
         if not assignment_path(folder).exists():
             return cls((folder.name,))
         found = json.loads(assignment_path(folder).read_text())
-        watched = tuple((init, data) for init, data in found.get("watched", ()))
-        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"], watched)
+        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"])
 
 
 def assignment_path(folder: Path) -> Path:

@@ -373,10 +373,9 @@ class Study(Strict):
         return seed_list(self.seeds)
 
     def watched(self) -> list[Seed]:
-        """Return the seeds whose metrics over steps are shown: of the first round, at most MOST_WATCHED.
+        """Return the seeds whose metrics over steps MLflow shows: the first that have a slot from the start.
 
-        They have slots from the start, so a step's metrics are complete soon after it was trained. The choice
-        depends on the study file alone, not on machine or interruptions.
+        They depend on the study file alone, not on the machine or on interruptions.
         """
         return self.first_seeds()[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
 

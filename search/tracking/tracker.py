@@ -67,8 +67,6 @@ class Tracker:
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
-        self.heard: dict[str, dict[int, dict[str, float]]] = {}
-        """Metrics by step that wait, by configuration. What two threads lose, the conclusion fills in."""
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
@@ -131,22 +129,8 @@ class Tracker:
         tied = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
         return named | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: tied[:LONGEST_TAG]} if tied else {})
 
-    def hear(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
-        """Take metrics of a configuration by training step, for `progress` to write."""
-        self.heard[configuration.key] = {**self.heard.get(configuration.key, {}), **steps}
-
-    def progress(self, configuration: Configuration) -> None:
-        """Write all that was heard of a configuration so far: the more it lags the fewer its calls."""
-        steps = self.heard.pop(configuration.key, {})
-        try:
-            if steps:
-                self.fill(configuration, steps)
-        except Exception:
-            self.hear(configuration, steps)
-            raise
-
-    def fill(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
-        """Metrics of a configuration by training step, of those that are not there yet."""
+    def log_steps(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
+        """Write metrics of a configuration by training step. Steps that are there stay as they are."""
         self._log_once(self.run_of(configuration), "grok_rate", steps)
 
     def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:

@@ -96,7 +96,7 @@ def charts_view(study: Study) -> View:
     charts += [_chart(c, "curves", "LINE", metricKey=c, selectedMetricKeys=[c], **plain) for c in CURVES]
     sections = [
         _section("searched", "What was searched, and the grok rate", columns=1, cardHeight=320),
-        _section("curves", "Grok rates, and the watched seeds over steps", columns=3, cardHeight=300),
+        _section("curves", "Grok rates, and the first seeds over steps", columns=3, cardHeight=300),
         _section("rest", "Model metrics", display=False),
     ]
     state = _sorted_by_rate() | {
