@@ -39,7 +39,7 @@ SMALL = QUICK | {
     "recipe": QUICK["recipe"] | {"steps": 200},
     "seeds": {"first": 5, "count": 2},
 }
-STEP_METRICS = {"grok_rate", "best_exact", "median_exact", "median_token", "loss", "seed_steps_per_s"}
+STEP_METRICS = {"grok_rate", "best_exact", "median_exact", "median_token", "loss"}
 
 
 @pytest.fixture(scope="module")
