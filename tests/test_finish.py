@@ -9,7 +9,7 @@ import torch
 
 import model.adderboard
 from model import preset
-from search.cli.checkpoints import WAYS
+from search.cli import checkpoints
 from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
 from trainer import Recipe
@@ -94,7 +94,7 @@ def test_a_pools_slope_and_curvature_are_those_of_training():
 
 
 def test_every_method_has_a_name_on_the_command_line():
-    assert tuple(METHODS) == WAYS
+    assert tuple(METHODS) == checkpoints.METHODS
 
 
 @pytest.mark.usefixtures("small")

@@ -11,32 +11,41 @@ import click
 
 from search.errors import Failure, UserError
 
-COMMANDS = {
-    "studies": ("study", "List the studies that come with the package."),
-    "keys": ("study", "List the keys of a study file, with their defaults."),
-    "models": ("study", "List families, constraints and presets, or itemise one preset."),
-    "run": ("run", "Train a study, or go on with it."),
-    "resume": ("run", "Go on with a study that was interrupted."),
-    "stop": ("run", "End a running study cleanly, wherever it runs."),
-    "status": ("home", "Show the recorded studies, or one seed by seed."),
-    "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
-    "table": ("evidence", "Show which constraint works at which scale."),
-    "report": ("evidence", "Write a page about a study."),
-    "records": ("evidence", "Write a study's records to a file."),
-    "ui": ("ui", "Open the MLflow UI on what was recorded."),
-    "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
-    "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
-    "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
-    "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
-    "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
-    "finish": ("checkpoints", "Take a checkpoint that is nearly right to all 10,010."),
-    "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
-    "diagnose": ("compress", "Show which directions of a checkpoint matter."),
-    "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
-    "forge": ("forge", "Show a transformer forged by hand add two numbers."),
-    "delete": ("home", "Delete a study and all that is recorded of it."),
+GROUPS = {
+    "Studies": {
+        "studies": ("study", "List the studies that come with the package."),
+        "keys": ("study", "List the keys of a study file, with their defaults."),
+        "models": ("study", "List families, constraints and presets, or itemise one preset."),
+        "run": ("run", "Train a study, or go on with it."),
+        "resume": ("run", "Go on with a study that was interrupted."),
+        "stop": ("run", "End a running study cleanly, wherever it runs."),
+        "status": ("home", "Show the recorded studies, or one seed by seed."),
+        "delete": ("home", "Delete a study and all that is recorded of it."),
+    },
+    "Evidence": {
+        "best": ("evidence", "Show the Pareto front: fewest parameters, highest grok rate."),
+        "table": ("evidence", "Show which constraint works at which scale."),
+        "report": ("evidence", "Write a page about a study."),
+        "records": ("evidence", "Write a study's records to a file."),
+        "ui": ("ui", "Open the MLflow UI on what was recorded."),
+    },
+    "Checkpoints": {
+        "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
+        "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
+        "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
+        "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
+        "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
+        "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),
+        "finish": ("checkpoints", "Take a checkpoint that is nearly right to all 10,010."),
+        "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
+        "diagnose": ("compress", "Show which directions of a checkpoint matter."),
+    },
+    "Research": {
+        "forge": ("forge", "Show a transformer forged by hand add two numbers."),
+    },
 }
-"""Where in this package a `click.Command` of that name is, and what `--help` says of it."""
+"""Commands by group: the module of this package that has the `click.Command`, and its line of help."""
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 PLUGINS = "adder_search.commands"
 """The group of entry points by which another package adds commands: NAME = module:click_command."""
 
@@ -56,6 +65,16 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.commands, *(name for name in plugins() if name not in self.commands)]
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by group, plug-ins under the last one."""
+        added = [name for name in plugins() if name not in self.commands]
+        for group, names in GROUPS.items():
+            listed = [*names, *(added if group == "Research" else [])]
+            width = formatter.width - 2 - max(map(len, listed))
+            rows = [(n, c.get_short_help_str(width)) for n in listed if (c := self.get_command(ctx, n))]
+            with formatter.section(group):
+                formatter.write_dl(rows)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (command := super().get_command(ctx, cmd_name)) or cmd_name not in plugins():
             return command
@@ -64,8 +83,8 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, known, rest = super().resolve_command(ctx, args)
-        return name, known and load(known), rest
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load(command), rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -84,13 +103,12 @@ class Commands(click.Group):
             ctx.exit(130)
 
 
-def load(known: click.Command) -> click.Command:
-    """The command that stands behind a name and its line of help."""
-    assert known.name
-    if known.name not in COMMANDS:
-        return known
-    module = import_module(f"search.cli.{COMMANDS[known.name][0]}")
-    return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == known.name)
+def load(listed: click.Command) -> click.Command:
+    """Import the command behind a name and its line of help."""
+    if listed.name not in COMMANDS:
+        return listed
+    module = import_module(f"search.cli.{COMMANDS[listed.name][0]}")
+    return next(c for c in vars(module).values() if isinstance(c, click.Command) and c.name == listed.name)
 
 
 def load_plugin(point: EntryPoint) -> click.Command:
@@ -114,4 +132,4 @@ def load_plugin(point: EntryPoint) -> click.Command:
 )
 @click.version_option(package_name="adder-search")
 def main() -> None:
-    """How small a transformer can gradient descent teach to add two 10-digit numbers?"""
+    """Train tiny transformers to add two 10-digit numbers, thousands of seeds at a time."""

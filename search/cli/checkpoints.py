@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from trainer.finishing.finish import Finished, Turn
 
 NAMED = 20
-"""Wrong answers that `verify` names one by one."""
-WAYS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
+"""Number of wrong answers that `verify` names one by one."""
+METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 
 
 @click.command()
@@ -64,22 +64,21 @@ def pull(
     from trainer import Outcome, Seed
 
     with reraise_as("--seed"):
-        asked = None if seed is None else Seed.named(seed)
+        wanted = None if seed is None else Seed.named(seed)
     ledger = open_ledger(Home(home, trust_store))
-    if asked is None and model is None and configuration is None:
-        least = smallest(
-            CandidateStore(ledger, study).read()
-        )  # of a study that looks for constraints, the smallest
-        if least and least.start and least.configuration:
-            configuration, asked = least.configuration, Seed.named(least.start.lineage[-1]["seed"])
-    checkpoint = seeds.pull(ledger, study, asked, model, configuration)
+    if wanted is None and model is None and configuration is None:
+        candidate = smallest(CandidateStore(ledger, study).read())  # of a study of descents
+        if candidate and candidate.start and candidate.configuration:
+            configuration = candidate.configuration
+            wanted = Seed.named(candidate.start.lineage[-1]["seed"])
+    checkpoint = seeds.pull(ledger, study, wanted, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
     click.echo(f"{target}: seed {number}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
-        held = "held" if metrics["held"] else "did not hold"
-        click.echo(f"  grokked at step {metrics['grok_step']:,} and {held}")
+        stability = "held" if metrics["held"] else "did not hold"
+        click.echo(f"  grokked at step {metrics['grok_step']:,} and {stability}")
     else:
         click.echo(f"  did not grok ({metrics['outcome']}); best exact match {metrics['best_exact']:.4f}")
 
@@ -95,23 +94,23 @@ def verify(
     checkpoint: Path, qualified: bool, extended: bool, home: str | None, trust_store: bool, as_json: bool
 ) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
-    from model import verify as decoded
+    from model import verify as decode_all
     from search.store.home import Home
 
     loaded = load_checkpoint(checkpoint)
-    its = decoded(loaded.spec, loaded.theta_P, extended=extended)
-    _record_verification(loaded, Home(home, trust_store), its.correct)
+    result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
+    _record_verification(loaded, Home(home, trust_store), result.correct)
     if as_json:
-        click.echo(json.dumps(its.as_dict()))
+        click.echo(json.dumps(result.as_dict()))
     else:
-        click.echo(_verdict(loaded.spec, its))
-        for a, b, answer in its.failures[:NAMED]:
+        click.echo(_verdict(loaded.spec, result))
+        for a, b, answer in result.failures[:NAMED]:
             click.echo(f"  {a} + {b} = {a + b}, decoded {answer}")
-        if len(its.failures) > NAMED:
-            click.echo(f"  and {len(its.failures) - NAMED} more (--json lists all)")
-        for name, (correct, total) in its.extended.items():
+        if len(result.failures) > NAMED:
+            click.echo(f"  and {len(result.failures) - NAMED} more (--json lists all)")
+        for name, (correct, total) in result.extended.items():
             click.echo(f"  {name}: {correct}/{total}")
-    sys.exit(0 if (its.qualified if qualified else its.verified) else Failure.code)
+    sys.exit(0 if (result.qualified if qualified else result.verified) else Failure.code)
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
@@ -127,12 +126,16 @@ def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> No
         click.echo(f"this call could not be recorded: {error}", err=True)
 
 
-def _verdict(spec: Spec, its: Verification) -> str:
-    """One line: the model, its parameters, and how many of the official additions it gets right."""
+def _grade(result: Verification) -> str:
+    grade = "VERIFIED" if result.verified else "QUALIFIED" if result.qualified else "NOT QUALIFIED"
+    return f"{result.correct}/{result.total} {grade}"
+
+
+def _verdict(spec: Spec, result: Verification) -> str:
+    """Return one line: the model, its parameters, and the number of right official additions."""
     from model import preset_name
 
-    verdict = "VERIFIED" if its.verified else "QUALIFIED" if its.qualified else "NOT QUALIFIED"
-    return f"{preset_name(spec)}, {its.params} parameters: {its.correct}/{its.total} {verdict}"
+    return f"{preset_name(spec)}, {result.params} parameters: {_grade(result)}"
 
 
 @click.command()
@@ -162,7 +165,7 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
 
     Nothing in the file is run. A checkpoint that gets additions wrong is written all the same.
     """
-    from model import verify as decoded
+    from model import verify as decode_all
     from trainer.checkpoints.foreign import read_foreign
 
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -171,13 +174,13 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
         checkpoint = read_foreign(file)
     with writing(target):
         checkpoint.save(target)
-    its = decoded(checkpoint.spec, checkpoint.theta_P)
+    result = decode_all(checkpoint.spec, checkpoint.theta_P)
     if as_json:
         about = {"checkpoint": str(target), "spec": checkpoint.spec.as_dict(), **checkpoint.provenance}
-        click.echo(json.dumps({**about, **its.as_dict()}))
+        click.echo(json.dumps({**about, **result.as_dict()}))
     else:
         click.echo(f"{target}: from a {checkpoint.provenance['format']} checkpoint")
-        click.echo(f"  {_verdict(checkpoint.spec, its)}")
+        click.echo(f"  {_verdict(checkpoint.spec, result)}")
 
 
 @click.command()
@@ -240,31 +243,31 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
 
     loaded = load_checkpoint(checkpoint)
     with reraise_as(f"{checkpoint}: cannot be trained again"):
-        asked = read_request(loaded)
-    again = _watched(loaded, asked)
+        request = read_request(loaded)
+    result = _train_again(loaded, request)
     if as_json:
-        click.echo(json.dumps(asdict(again) | {"same": again.same}))
+        click.echo(json.dumps(asdict(result) | {"same": result.same}))
     else:
-        click.echo(_rerun_text(checkpoint, again))
-    sys.exit(0 if again.same else Failure.code)
+        click.echo(_rerun_text(checkpoint, result))
+    sys.exit(0 if result.same else Failure.code)
 
 
-def _watched(loaded: Checkpoint, asked: Request) -> Rerun:
-    """Train again with a bar on a terminal, and with nothing elsewhere."""
+def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
+    """Train again, with a progress bar where there is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
     from search.run.rerun import train_again
 
     console = Console(stderr=True)
-    first = "building" if asked.trial.resources.compiled else "training"
+    first = "building" if request.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(first, total=asked.step)
+        task = progress.add_task(first, total=request.step)
 
         def watch(step: int) -> None:
             progress.update(task, completed=step, description="training")
 
-        return train_again(loaded, asked, watch)
+        return train_again(loaded, request, watch)
 
 
 def _rerun_text(checkpoint: Path, again: Rerun) -> str:
@@ -293,7 +296,7 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
 @click.option(
     "--method",
     "methods",
-    type=click.Choice(WAYS),
+    type=click.Choice(METHODS),
     multiple=True,
     help="Only this; may be given again, in order [all, until one is enough].",
 )
@@ -318,7 +321,7 @@ def finish(
     """
     from model import verify
     from search.compress.acceptance import AcceptanceSet
-    from trainer.finishing.finish import finish as take
+    from trainer.finishing.finish import finish as run_methods
     from trainer.finishing.finish import finished
 
     loaded = load_checkpoint(checkpoint)
@@ -330,38 +333,34 @@ def finish(
         if not as_json:
             click.echo(f"  {_turn(turn)}", err=True)
 
-    its = take(
-        loaded.spec, loaded.theta_P, lambda t: exam.wrong(t)[0], methods or WAYS,
+    result = run_methods(
+        loaded.spec, loaded.theta_P, lambda t: exam.wrong(t)[0], methods or METHODS,
         turns=turns, seed=seed, watch=watch,
     )  # fmt: skip
-    made = finished(loaded, its)
-    save_checkpoint(made, target)
-    verified = verify(made.spec, made.theta_P)
-    click.echo(json.dumps(_about(its, verified)) if as_json else _text(target, its, exam.size, verified))
-    sys.exit(0 if verified.verified else Failure.code)
+    better = finished(loaded, result)
+    save_checkpoint(better, target)
+    verification = verify(better.spec, better.theta_P)
+    if as_json:
+        click.echo(json.dumps(_finished_json(result, verification)))
+    else:
+        click.echo(_finished_text(target, result, exam.size, verification))
+    sys.exit(0 if verification.verified else Failure.code)
 
 
 def _turn(turn: Turn) -> str:
     return f"{turn.method}: {turn.wrong:,} wrong, {turn.problems:,} problems, {turn.cpu_s:.1f} core-seconds"
 
 
-def _about(its: Finished, verified: Verification) -> dict[str, object]:
-    turns = [asdict(turn) for turn in its.turns]
+def _finished_json(result: Finished, verification: Verification) -> dict[str, object]:
+    turns = [asdict(turn) for turn in result.turns]
     cost = {name: sum(turn[name] for turn in turns) for name in ("problems", "cpu_s")}
-    found = {"by": its.by, "wrong_before": its.before, "wrong": its.wrong, **cost, "turns": turns}
-    return {**found, "verification": verified.as_dict()}
+    counts = {"by": result.by, "wrong_before": result.before, "wrong": result.wrong}
+    return {**counts, **cost, "turns": turns, "verification": verification.as_dict()}
 
 
-def _text(target: Path, its: Finished, size: int, verified: Verification) -> str:
-    verdict = "VERIFIED" if verified.verified else "QUALIFIED" if verified.qualified else "NOT QUALIFIED"
-    by = f"by {its.by}" if its.by else "by nothing that was tried"
-    cost = (
-        f"{sum(t.problems for t in its.turns):,} problems, {sum(t.cpu_s for t in its.turns):.1f} core-seconds"
-    )
-    return "\n".join(
-        [
-            f"{target}: {verified.correct}/{verified.total} {verdict}",
-            f"  of {size:,} problems of our own {its.before:,} were wrong and {its.wrong:,} are, "
-            f"{by}; {cost}",
-        ]
-    )
+def _finished_text(target: Path, result: Finished, size: int, verification: Verification) -> str:
+    by = f"by {result.by}" if result.by else "by nothing that was tried"
+    problems, seconds = sum(t.problems for t in result.turns), sum(t.cpu_s for t in result.turns)
+    counts = f"of {size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
+    cost = f"{problems:,} problems, {seconds:.1f} core-seconds"
+    return f"{target}: {_grade(verification)}\n  {counts}, {by}; {cost}"

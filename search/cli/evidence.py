@@ -1,4 +1,4 @@
-"""`adder-search best`, `table`, `report` and `records`: what the records say."""
+"""`adder-search best`, `table`, `claims`, `report` and `records`: questions to the records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = ("configurations", "seeds", "curves")
 @click.command()
 @click.argument("study", required=False)
 @click.option("--max-params", type=click.IntRange(min=1), help="Leave out larger models.")
-@click.option("--lineage", is_flag=True, help="What each of a STUDY's best descends from, as a tree.")
+@click.option("--lineage", is_flag=True, help="The ancestors of each of a STUDY's best, as a tree.")
 @json_option
 @home_option
 def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool, home: str | None) -> None:
@@ -57,7 +57,7 @@ def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool
 
 
 def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool) -> None:
-    """The descent of a study's best: of one that looks for constraints, of the best kept set of each size."""
+    """Show the ancestors of a study's best; of a study of descents, of the best set of each size."""
     from search.analysis.frames import configuration_rows
     from search.analysis.lineage import lineages, tree
     from search.analysis.pareto import front
@@ -67,12 +67,12 @@ def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool
     ledger = open_ledger(place, study)
     sets = CandidateStore(ledger, study).read()
     keys = [] if sets else [r["configuration"] for r in front(configuration_rows(ledger, study), max_params)]
-    found = lineages(ledger, study, sets, keys)
-    found = [steps for steps in found if not max_params or steps[-1]["params"] <= max_params]
+    ancestries = lineages(ledger, study, sets, keys)
+    ancestries = [steps for steps in ancestries if not max_params or steps[-1]["params"] <= max_params]
     if as_json:
-        click.echo(json.dumps({"home": str(place.path), "lineages": found}))
+        click.echo(json.dumps({"home": str(place.path), "lineages": ancestries}))
     else:
-        click.echo(tree(found) if found else _nothing(study, max_params))
+        click.echo(tree(ancestries) if ancestries else _nothing(study, max_params))
 
 
 def _nothing(study: str | None, max_params: int | None) -> str:
@@ -94,7 +94,7 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 def table(
     studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: str | None
 ) -> None:
-    """Which constraint works at which scale, from the records alone.
+    """Show which constraint works at which scale, from the records alone.
 
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read.
@@ -102,14 +102,14 @@ def table(
     from search.analysis.frames import RecordSet
     from search.analysis.table_text import made_from, written
 
-    found = RecordSet(studies, home)
-    made = made_from(found.configurations(), paper, found.seeds())
-    text = written(made, style, paper=paper, ui=ui)
+    records_ = RecordSet(studies, home)
+    constraints = made_from(records_.configurations(), paper, records_.seeds())
+    text = written(constraints, style, paper=paper, ui=ui)
     if target is None:
         click.echo(text, nl=False)
         return
     write_text(target, text)
-    click.echo(f"{target}: {len(made.constraints)} constraints at {len(made.scales)} scales")
+    click.echo(f"{target}: {len(constraints.constraints)} constraints at {len(constraints.scales)} scales")
 
 
 @click.command()
@@ -144,7 +144,7 @@ def report(study: str, target: Path, home: str | None, trust_store: bool) -> Non
 @click.command()
 @click.argument("study")
 @click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="File to write.")
-@click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What a row is.")
+@click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of row.")
 @home_option
 @trust_option
 def records(
@@ -172,18 +172,18 @@ def records(
 
 
 def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
-    """What writes a frame as the file's suffix says. Raises UserError if it names no format."""
+    """Return the writer of a frame for the file's suffix. Raise UserError if it names no format."""
     writers: dict[str, Callable[[pd.DataFrame, Path], object]] = {
         ".parquet": lambda frame, path: frame.to_parquet(path, index=False),
         ".csv": lambda frame, path: frame.to_csv(path, index=False),
         ".json": lambda frame, path: frame.to_json(path, orient="records", indent=2, double_precision=15),
     }
     if target.suffix.lower() not in writers:
-        *most, last = writers
-        raise UserError(f"-o {target}: the name must end in {', '.join(most)} or {last}")
+        *first, last = writers
+        raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}")
     return writers[target.suffix.lower()]
 
 
 def _as_text(value: object) -> object:
-    """Values that are no scalars, such as a curriculum, as JSON text."""
+    """Return a value that is no scalar, such as a curriculum, as JSON text."""
     return json.dumps(value) if isinstance(value, dict | list | tuple) else value

@@ -1,4 +1,4 @@
-"""`adder-search status` and `delete`: what a home has of its studies."""
+"""`adder-search status` and `delete`: the studies of a home."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search.errors import UserError
 def status(study: str | None, home: str | None, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
     from search.analysis.frames import until_of
-    from search.cli import texts
+    from search.cli import render
     from search.stats.counting import overview
     from search.store.home import Home
     from search.store.ledger import open_ledger
@@ -33,7 +33,7 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"home": str(place.path), "studies": studies, "seeds": seeds or None}))
     else:
-        click.echo(texts.status(studies, seeds) if rows else f"nothing has run yet in {place.path}")
+        click.echo(render.status(studies, seeds) if rows else f"nothing has run yet in {place.path}")
 
 
 @click.command()
@@ -60,12 +60,12 @@ def delete(study: str, home: str | None, yes: bool, dry_run: bool, trust_store: 
     if dry_run or not _agreed(f"delete all of {study}?", yes):
         return
     with removal.hold(ledger, study):
-        left = removal.delete(removal.contents(place, ledger, study), ledger)
-    click.echo(f"{study} is deleted" + (f"; {left}" if left else ""))
+        remark = removal.delete(removal.contents(place, ledger, study), ledger)
+    click.echo(f"{study} is deleted" + (f"; {remark}" if remark else ""))
 
 
 def _agreed(question: str, yes: bool) -> bool:
-    """Whether the user agrees. Raises UserError where nobody can be asked."""
+    """Ask the user. Raise UserError where there is no terminal."""
     if yes:
         return True
     if not _is_terminal():

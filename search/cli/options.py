@@ -1,4 +1,4 @@
-"""What commands share: options, and writing what was asked for."""
+"""Options that commands share, and writing their files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Pat
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """A checkpoint, ours or another program's. Raises UserError saying what is wrong."""
+    """Load a checkpoint, ours or another program's. Raise UserError with the reason."""
     from trainer.checkpoints.foreign import load_any
 
     if not path.exists():
@@ -42,7 +42,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Whatever keeps a block from writing there is a UserError that names the place."""
+    """Turn an OSError of the block into a UserError that names `target`."""
     try:
         yield
     except OSError as error:
@@ -50,7 +50,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def write_file(target: Path, write: Callable[[Path], object], flag: str = "-o") -> None:
-    """Have a file written whole or not at all. `flag`: the option that named it, for the error's advice."""
+    """Write a file whole or not at all. flag: the option that named it, for the error's advice."""
     from trainer.files import durable
 
     refuse_folder(target, flag)
@@ -70,12 +70,12 @@ def refuse_folder(target: Path, flag: str = "-o") -> None:
 
 
 def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
-    """Write a checkpoint folder whole or not at all. Raises UserError if something else is there."""
+    """Write a checkpoint folder whole or not at all. Raise UserError if something else is there."""
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
     from trainer.files import durable
 
-    own = {JSON_FILE, THETA_FILE}
-    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == own):
+    names = {JSON_FILE, THETA_FILE}
+    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == names):
         raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)

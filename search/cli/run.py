@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from search.study.schema import Study
 
 STARTING_S, STOPPING_S = 120.0, 150.0
-"""How long is waited for a detached run to begin, and for a run to end."""
+"""Longest waits for a detached run to begin, and for a run to end."""
 LOOK_S = 0.5
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What `run` and `resume` have in common."""
+    """Add the options that `run` and `resume` share."""
     for option in (
         home_option,
         trust_option,
@@ -66,14 +66,14 @@ def run(
     stopped before its end.
     """
     place = Home(home, trust_store)
-    asked = _asked(study, place)
+    plan = _read_study(study, place)
     if dry_run:
         from search.run.estimate import estimate
 
         with reraise_as(study, UserError):
-            click.echo(estimate(asked, place))
+            click.echo(estimate(plan, place))
         return
-    _begin_all(asked, study, place, fresh, detach, max_hours)
+    _run_all(plan, study, place, fresh, detach, max_hours)
 
 
 @click.command()
@@ -81,11 +81,11 @@ def run(
 def resume(study: str, detach: bool, max_hours: float | None, home: str | None, trust_store: bool) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
     place = Home(home, trust_store)
-    _begin_all(_asked(study, place), study, place, False, detach, max_hours)
+    _run_all(_read_study(study, place), study, place, False, detach, max_hours)
 
 
-def _asked(name: str, home: Home) -> Study:
-    """A study by path or name; one that is no file any more is as it was last run in this home."""
+def _read_study(name: str, home: Home) -> Study:
+    """Return a study by path or name; without a file, as it was last run in this home."""
     from search.study.file import load_study, recorded_study
 
     try:
@@ -93,24 +93,24 @@ def _asked(name: str, home: Home) -> Study:
     except UserError:
         from search.store.ledger import Ledger
 
-        kept = Ledger(home).get_study(name) if home.exists() and Path(name).name == name else None
-        if kept is None or kept["definition"] is None:
+        record = Ledger(home).get_study(name) if home.exists() and Path(name).name == name else None
+        if record is None or record["definition"] is None:
             raise
-        return recorded_study(json.dumps(kept["definition"]), f"study {name} as it was recorded")
+        return recorded_study(json.dumps(record["definition"]), f"study {name} as it was recorded")
 
 
-def _begin_all(
+def _run_all(
     study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None
 ) -> None:
-    """A study; or, of one with stages, each stage behind the other, as far as seeds go on."""
+    """Run a study; of one with stages each stage in turn, as far as seeds go on."""
     if not study.stages:
-        return _begin(study, source, home, fresh, detach, max_hours)
+        return _open_and_run(study, source, home, fresh, detach, max_hours)
     if fresh or detach:
         raise UserError(f"{source}: a study with stages runs here, under its own name")
     from search.run import stages
     from search.store.ledger import Ledger
 
-    until = time.monotonic() + 3600 * max_hours if max_hours else None
+    deadline = time.monotonic() + 3600 * max_hours if max_hours else None
     home.create()
     ledger = Ledger(home)
     for n in range(len(study.stages)):
@@ -121,12 +121,15 @@ def _begin_all(
         counted = f"{trainable} numbers trainable, {all_} with what is frozen"
         click.echo(f"{stage.name}: {len(stage.first_seeds())} seeds; {counted}")
         if not stages.is_done(stage, ledger):
-            left = max(1e-3, (until - time.monotonic()) / 3600) if until else None
-            _begin(stage, source, home, False, False, left)
+            remaining = max(1e-3, (deadline - time.monotonic()) / 3600) if deadline else None
+            _open_and_run(stage, source, home, False, False, remaining)
     return None
 
 
-def _begin(study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None) -> None:
+def _open_and_run(
+    study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None
+) -> None:
+    """Check resources and stores, then run the study here or in the background."""
     from search.run.packing import check_resources, optimisers_of
     from search.store.ledger import Ledger
     from search.tracking.tracking import connect, is_local, tracking_uri
@@ -156,20 +159,20 @@ def _run(
     from rich.console import Console
     from rich.markup import escape
 
-    from search.cli import texts
+    from search.cli import render
     from search.run.progress import Display
 
     console = Console(highlight=False)
-    with reraise_as(source, UserError), _held(study, ledger) as hold:
+    with reraise_as(source, UserError), _study_lease(study, ledger) as lease:
         from search.run import engine
         from search.run.driver import Driver
 
         console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         with Display(console) as display:
-            driver = Driver(study, home, hold, client, display, max_hours)
+            driver = Driver(study, home, lease, client, display, max_hours)
             ledger.update_study(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
             ended = engine.run(driver)
-    click.echo(texts.summary(study, source, home, ended))
+    click.echo(render.summary(study, source, home, ended))
     _exit(ended)
 
 
@@ -181,34 +184,33 @@ def _exit(ended: Ended) -> None:
 
 
 @contextlib.contextmanager
-def _held(study: Study, ledger: Ledger) -> Iterator[StudyLease]:
-    """Be the study's one driver. Raises UserError if another one is, or if it cannot go on by this file."""
+def _study_lease(study: Study, ledger: Ledger) -> Iterator[StudyLease]:
+    """Hold the study's lease. Raise UserError if another driver has it, or the file cannot extend the study."""
     from search.run.extension import check_extension
     from search.store.lease import acquire_study_lease
 
     before = ledger.get_study(study.name) or {"definition": None, "tracking_uri": None}
     check_extension(study, before["definition"], ledger.list_seeds(study.name))
-    # with what is kept so far: the planner may still refuse the file
-    with acquire_study_lease(ledger, study.name, before["definition"], before["tracking_uri"]) as hold:
+    # with the definition of before: the planner may still refuse the file
+    with acquire_study_lease(ledger, study.name, before["definition"], before["tracking_uri"]) as lease:
         try:
-            yield hold
+            yield lease
         finally:
-            ledger.database.patience_s = 0.0  # for the release: the hold ends by itself
+            ledger.database.patience_s = 0.0  # for the release: a lease ends by itself
 
 
 def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
-    """The study under the next name that nothing is recorded by."""
+    """Return the study under the first of NAME-2, NAME-3 ... without records."""
     for n in count(2):
         name = f"{study.name}-{n}"
-        taken = ledger.get_study(name) or ledger.list_seeds(name) or client.get_experiment_by_name(name)
-        if not taken:
+        if not (ledger.get_study(name) or ledger.list_seeds(name) or client.get_experiment_by_name(name)):
             renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(renamed))
     raise AssertionError
 
 
 def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -> None:
-    """Start the same command as a process of its own, and wait until it holds the study."""
+    """Start the same command as a process of its own, and wait until it holds the study's lease."""
     home.logs.mkdir(exist_ok=True)
     stem = home.logs / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     file, log = stem.with_name(stem.name + ".yaml"), stem.with_name(stem.name + ".log")
@@ -224,8 +226,8 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
         )  # fmt: skip
     deadline = time.monotonic() + STARTING_S
     while process.poll() is None and time.monotonic() < deadline:
-        held = ledger.get_study(study.name)
-        if held and held["owner"] and held["owner"].split("/")[1] == str(process.pid):
+        record = ledger.get_study(study.name)
+        if record and record["owner"] and record["owner"].split("/")[1] == str(process.pid):
             break
         time.sleep(LOOK_S)
     if (code := process.poll()) is not None:  # refused, or done already
@@ -246,7 +248,7 @@ def stop(study: str, home: str | None) -> None:
     from search.store.ledger import open_ledger
 
     place = Home(home)
-    name = _asked(study, place).name if Path(study).is_file() else study
+    name = _read_study(study, place).name if Path(study).is_file() else study
     ledger = open_ledger(place, name)
     if not (ledger.get_study(name) or {}).get("owner"):
         raise UserError(f"study {name} is not running")

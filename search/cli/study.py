@@ -1,4 +1,4 @@
-"""`adder-search studies`, `keys` and `models`: what can be asked."""
+"""`adder-search studies`, `keys` and `models`: everything that a study file can name."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def studies(as_json: bool) -> None:
         listed = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
         return listed[0] if len(listed) == 1 else listed
 
-    known = [load_study(name) for name in shipped_studies()]
+    shipped = [load_study(name) for name in shipped_studies()]
     if as_json:
-        click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in known]))
+        click.echo(json.dumps([{"name": s.name, "about": s.about, "params": params(s)} for s in shipped]))
         return
-    width = max(len(s.name) for s in known)
-    for s in known:
+    width = max(len(s.name) for s in shipped)
+    for s in shipped:
         click.echo(f"{s.name:{width}} {s.about}")
 
 
@@ -95,44 +95,43 @@ def _load_spec(name: str) -> Spec:
 
 
 def _described(name: str, spec: Spec) -> dict[str, Any]:
-    """Return a preset as plain values: name, family, parameters, budget by component, and what constraints save."""
+    """Return a preset as plain values: parameters, budget by component, and the saving of each constraint."""
     from model.tied import Tied, count
 
     applied = {c: {"value": v, "saves": spec.saved_by(c)} for c, v in spec.applied().items()}
-    found = {
+    fields_ = {
         "name": name, "family": spec.family, "params": spec.params, "budget": spec.layout.budget(),
         "constraints": applied,
     }  # fmt: skip
     if not isinstance(spec, Tied):
-        return found
-    return {**found, "base": spec.base.as_dict(), "ties": spec.spelt(), "count": asdict(count(spec))}
+        return fields_
+    return {**fields_, "base": spec.base.as_dict(), "ties": spec.spelt(), "count": asdict(count(spec))}
 
 
 def _by_hand() -> list[dict[str, Any]]:
-    """The family `forged`, whose weights nobody trained: forgeformer and the ten-digit adder."""
+    """Return the models of the family `forged`: forgeformer and the ten-digit adder."""
     from model.forged import FORGINGS, Forging
     from model.forged_adder import SPEC
 
-    found = [
+    forgings = [
         {"name": f"forgeformer {f.name}", "family": Forging.family, "params": f.params, "budget": f.budget(),
          "constraints": {}}
         for f in FORGINGS.values()
     ]  # fmt: skip
-    return [*found, {**_described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
+    return [*forgings, {**_described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
 
 
-def _differences(one: Spec, other: Spec) -> dict[str, Any]:
-    """What separates two specs: fields and components, each with both values (None: not there)."""
-    mine, theirs = one.as_dict(), other.as_dict()
-    here, there = one.layout.budget(), other.layout.budget()
+def _differences(a: Spec, b: Spec) -> dict[str, Any]:
+    """Return the fields and components that differ between two specs, each with both values."""
+
+    def pairs(first: dict[str, Any], second: dict[str, Any], absent: Any = None) -> dict[str, list[Any]]:
+        names = [k for k in {**first, **second} if first.get(k) != second.get(k)]
+        return {k: [first.get(k, absent), second.get(k, absent)] for k in names}
+
     return {
-        "params": [one.params, other.params],
-        "fields": {
-            k: [mine.get(k), theirs.get(k)] for k in {**mine, **theirs} if mine.get(k) != theirs.get(k)
-        },
-        "budget": {
-            k: [here.get(k, 0), there.get(k, 0)] for k in {**here, **there} if here.get(k) != there.get(k)
-        },
+        "params": [a.params, b.params],
+        "fields": pairs(a.as_dict(), b.as_dict()),
+        "budget": pairs(a.layout.budget(), b.layout.budget(), 0),
     }
 
 
@@ -190,34 +189,34 @@ def _tied_text(name: str, spec: Tied) -> str:
     from model.tied import count
 
     lines = [f"{name}: {preset_name(spec)}", "", "component    shape     params  shared  zero  role"]
-    own, by_tensor = spec.layout.budget(), spec.by_tensor()
+    budget, by_tensor = spec.layout.budget(), spec.by_tensor()
     for part, shape in spec.base.shapes().items():
-        size, mine = " x ".join(map(str, shape)), by_tensor[part]
-        new, zero = own.get(part, 0), mine.count(0)
-        counts = f"{new:6} {len(mine) - zero - new:7} {zero:5}"
+        size, numbers = " x ".join(map(str, shape)), by_tensor[part]
+        new, zero = budget.get(part, 0), numbers.count(0)
+        counts = f"{new:6} {len(numbers) - zero - new:7} {zero:5}"
         lines.append(f"  {part:10} {size:9} {counts}  {spec.roles[part]}")
-    its = count(spec)
+    totals = count(spec)
     lines += [
         f"  {'total':10} {'':9} {spec.params:6}",
         "",
-        f"{its.inside} numbers with ties inside tensors, {its.across} with ties across tensors,"
-        f" {its.constants} with hard-wired constants",
+        f"{totals.inside} numbers with ties inside tensors, {totals.across} with ties across tensors,"
+        f" {totals.constants} with hard-wired constants",
         "",
         *(f"  {tie}" for tie in spec.spelt()),
     ]
     return "\n".join(lines)
 
 
-def _diff_text(name: str, other: str, found: dict[str, Any]) -> str:
-    """Two columns: the first preset, the second."""
-    lines = [f"{'':20} {name:>10} {other:>10}"]
+def _diff_text(first: str, second: str, differences: dict[str, Any]) -> str:
+    """Return the differences in two columns: first preset, second preset."""
+    lines = [f"{'':20} {first:>10} {second:>10}"]
     shown = {True: "yes", False: "no", None: "-"}
-    for field, values in found["fields"].items():
+    for field, values in differences["fields"].items():
         lines.append(
             f"  {field:18} "
             + " ".join(f"{shown.get(v, v) if isinstance(v, bool | None) else v!s:>10}" for v in values)
         )
     lines.append("parameters")
-    for part, counts in found["budget"].items():
+    for part, counts in differences["budget"].items():
         lines.append(f"  {part:18} {counts[0]:10} {counts[1]:10}")
-    return "\n".join([*lines, f"  {'total':18} {found['params'][0]:10} {found['params'][1]:10}"])
+    return "\n".join([*lines, f"  {'total':18} {differences['params'][0]:10} {differences['params'][1]:10}"])

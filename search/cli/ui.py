@@ -51,20 +51,20 @@ def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
     from search.study.schema import is_name
     from search.tracking.views import addresses
 
-    found = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
-    studies = [e for e in found if e.name != "Default" and is_name(e.name)][:LISTED]
+    experiments = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
+    studies = [e for e in experiments if e.name != "Default" and is_name(e.name)][:LISTED]
     pages = [addresses(base, e.experiment_id, e.tags) for e in studies]
-    for study, mine in zip(studies, pages, strict=True):
+    for study, views in zip(studies, pages, strict=True):
         click.echo(f"  {study.name}")
-        for what, address in mine.items():
-            click.echo(f"    {what:6} {address}")
+        for view, address in views.items():
+            click.echo(f"    {view:6} {address}")
     if pages and not no_browser and _has_display():
         with suppress(webbrowser.Error, OSError):  # the address is printed in any case
             webbrowser.open(next(iter(pages[0].values())))
 
 
 def _has_display() -> bool:
-    """Whether someone at a terminal would see a browser's window."""
+    """True if a user at this terminal would see a browser's window."""
     window = (
         sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from model import PRESETS
-from search.cli import texts
+from search.cli import render
 from search.errors import UserError
 from search.run.driver import Ended
 from search.run.estimate import estimate
@@ -92,7 +92,7 @@ def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
         ended = rows_of(trial, Outcome.GROKKED if trial.spec.params == 67 else Outcome.FAILED)
         rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None, "reason": None, "steps": 1_000}
                  for r in ended]  # fmt: skip
-    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: rows))
-    text = texts.summary(study, "list.yaml", Home(tmp_path), Ended())
+    monkeypatch.setattr(render, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: rows))
+    text = render.summary(study, "list.yaml", Home(tmp_path), Ended())
     assert "list: 3 configurations\n  57p 0 of 2 grokked" in text and "\n  67p 2 of 2 grokked" in text
     assert "  seed 1 of 67p grokked at step 500 and held" in text

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from search.cli import texts
+from search.cli import render
 from search.stats.intervals import stopped, wilson
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -54,7 +54,7 @@ def has_right_interval(text):
 
 
 def test_the_end_of_a_run(home):
-    lines = texts._rates(study_of(STUDY), Ledger(Home(home)).list_seeds("sweep"), {})
+    lines = render._rates(study_of(STUDY), Ledger(Home(home)).list_seeds("sweep"), {})
     assert sum(RIGHT in line and "1 of 4" in line and "negative binomial" in line for line in lines) == 2
     assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.cli import texts
+from search.cli import render
 from search.run.driver import Ended
 from search.stats.counting import overview
 from search.store.home import Home
@@ -20,8 +20,8 @@ CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
 def outputs(monkeypatch, home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [{**row, "study": study} for row in recorded]
-    monkeypatch.setattr(texts, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: named))
-    return texts.summary(load_study(study), study, Home(home), Ended()), texts.status(overview(named), [])
+    monkeypatch.setattr(render, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: named))
+    return render.summary(load_study(study), study, Home(home), Ended()), render.status(overview(named), [])
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
 
 
 def test_a_given_up_seed_is_listed_with_its_outcome():
-    assert "given_up" in texts.status([], [row | {"verified": None} for row in rows(GIVEN_UP)])
+    assert "given_up" in render.status([], [row | {"verified": None} for row in rows(GIVEN_UP)])
 
 
 @pytest.mark.parametrize("seed", [Seed.of(777), Seed(777, 804)])

@@ -1,4 +1,4 @@
-"""What a run comes to, and how studies and seeds are, in words."""
+"""The summary of a run, and the status of studies and seeds, as text."""
 
 from __future__ import annotations
 
@@ -33,24 +33,26 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 
 
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
-    """What a run found, and what to type next. `name`: the study as it was asked for."""
+    """Return a run's results and the next commands. name: the study as the user typed it."""
     rows = Ledger(home).list_seeds(study.name)
-    known = Ledger(home).list_configurations(study.name) if study.start else {}
-    models = _names(list(known.values()) or [Configuration(*listed) for listed in study.listed()])
+    started = Ledger(home).list_configurations(study.name) if study.start else {}
+    models = _names(list(started.values()) or [Configuration(*listed) for listed in study.listed()])
     lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
     if study.compress:
         lines = ["", *_descent(study.name, Ledger(home))]
-    lines += [f"  {cost}" for cost in [Cost.of(rows)] if cost.seed_steps and not study.compress]
+    if (cost := Cost.of(rows)).seed_steps and not study.compress:
+        lines.append(f"  {cost}")
     lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
-    lines += [f"  ({said})" for said in [unended_warning(rows)] if said]
+    if remark := unended_warning(rows):
+        lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and not study.compress]
     for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
-        held = "held" if row["held"] else "did not hold"
+        stability = "held" if row["held"] else "did not hold"
         several = len({r["configuration"] for r in rows}) > 1
         of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
-        lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {held}")
+        lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
@@ -63,32 +65,26 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
         lines.append(f"  {missing}; the next run writes them")
     flag = home_flag(home)
     if ended.interrupted or ended.failed_trials:
-        return "\n".join([*lines, "", GO_ON, f"  adder-search run {name}{flag}"])
-    return (
-        "\n".join(lines)
-        + f"""
-
-Next:
-  adder-search pull {study.name} --best -o best{flag}
-  adder-search verify best{flag}
-  adder-search export best -o submission.py
-  adder-search ui{flag}"""
-    )
+        lines += ["", GO_ON, f"  adder-search run {name}{flag}"]
+    else:
+        lines += ["", "Next:", f"  adder-search pull {study.name} --best -o best{flag}"]
+        lines += [f"  adder-search verify best{flag}", "  adder-search export best -o submission.py"]
+        lines.append(f"  adder-search ui{flag}")
+    return "\n".join(lines)
 
 
 def _descent(name: str, ledger: Ledger) -> list[str]:
-    """How far a study came that looks for constraints: sets, and the smallest that was kept."""
+    """Return the progress of a study of descents: its sets, and the smallest that was kept."""
     sets = CandidateStore(ledger, name).read()
-    tried = [t for t in sets if t.configuration and t.reached is not None]
+    judged = [t for t in sets if t.configuration and t.reached is not None]
     least = smallest(sets)
     if least is None:
         return [f"{name}: no set has been tried"]
-    rounds = len({t.round for t in tried})
-    counted = f"{sum(t.start is not None for t in tried)} kept"
-    lines = [f"{name}: {len(tried):,} sets tried in {rounds} rounds, {counted}"]
+    rounds, accepted = len({t.round for t in judged}), sum(t.start is not None for t in judged)
+    lines = [f"{name}: {len(judged):,} sets tried in {rounds} rounds, {accepted} kept"]
     line = " → ".join(str(t.numbers) for t in lineage_of(sets, least.number))
     lines.append(f"  the smallest has {least.numbers} numbers: {line}")
-    below = [t for t in tried if t.numbers < least.numbers]
+    below = [t for t in judged if t.numbers < least.numbers]
     if below:
         best = max(below, key=lambda t: (t.reached or 0.0, -(t.wrong or 0)))
         wrong = f", then {best.wrong:,} of our own problems wrong" if best.wrong else ""
@@ -97,10 +93,10 @@ def _descent(name: str, ledger: Ledger) -> list[str]:
 
 
 def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
-    """The study's grok rate; of listed configurations each one's, of proposed ones the best five."""
+    """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     name, by_key, until = study.name, group_by(rows, "configuration"), stopping_rule(study)
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
-    rates = {key: GrokRate.of(mine, until) for key, mine in searched.items()}
+    rates = {key: GrokRate.of(seeds, until) for key, seeds in searched.items()}
     confirmed = _confirmed(by_key, models)
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
@@ -114,7 +110,7 @@ def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
 
 
 def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str]:
-    """What became of those that were confirmed: the rate they were chosen by, and that of fresh seeds."""
+    """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
     for key, rows in sorted(by_key.items()):
         first, fresh = (GrokRate.of(r for r in rows if r["confirmation"] == kind) for kind in (False, True))
@@ -125,13 +121,13 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
 
 
 def _names(listed: list[Configuration]) -> dict[str, str]:
-    """What to call each listed configuration: its spec, and its key where another one has that."""
+    """Return a name for each listed configuration: its spec's, with its key where specs are equal."""
     shared = Counter(preset_name(c.spec) for c in listed)
     return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
 
 
 def _cut(rows: list[Row]) -> list[str]:
-    """A line on the seeds that were in training when enough had grokked: what they would say is not known."""
+    """Return a line on the seeds that were in training when enough had grokked; their outcome is unknown."""
     cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
     if not cut:
         return []
@@ -141,20 +137,21 @@ def _cut(rows: list[Row]) -> list[str]:
     return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
 
 
-def _stopping(found: dict[Outcome, StoppingCounts]) -> list[str]:
-    """A line on the seeds that each rule would end, if there are any."""
-    return [f"  {said}" for outcome, stopping in found.items() if (said := stopping.summary(outcome))]
+def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
+    """Return a line on the seeds that each rule would end, if there are any."""
+    return [f"  {text}" for outcome, stopping in rules.items() if (text := stopping.summary(outcome))]
 
 
 def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
-    """Studies as `stats.overview` has them, then ledger rows one by one."""
+    """Return studies (of `counting.overview`), then ledger rows one by one."""
     lines = []
     for s in studies:
         states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
         rate = f"grok rate {s['grokked']}/{s['counted']}"
         if s["interval"]:
             low, high = s["interval"]
-            rate += f" ({STOPPED if s['stopped'] else ''} {low:.1%} to {high:.1%})".replace("( ", "(")
+            kind = f"{STOPPED} " if s["stopped"] else ""
+            rate += f" ({kind}{low:.1%} to {high:.1%})"
         else:
             rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
         best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
