@@ -47,10 +47,10 @@ def engine_parts(bank: Bank, probe: float) -> tuple[float, float]:
     programs, spec = bank.programs, bank.spec
     assert isinstance(programs, EngineBackend)
     batch, engine, kernel = programs.program.batch, programs.engine, programs.kernel
-    tokens = blocks(torch.zeros(1, programs.program.length, batch))
+    tokens = blocks(torch.zeros(1, programs.program.sequence.length, batch))
     wide = operator.flat(spec, bank.state["theta"][0]).numpy()
     gradient = np.zeros_like(wide)
-    asked = Lesson(carry_mix=Recipe().carry_mix, digits=DIGITS, fewest=1, most=DIGITS)
+    asked = Lesson.some(carry_mix=Recipe().carry_mix, digits=DIGITS, fewest=1, most=DIGITS)
     lesson = ctypes.byref(programs.program), ctypes.byref(asked)
     to, numbers, back = (pointer(array) for array in (tokens, wide, gradient))
     sampling_s = timed("cpu", lambda: engine.engine_problems(*lesson, to), probe)

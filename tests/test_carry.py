@@ -141,7 +141,11 @@ def lesson_of(programs, state, hyper):
         programs.tapes[0], torch.cat([t.float() for t in numbers]).numpy()
     ).tolist()
     data_seed, at = int(state["data_seed"]), int(state["step"])
-    return native.Lesson(data_seed, at, mix, mixed, single, chain, place, *map(int, whole))
+    digits, by_kind, fewest, most = map(int, whole)
+    return native.Lesson.some(
+        data_seed=data_seed, step=at, carry_mix=mix, mixed_lengths=mixed, single=single, chain=chain, place=place,
+        digits=digits, by_kind=by_kind, fewest=fewest, most=most,
+    )  # fmt: skip
 
 
 def test_the_engine_and_torch_make_the_same_lessons():

@@ -120,7 +120,11 @@ def test_problems_are_the_eager_ones():
             kinds_R = Kinds(*(torch.tensor([n]) for n in (*kinds, *lengths)))
             pairs = sample(data_seed_R, step_R, digits_R, mix_R, 200, mixed_R, kinds_R)
             expected = step.tokens_of(preset("57p"), *pairs)[0]
-            lesson = native.Lesson(data_seed, at, mix, mixed, *kinds[1:], digits, kinds[0], *lengths)
+            by_kind_at, single, chain, place = kinds
+            lesson = native.Lesson.some(
+                data_seed=data_seed, step=at, carry_mix=mix, mixed_lengths=mixed, single=single, chain=chain,
+                place=place, digits=digits, by_kind=by_kind_at, fewest=lengths[0], most=lengths[1],
+            )  # fmt: skip
             assert torch.equal(programs.tokens(lesson), expected)
 
 
@@ -179,12 +183,12 @@ def test_an_interruption_changes_nothing(tmp_path):
 
 THETA = """
 import hashlib, sys, torch
-from model import rung
+from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 name, steps, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 how = dict(warmup=20, curriculum=((3, 50),), fade_start=50, fade_end=steps)
 recipe = Recipe(steps=steps, batch=batch, eval_every=steps // 2, **how)
-bank = Bank(rung(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], futility=None)
+bank = Bank(preset(name), [Pair(recipe, Seed.of(s)) for s in (777, 1)], futility=None)
 while bank.advance():
     pass
 found = [t.numpy().tobytes() for n in (0, 1) for t in (bank.result(n).theta_P, bank.result(n).curve_EM)]

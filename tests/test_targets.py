@@ -1,6 +1,5 @@
 """Which problems are asked beside those of the lessons: swapped ones, and a seed's own errors."""
 
-import ctypes
 import json
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from model import add
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Recipe
 from trainer.data.hard_examples import AS_DRAWN, CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
-from trainer.engine import native
 from trainer.engine.native import EngineBackend, Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
@@ -79,7 +77,10 @@ def test_the_engine_asks_what_torch_asks():
             shares = [Recipe(**fields).swapped, Recipe(**fields).targeted]
             shares = [torch.tensor(x).item() for x in shares]  # as float32 has them
             mix = torch.tensor(0.8).item()
-            lesson = Lesson(seed, 9, mix, 0, 0, 0, 0, 3, 0, 1, 3, *shares, int(errors[COUNT][s]), *pointers)
+            lesson = Lesson.some(
+                data_seed=seed, step=9, carry_mix=mix, digits=3, fewest=1, most=3, swapped=shares[0],
+                targeted=shares[1], errors=int(errors[COUNT][s]), error_a=pointers[0], error_b=pointers[1],
+            )  # fmt: skip
             assert torch.equal(programs.tokens(lesson), expected[0, s]), (fields, seed)
 
 
@@ -152,8 +153,3 @@ def test_a_share_beyond_1_is_refused():
     for name in ("swapped", "targeted"):
         with pytest.raises(ValueError, match=f"^{name} must be from 0 to 1, got 1.5$"):
             Recipe(**{name: 1.5})
-
-
-def test_the_engine_is_told_of_errors_as_c_has_them():
-    assert native.errors_of([]) is None
-    assert ctypes.sizeof(native.Errors) == 24 and ctypes.sizeof(Lesson) == 16 + 5 * 8 + 16 + 2 * 8 + 3 * 8

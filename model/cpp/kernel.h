@@ -68,12 +68,6 @@ INLINE void see(const Seen*, int, int, const V*) {}
 INLINE void see_losses(const Seen*, int, int, V) {}
 #endif
 
-// Sums over the evaluated problems: all eleven digits right, digits right, loss (its mean over the answers).
-struct Measures {
-    int64_t exact, right;
-    double loss;
-};
-
 // Logits against what is right: the largest logit wins, and of equal ones the first.
 template <int N> INLINE I is_right(const V* logits, I target) {
     V best = logits[0];

@@ -29,7 +29,18 @@ from trainer.data import hard_examples as targets
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
 from trainer.engine.build import ENGINE, library
-from trainer.engine.tape import CTape, record
+from trainer.engine.structures import (
+    CTape,
+    Errors,
+    Learning,
+    Lesson,
+    Measures,
+    Program,
+    Seen,
+    Sequence,
+    check_layout,
+)
+from trainer.engine.tape import record
 from trainer.engine.tape_cache import tapes
 from trainer.engine.tape_graph import Array, Tape
 from trainer.optimisers import OPTIMISERS, optimiser_of
@@ -43,65 +54,6 @@ FULL = {"LOSS": 1}
 """What a kernel is built with that has more than cross-entropy, and shows its logits."""
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
-
-
-class Measures(ctypes.Structure):
-    """Sums over evaluated problems, as model/cpp/kernel.h has them."""
-
-    _fields_ = [("exact", ctypes.c_int64), ("right", ctypes.c_int64), ("loss", ctypes.c_double)]
-
-
-class Lesson(ctypes.Structure):
-    """What a step asks for: `Lesson` of trainer/engine/cpp/problems.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("data_seed", "step")),
-        *((name, ctypes.c_double) for name in ("carry_mix", "mixed_lengths", "single", "chain", "place")),
-        *((name, ctypes.c_int32) for name in ("digits", "by_kind", "fewest", "most")),
-        *((name, ctypes.c_double) for name in ("swapped", "targeted")),
-        ("errors", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("error_a", "error_b")),
-    ]  # fmt: skip
-
-
-class Learning(ctypes.Structure):
-    """`Learning` of trainer/engine/cpp/aims.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_int32) for name in ("on", "smoothing", "gamma", "chains", "hardest", "alpha")),
-        *((name, ctypes.c_int32) for name in ("temperature", "logits")),
-        *((name, ctypes.c_void_p) for name in ("look", "teacher", "teachers")),
-    ]  # fmt: skip
-
-
-class Errors(ctypes.Structure):
-    """`Errors` of trainer/engine/cpp/engine.cpp."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("operands", "count")),
-        ("kept", ctypes.c_int32),
-    ]  # fmt: skip
-
-
-class Seen(ctypes.Structure):
-    """`Seen` of model/cpp/goal.h."""
-
-    _fields_ = [(name, ctypes.c_void_p) for name in ("logits", "losses")]
-
-
-class Program(ctypes.Structure):
-    """`Program` of trainer/engine/cpp/engine.cpp."""
-
-    _fields_ = [
-        *((name, CTape) for name in ("lesson", "expand", "probe", "take")),
-        *(("length", ctypes.c_int), ("source", ctypes.c_void_p)),
-        *((name, ctypes.c_int32) for name in ("batch", "row", "theta", "step", "gradient", "parameters")),
-        *((name, ctypes.c_void_p) for name in ("updated", "train", "evaluate")),
-        *((name, ctypes.c_int32) for name in ("drawn", "draws", "root_every")),
-        *((name, ctypes.c_int32) for name in ("matrix", "root", "damping", "epsilon")),
-        ("learning", Learning),
-        *((name, ctypes.c_int32) for name in ("swapped", "targeted")),
-    ]  # fmt: skip
 
 
 class EngineBackend:
@@ -191,7 +143,10 @@ class EngineBackend:
             row[self.places["theta"]] = theta_P.numpy()
             wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
             self.looker.kernel_look(
-                pointer(wide), pointer(problems), count, ctypes.byref(Seen(logits.ctypes.data, None))
+                pointer(wide),
+                pointer(problems),
+                count,
+                ctypes.byref(Seen(logits=logits.ctypes.data, losses=None)),
             )
             whole = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
             made.append(targets.is_wrong(list(whole), tokens_TN[None, self.spec.prompt :])[0])
@@ -199,7 +154,7 @@ class EngineBackend:
 
     def tokens(self, lesson: Lesson) -> Tensor:
         """A step's problems as the engine makes them: tokens [T + 1, B]."""
-        made = np.zeros((-(-self.program.batch // LANES), self.program.length, LANES), np.int32)
+        made = np.zeros((-(-self.program.batch // LANES), self.program.sequence.length, LANES), np.int32)
         self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), pointer(made))
         return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
 
@@ -249,22 +204,26 @@ class EngineBackend:
         new = step.apply_update(self.optimiser, state, row, row["gradient"])
         return [new[name] for name in self._kept_names()]
 
-    def _extras(self, root_every: int) -> list[int]:
-        """Where random numbers and matrices are in a row, and how often an inverse root is made."""
-        drawn = self.places.get("draws", slice(0, 0))
-        names = (*(self.optimiser.root or ()), "root_damping", "epsilon")
-        places = [self.places[name].start for name in names if self.optimiser.root]
-        every = root_every if places else 0
-        return [drawn.start, drawn.stop - drawn.start, every, *(places or [0] * 4)]
-
     def _learning(self, recipe: Recipe) -> Learning:
         """What problems are learnt by, and where its numbers are in a row."""
-        fields = ("label_smoothing", "focal_gamma", "chain_beta", "hardest", "distill_alpha")
-        places = [self.places[name].start if name in recipe.losses else -1 for name in fields]
-        heat = self.places["distill_temperature"].start
-        look = ctypes.cast(self.kernel.kernel_look, ctypes.c_void_p) if recipe.losses else None
-        numbers = self.spec.answers * self.spec.vocabulary * LANES
-        return Learning(bool(recipe.losses), *places, heat, numbers, look, *self._teacher(recipe))
+
+        def place(name: str) -> int:
+            return self.places[name].start if name in recipe.losses else -1
+
+        teacher, wide = self._teacher(recipe)
+        return Learning(
+            on=bool(recipe.losses),
+            smoothing=place("label_smoothing"),
+            gamma=place("focal_gamma"),
+            chains=place("chain_beta"),
+            hardest=place("hardest"),
+            alpha=place("distill_alpha"),
+            temperature=self.places["distill_temperature"].start,
+            logits=self.spec.answers * self.spec.vocabulary * LANES,
+            look=ctypes.cast(self.kernel.kernel_look, ctypes.c_void_p) if recipe.losses else None,
+            teacher=teacher,
+            teachers=wide,
+        )
 
     def _teacher(self, recipe: Recipe) -> tuple[Any, Any]:
         """A teacher's kernel and wide tensors, by the engine's arithmetic; none where there is no teacher."""
@@ -284,24 +243,41 @@ class EngineBackend:
         """The program, and the arrays to which it points."""
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
-        starts = [self.places[name].start for name in ("theta", "step", "gradient")]
-        functions = [
-            ctypes.cast(getattr(self.kernel, f"kernel_{f}"), ctypes.c_void_p) for f in ("train", "evaluate")
-        ]
+        lesson, expand, probe, take = map(CTape.of, self.tapes)
+        drawn = self.places.get("draws", slice(0, 0))
+        matrix, root = self.optimiser.root or (None, None)
+
+        def start(name: str | None) -> int:
+            return self.places[name].start if name else 0
+
+        def share(name: str) -> int:
+            return start(name) if getattr(recipe, name) else -1
+
         program = Program(
-            *map(CTape.of, self.tapes),
-            *(
-                len(source),
-                source.ctypes.data,
-                recipe.batch,
-                max(place.stop for place in self.places.values()),
-                *starts,
-                self.spec.params,
-            ),
-            *(updated.ctypes.data, *functions),
-            *self._extras(recipe.root_every),
-            self._learning(recipe),
-            *(self.places[n].start if getattr(recipe, n) else -1 for n in ("swapped", "targeted")),
+            lesson=lesson,
+            expand=expand,
+            probe=probe,
+            take=take,
+            sequence=Sequence(length=len(source), source=source.ctypes.data),
+            batch=recipe.batch,
+            row=max(place.stop for place in self.places.values()),
+            theta=start("theta"),
+            step=start("step"),
+            gradient=start("gradient"),
+            parameters=self.spec.params,
+            updated=updated.ctypes.data,
+            train=ctypes.cast(self.kernel.kernel_train, ctypes.c_void_p),
+            evaluate=ctypes.cast(self.kernel.kernel_evaluate, ctypes.c_void_p),
+            drawn=drawn.start,
+            draws=drawn.stop - drawn.start,
+            root_every=recipe.root_every if root else 0,
+            matrix=start(matrix),
+            root=start(root),
+            damping=start("root_damping"),
+            epsilon=start("epsilon"),
+            learning=self._learning(recipe),
+            swapped=share("swapped"),
+            targeted=share("targeted"),
         )
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
@@ -320,8 +296,10 @@ def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
 
 @cache
 def engine() -> ctypes.CDLL:
-    """The library of trainer/engine/cpp. Raises BuildError."""
-    return library(ENGINE)
+    """The library of trainer/engine/cpp. Raises BuildError; AssertionError where its structs are not ours."""
+    compiled = library(ENGINE)
+    check_layout(compiled)
+    return compiled
 
 
 def constant_fold(operation: int, *numbers: float) -> float:
@@ -359,7 +337,7 @@ def errors_of(asked: list[Array]) -> Any:
     if not asked:
         return None
     operands, count = asked
-    return ctypes.byref(Errors(pointer(operands), pointer(count), CAPACITY))
+    return ctypes.byref(Errors(operands=pointer(operands), count=pointer(count), kept=CAPACITY))
 
 
 def blocks(tokens_1TB: Tensor) -> Array:

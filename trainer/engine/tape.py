@@ -9,7 +9,6 @@ here, equal operations are written once, and what no output needs is left out.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,22 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer.engine.tape_graph import Graph, Tape, Traced, Work
 from trainer.engine.tape_operations import ENTRYWISE, FACTORIES, REDUCTIONS, VIEWS, unknown
-
-
-class CTape(ctypes.Structure):
-    """`Tape` of trainer/engine/cpp/tape.h."""
-
-    _fields_ = [
-        *((name, ctypes.c_int32) for name in ("inputs", "constants", "operations", "blocks", "outputs")),
-        *((name, ctypes.c_void_p) for name in ("constant", "block", "a", "b", "c", "output")),
-    ]  # fmt: skip
-
-    @classmethod
-    def of(cls, tape: Tape) -> CTape:
-        """A view of a tape, which must outlive it."""
-        counts = (tape.inputs, len(tape.constants), tape.reads.shape[1], len(tape.blocks), len(tape.outputs))
-        arrays = (tape.constants, tape.blocks, *tape.reads, tape.outputs)
-        return cls(*counts, *(array.ctypes.data for array in arrays))
 
 
 def record(

@@ -12,11 +12,6 @@
 #include "root.h"
 #include "tape.h"
 
-struct Measures {
-    int64_t exact, right;
-    double loss;
-};
-
 // A seed is a row of numbers, which all three tapes take as their inputs: trainer/engine/native.py says which is which.
 struct Program {
     Tape lesson, expand, probe, take;  // probe: θ at which the gradient is taken instead, or nothing
@@ -37,6 +32,8 @@ struct Errors {
     const int64_t* count;
     int32_t kept;
 };
+
+#include "layout.h"
 
 template <int L> struct Group {
     const Program& p;
@@ -188,6 +185,8 @@ void engine_evaluate(const Program* p, const float* rows, int seeds, const int32
     else if (seeds <= 4) std::make_unique<Group<4>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
     else std::make_unique<Group<16>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
 }
+
+int64_t engine_layout(const char* name) { return layout_of(name); }
 
 // A step's problems as the engine makes them, for tests.
 void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {

@@ -1,0 +1,60 @@
+"""The structs that Python and C++ share fit each other, and one that does not is noticed when the library loads."""
+
+import ctypes
+
+import pytest
+
+from trainer.engine import native, structures
+from trainer.engine.structures import Lesson, Struct
+from trainer.files.installed import missing_for_compilation
+
+needs_compiler = pytest.mark.skipif(
+    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
+)
+
+
+def other(name, fields):
+    return type(name, (Struct,), {"_fields_": fields})
+
+
+FIELDS = structures.Program._fields_
+SWAPPED = [*FIELDS[:5], FIELDS[6], FIELDS[5], *FIELDS[7:]]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        (SWAPPED, r"Program.row is at byte (\d+) there, \d+ here"),
+        (FIELDS[:-2], r"Program is (\d+) bytes there, \d+ here"),
+        ([*FIELDS, ("more", ctypes.c_int64)], "Program.more is missing there, "),
+        (
+            [("batch", ctypes.c_int64) if n == "batch" else (n, c) for n, c in FIELDS],
+            "Program.row is at byte",
+        ),
+    ],
+)
+def test_a_struct_that_differs_is_named(monkeypatch, fields, complaint):
+    engine = native.engine()
+    structures.check_layout(engine)
+    monkeypatch.setitem(structures.STRUCTS, "Program", other("Program", fields))
+    with pytest.raises(AssertionError, match=f"does not fit the C\\+\\+: {complaint}"):
+        structures.check_layout(engine)
+
+
+@needs_compiler
+def test_the_library_is_compared_when_it_is_loaded(monkeypatch):
+    monkeypatch.setitem(structures.STRUCTS, "Seen", other("Seen", [("losses", ctypes.c_void_p)]))
+    native.engine.cache_clear()
+    with pytest.raises(AssertionError, match=r"Seen\.losses is at byte 8 there, 0 here"):
+        native.engine()
+
+
+def test_a_struct_is_built_from_all_its_fields_by_name():
+    with pytest.raises(TypeError):
+        structures.Sequence(1, 0)
+    with pytest.raises(TypeError, match="has the fields length, source, got length"):
+        structures.Sequence(length=1)
+    with pytest.raises(TypeError, match="has the fields data_seed"):
+        Lesson.some(digit=3)
+    assert Lesson.some(digits=3).digits == 3

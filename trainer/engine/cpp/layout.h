@@ -1,0 +1,39 @@
+// Where the fields of the structs are that Python fills in (trainer/engine/structures.py): an offset for `Struct.field`,
+// a size for `Struct`, -1 for what is not there. Whoever changes a struct changes this list.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define SIZE(S) {#S, sizeof(S)}
+#define AT(S, field) {#S "." #field, offsetof(S, field)}
+
+static const struct {
+    const char* name;
+    size_t bytes;
+} LAYOUT[] = {
+    SIZE(Measures), AT(Measures, exact), AT(Measures, right), AT(Measures, loss),
+    SIZE(Seen), AT(Seen, logits), AT(Seen, losses),
+    SIZE(Tape), AT(Tape, inputs), AT(Tape, constants), AT(Tape, operations), AT(Tape, blocks), AT(Tape, outputs),
+    AT(Tape, constant), AT(Tape, block), AT(Tape, a), AT(Tape, b), AT(Tape, c), AT(Tape, output),
+    SIZE(Sequence), AT(Sequence, length), AT(Sequence, source),
+    SIZE(Lesson), AT(Lesson, data_seed), AT(Lesson, step), AT(Lesson, carry_mix), AT(Lesson, mixed_lengths),
+    AT(Lesson, single), AT(Lesson, chain), AT(Lesson, place), AT(Lesson, digits), AT(Lesson, by_kind), AT(Lesson, fewest),
+    AT(Lesson, most), AT(Lesson, swapped), AT(Lesson, targeted), AT(Lesson, errors), AT(Lesson, error_a), AT(Lesson, error_b),
+    SIZE(Learning), AT(Learning, on), AT(Learning, smoothing), AT(Learning, gamma), AT(Learning, chains),
+    AT(Learning, hardest), AT(Learning, alpha), AT(Learning, temperature), AT(Learning, logits), AT(Learning, look),
+    AT(Learning, teacher), AT(Learning, teachers),
+    SIZE(Errors), AT(Errors, operands), AT(Errors, count), AT(Errors, kept),
+    SIZE(Program), AT(Program, lesson), AT(Program, expand), AT(Program, probe), AT(Program, take), AT(Program, sequence),
+    AT(Program, batch), AT(Program, row), AT(Program, theta), AT(Program, step), AT(Program, gradient),
+    AT(Program, parameters), AT(Program, updated), AT(Program, train), AT(Program, evaluate), AT(Program, drawn),
+    AT(Program, draws), AT(Program, root_every), AT(Program, matrix), AT(Program, root), AT(Program, damping),
+    AT(Program, epsilon), AT(Program, learning), AT(Program, swapped), AT(Program, targeted),
+};
+
+inline int64_t layout_of(const char* name) {
+    for (const auto& place : LAYOUT)
+        if (!std::strcmp(place.name, name)) return (int64_t)place.bytes;
+    return -1;
+}
