@@ -163,7 +163,7 @@ def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
     """Before rounding has grown; what asks more of the model than a gradient is torch's alone."""
     pairs = [pair(s, **VARIANTS[name], steps=6 * EVERY, warmup=3, lr=0.01) for s in (1, 2)]
     engine, eager = make(pairs), make(pairs, compiled=False)
-    assert isinstance(engine.torch_backend, EngineBackend) != (name in LOOKS)
+    assert isinstance(engine.programs, EngineBackend) != (name in LOOKS)
     for n in range(2 if "jiggle_every" not in VARIANTS[name] else 6):
         engine.advance(), eager.advance()
         here, there = (b.state["theta"][:2] for b in (engine, eager))
