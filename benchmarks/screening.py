@@ -18,14 +18,15 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import comb, inf
+from math import inf
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.recorded import Run, read
 from benchmarks.stopping import called_at, wrong_use
-from trainer.bank.futility import FUTILITY_RULE, bisect, is_control, upper
+from search.stats.intervals import LEVEL, exact_high, exact_low
+from trainer.bank.futility import FUTILITY_RULE, is_control
 from trainer.recipe.screen import Rung
 
 FORM = re.compile(r"(\w+) ([0-9.]+)(?: to ([0-9.]+))? at ([0-9]+)")
@@ -93,28 +94,13 @@ def replay(rungs: Sequence[Rung], runs: Sequence[Run], hopeless: bool = True) ->
     return Count(len(runs), winners, called, killed, steps, unspared, left, left_unspared)
 
 
-def exact_interval(k: int, n: int) -> tuple[float, float]:
-    """The two-sided 95 % interval of Clopper and Pearson; (0, 1) for n = 0."""
-    if not n:
-        return 0.0, 1.0
-
-    def end(k: int) -> float:
-        """Where k or fewer of n have a chance of 2.5 %."""
-        chance = [comb(n, i) for i in range(k + 1)]
-        return (
-            1.0
-            if k >= n
-            else bisect(lambda p: sum(c * p**i * (1 - p) ** (n - i) for i, c in enumerate(chance)) > 0.025)
-        )
-
-    return 1 - end(n - k), end(k)
-
-
 def line(name: str, c: Count) -> str:
     """A row for people."""
-    low, high = exact_interval(c.winners - c.killed, c.winners)
+    low, high = exact_low(c.winners - c.killed, c.winners), exact_high(c.winners - c.killed, c.winners)
     recall = f"{c.winners - c.killed} of {c.winners} ({low:.0%} to {high:.0%})"
-    kills = f"{c.killed} of {c.called}, at most {upper(c.killed, c.called):.1%}" if c.called else "-"
+    kills = (
+        f"{c.killed} of {c.called}, at most {exact_high(c.killed, c.called, LEVEL):.1%}" if c.called else "-"
+    )
     cost = f"{c.cost / 1e3:,.0f}" if c.cost < inf else "-"
     without = f"{c.cost_unspared / 1e3:,.0f}" if c.cost_unspared < inf else "-"
     return f"{name:<28}{recall:>26}{kills:>28}{cost:>12}{without:>12}"

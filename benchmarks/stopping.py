@@ -28,13 +28,13 @@ import torch
 
 from benchmarks.recorded import Run, read
 from benchmarks.tuning import CLOSER, ENOUGH, LATER, tune
+from search.stats.intervals import LEVEL, exact_high
 from trainer.bank.futility import (
     FALSE_KILLS_UPPER,
     FUTILITY_RULE,
     FutilityRule,
     is_control,
     progress_of,
-    upper,
 )
 from trainer.checkpoints.checkpoint import code_version
 
@@ -118,8 +118,8 @@ def row(rule: FutilityRule, runs: Sequence[Run]) -> dict[str, Any]:
         "killed_seeds": killed,
     }
     bounds = {
-        "killed_upper": upper(count.killed, count.winners),
-        "false_kills_upper": upper(count.killed, count.given_up),
+        "killed_upper": exact_high(count.killed, count.winners, LEVEL),
+        "false_kills_upper": exact_high(count.killed, count.given_up, LEVEL),
     }
     return asdict(count) | bounds | about
 
@@ -130,8 +130,8 @@ def pooled(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     count = Count(*(sum(r[name] for r in rows) for name in names))
     margins = [r["margin"] for r in rows if r["margin"] is not None]
     return asdict(count) | {
-        "killed_upper": upper(count.killed, count.winners),
-        "false_kills_upper": upper(count.killed, count.given_up),
+        "killed_upper": exact_high(count.killed, count.winners, LEVEL),
+        "false_kills_upper": exact_high(count.killed, count.given_up, LEVEL),
         "saved": count.saved,
         "margin": min(margins, default=None),
     }

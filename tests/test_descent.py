@@ -62,7 +62,7 @@ def test_saliency_is_the_least_rise_of_the_quadratic_model():
         Tied(base=base, ties=constrained(base, ["form[0,0] = -form[1,1]", "arc[0] = arc[2]"])),
     ):
         at = made_up(spec)
-        every = constraints(at, descend.KINDS, "values", most=5_000)
+        every = constraints(at, descend.KINDS, "values", limit=5_000)
         assert len(every) == spec.params + spec.params * (spec.params - 1)
         assert [c.cost for c in every] == sorted(c.cost for c in every)
         for constraint in every[::400]:

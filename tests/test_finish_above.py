@@ -127,7 +127,7 @@ def test_few_numbers_are_taken_on_by_their_curvature(monkeypatch):
     monkeypatch.setattr(minimise, "FEW_TURNS", ways[1:])
     monkeypatch.setattr(minimise, "wrong_pairs", lambda *_: [1])
     for few in (57, 56):
-        monkeypatch.setattr(minimise, "FEW", few)
+        monkeypatch.setattr(minimise, "SECOND_ORDER_LIMIT", few)
         minimise.finish_by_curvature(SPEC, None, None, PARENT.theta_P, 1)
     assert names == ["curvature", "gradients"]
 

@@ -66,6 +66,8 @@ def entered(exam: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed
     apart_PR = spread_PR - basis_PR @ (basis_PR.T @ spread_PR)
     pool = Pool(spec, tokens_from(spec, draw_problems(seed, -1, ON_THE_WAY)), Cost())
     start_R = project(both, theta_P[None])[0].double()
-    found_R = gauss_newton(pool, start_R, STEPS, pull=QuadraticPenalty(apart_PR.T @ apart_PR, FIRST, GROWTH))
+    found_R = gauss_newton(
+        pool, start_R, STEPS, penalty=QuadraticPenalty(apart_PR.T @ apart_PR, FIRST, GROWTH)
+    )
     near_P = of_base(spec, found_R.float())
     return of_base(tie(exam.base, ties), project(ties, near_P[None])[0])

@@ -17,8 +17,7 @@ from typing import Any
 
 from search.stats.intervals import LEVEL, Interval, exact_high, stopped, wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
-from trainer.bank.futility import MEASURED
-from trainer.recipe.screen import MEASURED as SCREENS
+from trainer.bank.futility import MEASURED, MEASURED_SCREENS
 from trainer.recipe.screen import PROBE, Rung
 
 Row = dict[str, Any]
@@ -142,7 +141,7 @@ def missed_by_screen(rows: Iterable[Mapping[str, Any]]) -> float:
     total = 0.0
     for key, outcomes in called.items():
         if ended := outcomes.count(Outcome.SCREENED):
-            grokked, n = SCREENS.get(key, (0, 0))
+            grokked, n = MEASURED_SCREENS.get(key, (0, 0))
             ran_on = n + len(outcomes) - ended
             total += ended * exact_high(grokked + outcomes.count(Outcome.GROKKED), ran_on, LEVEL)
     return total
@@ -217,7 +216,7 @@ class StoppingCounts:
 def describe_screen(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:
     """Describe a study's screen, and what was measured of it before with these configurations (keys)."""
     rule = f"ends seeds without {', then '.join(map(str, rungs))}; a random tenth spared. "
-    lookups = [SCREENS.get((key, str(rung))) for key in configurations for rung in rungs]
+    lookups = [MEASURED_SCREENS.get((key, str(rung))) for key in configurations for rung in rungs]
     measured = [counts for counts in lookups if counts is not None]
     if len(measured) < len(lookups) or not lookups:
         alone = len(lookups) == 1

@@ -1,8 +1,8 @@
 """A bank whose seeds begin as a wider model and are folded on the way, in one uninterrupted run.
 
-Two banks stand behind it: seeds train in the first, of the wide spec, up to their recipe's `fold_step`;
-there θ is rewritten exactly (model/fold.py), and the second bank goes on with it, at the same step of the
-same stream of problems, with the optimiser begun anew and the learning rate warmed up again.
+It has two banks. Seeds train in the first, of the wide spec, up to their recipe's `fold_step`. There θ is
+rewritten exactly (model/fold.py). The second bank goes on with it at the same step of the same stream of
+problems, with a new optimiser state and a new warm-up of the learning rate.
 
 Axes: E evaluation, P parameters.
 """
@@ -25,23 +25,21 @@ from trainer.recipe import Pair
 from trainer.recipe.outcomes import Outcome
 
 FOLDED = ".folded"
-"""Behind the name of the first bank's state: the second's."""
-GOES_ON = (Outcome.GROKKED, Outcome.FAILED)
-"""What a seed is in the first bank when it has come to its fold."""
+"""Suffix of the second bank's state file, after the first one's name."""
+AT_FOLD = (Outcome.GROKKED, Outcome.FAILED)
+"""Outcomes in the first bank of a seed that has reached its fold."""
 
 
 class FoldingBank:
-    """Train pairs of `spec` that begin as `wide`. What a `Bank` offers whoever trains trials, it offers
-    too.
-    """
+    """Train pairs of `spec` that begin as `wide`. It has the interface of a `Bank`."""
 
-    def __init__(self, wide: Spec, spec: Spec, pairs: Sequence[Pair], **how: Any):
-        self.spec, self.how = spec, how
-        self.first = Bank(wide, [_wide(p) for p in pairs], **how)
+    def __init__(self, wide: Spec, spec: Spec, pairs: Sequence[Pair], **options: Any):
+        self.spec, self.options = spec, options
+        self.first = Bank(wide, [_wide(p) for p in pairs], **options)
         self.pairs = list(pairs)
         self.second: Bank | None = None
         self.numbers: dict[int, int] = {}
-        """The pairs that were folded, and their numbers in the second bank."""
+        """Folded pair -> its number in the second bank."""
         self.slots, self.device = self.first.slots, self.first.device
 
     @property
@@ -61,24 +59,24 @@ class FoldingBank:
         return self.seed_steps / self.train_s if self.train_s else 0.0
 
     def advance(self) -> bool:
-        """Train both banks to their next evaluations. False if no pair is left."""
+        """Train both banks to their next evaluations. Return False if no pair is left."""
         alive = self.first.advance()
         self._fold(range(len(self.pairs)))
         return (self.second is not None and self.second.advance()) or alive
 
     def add(self, pairs: Sequence[Pair]) -> range:
-        """Put more pairs at the end of the queue. Returns their numbers."""
+        """Append pairs to the queue. Return their numbers."""
         self.pairs += pairs
         return self.first.add([_wide(p) for p in pairs])
 
     def end(self, numbers: Sequence[int]) -> None:
-        """End pairs from outside, where they are."""
+        """End pairs from outside: those that have not ended are censored."""
         self.first.end([n for n in numbers if n not in self.numbers])
         if self.second:
             self.second.end([self.numbers[n] for n in numbers if n in self.numbers])
 
     def newest(self) -> list[dict[str, Any]]:
-        """A row a pair, as a judge has them; of one that was just folded what it was at the fold."""
+        """Return a row a pair, as `SeedTracker.newest`; of a pair that was just folded, its row at the fold."""
         rows = [self._open(row) for row in self.first.newest()]
         later = self.second.newest() if self.second else []
         return [
@@ -87,56 +85,53 @@ class FoldingBank:
         ]
 
     def _open(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Nobody has grokked, or ended, who has come to its fold."""
-        if Outcome(row["outcome"]) not in GOES_ON:
+        """Return the row of a pair at its fold as one that runs on: it has not ended, nor grokked."""
+        if Outcome(row["outcome"]) not in AT_FOLD:
             return row
         return row | {"outcome": Outcome.RUNNING.value, "grok_step": None, "best_exact": 0.0}
 
     def result(self, n: int) -> Result:
-        """The n-th pair as far as it got, its curve from the first step on."""
-        begun = self.first.result(n)
+        """Return the n-th pair as far as it got, its curve from the first step on."""
+        wide = self.first.result(n)
         if (k := self.numbers.get(n)) is None or self.second is None:
-            found = replace(begun, theta_P=torch.zeros(self.spec.params), best_exact=0.0, pair=self.pairs[n])
-            return replace(found, outcome=Outcome.FAILED, grok_step=None) if self._is_lost(begun) else found
-        its, fold = self.second.result(k), len(begun.curve_EM)
-        curve_EM = torch.cat([begun.curve_EM, its.curve_EM[fold:]])
-        probes_ER = _together(begun.probes_ER, its.probes_ER[fold:])
-        steps = max(its.steps, begun.steps)
-        return replace(its, pair=self.pairs[n], curve_EM=curve_EM, probes_ER=probes_ER, steps=steps)
-
-    def _is_lost(self, begun: Result) -> bool:
-        """Whether a seed came to its fold with a θ that cannot be folded."""
-        return begun.outcome in GOES_ON
+            result = replace(wide, theta_P=torch.zeros(self.spec.params), best_exact=0.0, pair=self.pairs[n])
+            unfoldable = wide.outcome in AT_FOLD
+            return replace(result, outcome=Outcome.FAILED, grok_step=None) if unfoldable else result
+        folded, fold = self.second.result(k), len(wide.curve_EM)
+        curve_EM = torch.cat([wide.curve_EM, folded.curve_EM[fold:]])
+        probes_ER = _concatenate_probes(wide.probes_ER, folded.probes_ER[fold:])
+        steps = max(folded.steps, wide.steps)
+        return replace(folded, pair=self.pairs[n], curve_EM=curve_EM, probes_ER=probes_ER, steps=steps)
 
     def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
         """Write the state of some pairs, by default of all."""
-        mine = list(range(len(self.pairs)) if numbers is None else numbers)
-        self.first.save(path, mine)
-        if self.second and (folded := [self.numbers[n] for n in mine if n in self.numbers]):
+        chosen = list(range(len(self.pairs)) if numbers is None else numbers)
+        self.first.save(path, chosen)
+        if self.second and (folded := [self.numbers[n] for n in chosen if n in self.numbers]):
             self.second.save(path.with_name(path.name + FOLDED), folded)
 
     def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
-        """Have some pairs go on from a saved state. False if there is none."""
-        mine = list(range(len(self.pairs)) if numbers is None else numbers)
-        if not self.first.load(path, mine):
+        """Restore some pairs, by default all, from a saved state. Return False if there is none."""
+        chosen = list(range(len(self.pairs)) if numbers is None else numbers)
+        if not self.first.load(path, chosen):
             return False
-        self._fold(mine)
-        if self.second and (folded := [self.numbers[n] for n in mine if n in self.numbers]):
+        self._fold(chosen)
+        if self.second and (folded := [self.numbers[n] for n in chosen if n in self.numbers]):
             self.second.load(path.with_name(path.name + FOLDED), folded)
         return True
 
     def _fold(self, numbers: Sequence[int]) -> None:
-        """Have pairs that have come to their fold go on in the second bank."""
+        """Fold the pairs that have reached their fold, and add them to the second bank."""
         for n in numbers:
-            begun = self.first.result(n)
-            if n in self.numbers or begun.outcome not in GOES_ON:
+            wide = self.first.result(n)
+            if n in self.numbers or wide.outcome not in AT_FOLD:
                 continue
-            theta_P = transfer(self.first.spec, begun.theta_P, self.spec).theta_Q
+            theta_P = transfer(self.first.spec, wide.theta_P, self.spec).theta_Q
             if not bool(torch.isfinite(theta_P).all()):
                 continue
-            pair = replace(self.pairs[n], start=tuple(theta_P.tolist()), first_step=begun.steps, rungs=())
+            pair = replace(self.pairs[n], start=tuple(theta_P.tolist()), first_step=wide.steps, rungs=())
             if self.second is None:
-                self.second = Bank(self.spec, [pair], **self.how | {"slots": self.slots})
+                self.second = Bank(self.spec, [pair], **self.options | {"slots": self.slots})
                 self.numbers[n] = 0
             else:
                 self.numbers[n] = self.second.add([pair]).start
@@ -146,8 +141,8 @@ def _wide(pair: Pair) -> Pair:
     return replace(pair, ties=None, wide=True)
 
 
-def _together(one_ER: Tensor, other_ER: Tensor) -> Tensor:
-    """Rows of probes, one spec's behind another's; nothing is known of those that the other does not have."""
-    if one_ER.shape[1] != other_ER.shape[1]:
-        one_ER = torch.full((len(one_ER), other_ER.shape[1]), torch.nan)
-    return torch.cat([one_ER, other_ER])
+def _concatenate_probes(first_ER: Tensor, second_ER: Tensor) -> Tensor:
+    """Concatenate rows of two specs' probes; where these differ, the first rows become NaN."""
+    if first_ER.shape[1] != second_ER.shape[1]:
+        first_ER = torch.full((len(first_ER), second_ER.shape[1]), torch.nan)
+    return torch.cat([first_ER, second_ER])

@@ -1,4 +1,4 @@
-"""Judging: what is known of every pair of a bank, and what becomes of its seeds at an evaluation.
+"""The records of a bank's pairs, and the decision at each evaluation which seeds end.
 
 Axes: N pair, L pair that was just evaluated, E evaluation, M measure, R probe, P parameters. Tensors are on
 the CPU.
@@ -39,7 +39,7 @@ class Result:
     grok_step: int | None
     held: bool
     hopeless_step: int | None
-    """The first evaluation at which the rule called the seed hopeless. A spared one ran on."""
+    """The first evaluation at which the futility rule called the seed. A control seed ran on."""
     best_step: int
     best_exact: float
     best_token: float
@@ -48,13 +48,16 @@ class Result:
     curve_EM: Tensor
     """One row an evaluation, columns MEASURES; evaluation i was made after (i + 1) · eval_every steps."""
     screen: str | None = None
-    """The first rung that would end the seed, as it is spelt. A spared one ran on."""
+    """The first rung that would end the seed, as `Rung` prints it. A control seed ran on."""
     probes_ER: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    """What the spec's probes read at each evaluation, a column a probe."""
+    """The spec's probes at each evaluation, a column a probe."""
 
 
 class SeedTracker:
-    """Keeps the records of a bank's pairs, one row a pair in each of `records`. probes: their names."""
+    """Records of a bank's pairs, one row a pair in each tensor of `records`.
+
+    `limits`: the numbers of the recipes; `facts`: what else no step changes. probes: the spec's, by name.
+    """
 
     def __init__(
         self, pairs: Sequence[Pair], spec: Spec, rule: FutilityRule | None, probes: Sequence[str] = ()
@@ -64,14 +67,7 @@ class SeedTracker:
         self.limits = hyper_of([p.recipe for p in pairs], spec.layout)
         if pairs[0].ties is not None:
             self.limits["ties"] = torch.tensor([p.ties for p in pairs])
-        self.spared_N = torch.tensor([is_control(p.seed) for p in pairs])
-        self.taught_N = torch.tensor([full_length_from(p.recipe.curriculum) for p in pairs])
-        self.counts_from_N = torch.tensor([p.counts_from for p in pairs])
-        self.ends_N = torch.tensor([p.ends for p in pairs])
-        # the rule was measured on seeds that begin at random, once, and are what was asked for from the start
-        self.ruled_N = torch.tensor(
-            [p.start is None and p.counts_from == 0 and not p.recipe.again_at for p in pairs]
-        )
+        self.facts = _facts(pairs)
         count = len(pairs)
         evaluations = max(p.recipe.steps // p.recipe.eval_every for p in pairs)
         self.records = {
@@ -90,36 +86,35 @@ class SeedTracker:
             self.records[name] = torch.full((count,), -1)
 
     def queued(self) -> list[int]:
-        """The pairs that a slot may take: not begun yet, or between slots."""
+        """Return the pairs that a slot may take: not begun yet, or between slots."""
         r = self.records
         return ((r["outcome"] == QUEUED) & ~r["waiting"]).nonzero().flatten().tolist()
 
-    def add(self, other: SeedTracker) -> None:
-        """Keep the records of another judge's pairs too, behind those that are here."""
-        self.pairs += other.pairs
-        self.limits = {k: torch.cat([t, other.limits[k]]) for k, t in self.limits.items()}
-        self.spared_N = torch.cat([self.spared_N, other.spared_N])
-        self.taught_N = torch.cat([self.taught_N, other.taught_N])
-        self.counts_from_N = torch.cat([self.counts_from_N, other.counts_from_N])
-        self.ends_N = torch.cat([self.ends_N, other.ends_N])
-        self.ruled_N = torch.cat([self.ruled_N, other.ruled_N])
-        longest = max(j.records["curve"].shape[1] for j in (self, other))
-        for judge in (self, other):
-            judge.records |= {k: _evaluations(judge.records[k], longest) for k in BY_EVALUATION}
-        self.records = {k: torch.cat([t, other.records[k]]) for k, t in self.records.items()}
+    def add(self, tracker: SeedTracker) -> None:
+        """Append the pairs of another tracker."""
+        self.pairs += tracker.pairs
+        longest = max(t.records["curve"].shape[1] for t in (self, tracker))
+        for t in (self, tracker):
+            t.records |= {k: _evaluations(t.records[k], longest) for k in BY_EVALUATION}
+        self.limits, self.facts, self.records = (
+            {k: torch.cat([t, added[k]]) for k, t in table.items()}
+            for table, added in (
+                (self.limits, tracker.limits), (self.facts, tracker.facts), (self.records, tracker.records)
+            )
+        )  # fmt: skip
 
     def restore(self, numbers: Sequence[int], records: dict[str, Tensor]) -> None:
-        """Take pairs' records as they were saved. Whoever was running waits for a slot."""
-        mine_L = torch.tensor(list(numbers))
+        """Set the records of some pairs to saved ones. Pairs that were running wait for a slot."""
+        pair_L = torch.tensor(list(numbers))
         longest = self.records["curve"].shape[1]
         saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
         for name, t in saved.items():
-            self.records[name][mine_L] = t
-        outcome_L = self.records["outcome"][mine_L]
-        self.records["outcome"][mine_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
+            self.records[name][pair_L] = t
+        outcome_L = self.records["outcome"][pair_L]
+        self.records["outcome"][pair_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
 
     def censor(self, numbers: Sequence[int]) -> list[int]:
-        """End pairs from outside. Returns those that had not ended."""
+        """End pairs from outside. Return those that had not ended."""
         outcomes = self.records["outcome"]
         open_ = [n for n in numbers if int(outcomes[n]) in (QUEUED, RUNNING)]
         outcomes[open_] = CENSORED
@@ -135,22 +130,23 @@ class SeedTracker:
         finite_L: Tensor,
         probes_LR: Tensor | None = None,
     ) -> Tensor:
-        """Record an evaluation of running pairs. Returns which of them leave their slots [L] (bool): they
-        have ended, or are queued, since a rung has them wait for their group.
+        """Record an evaluation of running pairs. Return which of them leave their slots [L] (bool).
+
+        These have ended, or are queued: a rung has them wait for their group.
         """
         r = self.records
         r["steps"][pair_L] = step_L
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
         if probes_LR is not None:
             r["probes"][pair_L, step_L // self.eval_every - 1] = probes_LR.float()
-        fit_L = finite_L & (step_L >= self.counts_from_N[pair_L])  # before, θ is not yet what was asked for
+        fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
-        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.ends_N[pair_L]
-        given_up_L = self._hopeless(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
+        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.facts["ends"][pair_L]
+        given_up_L = self._find_futile(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
-        outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # whoever was perfect once, whatever followed
+        outcome_L = torch.where(grokked_L, GROKKED, outcome_L)  # perfect once counts, whatever followed
         ended_L = ~finite_L | r["held"][pair_L] | spent_L | given_up_L
         r["outcome"][pair_L] = torch.where(ended_L, outcome_L, RUNNING).to(torch.int8)
         if any(self.pairs[n].rungs for n in pair_L.tolist()):
@@ -170,7 +166,7 @@ class SeedTracker:
         self.records["best_theta"][pair_L[better_L]] = theta_LP[better_L]
 
     def _record_perfect(self, pair_L: Tensor, step_L: Tensor, perfect_L: Tensor) -> None:
-        """The grok step, and whether a seed has been perfect for `hold` steps since."""
+        """Set the grok step, and `held` for seeds that have been perfect for `hold` steps since."""
         r = self.records
         for name, otherwise_L in (("grok_step", r["grok_step"][pair_L]), ("perfect_since", -1)):
             first_L = torch.where(r[name][pair_L] < 0, step_L, r[name][pair_L])
@@ -179,19 +175,21 @@ class SeedTracker:
         r["held"][pair_L] |= (since_L >= 0) & (step_L - since_L >= self.limits["hold"][pair_L])
 
     def needs_finishing(self, pair_L: Tensor, now: int = FAILED) -> list[int]:
-        """Those of some pairs that have spent their budget and are to be finished. Until then they have not
-        ended, and wait for no slot. now: as what they are known; read from a state they are queued.
+        """Return the pairs that spent their budget above `finish_above`; mark them as running until then.
+
+        now: their outcome so far: FAILED after training, QUEUED after a restore.
         """
         r, from_L = self.records, self.limits["finish_above"][pair_L]
-        spent_L = (r["steps"][pair_L] >= self.ends_N[pair_L]) & (r["grok_step"][pair_L] < 0)
+        spent_L = (r["steps"][pair_L] >= self.facts["ends"][pair_L]) & (r["grok_step"][pair_L] < 0)
         near_L = spent_L & (r["outcome"][pair_L] == now) & (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
-        found = [n for n in pair_L[near_L].tolist() if not self.pairs[n].wide]
-        r["outcome"][found] = RUNNING
-        return found
+        numbers = [n for n in pair_L[near_L].tolist() if not self.pairs[n].wide]
+        r["outcome"][numbers] = RUNNING
+        return numbers
 
     def finish(self, n: int, measures_M: Tensor, theta_P: Tensor) -> None:
-        """Have what a spent pair was taken to, if it is better: who is perfect then has grokked at its last
-        step. The curve stays that of the training.
+        """Record the finished θ of a spent pair, if it is better. A perfect one has grokked at its last step.
+
+        The curve stays that of the training.
         """
         r, pair_L, grokked = self.records, torch.tensor([n]), bool(measures_M[0] == 1.0)
         self._record_best(pair_L, r["steps"][pair_L], measures_M[None], theta_P[None])
@@ -199,20 +197,20 @@ class SeedTracker:
         if grokked:
             r["grok_step"][n] = r["steps"][n]
 
-    def _hopeless(self, pair_L: Tensor, step_L: Tensor, open_L: Tensor) -> Tensor:
-        """Which pairs are given up now [L]; of all that are called hopeless the first such step is kept."""
+    def _find_futile(self, pair_L: Tensor, step_L: Tensor, open_L: Tensor) -> Tensor:
+        """Return the pairs to give up now [L]. Record the first step at which the rule called each pair."""
         if self.rule is None:
             return torch.zeros_like(open_L)
         r = self.records
-        progress_L = progress_of(step_L, self.taught_N[pair_L], self.limits["steps"][pair_L])
+        progress_L = progress_of(step_L, self.facts["full_length_from"][pair_L], self.limits["steps"][pair_L])
         called_L = open_L & self.rule.is_futile(progress_L, r["best"][pair_L, 0], r["best"][pair_L, 1])
-        called_L &= self.ruled_N[pair_L]
+        called_L &= self.facts["is_ruled"][pair_L]
         earlier_L = r["hopeless_step"][pair_L]
         r["hopeless_step"][pair_L] = torch.where(called_L & (earlier_L < 0), step_L, earlier_L)
-        return called_L & ~self.spared_N[pair_L]
+        return called_L & ~self.facts["is_control"][pair_L]
 
     def _screen(self, numbers: Sequence[int]) -> None:
-        """Have running pairs, which have not grokked, pass the rungs that they have come to."""
+        """Let running pairs, which have not grokked, pass the rungs that they have reached, or end them."""
         r = self.records
         groups: dict[tuple[Recipe, Seed | None], None] = {}
         for n in numbers:
@@ -221,7 +219,7 @@ class SeedTracker:
                 if rung.top:
                     r["waiting"][n], r["outcome"][n], r["ranked_by"][n] = True, QUEUED, values[rung.by]
                 else:
-                    self._pass(n, rung.keeps(values))
+                    self._pass(n, passes=rung.keeps(values))
         for n in range(len(self.pairs)):
             if r["waiting"][n]:
                 groups[self.pairs[n].recipe, self.pairs[n].group] = None
@@ -229,51 +227,51 @@ class SeedTracker:
             self._rank([n for n, p in enumerate(self.pairs) if (p.recipe, p.group) == (recipe, group)])
 
     def _rung(self, n: int) -> Rung | None:
-        """The rung at which a pair is, if it is at one."""
+        """Return the next rung of a pair, if the pair has reached it."""
         rungs, passed = self.pairs[n].rungs, int(self.records["rungs_passed"][n])
-        here = passed < len(rungs) and rungs[passed].at <= int(self.records["steps"][n])
-        return rungs[passed] if here else None
+        reached = passed < len(rungs) and rungs[passed].at <= int(self.records["steps"][n])
+        return rungs[passed] if reached else None
 
     def values(self, n: int) -> dict[str, float]:
-        """What rungs and redraws may ask of a pair: its best measures so far, and its probes as they were
-        last.
-        """
+        """Return a pair's best measures so far and its newest probes, by name, for rungs and restarts."""
         read = self.records["probes"][n, int(self.records["steps"][n]) // self.eval_every - 1]
         best = self.records["best"][n, : len(BEST)].tolist()
         return dict(zip(BEST, best, strict=True)) | dict(zip(self.probes, read.tolist(), strict=True))
 
-    def _pass(self, n: int, kept: bool) -> None:
-        """A pair passes the rung that it is at, or is ended there; the first that would end it is kept."""
+    def _pass(self, n: int, passes: bool) -> None:
+        """Move a pair beyond its rung, or end it. Record the first rung that would end it."""
         r = self.records
-        if not kept and r["screened_by"][n] < 0:
+        if not passes and r["screened_by"][n] < 0:
             r["screened_by"][n] = r["rungs_passed"][n]
         r["rungs_passed"][n] += 1
-        if not kept and not self.spared_N[n]:
+        if not passes and not self.facts["is_control"][n]:
             r["outcome"][n] = SCREENED
 
     def _rank(self, members: Sequence[int]) -> None:
-        """Decide about a group once each member waits, has ended or has grokked: nothing else is looked at,
-        so slots, company and interruptions change nothing. Whoever goes on takes a slot as any other pair.
+        """Rank a group at its rung, once each member waits, has ended or has grokked.
+
+        It depends on nothing else, so slots, company and interruptions change nothing. Winners queue for a
+        slot as any pair does.
         """
         r = self.records
         waiting = [n for n in members if r["waiting"][n]]
-        on_its_way = (r["outcome"][members] == QUEUED) | (r["outcome"][members] == RUNNING)
-        if bool((on_its_way & ~r["waiting"][members] & (r["grok_step"][members] < 0)).any()):
+        unfinished = (r["outcome"][members] == QUEUED) | (r["outcome"][members] == RUNNING)
+        if bool((unfinished & ~r["waiting"][members] & (r["grok_step"][members] < 0)).any()):
             return
         rung = self._rung(waiting[0])
         assert rung is not None
         best = rung.best_of({n: float(r["ranked_by"][n]) for n in waiting})
         for n in waiting:
             r["waiting"][n] = False
-            self._pass(n, n in best)
+            self._pass(n, passes=n in best)
 
     def scales(
         self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """What follows the measures: the factors of weight decay and of the carry problems' share [L].
+        """Return the factors [L] of weight decay and of the carry problems' share after an evaluation.
 
-        trainer/recipe/weight_decay.py has that of decay; the share falls while token accuracy is high (57p paper,
-        section 3.2).
+        Decay's is in trainer/recipe/weight_decay.py; the share falls while token accuracy is high (57p
+        paper, section 3.2).
         """
         h = {name: t[pair_L] for name, t in self.limits.items()}
         exact_L, token_L = measures_LM[:, 0], measures_LM[:, 1]
@@ -282,7 +280,7 @@ class SeedTracker:
         return weight_decay.scale(wd_L, exact_L, token_L, h, self.eval_every), mix_L
 
     def newest(self) -> list[dict[str, Any]]:
-        """A row a pair: outcome, step, grok step, best exact match; MEASURES and probes as they were last."""
+        """Return a row a pair: outcome, step, grok step, best exact match, and the newest measures and probes."""
         r = self.records
         last_N = (r["steps"] // self.eval_every - 1).clamp(min=0)
         measures_NM = r["curve"][torch.arange(len(self.pairs)), last_N]
@@ -299,7 +297,7 @@ class SeedTracker:
         ]
 
     def result(self, n: int) -> Result:
-        """The n-th pair as far as it got."""
+        """Return the n-th pair as far as it got."""
         r = {name: t[n] for name, t in self.records.items()}
 
         def step(name: str) -> int | None:
@@ -322,7 +320,19 @@ class SeedTracker:
         )
 
 
+def _facts(pairs: Sequence[Pair]) -> dict[str, Tensor]:
+    rows = {
+        "is_control": [is_control(p.seed) for p in pairs],
+        "full_length_from": [full_length_from(p.recipe.curriculum) for p in pairs],
+        "counts_from": [p.counts_from for p in pairs],
+        "ends": [p.ends for p in pairs],
+        # the rule was measured on seeds that begin at random, once, and have their form from the start
+        "is_ruled": [p.start is None and p.counts_from == 0 and not p.recipe.again_at for p in pairs],
+    }
+    return {name: torch.tensor(row) for name, row in rows.items()}
+
+
 def _evaluations(curve_NEM: Tensor, count: int) -> Tensor:
-    """Curves with room for so many evaluations."""
+    """Return curves cut or filled up to `count` evaluations."""
     more = torch.full((len(curve_NEM), max(0, count - curve_NEM.shape[1]), curve_NEM.shape[2]), torch.nan)
     return torch.cat([curve_NEM, more], dim=1)[:, :count]

@@ -2,8 +2,8 @@
 
 Saliency is Optimal Brain Surgeon's (Hassibi and Stork, "Second order derivatives for network pruning", 1993)
 for any linear constraint aᵀx = 0: the least rise of the loss's quadratic model on it is (aᵀx)² / (2 aᵀH⁻¹a),
-and of several, A x = 0, ½ (A x)ᵀ (A H⁻¹ Aᵀ)⁻¹ (A x). x are the numbers of a spec, each times the root of how
-many entries read it, so that a distance between x is one between θ of the base. All in float64.
+and of several, A x = 0, ½ (A x)ᵀ (A H⁻¹ Aᵀ)⁻¹ (A x). x are the numbers of a spec, each times the root of the
+number of entries that read it: so a distance between x is one between θ of the base. All in float64.
 
 Axes: R numbers, C constraints, S seed, B problem.
 """
@@ -23,7 +23,7 @@ from trainer.step import step
 
 SAMPLE = 2_048
 CHUNK = 8  # directions at once: memory
-INDEPENDENT = 1e-9  # of a constraint's own pull, what is left of it beside others where it follows from them
+INDEPENDENT = 1e-9  # least share of aᵀH⁻¹a that stays beside other constraints, unless it follows from them
 DAMPING = 1e-7  # of the largest eigenvalue, added to each: a direction without curvature is not free
 
 
@@ -40,14 +40,14 @@ class LossExpansion:
     vectors_RR: Tensor
 
     def inverse(self) -> Tensor:
-        """H⁻¹ [R, R], damped; negative curvature counts as none."""
+        """Return H⁻¹ [R, R], damped; negative curvature counts as none."""
         damped_R = self.values_R.clamp(min=0) + DAMPING * self.values_R.abs().max().clamp(min=1e-30)
         return (self.vectors_RR / damped_R) @ self.vectors_RR.T
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """One number zero, or two equal or opposite: what it does to the ties, and a [R] with aᵀx = 0."""
+    """One number zero, or two equal or opposite: the ties with it, and a [R] with aᵀx = 0."""
 
     kind: str
     ties: Ties
@@ -57,12 +57,12 @@ class Constraint:
 
 
 def sample_of(spec: Spec, count: int = SAMPLE) -> Tensor:
-    """The first selection problems as tokens [1, T + 1, B]."""
+    """Return the first selection problems as tokens [1, T + 1, B]."""
     return step.tokens_of(spec, *(t[:, :count] for t in selection()))
 
 
 def expand_loss(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> LossExpansion:
-    """The loss's expansion at θ [P] of a spec, on `count` selection problems."""
+    """Expand the loss at θ [P] of a spec, on `count` selection problems."""
     _, ties = ties_of(spec)
     tokens = sample_of(spec, count)
     weight_R = shares(ties).sqrt()
@@ -78,48 +78,48 @@ def expand_loss(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> LossExpansi
 
 
 def shares(ties: Ties) -> Tensor:
-    """How many entries read each number [R], float64."""
+    """Count the entries that read each number [R], float64."""
     read = torch.tensor([abs(k) for k in ties])
     return torch.bincount(read, minlength=1)[1:].double()
 
 
-def constraints(at: LossExpansion, kinds: Sequence[str], reach: str, most: int = 500) -> list[Constraint]:
-    """The cheapest constraints of these kinds (zero, equal, opposite), at most so many, cheapest first.
+def constraints(at: LossExpansion, kinds: Sequence[str], reach: str, limit: int = 500) -> list[Constraint]:
+    """Return the `limit` cheapest constraints of these kinds (zero, equal, opposite), cheapest first.
 
-    reach: `values` ties any two numbers, `tensor` only such as all entries of are in one tensor.
+    reach: `values` ties any two numbers, `tensor` only two whose entries are all in the same tensor.
     """
     inverse_RR, unit_R = at.inverse(), 1 / shares(at.ties).sqrt()  # x times this are the numbers
     read_R, spread_RR = at.x_R * unit_R, inverse_RR * torch.outer(unit_R, unit_R)
-    own_R = spread_RR.diagonal()
-    reached_RR = torch.ones_like(spread_RR) if reach == "values" else _together(at)
+    variance_R = spread_RR.diagonal()
+    allowed_RR = torch.ones_like(spread_RR) if reach == "values" else _in_one_tensor(at)
     infinite = torch.tensor(torch.inf, dtype=torch.float64)
-    found = []
+    candidates = []
     for kind, sign in (("zero", 0), ("equal", 1), ("opposite", -1)):
         if kind not in kinds:
             continue
         if kind == "zero":
-            cost = torch.diag_embed(read_R**2 / (2 * own_R.clamp(min=1e-300)))
-            cost = torch.where(torch.eye(len(own_R), dtype=torch.bool), cost, infinite)
+            cost = torch.diag_embed(read_R**2 / (2 * variance_R.clamp(min=1e-300)))
+            cost = torch.where(torch.eye(len(variance_R), dtype=torch.bool), cost, infinite)
         else:
             apart_RR = (read_R[:, None] - sign * read_R[None]) ** 2
-            pull_RR = own_R[:, None] + own_R[None] - 2 * sign * spread_RR
-            allowed_RR = (reached_RR > 0) & torch.ones_like(spread_RR).tril(-1).bool()
-            cost = torch.where(allowed_RR, apart_RR / (2 * pull_RR.clamp(min=1e-300)), infinite)
+            pull_RR = variance_R[:, None] + variance_R[None] - 2 * sign * spread_RR
+            below_RR = (allowed_RR > 0) & torch.ones_like(spread_RR).tril(-1).bool()
+            cost = torch.where(below_RR, apart_RR / (2 * pull_RR.clamp(min=1e-300)), infinite)
         values, places = cost.flatten().sort()
-        found += [
-            (float(v), kind, sign, *divmod(int(n), len(own_R)))
-            for v, n in zip(values[:most], places[:most], strict=True)
+        candidates += [
+            (float(v), kind, sign, *divmod(int(n), len(variance_R)))
+            for v, n in zip(values[:limit], places[:limit], strict=True)
             if v < infinite
         ]
-    made = (_constraint(at, unit_R, *choice) for choice in sorted(found)[:most])
-    return [c for c in made if c is not None]
+    built = (_constraint(at, unit_R, *choice) for choice in sorted(candidates)[:limit])
+    return [c for c in built if c is not None]
 
 
 def _constraint(
     at: LossExpansion, unit_R: Tensor, cost: float, kind: str, sign: int, k: int, j: int
 ) -> Constraint | None:
-    """Number k zero, or sign times number j; None where that cannot be."""
-    first = [next(p for p, its in enumerate(at.ties) if abs(its) == n + 1) for n in (k, j)]
+    """Constrain number k to zero, or to sign times number j. Return None where the spec refuses that."""
+    first = [next(p for p, number in enumerate(at.ties) if abs(number) == n + 1) for n in (k, j)]
     a_R = torch.zeros_like(unit_R)
     a_R[k] = unit_R[k]
     if kind == "zero":
@@ -130,8 +130,8 @@ def _constraint(
     return None if ties is None else Constraint(kind, ties, a_R, cost)
 
 
-def _together(at: LossExpansion) -> Tensor:
-    """Which numbers [R, R] have all of their entries in one tensor, the same for both: 1, else 0."""
+def _in_one_tensor(at: LossExpansion) -> Tensor:
+    """Return 1 for each two numbers [R, R] whose entries are all in the same tensor, else 0."""
     base, ties = ties_of(at.spec)
     owner = [n for n, size in enumerate(base.layout.budget().values()) for _ in range(size)]
     homes = torch.zeros(len(at.x_R), max(owner) + 1, dtype=torch.bool)
@@ -143,7 +143,7 @@ def _together(at: LossExpansion) -> Tensor:
 
 
 def _allowed(spec: Spec, ties: Ties) -> Ties | None:
-    """The ties, or None where they leave a tensor empty that must not be."""
+    """Return the ties, or None where they leave a tensor empty that must not be."""
     try:
         tie(spec, ties)
     except ValueError:
@@ -152,10 +152,10 @@ def _allowed(spec: Spec, ties: Ties) -> Ties | None:
 
 
 def cheapest_together(at: LossExpansion, pool: Sequence[Constraint], size: int) -> list[Constraint] | None:
-    """So many constraints, chosen one after another by what they cost with those before; None where the pool
-    has not so many that are independent.
+    """Choose `size` constraints greedily, by their cost beside those before.
 
-    What is left of each is kept as a Gaussian's is under conditions: how far it is off, and its pull.
+    Return None where the pool has fewer independent ones. Offsets and pulls are updated as a Gaussian's mean
+    and covariance are under conditions.
     """
     if len(pool) < size:
         return None
@@ -177,19 +177,19 @@ def cheapest_together(at: LossExpansion, pool: Sequence[Constraint], size: int) 
 
 
 def measured_loss(spec: Spec, theta_P: Tensor, ties: Ties, count: int = SAMPLE) -> float:
-    """The loss when ties are imposed at once, without training: θ projected on them."""
+    """Return the loss with θ projected onto `ties`, without training."""
     base, _ = ties_of(spec)
     base_theta_P = spec.untie(theta_P[None]) if isinstance(spec, Tied) else theta_P[None]
     new = tie(base, ties)
-    held = project(ties, base_theta_P.double()) if new != base else base_theta_P.double()
-    return float(step.loss(new, held, sample_of(new, count))[0])
+    projected = project(ties, base_theta_P.double()) if new != base else base_theta_P.double()
+    return float(step.loss(new, projected, sample_of(new, count))[0])
 
 
 def live_directions(spec: Spec, theta_P: Tensor, count: int = 64) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the logits' Jacobian towards θ on `count` problems: singular values [P], largest first, their
-    directions in θ [P, P] in columns, and each number's own norm [P].
+    """Decompose the Jacobian of the logits towards θ on `count` problems.
 
-    Logits are taken less their mean over the vocabulary, which changes no answer.
+    Return its singular values [P], largest first, their directions in θ [P, P] in columns, and the norm of
+    each number's row [P]. Logits are taken less their mean over the vocabulary, which changes no answer.
     """
     tokens = sample_of(spec, count)
 
@@ -203,8 +203,8 @@ def live_directions(spec: Spec, theta_P: Tensor, count: int = 64) -> tuple[Tenso
     _, forth = torch.func.vjp(lambda pull_N: back(pull_N)[0], torch.zeros_like(out_N))  # backwards twice: J v
 
     def along(v_P: Tensor) -> Tensor:
-        made: Tensor = forth(v_P)[0]
-        return made
+        tangent: Tensor = forth(v_P)[0]
+        return tangent
 
     jacobian_PN = torch.func.vmap(along, chunk_size=CHUNK)(torch.eye(len(theta_P), dtype=torch.float64))
     left_PP, values_P, _ = torch.linalg.svd(jacobian_PN, full_matrices=False)

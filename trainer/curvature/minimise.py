@@ -1,4 +1,4 @@
-"""Finishing by curvature: a task, L-BFGS, and damped Gauss-Newton steps, with a pull where one is wanted.
+"""Finishing by curvature: a task, L-BFGS, and damped Gauss-Newton steps, with an optional penalty.
 
 Axes: P parameters, R numbers of a tied spec.
 """
@@ -19,12 +19,12 @@ from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
 
 FRESH, MOST_ERRORS = 4_096, 2_048
-SEARCHED = 16_384  # problems among which a θ's own errors are looked for
+SEARCHED = 16_384  # problems searched for a θ's own errors
 
 
 @dataclass
 class Task:
-    """What a turn of a method works on. `seed` and `turn` name its problems."""
+    """Input of one turn of a method. `seed` and `turn` name its problems."""
 
     spec: Spec
     programs: EngineBackend | TorchBackend
@@ -32,21 +32,21 @@ class Task:
     turn: int
     cost: Cost
     searched: int = 0
-    """Problems among which own errors are looked for; 0: SEARCHED."""
+    """Problems searched for errors; 0: SEARCHED."""
 
     def own_errors(self, theta_P: Tensor) -> Pairs:
-        """θ's errors among fresh problems."""
-        found = draw_problems(self.seed, -1 - self.turn, self.searched or SEARCHED)
-        return wrong_pairs(self.spec, theta_P.float(), found, self.cost)[:MOST_ERRORS]
+        """Return θ's errors among fresh problems."""
+        pairs = draw_problems(self.seed, -1 - self.turn, self.searched or SEARCHED)
+        return wrong_pairs(self.spec, theta_P.float(), pairs, self.cost)[:MOST_ERRORS]
 
-    def pool(self, theta_P: Tensor, fresh: int = FRESH, most: int = MOST_ERRORS) -> Pool:
-        """Fresh problems and θ's own errors."""
-        pairs = draw_problems(self.seed, self.turn, fresh) + self.own_errors(theta_P)[:most]
+    def pool(self, theta_P: Tensor, fresh: int = FRESH, errors: int = MOST_ERRORS) -> Pool:
+        """Return `fresh` problems and up to `errors` of θ's own errors."""
+        pairs = draw_problems(self.seed, self.turn, fresh) + self.own_errors(theta_P)[:errors]
         return Pool(self.spec, tokens_from(self.spec, pairs), self.cost)
 
 
 def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
-    """L-BFGS (Byrd, Lu, Nocedal and Zhu 1995; SciPy's) on fresh problems and the θ's own errors."""
+    """Minimise by L-BFGS (Byrd, Lu, Nocedal and Zhu 1995; SciPy's) on fresh problems and θ's own errors."""
     from scipy.optimize import minimize
 
     pool = task.pool(theta_P)
@@ -55,19 +55,19 @@ def lbfgs(task: Task, theta_P: Tensor) -> Tensor:
         loss, grad_P = pool.slope(torch.from_numpy(x))
         return loss, grad_P.numpy()
 
-    asked = {"maxiter": 1_000, "maxcor": 40, "ftol": 0.0, "gtol": 1e-9}
-    found = minimize(slope, theta_P.double().numpy(), jac=True, method="L-BFGS-B", options=asked)
-    return torch.from_numpy(found.x)
+    options = {"maxiter": 1_000, "maxcor": 40, "ftol": 0.0, "gtol": 1e-9}
+    solution = minimize(slope, theta_P.double().numpy(), jac=True, method="L-BFGS-B", options=options)
+    return torch.from_numpy(solution.x)
 
 
 def levenberg_marquardt(task: Task, theta_P: Tensor, until: float = 0.0) -> Tensor:
-    """Damped Gauss-Newton steps on the whole pool (Marquardt 1963; Schraudolph 2002), to a loss `until`."""
+    """Take damped Gauss-Newton steps on the whole pool (Marquardt 1963; Schraudolph 2002), to a loss `until`."""
     return gauss_newton(task.pool(theta_P, FRESH // 4, FRESH // 8), theta_P.double(), until=until)
 
 
 @dataclass(frozen=True)
 class QuadraticPenalty:
-    """½ w θᵀ A θ beside the loss: w begins at `first` and grows by a factor a step."""
+    """½ w θᵀ A θ beside the loss, A = `by_PP`; w begins at `first` and grows by `growth` a step."""
 
     by_PP: Tensor
     first: float
@@ -75,19 +75,19 @@ class QuadraticPenalty:
 
 
 def gauss_newton(
-    pool: Pool, theta_P: Tensor, steps: int = 20, until: float = 0.0, pull: QuadraticPenalty | None = None
+    pool: Pool, theta_P: Tensor, steps: int = 20, until: float = 0.0, penalty: QuadraticPenalty | None = None
 ) -> Tensor:
-    """Damped Gauss-Newton steps; without a pull until one is no gain, with one all of them."""
-    damping, by_PP = 1e-3, pull.by_PP if pull else torch.zeros(()).double()
+    """Take damped Gauss-Newton steps; stop at the first that is no gain, unless there is a penalty."""
+    damping, by_PP = 1e-3, penalty.by_PP if penalty else torch.zeros(()).double()
     for n in range(steps):
-        weight = pull.first * pull.growth**n if pull else 0.0
+        weight = penalty.first * penalty.growth**n if penalty else 0.0
 
         def worth(at_P: Tensor, weight: float = weight) -> float:
             return pool.loss(at_P) + (weight * float(at_P @ by_PP @ at_P) / 2 if weight else 0.0)
 
         loss, (_, grad_P) = worth(theta_P), pool.slope(theta_P)
         curved_PP = pool.curvature(theta_P)
-        if pull:
+        if penalty:
             grad_P, curved_PP = grad_P + weight * by_PP @ theta_P, curved_PP + weight * by_PP
         scale = torch.diag(curved_PP.diagonal() + 1e-12)
         for _ in range(8):
@@ -97,37 +97,36 @@ def gauss_newton(
                 break
             damping *= 4
         else:
-            if pull is None:
+            if penalty is None:
                 break
             damping = 1.0
             continue
         gained, theta_P, loss, damping = loss - new, new_P, new, damping / 3
-        if pull is None and (gained < 1e-4 * loss or loss <= until):
+        if penalty is None and (gained < 1e-4 * loss or loss <= until):
             break
     return theta_P
 
 
 MANY_TURNS = (lbfgs,) * 5
 FEW_TURNS = (lbfgs, levenberg_marquardt, levenberg_marquardt, levenberg_marquardt)
-FEW = 48  # numbers, of more of which curvature costs minutes: there only gradients are asked for
-JUDGED = 32_768  # problems by which a turn is judged
-WIDELY = 65_536  # among which a θ's own errors are looked for here
+SECOND_ORDER_LIMIT = 48  # numbers; beyond, curvature costs minutes and only L-BFGS is used
+JUDGED = 32_768  # problems that judge a turn
+WIDELY = 65_536  # problems searched for errors here
 
 
 def finish_by_curvature(
     spec: Spec, ties: Ties | None, programs: EngineBackend | TorchBackend, theta_P: Tensor, seed: int
 ) -> Tensor:
-    """θ [P] after turns of curvature within its ties, as long as problems are left that it adds wrongly: the
-    best of them.
+    """Return the best θ [P] after turns of curvature within its ties; stop when nothing is added wrongly.
 
-    `seed` names the problems, which are other ones than the selection's and AdderBoard's.
+    `seed` names the problems, which are not the selection's nor AdderBoard's.
     """
     inner = spec if ties is None else tie(spec, ties)
     judged = draw_problems(seed, 100, JUDGED)
     within = inner if ties is not None and isinstance(inner, Tied) else None
     best_R = project(within.ties, theta_P[None])[0] if within else theta_P
     least = len(wrong_pairs(inner, best_R, judged, Cost()))
-    for turn, method in enumerate(FEW_TURNS if len(best_R) <= FEW else MANY_TURNS):
+    for turn, method in enumerate(FEW_TURNS if len(best_R) <= SECOND_ORDER_LIMIT else MANY_TURNS):
         if not least:
             break
         new_R = method(Task(inner, programs, seed, turn, Cost(), WIDELY), best_R).float()

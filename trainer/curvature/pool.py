@@ -1,4 +1,4 @@
-"""Problems to finish a θ on, drawn here: other ones than AdderBoard's and than those by which it is judged.
+"""Problems to finish a θ on: drawn here, apart from AdderBoard's and from those that judge it.
 
 Uniform pairs; pairs with a run of carries of each length; pairs of numbers of 2 to 10 digits; and a θ's own
 errors among fresh ones. Of one digit, as in most of AdderBoard's edge cases, there are none.
@@ -28,15 +28,13 @@ CHUNK = 512  # problems at once: memory
 
 @dataclass
 class Cost:
-    """What a method has used: problems, each time that one is passed through the model, or a gradient or
-    tangent of it through it.
-    """
+    """Problems that a method has passed through the model, forwards, backwards or as a tangent."""
 
     problems: int = 0
 
 
 def draw_problems(seed: int, turn: int, count: int) -> Pairs:
-    """Half of them uniform, a quarter with runs of carries, a quarter of shorter numbers."""
+    """Draw half of the pairs uniformly, a quarter with runs of carries, a quarter of shorter numbers."""
     rng = random.Random(f"finish {seed} {turn}")
     uniform = [(rng.randrange(10**DIGITS), rng.randrange(10**DIGITS)) for _ in range(count // 2)]
     short = [(_number(rng), _number(rng)) for _ in range(count // 4)]
@@ -51,12 +49,12 @@ def _number(rng: random.Random) -> int:
 
 
 def tokens_from(spec: Spec, pairs: Pairs) -> Tensor:
-    """[1, T + 1, B]"""
+    """Return tokens [1, T + 1, B]."""
     return tokens_of(spec, *torch.tensor(pairs, dtype=torch.float64).T[:, None])
 
 
 class Pool:
-    """A spec's loss on some problems, for one θ [P]: that of its training."""
+    """The plain loss of a spec on some problems, for one θ [P]."""
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
         self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
@@ -68,12 +66,12 @@ class Pool:
 
     @torch.no_grad()
     def loss(self, theta_P: Tensor) -> float:
-        """The mean loss."""
+        """Return the mean loss."""
         self.cost.problems += self.size
         return float(self._mean(theta_P))
 
     def slope(self, theta_P: Tensor) -> tuple[float, Tensor]:
-        """The mean loss and its gradient [P], float64; by the kernel, where there is one, float32 inside."""
+        """Return the mean loss and its gradient [P], float64; by the kernel, where there is one, float32 inside."""
         self.cost.problems += 2 * self.size
         parameter_P = theta_P.detach().double().requires_grad_()
         if self.kernel:
@@ -84,22 +82,22 @@ class Pool:
         return float(mean.detach()), grad_P
 
     def curvature(self, theta_P: Tensor) -> Tensor:
-        """The Gauss-Newton matrix [P, P] of the mean loss, Jᵀ (diag p − p pᵀ) J (Schraudolph 2002)."""
+        """Return the Gauss-Newton matrix [P, P] of the mean loss, Jᵀ (diag p − p pᵀ) J (Schraudolph 2002)."""
         self.cost.problems += len(theta_P) * self.size
         one_PP = torch.eye(len(theta_P)).to(theta_P)
-        made_PP = torch.zeros_like(one_PP)
+        total_PP = torch.zeros_like(one_PP)
         for part in self._parts():
 
             def along(one_P: Tensor, part: Tensor = part) -> Tensor:
-                made: Tensor = torch.func.jvp(lambda t: self._logits(t, part), (theta_P,), (one_P,))[1]
-                return made
+                tangent: Tensor = torch.func.jvp(lambda t: self._logits(t, part), (theta_P,), (one_P,))[1]
+                return tangent
 
             p_VAB = self._logits(theta_P, part).softmax(0)
             slope_PVAB = torch.func.vmap(along)(one_PP)
             apart_PVAB = slope_PVAB - (slope_PVAB * p_VAB).sum(1, keepdim=True)
             rows_PN = (apart_PVAB * p_VAB.sqrt()).flatten(1)
-            made_PP = made_PP + rows_PN @ rows_PN.T
-        return made_PP / (self.size * self.spec.answers)
+            total_PP = total_PP + rows_PN @ rows_PN.T
+        return total_PP / (self.size * self.spec.answers)
 
     def _parts(self) -> Iterator[Tensor]:
         return iter(self.tokens.split(CHUNK, dim=-1))
@@ -110,12 +108,12 @@ class Pool:
 
     def _mean(self, theta_P: Tensor) -> Tensor:
         parts = [step.loss(self.spec, theta_P[None], part).sum() * part.shape[-1] for part in self._parts()]
-        made: Tensor = torch.stack(parts).sum() / self.size
-        return made
+        mean: Tensor = torch.stack(parts).sum() / self.size
+        return mean
 
 
 def wrong_pairs(spec: Spec, theta_P: Tensor, pairs: Pairs, cost: Cost) -> Pairs:
-    """Those of some pairs that θ [P] adds wrongly."""
+    """Return the pairs that θ [P] adds wrongly."""
     tokens = tokens_from(spec, pairs)
     cost.problems += len(pairs)
     with torch.no_grad():

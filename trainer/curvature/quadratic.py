@@ -1,7 +1,7 @@
-"""The loss's quadratic model in all entries of a base's θ: what any ties would cost.
+"""The loss's quadratic model in all entries of a base's θ: it predicts the cost of any ties.
 
-`curvature` looks at the numbers that are left; this looks at entries, with the slope that ties hold back, so
-that it also says what an entry would gain by leaving its number for another. In float64.
+hessian.py looks at the numbers of a tied spec. This looks at entries, with the gradient that ties hold back,
+so it also predicts the gain of moving an entry from its number to another. In float64.
 
 Axes: P entries of the base's θ, K numbers of a set, N set.
 """
@@ -20,8 +20,8 @@ from trainer.curvature.hessian import LossExpansion, expand_loss, shares
 
 CHUNK = 1_024  # sets at once: memory
 TRUST = 1e-6
-"""Of the largest eigenvalue, added to each: entries that are let go are not believed to go far. From 12 and
-17 numbers (lab/certificates) the same constraints come first from 1e-7 to 1e-4."""
+"""Added to each eigenvalue, as a share of the largest: freed entries stay near. From 12 and 17 numbers
+(lab/certificates) the same constraints come first from 1e-7 to 1e-4."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Quadratic:
     hessian_PP: Tensor
 
     def costs(self, sets: Sequence[Ties]) -> Tensor:
-        """How much higher the least loss on each set is [N] than the loss at θ; below 0 where it is lower."""
+        """Return the least loss on each set of ties [N], less the loss at θ."""
         return torch.cat([self._costs(sets[n : n + CHUNK])[0] for n in range(0, len(sets), CHUNK)])
 
     def inside(self, ties: Ties) -> LossExpansion:
-        """The model on one set of ties, around its lowest point there."""
+        """Return the model on one set of ties, around its lowest point there."""
         cost_N, numbers_NK = self._costs([ties])
         weight_K = shares(ties).sqrt()
         spread_PK = _spread([ties])[0] / weight_K
@@ -51,7 +51,7 @@ class Quadratic:
         )
 
     def _costs(self, sets: Sequence[Ties]) -> tuple[Tensor, Tensor]:
-        """The costs [N], and the numbers [N, K] at the lowest points."""
+        """Return the costs [N], and the numbers [N, K] at the lowest points."""
         spread_NPK = _spread(sets)
         curved_NKK = spread_NPK.mT @ self.hessian_PP @ spread_NPK
         unused_NK = (spread_NPK == 0).all(1).double()
@@ -64,7 +64,7 @@ class Quadratic:
 
 
 def quadratic(base: Spec, theta_P: Tensor, count: int) -> Quadratic:
-    """The model around θ [P] of a base, from `count` selection problems."""
+    """Fit the model around θ [P] of a base, on `count` selection problems."""
     at = expand_loss(base, theta_P, count)
     damped_P = at.values_R.clamp(min=0) + TRUST * at.values_R.abs().max().clamp(min=1e-30)
     hessian_PP = (at.vectors_RR * damped_P) @ at.vectors_RR.T
@@ -72,8 +72,8 @@ def quadratic(base: Spec, theta_P: Tensor, count: int) -> Quadratic:
 
 
 def _spread(sets: Sequence[Ties]) -> Tensor:
-    """Which number each entry reads, with its sign [N, P, K]; K is the most numbers that a set has."""
+    """Return the sign with which each entry reads each number [N, P, K], else 0; K is the largest set's."""
     ties_NP = torch.tensor(sets)
-    most = int(ties_NP.abs().max())
-    one_hot = torch.nn.functional.one_hot(ties_NP.abs(), most + 1)[..., 1:]
+    largest = int(ties_NP.abs().max())
+    one_hot = torch.nn.functional.one_hot(ties_NP.abs(), largest + 1)[..., 1:]
     return (one_hot * torch.sign(ties_NP)[..., None]).double()

@@ -83,12 +83,3 @@ def describe(keep: Keep) -> str:
     """What keeps a seed, in words: `token 0.35 or stride 0.1 to 0.2`."""
     ends = (f"{name} {low:g}" + (f" to {high:g}" if high < inf else "") for name, low, high in keep)
     return " or ".join(ends) or "nothing"
-
-
-MEASURED: dict[tuple[str, str], tuple[int, int]] = {
-    ("cfde7a96c14c", "token 0.35 at 5000"): (6, 227),
-    ("cfde7a96c14c", "odd 0.9 at 3000"): (0, 122),
-}
-"""By configuration's key and rung: how many grokked, and of how many that it called and that ran on.
-lab/2026-11-22-what-luck-is/screen-256.csv: the recipe of studies/57p-faded.yaml, no seed of any shipped study.
-"""
