@@ -157,13 +157,16 @@ def table(rows: dict[str, dict[str, Any]], total: dict[str, Any]) -> str:
     return "\n".join([head, *(line(name, r) for name, r in rows.items()), line("all", total)])
 
 
-def source(rule: FutilityRule, false_kills: float, runs: Sequence[Run]) -> str:
-    """The rule and its figure as Python, rounded up to four digits."""
+def proposal(rule: FutilityRule, false_kills: float, runs: Sequence[Run]) -> str:
+    """Return the rule and its figure, rounded up to four digits, as trainer/bank/measured.json has them."""
     winners = sum(run.grokked for run in runs)
-    return (
-        f"RULE = Rule(checkpoints={rule.checkpoints})\n"
-        f"FALSE_KILLS_UPPER = {ceil(false_kills * 1e4) / 1e4}\n"
-        f"# {len(runs)} seeds of {len(study_groups(runs))} studies, {winners} winners"
+    return json.dumps(
+        {
+            "experiment": f"{len(runs)} seeds of {len(study_groups(runs))} studies, {winners} winners",
+            "checkpoints": rule.checkpoints,
+            "false_kills_upper": ceil(false_kills * 1e4) / 1e4,
+        },
+        indent=2,
     )
 
 
@@ -184,7 +187,7 @@ def report(runs: Sequence[Run], propose: bool) -> dict[str, Any]:
     print(f"\nOf the seeds given up when their study was left out {wrong} would have grokked,")
     print(f"at most {false_kills:.2%} (FALSE_KILLS_UPPER, now {FALSE_KILLS_UPPER:.2%})")
     if propose:
-        print(f"\n{source(rule, false_kills, runs)}")
+        print(f"\n{proposal(rule, false_kills, runs)}")
     return {
         "code": code_version(),
         "rule": {"checkpoints": FUTILITY_RULE.checkpoints, "studies": rows, "all": total},

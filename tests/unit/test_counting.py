@@ -73,7 +73,7 @@ def test_a_screens_own_spared_seeds_bound_what_it_killed():
 
 
 def test_earlier_measurements_of_a_rung_count_with_their_configuration_alone(monkeypatch):
-    monkeypatch.setattr(counting, "SCREENS", {("a", RUNG): (0, 190)})
+    monkeypatch.setattr(counting, "MEASURED_SCREENS", {("a", RUNG): (0, 190)})
     seeds = rows(*[SCREENED] * 100, *[FAILED] * 10, configuration="a", screen=RUNG)
     assert counting.missed_by_screen(seeds) == pytest.approx(100 * (1 - 0.05 ** (1 / 200)))
     elsewhere = [{**row, "configuration": "b"} for row in seeds]
