@@ -1,7 +1,7 @@
-"""A checkpoint: one seed's θ with everything needed to say what it is. A folder of two files.
+"""A checkpoint: one seed's θ, its spec and its provenance, in a folder of two files.
 
-theta.safetensors holds θ [P] and nothing else; checkpoint.json holds spec, recipe, seed, step, metrics,
-code version and provenance. Both are data: reading one runs no code.
+theta.safetensors holds θ [P] and nothing else; checkpoint.json holds spec, recipe, seed, step, metrics, code
+version and provenance. Both are data: reading them runs no code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS = {dict: "a mapping", int: "an integer", str: "a string"}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """θ [P] and its papers. `step` counts training steps; `metrics` are fractions of selection problems."""
+    """θ [P] and its provenance. `step`: training steps; `metrics`: fractions of selection problems."""
 
     spec: Spec
     theta_P: Tensor
@@ -45,7 +45,7 @@ class Checkpoint:
     code: str = field(default_factory=code_version)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but θ."""
+        """Return everything but θ, as plain values."""
         return {
             "format": FORMAT,
             "params": self.spec.params,
@@ -59,7 +59,7 @@ class Checkpoint:
         }
 
     def as_origin(self) -> dict[str, Any]:
-        """What the papers of a checkpoint that was made from this one say of it."""
+        """Return the facts that a checkpoint derived from this one records of it."""
         return {
             "model": preset_name(self.spec),
             "params": self.spec.params,
@@ -69,7 +69,7 @@ class Checkpoint:
         }
 
     def save(self, folder: Path) -> None:
-        """Write both files, each in one instant and to last (trainer/files/durable.py)."""
+        """Write both files atomically and durably (trainer/files/durable.py)."""
         durable.make_folder(folder)
         text = json.dumps(self.as_dict(), indent=2) + "\n"
         theta = save({"theta": self.theta_P.contiguous()})
@@ -85,7 +85,7 @@ class Checkpoint:
         about = _read_json(folder / JSON_FILE)
         if about.get("format") != FORMAT:
             raise ValueError(f"{folder / JSON_FILE}: not a checkpoint of format {FORMAT}")
-        _check_papers(folder / JSON_FILE, about)
+        _check_types(folder / JSON_FILE, about)
         try:
             spec = make_spec(**about["spec"])
         except (TypeError, ValueError) as error:
@@ -102,14 +102,14 @@ def _read_bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _check_papers(path: Path, about: dict[str, Any]) -> None:
-    """Whoever reads a checkpoint may rely on these kinds. Raises ValueError at the key path."""
-    wanted = {name: (about[name], kind) for name, kind in FIELDS.items()}
+def _check_types(path: Path, about: dict[str, Any]) -> None:
+    """Check the types of a checkpoint's values. Raises ValueError at the key path."""
+    typed = {name: (about[name], kind) for name, kind in FIELDS.items()}
     for name, value in about["seed"].items() if isinstance(about["seed"], dict) else ():
-        wanted[f"seed.{ascii(name)[1:-1]:.40}"] = (value, int)
+        typed[f"seed.{ascii(name)[1:-1]:.40}"] = (value, int)
     if isinstance(about["spec"], dict):
-        wanted["spec.family"] = (about["spec"].get("family"), str)
-    for name, (value, kind) in wanted.items():
+        typed["spec.family"] = (about["spec"].get("family"), str)
+    for name, (value, kind) in typed.items():
         if type(value) is not kind:
             raise ValueError(f"{path}: {name}: must be {KINDS[kind]}, got {value!r:.80}")
 
@@ -132,12 +132,12 @@ def _read_theta(path: Path, spec: Spec) -> Tensor:
         tensors = load(data)
     except SafetensorError as error:
         raise ValueError(f"{path}: not a safetensors file ({ascii(str(error))[1:-1]:.200})") from None
-    except (LookupError, TypeError, RuntimeError, ValueError, OverflowError):  # of a header that is made up
+    except (LookupError, TypeError, RuntimeError, ValueError, OverflowError):  # of an invented header
         raise ValueError(f"{path}: its header asks for numbers or shapes that torch has not") from None
     theta = tensors.get("theta")
     if theta is None or theta.dtype != torch.float32 or theta.shape != (spec.params,):
-        found = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)!s:.80}"
-        raise ValueError(f"{path}: θ must be {spec.params} float32 numbers for this spec, found {found}")
+        actual = "no tensor 'theta'" if theta is None else f"{theta.dtype} {tuple(theta.shape)!s:.80}"
+        raise ValueError(f"{path}: θ must be {spec.params} float32 numbers for this spec, found {actual}")
     if not torch.isfinite(theta).all():
         raise ValueError(f"{path}: θ has numbers that are not finite")
     return theta

@@ -1,4 +1,4 @@
-"""A checkpoint rewritten exactly into its smallest form, with papers that say what it was folded from."""
+"""Checkpoints folded exactly into their smallest form, with the provenance of the original."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import code_version
 
 FRESH_SEED = 46
-"""Of the pairs that only folds are compared on."""
+"""Seed of the pairs on which only folds are compared."""
 
 
 def fold_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The folded checkpoint and the steps that led to it: none if no smaller form is known."""
+    """Return the folded checkpoint and the steps that led to it: none if no smaller form is known."""
     smallest = fold(checkpoint.spec, checkpoint.theta_P)
     provenance = {
         "folded_from": checkpoint.as_origin(),
@@ -25,12 +25,12 @@ def fold_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]
     if "study" in checkpoint.provenance:
         provenance["study"] = checkpoint.provenance["study"]
     spec, theta_P = smallest.spec, smallest.theta_P
-    made = replace(checkpoint, spec=spec, theta_P=theta_P, provenance=provenance, code=code_version())
-    return made, smallest.steps
+    folded = replace(checkpoint, spec=spec, theta_P=theta_P, provenance=provenance, code=code_version())
+    return folded, smallest.steps
 
 
-def compare_checkpoints(one: Checkpoint, other: Checkpoint, fresh: int) -> dict[str, Comparison]:
-    """Both on the official additions and, unless `fresh` is 0, on so many fresh pairs."""
+def compare_checkpoints(first: Checkpoint, second: Checkpoint, fresh: int) -> dict[str, Comparison]:
+    """Compare two checkpoints on the official additions and, unless `fresh` is 0, on that many fresh pairs."""
     sets = {"official": official_pairs()} | ({"fresh": uniform_pairs(FRESH_SEED, fresh)} if fresh else {})
-    models = ((one.spec, one.theta_P), (other.spec, other.theta_P))
+    models = ((first.spec, first.theta_P), (second.spec, second.theta_P))
     return {name: compare(*models, pairs) for name, pairs in sets.items()}

@@ -1,4 +1,4 @@
-"""Other people's checkpoints: a file that MicroAdder's or the 456p report's training code wrote, as ours."""
+"""Other projects' checkpoints, of MicroAdder's and the 456p report's training code, read as ours."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from torch import Tensor
 from model.spec import Spec
 from trainer.checkpoints import foreign_low_rank, foreign_microadder
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
-from trainer.checkpoints.foreign_file import LARGEST, State, integer, mapping, plain, unpacked
+from trainer.checkpoints.foreign_file import LARGEST, State, integer, load_archive, mapping, plain
 
 Content = Mapping[str, Any]
-Found = tuple[Spec, Tensor]
 
 
 def load_any(path: Path) -> Checkpoint:
-    """A checkpoint folder of ours, either of its files, or another program's file.
+    """Load a checkpoint folder of ours, either of its files, or another program's file.
 
     Raises ValueError saying what is wrong.
     """
@@ -28,14 +27,16 @@ def load_any(path: Path) -> Checkpoint:
 
 
 def read_foreign(path: Path) -> Checkpoint:
-    """Another program's checkpoint file. Nothing in it is run.
+    """Read another program's checkpoint file. Nothing in it is run.
 
-    Raises ValueError saying what the file is instead, which of its settings no spec can say, or which tensor
-    is not as its settings demand.
+    Raises ValueError for another kind of file, a setting that no spec can express, or a tensor that does not fit
+    the settings.
     """
     try:
         data = _bytes(path)
-        return _checkpoint(unpacked(data), {"imported_from": path.name, "sha256": sha256(data).hexdigest()})
+        return _checkpoint(
+            load_archive(data), {"imported_from": path.name, "sha256": sha256(data).hexdigest()}
+        )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -63,33 +64,33 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
 
 def _from_microadder(content: Content, source: dict[str, Any]) -> Checkpoint:
     state = State(content["model_state_dict"], "model_state_dict")
-    found = foreign_microadder.read(mapping(content["config"], "config"), state)
-    written = {"format": "MicroAdder", "trained_by": "MicroAdder's training code"}
-    return _ours(found, content, source | written, content.get("metrics"), content.get("args"))
+    spec, theta_P = foreign_microadder.read(mapping(content["config"], "config"), state)
+    about = source | {"format": "MicroAdder", "trained_by": "MicroAdder's training code"}
+    return _ours(spec, theta_P, content, about, content.get("metrics"), content.get("args"))
 
 
 def _from_report(content: Content, source: dict[str, Any]) -> Checkpoint:
     state = State(content["model_state"], "model_state")
-    found = foreign_low_rank.read(mapping(content["model_config"], "model_config"), state)
-    stored = integer(content, "params", found[0].params)
-    if stored != found[0].params:
-        raise ValueError(f"params is {stored}, but its settings and tensors make {found[0].params}")
-    written = {"format": "456p report", "trained_by": "the 456p report's training code"}
+    spec, theta_P = foreign_low_rank.read(mapping(content["model_config"], "model_config"), state)
+    if (stored := integer(content, "params", spec.params)) != spec.params:
+        raise ValueError(f"params is {stored}, but its settings and tensors make {spec.params}")
+    about = source | {"format": "456p report", "trained_by": "the 456p report's training code"}
     metrics = {name: content[name] for name in ("val_exact",) if name in content}
-    return _ours(found, content, source | written, metrics, content.get("train_config"))
+    return _ours(spec, theta_P, content, about, metrics, content.get("train_config"))
 
 
-def _ours(found: Found, content: Content, about: dict[str, Any], metrics: Any, arguments: Any) -> Checkpoint:
-    spec, theta_P = found
-    measured, known = (
+def _ours(
+    spec: Spec, theta_P: Tensor, content: Content, about: dict[str, Any], metrics: Any, arguments: Any
+) -> Checkpoint:
+    metrics, arguments = (
         value if isinstance(value, dict) else {} for value in (plain(metrics), plain(arguments))
     )
-    seed = known.get("seed")
+    seed = arguments.get("seed")
     return Checkpoint(
         spec=spec,
         theta_P=theta_P,
         seed={"init_seed": seed, "data_seed": seed} if type(seed) is int else {},
         step=integer(content, "step", 0),
-        metrics=measured,
-        provenance={**about, "arguments": known},
+        metrics=metrics,
+        provenance={**about, "arguments": arguments},
     )

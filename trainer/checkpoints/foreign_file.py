@@ -1,11 +1,10 @@
-"""Other programs' checkpoint files, read as data: what a PyTorch archive holds, its settings, its tensors.
+"""Other programs' checkpoint files, read as data: PyTorch archives, their settings and their tensors.
 
-A pickle is a program. Three fences keep it from running: its archive is packed anew in memory, nothing but
-pickle and numbers, under a size limit; the pickle may name dense tensors and plain containers alone, which is
-checked before any of it is interpreted; and torch.load(weights_only=True) reads what is left. A tensor is
-asked for its shape before it is touched, because a few bytes can claim to be a terabyte.
+A pickle is a program, and torch.load(weights_only=True) refuses to run it. Before it reads an archive, the
+archive must be whole and small, and its pickle may name dense tensors and plain containers only. A tensor's
+shape is checked before its numbers are touched, because a few bytes can claim to be a terabyte.
 
-Every ValueError here says what is wrong, and leaves it to the caller to say where.
+Every ValueError here says what is wrong; the caller says in which file.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ import torch
 from torch import Tensor
 
 LARGEST = 1 << 22  # bytes; the published files have up to 40 kB
-MOST, DEEPEST = 10_000, 8  # plain values that are taken over, and how deep they may be nested
+MAX_VALUES, MAX_DEPTH = 10_000, 8  # of the settings that are copied
 ARCHIVE, PICKLE = b"PK\x03\x04", b"\x80"
-LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # what torch.save began with before PyTorch 1.6
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save began with this before PyTorch 1.6
 DAMAGED = "damaged: its pickle cannot be read"
 STORAGES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 PATHS = {
@@ -45,25 +44,30 @@ HARMLESS = {
     *(f"torch {kind}Storage" for kind in STORAGES),
     *PATHS,
 }
-"""All that a checkpoint's pickle may name, as `module name`."""
+"""Everything that a checkpoint's pickle may name, as `module name`."""
 REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 # ---- the file
 
 
-def unpacked(data: bytes) -> dict[str, Any]:
-    """The dictionary that torch.save wrote."""
-    kind = _kind(data)
-    if kind:
-        raise ValueError(kind)
-    inside = _inside(_entries(data))
-    _check_pickle(inside["data.pkl"])
-    return mapping(_loaded(inside), "its content")
+def load_archive(data: bytes) -> dict[str, Any]:
+    """Return the dictionary that torch.save wrote."""
+    if problem := _kind(data):
+        raise ValueError(problem)
+    _check_pickle(_read_pickle(data))
+    allowed: list[Any] = [Namespace, *((posixpath.join, name.replace(" ", ".")) for name in PATHS)]
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
+            warnings.simplefilter("ignore")
+            content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True, mmap=False)
+    except Exception:  # an invented pickle can raise anything
+        raise ValueError(DAMAGED) from None
+    return mapping(content, "its content")
 
 
 def _kind(data: bytes) -> str:
-    """What it is, if its first bytes are not those of PyTorch's archives."""
+    """Say what the file is, if its first bytes are not those of PyTorch's archives."""
     if not data:
         return "empty"
     if data.startswith(LEGACY):
@@ -73,83 +77,54 @@ def _kind(data: bytes) -> str:
     return "" if data.startswith(ARCHIVE) else "not a checkpoint: no folder of ours, no PyTorch archive"
 
 
-def _entries(data: bytes) -> dict[str, bytes]:
-    """All that is in an archive, by name; nothing, if it would unfold to more than a checkpoint is."""
+def _read_pickle(data: bytes) -> bytes:
+    """Return the pickle of PyTorch's archive, after every entry's size and checksum."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
-            usual = all(e.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries)
-            fits = usual and sum(entry.file_size for entry in entries) <= LARGEST
-            return {entry.filename: _unfolded(archive, entry) for entry in entries} if fits else {}
+            names = archive.namelist()
+            pickles = [name for name in names if name.endswith("/data.pkl")]
+            is_small = sum(entry.file_size for entry in archive.infolist()) <= LARGEST
+            if is_small and archive.testzip():
+                raise zipfile.BadZipFile
+            pickled = archive.read(pickles[0]) if is_small and len(pickles) == 1 else None
     except Exception:  # a damaged archive can raise anything
         raise ValueError("truncated or damaged: it begins like a PyTorch file and is not whole") from None
-
-
-def _unfolded(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """No more of it than it says that it has: `ZipFile.read` unfolds all that is there and then cuts it."""
-    with archive.open(entry) as file:
-        return file.read(entry.file_size)
-
-
-def _inside(entries: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The pickle and the numbers of PyTorch's archive."""
-    folders = [name.removesuffix("data.pkl") for name in entries if name.endswith("/data.pkl")]
-    if len(folders) != 1:
+    if pickled is None:
         raise ValueError("a zip archive, but not as PyTorch writes it, with one data.pkl and all of it small")
-    inside = {name.removeprefix(folders[0]): entries[name] for name in entries if name.startswith(folders[0])}
-    if "constants.pkl" in inside:
+    if any(name.endswith("/constants.pkl") for name in names):
         raise ValueError("a TorchScript archive, which is a program, not a checkpoint")
-    return {
-        name: content
-        for name, content in inside.items()
-        if name in ("data.pkl", "byteorder", "version") or name.startswith("data/")
-    }
+    return pickled
 
 
 def _check_pickle(pickled: bytes) -> None:
     """Refuse a pickle that names anything but plain data, without interpreting it."""
     try:
-        named = {str(arg) for step, arg, _ in pickletools.genops(pickled) if step.name == "GLOBAL"}
-    except Exception:  # whatever its parser stumbles over
+        names = {str(arg) for step, arg, _ in pickletools.genops(pickled) if step.name == "GLOBAL"}
+    except Exception:  # an invented pickle can raise anything
         raise ValueError(DAMAGED) from None
-    if others := sorted(named - HARMLESS):
-        what = ", ".join(word(name.replace(" ", ".")) for name in others[:3])
-        raise ValueError(f"its pickle asks for {what}, as no known checkpoint does; nothing of it was run")
+    if refused := sorted(names - HARMLESS):
+        text = ", ".join(word(name.replace(" ", ".")) for name in refused[:3])
+        raise ValueError(f"its pickle asks for {text}, as no known checkpoint does; nothing of it was run")
     if not pickled.startswith(b"\x80\x02"):
         raise ValueError("its pickle is not of protocol 2, PyTorch's own; nothing of it was run")
-
-
-def _loaded(inside: Mapping[str, bytes]) -> Any:
-    fresh = io.BytesIO()
-    with zipfile.ZipFile(fresh, "w") as archive:
-        for name, content in inside.items():
-            archive.writestr(f"archive/{name}", content)
-    fresh.seek(0)
-    known: list[Any] = [Namespace, *((posixpath.join, name.replace(" ", ".")) for name in PATHS)]
-    try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(known):
-            warnings.simplefilter("ignore")
-            return torch.load(fresh, map_location="cpu", weights_only=True, mmap=False)
-    except Exception:  # a pickle that is made up can raise anything
-        raise ValueError(DAMAGED) from None
 
 
 # ---- plain values
 
 
-def mapping(value: Any, what: str) -> dict[str, Any]:
-    """A dictionary with names for keys. What was unpickled may shadow its own methods, so none is asked."""
+def mapping(value: Any, name: str) -> dict[str, Any]:
+    """Copy a dictionary with text for keys. An unpickled one may shadow its methods, so none is called."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} must be a dictionary, got {shown(value)}")
-    found = dict(dict.items(value))
-    for key in found:
+        raise ValueError(f"{name} must be a dictionary, got {shown(value)}")
+    content = dict(dict.items(value))
+    for key in content:
         if type(key) is not str:
-            raise ValueError(f"{what} must have names for keys, got {shown(key)}")
-    return found
+            raise ValueError(f"{name} must have names for keys, got {shown(key)}")
+    return content
 
 
 def shown(value: Any) -> str:
-    """A value for a message: short, on one line, and never the whole of a large or made-up one."""
+    """Describe a value for a message: short, on one line, a large or unknown one by its type."""
     if type(value) is str:
         return ascii(value) if len(value) <= 60 else f"{value[:40]!a}..."
     if value is None or type(value) in (bool, int, float):
@@ -158,17 +133,19 @@ def shown(value: Any) -> str:
 
 
 def word(text: str) -> str:
-    """A name for a message, bare if it is one."""
+    """Return a name for a message, quoted if it is long or not printable."""
     return text if 0 < len(text) <= 60 and text.isprintable() else shown(text)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: what is no plain value is named by its type, what is not finite is spelt."""
-    taken = count()
+    """Convert a value to JSON's types: other objects to their type's name, infinite floats to text."""
+    counter = count()
 
     def walk(value: Any, depth: int) -> Any:
-        if next(taken) > MOST or depth > DEEPEST:
-            raise ValueError(f"its settings are more than {MOST} values, or nested more than {DEEPEST} deep")
+        if next(counter) > MAX_VALUES or depth > MAX_DEPTH:
+            raise ValueError(
+                f"its settings are more than {MAX_VALUES} values, or nested more than {MAX_DEPTH} deep"
+            )
         if value is None or type(value) in (bool, int, str):
             return value
         if type(value) is float:
@@ -188,17 +165,17 @@ def plain(value: Any) -> Any:
 
 
 def unknown(name: str, value: Any) -> ValueError:
-    """The error for a setting that no spec can say."""
+    """Return the error for a setting that no spec can express."""
     text = word(value) if type(value) is str else shown(value)
     return ValueError(f"architecture not known here: {word(name)}={text}")
 
 
 Choices = Mapping[str, Mapping[Any, dict[str, Any]]]
-"""Setting -> its value -> what that says in the fields of a spec. The first value is the default."""
+"""Setting -> its value -> fields of the spec. The first value is the default."""
 
 
 def all_chosen(config: Mapping[str, Any], choices: Choices) -> dict[str, Any]:
-    """What some settings say in the fields of a spec."""
+    """Convert settings to fields of a spec."""
     return {k: v for name, values in choices.items() for k, v in _chosen(config, name, values).items()}
 
 
@@ -225,16 +202,16 @@ def number(config: Mapping[str, Any], name: str, default: float) -> float:
     value = config.get(name, default)
     if (
         type(value) not in (int, float) or not abs(value) <= sys.float_info.max
-    ):  # so put, a NaN is refused too
+    ):  # put this way, NaN is refused too
         raise ValueError(f"{name} must be a finite number, got {shown(value)}")
     return float(value)
 
 
-def refuse_others(config: Mapping[str, Any], known: set[str]) -> None:
-    """A setting that nothing here reads must be off."""
+def refuse_others(config: Mapping[str, Any], names: set[str]) -> None:
+    """Raise ValueError for a setting beyond `names` that is not off."""
     for name, value in config.items():
         off = value is None or (type(value) in (bool, int, float, str) and value in (0, "", "none"))
-        if name not in known and not off:
+        if name not in names and not off:
             raise unknown(name, value)
 
 
@@ -242,55 +219,55 @@ def refuse_others(config: Mapping[str, Any], known: set[str]) -> None:
 
 
 class State:
-    """A state dictionary. Tensors are taken out of it one by one; what is left at the end is an error."""
+    """A state dictionary from which tensors are taken one by one; a remainder at the end is an error."""
 
-    def __init__(self, state: Any, what: str):
-        self._left: dict[str, Any] = mapping(state, what)
+    def __init__(self, state: Any, name: str):
+        self._remaining: dict[str, Any] = mapping(state, name)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._left
+        return name in self._remaining
 
     def names(self) -> list[str]:
-        return list(self._left)
+        return list(self._remaining)
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of this shape, float32 and finite."""
-        if name not in self._left:
+        """Take out a tensor of this shape, as float32. Raises ValueError if it is another, or not finite."""
+        if name not in self._remaining:
             raise ValueError(f"tensor {name} is missing")
-        tensor = self._left.pop(name)
+        tensor = self._remaining.pop(name)
         if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
             raise ValueError(f"{name} must be a dense tensor, got {shown(tensor)}")
         if tuple(tensor.shape) != shape:
             raise ValueError(f"tensor {name} must have shape {shape}, found {tuple(tensor.shape)}")
         if tensor.dtype not in REAL:
             raise ValueError(f"tensor {name} must have real floating numbers, found {tensor.dtype}")
-        found = tensor.detach().to(torch.float32)
-        if not torch.isfinite(found).all():
+        numbers = tensor.detach().to(torch.float32)
+        if not torch.isfinite(numbers).all():
             raise ValueError(f"tensor {name} has numbers that are not finite in float32")
-        if not torch.equal(found.to(tensor.dtype), tensor.detach()):
+        if not torch.equal(numbers.to(tensor.dtype), tensor.detach()):
             raise ValueError(f"tensor {name} has {tensor.dtype} numbers that float32 cannot hold")
-        return found
+        return numbers
 
-    def check(self, name: str, wanted: Tensor, why: str, tolerance: float = 0.0) -> None:
-        """Where there is such a tensor, it must be this one."""
-        if name in self._left:
-            found = self.take(name, tuple(wanted.shape))
-            if not torch.allclose(found, wanted, rtol=tolerance, atol=tolerance):
+    def check(self, name: str, expected: Tensor, why: str, tolerance: float = 0.0) -> None:
+        """Take out a tensor, if it is there. Raises ValueError if it is not the expected one."""
+        if name in self._remaining:
+            tensor = self.take(name, tuple(expected.shape))
+            if not torch.allclose(tensor, expected, rtol=tolerance, atol=tolerance):
                 raise ValueError(f"tensor {name} must be {why}, and is not")
 
     def ignore(self, *names: str) -> None:
         for name in names:
-            self._left.pop(name, None)
+            self._remaining.pop(name, None)
 
     def end(self) -> None:
-        """Everything has been understood."""
-        if self._left:
-            names = ", ".join(word(name) for name in list(self._left)[:3])
-            more = f" and {len(self._left) - 3} more" if len(self._left) > 3 else ""
+        """Raise ValueError if tensors remain."""
+        if self._remaining:
+            names = ", ".join(word(name) for name in list(self._remaining)[:3])
+            more = f" and {len(self._remaining) - 3} more" if len(self._remaining) > 3 else ""
             raise ValueError(f"tensors that are no part of this architecture: {names}{more}")
 
 
 def shortest(number: Tensor) -> float:
-    """The decimal number with the fewest digits that float32 rounds to this one: 0.15, not 0.15000000596."""
+    """Return the number with the fewest digits that float32 rounds to this one: 0.15, not 0.15000000596."""
     exact = float(number)
     return next(d for d in (float(f"{exact:.{n}g}") for n in range(1, 10)) if float(torch.tensor(d)) == exact)

@@ -38,9 +38,9 @@ MODULES = {
 
 
 def read(config: Mapping[str, Any], state: State) -> tuple[LowRank, Tensor]:
-    """Spec and θ [P]. Raises ValueError for what no spec can say, and for tensors that are not the spec's."""
+    """Return spec and θ [P]. Raises ValueError for settings no spec can express and tensors that do not fit."""
     refuse_others(config, {*CHOICES, *SIZES, "dropout"})
-    number(config, "dropout", 0.0)  # only training knew it
+    number(config, "dropout", 0.0)  # used in training only
     options = all_chosen(config, CHOICES)
     options |= {ours: integer(config, theirs, default) for theirs, (ours, default) in SIZES.items()}
     try:
@@ -55,7 +55,7 @@ def read(config: Mapping[str, Any], state: State) -> tuple[LowRank, Tensor]:
 
 
 def _place(spec: LowRank, name: str) -> str:
-    """The name in the file of one of our tensors."""
+    """Return the name in the file of one of our tensors."""
     if spec.shared and name.startswith("qkv_"):
         return f"blocks.0.attn.{name}"
     matrix, _, part = name.partition("_")

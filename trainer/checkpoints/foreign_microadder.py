@@ -1,8 +1,8 @@
 """MicroAdder's checkpoints: its settings as a split_subspace spec, its tensors as θ.
 
 Two source trees wrote them. The older one (242 to 67 parameters) keeps its tensors under `blocks.0.` and has
-a switch for each constraint; the newer one has flat names, and much of what was a switch is fixed. A setting
-that is missing has the default of its tree.
+a switch for each constraint; the newer one has flat names and fewer switches. A missing setting has the default
+of its tree.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ OLDER_SIZES = {"tok_dim": 3, "pos_dim": 3, "n_heads": 2, "head_dim": 3, "qk_dim"
 NEWER_SIZES = {"tok_dim": 2, "pos_dim": 3, "n_heads": 1, "head_dim": 5, "qk_dim": 0}
 SIZES = {"d_model", *OLDER_SIZES}
 SPIRAL = {"freeze_spiral", "spiral_init_amp", "spiral_init_slope"}
-# Where training began, which the trained model does not show.
+# Initial values, which do not matter to a trained model.
 START = {
     "token_init", "tok_arc_init_A", "tok_arc_init_start", "tok_arc_init_stride", "spiral_init_phase",
     "spiral_init_offset", "v_gain_x_init", "v_gain_y_init",
@@ -122,7 +122,7 @@ LINE = ("pos_corr_slope", "pos_corr_intercept")
 
 
 def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor]:
-    """Spec and θ [P]. Raises ValueError for what no spec can say, and for tensors that are not the spec's."""
+    """Return spec and θ [P]. Raises ValueError for settings no spec can express and tensors that do not fit."""
     older = any(name.startswith("blocks.") for name in state.names())
     tensors = _Tensors(state, older)
     options = _older(config, tensors) if older else _newer(config)
@@ -178,38 +178,38 @@ def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
 
 
 def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], tensors: _Tensors) -> dict[str, Any]:
-    """Where the spiral begins or is frozen, and whether EQUALS is on it."""
+    """Return fields for where the spiral starts or is frozen, and for EQUALS on it."""
     slope = number(config, "spiral_init_slope", -1.0)
     if slope < 0 and (tensors.older or "spiral_init_slope" not in config):
         slope = 1 / 9
-    begins = {"spiral_amp": number(config, "spiral_init_amp", 1.0), "spiral_slope": slope}
+    start = {"spiral_amp": number(config, "spiral_init_amp", 1.0), "spiral_slope": slope}
     if "spiral" not in options:
-        return begins
-    named = config.get("freeze_spiral", "")
-    frozen = frozenset(named.split(",")) - {""} if type(named) is str else None
+        return start
+    setting = config.get("freeze_spiral", "")
+    frozen = frozenset(setting.split(",")) - {""} if type(setting) is str else None
     index = number(config, "equals_spiral_idx", -1.0)
     if frozen not in FROZEN:
-        raise unknown("freeze_spiral", named)
+        raise unknown("freeze_spiral", setting)
     if frozen != ALL:
         if index >= 0:  # theirs stays where the spiral began, ours would move with it
             raise ValueError(f"{unknown('equals_spiral_idx', index)} with a learned spiral")
-        return begins | FROZEN[frozen]
-    stays = {name: shortest(tensors.take(name, ())) for name in begins}
+        return start | FROZEN[frozen]
+    fixed = {name: shortest(tensors.take(name, ())) for name in start}
     ring = {"equals_on_ring": True, "equals_index": index} if index >= 0 else {}
-    return FROZEN[frozen] | stays | ring
+    return FROZEN[frozen] | fixed | ring
 
 
 # ---- tensors
 
 
 class _Tensors:
-    """A state, asked by the newer tree's names."""
+    """A state by the newer tree's names."""
 
     def __init__(self, state: State, older: bool):
         self.state, self.older = state, older
 
     def place(self, name: str) -> str:
-        """The name in the file."""
+        """Return the name in the file."""
         module, dot, rest = name.partition(".")
         return (PLACES.get(module, module) if self.older else module) + dot + rest
 
@@ -221,12 +221,12 @@ class _Tensors:
 
 
 def _check_frozen(spec: SplitSubspace, state: State) -> None:
-    """What is frozen must be where the spec has it."""
-    nowhere, zero = torch.zeros(1, spec.pos_dim), torch.zeros(())
+    """Raise ValueError if a frozen tensor is not where the spec has it."""
+    origin, zero = torch.zeros(1, spec.pos_dim), torch.zeros(())
     frozen = {
-        "_eos_pos": (spec.frozen_eos, nowhere),
-        "_plus_pos": (spec.frozen_plus, nowhere),
-        "z_hi_pos": (spec.frozen_z_hi, nowhere),
+        "_eos_pos": (spec.frozen_eos, origin),
+        "_plus_pos": (spec.frozen_plus, origin),
+        "z_hi_pos": (spec.frozen_z_hi, origin),
         "spiral_phase": (spec.frozen_spiral, zero),
         "spiral_offset": (spec.frozen_spiral, zero),
         "spiral_slope": (spec.flat_spiral, zero),
@@ -242,26 +242,26 @@ def _check_frozen(spec: SplitSubspace, state: State) -> None:
 
 
 def _slices(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
-    """The spec's tensors, each of as many numbers as its slice has."""
-    shapes, found = spec.shapes(), dict[str, Tensor]()
+    """Return the spec's tensors, each with as many numbers as its slice."""
+    shapes, slices = spec.shapes(), dict[str, Tensor]()
     if spec.toeplitz_q:  # the same diagonals from the other end
-        found["q_proj"] = tensors.take("q_proj.vals", shapes["q_proj"][1:]).flip(0)
+        slices["q_proj"] = tensors.take("q_proj.vals", shapes["q_proj"][1:]).flip(0)
     if spec.arc:
-        found["arc"] = tensors.numbers(n for n in ARC if not (spec.circular and n == "tok_arc_B"))
-        tensors.state.check("tok_arc_B", found["arc"][0], "tok_arc_A where they are tied")
+        slices["arc"] = tensors.numbers(n for n in ARC if not (spec.circular and n == "tok_arc_B"))
+        tensors.state.check("tok_arc_B", slices["arc"][0], "tok_arc_A where they are tied")
     if "spiral" in shapes:
-        found["spiral"] = tensors.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
+        slices["spiral"] = tensors.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
     if "correction" in shapes:
         linear = spec.linear_correction
-        found["correction"] = tensors.numbers(LINE) if linear else tensors.take("pos_correction", (DIGITS,))
+        slices["correction"] = tensors.numbers(LINE) if linear else tensors.take("pos_correction", (DIGITS,))
     if "z_hi" in shapes:
-        found["z_hi"] = tensors.take("z_hi_pos", (1, spec.pos_dim))
-    found |= _specials(spec, tensors) | _norms(spec, tensors)
-    return found | {n: tensors.take(SAME[n], shape) for n, shape in shapes.items() if n not in found}
+        slices["z_hi"] = tensors.take("z_hi_pos", (1, spec.pos_dim))
+    slices |= _specials(spec, tensors) | _norms(spec, tensors)
+    return slices | {n: tensors.take(SAME[n], shape) for n, shape in shapes.items() if n not in slices}
 
 
 def _specials(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
-    """The learned positions of PLUS, EQUALS and EOS: rows of one table."""
+    """Return the learned positions of PLUS, EQUALS and EOS: rows of one table."""
     learned = [name for name in ("plus", "equals", "eos") if name in spec.shapes()]
     if not learned:
         return {}
@@ -270,15 +270,15 @@ def _specials(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
 
 
 def _norms(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
-    """The norms' weights. A shared one is in the file three times."""
+    """Return the norms' weights. A shared one is in the file three times."""
     if spec.parameterless_norm:
         return {}
     if not spec.shared_norm:
         return {"norm": torch.stack([tensors.take(f"{norm}.weight", (spec.width,)) for norm in NORMS])}
     parts = {"b": (), "d1": (), "d4": ()} if spec.structured_norm3 else {"weight": (spec.width,)}
-    first, *others = NORMS
+    first, *copies = NORMS
     shared = {part: tensors.take(f"{first}.{part}", shape) for part, shape in parts.items()}
-    for norm in others:
+    for norm in copies:
         for part, value in shared.items():
             tensors.state.check(
                 tensors.place(f"{norm}.{part}"), value, "equal to the other norms', being shared"

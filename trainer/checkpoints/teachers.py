@@ -12,13 +12,14 @@ from trainer.step import step
 
 
 def read_teacher(path: Path) -> str:
-    """The word of a checkpoint, folder or file, of ours or others'. Raises ValueError: for what is none, and
-    for what gets a selection problem wrong.
+    """Return the word of a checkpoint, folder or file, ours or another project's.
+
+    Raises ValueError for a path that is none, and for a model that gets a selection problem wrong.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such checkpoint")
-    found = load_any(path)
-    spec, theta_1P = found.spec, found.theta_P[None]
+    checkpoint = load_any(path)
+    spec, theta_1P = checkpoint.spec, checkpoint.theta_P[None]
     if isinstance(spec, Tied):
         theta_1P, spec = spec.untie(theta_1P), spec.base
     tokens = step.tokens_of(spec, *selection())
