@@ -66,11 +66,11 @@ class Forging:
         return sum(self.budget(nonzero=True).values())
 
     def budget(self, nonzero: bool = False) -> dict[str, int]:
-        """How many numbers each matrix has, by its name; with `nonzero` those that are not 0."""
+        """Return the size of each matrix by name; with `nonzero` the count of its numbers that are not 0."""
         return {name: sum(not nonzero or n != 0 for n in _flat(self, name)) for name in WEIGHTS}
 
     def weights(self) -> dict[str, Matrix]:
-        """The matrices by name."""
+        """Return the matrices by name."""
         return {name: getattr(self, name) for name in WEIGHTS}
 
 
@@ -79,7 +79,7 @@ def _flat(forging: Forging, name: str) -> Iterable[float]:
 
 
 def _single(row: int, column: int, value: float) -> Matrix:
-    """A [D, D] matrix with one number in it."""
+    """Return a [D, D] matrix with one number in it."""
     return tuple(tuple(value if (r, c) == (row, column) else 0 for c in range(3)) for r in range(3))
 
 
@@ -109,7 +109,7 @@ FORGINGS: dict[str, Forging] = {f.name: f for f in (PUBLISHED, LITERAL, CORRECTE
 
 
 def forging(name: str) -> Forging:
-    """A forging by its name. Raises ValueError for an unknown name, with the nearest ones."""
+    """Return a forging by name. Raises ValueError for an unknown name, with the nearest ones."""
     if name not in FORGINGS:
         raise ValueError(f"unknown forging {name!r}; {did_you_mean(name, FORGINGS)}")
     return FORGINGS[name]
@@ -117,7 +117,7 @@ def forging(name: str) -> Forging:
 
 @dataclass(frozen=True)
 class Forged:
-    """One addition with everything that was computed on the way.
+    """One addition with every intermediate state.
 
     states: by the published names; x, q, k, v and output [T, D], kq and attn [T, T].
     """
@@ -136,7 +136,7 @@ class Forged:
         return self.answer == self.a + self.b
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values."""
+        """Return everything as plain values."""
         return {
             "a": self.a,
             "b": self.b,
@@ -159,12 +159,12 @@ def forge(a: int, b: int, forging: Forging = PUBLISHED) -> Forged:
     import torch
 
     states = forward(torch.tensor(tokens(a, b)), forging)
-    found = {name: int(value) for name, value in read_out(states["output"]).items()}
-    return Forged(a, b, forging, states, **found)
+    sums = {name: int(value) for name, value in read_out(states["output"]).items()}
+    return Forged(a, b, forging, states, **sums)
 
 
 def tokens(a: int, b: int) -> list[int]:
-    """The five token ids: tens and units of a, tens and units of b, the end token.
+    """Return the five token ids: tens and units of a, tens and units of b, the end token.
 
     Raises ValueError unless both are integers from 1 to 99.
     """
@@ -175,7 +175,7 @@ def tokens(a: int, b: int) -> list[int]:
 
 
 def forward(tokens: Tensor, forging: Forging) -> dict[str, Tensor]:
-    """Every state by its published name, for token ids [..., T]: [..., T, D], scores and weights [..., T, T].
+    """Return all states by published name for token ids [..., T]: [..., T, D], scores and weights [..., T, T].
 
     The softmax is taken after subtracting the largest score: exp(100) does not fit into float32.
     """
@@ -190,14 +190,14 @@ def forward(tokens: Tensor, forging: Forging) -> dict[str, Tensor]:
         q, k, v = x @ wq, x @ wk, x @ wv
         kq = q @ k.mT
         attn = torch.softmax(kq, dim=-1)
-        found = {"x": x, "q": q, "k": k, "v": v, "kq": kq, "attn": attn}
-        states |= {f"{name}{layer}": state for name, state in found.items()}
+        layer_states = {"x": x, "q": q, "k": k, "v": v, "kq": kq, "attn": attn}
+        states |= {f"{name}{layer}": state for name, state in layer_states.items()}
         x = x + attn @ v
     return states | {"output": x}
 
 
 def embed(tokens: Tensor, forging: Forging) -> Tensor:
-    """Token ids [..., T] as vectors [..., T, D]: 0, the digit, the sign of the place (+1, −1, +1, −1, +1)."""
+    """Embed token ids [..., T] as [..., T, D]: 0, the digit, the sign of the place (+1, −1, +1, −1, +1)."""
     import torch
 
     digit = torch.where(tokens == EOS, forging.eos_digit, tokens.double())
@@ -206,7 +206,7 @@ def embed(tokens: Tensor, forging: Forging) -> Tensor:
 
 
 def read_out(output: Tensor) -> dict[str, Tensor]:
-    """Sums, carry and answer from the end token of the last layer's output [..., T, D], as integers [...].
+    """Read sums, carry and answer, integers [...], from the end token of the last output [..., T, D].
 
     Both sums are rounded first: thirds leave a tens sum of `CORRECTED` up to 2e-15 beside its integer.
     """
@@ -218,7 +218,7 @@ def read_out(output: Tensor) -> dict[str, Tensor]:
 
 
 def every_pair() -> tuple[Tensor, Tensor]:
-    """Both operands of all 9,801 additions: two integer tensors [9801]."""
+    """Return the operands of all 9,801 additions: two integer tensors [9801]."""
     import torch
 
     numbers = torch.arange(LOWEST, HIGHEST + 1)
@@ -227,7 +227,7 @@ def every_pair() -> tuple[Tensor, Tensor]:
 
 
 def count_correct(forging: Forging) -> int:
-    """How many of the 9,801 additions come out right."""
+    """Count the correct ones of the 9,801 additions."""
     import torch
 
     a, b = every_pair()

@@ -35,12 +35,12 @@ from model.spec import Spec
 
 
 def forged_adder() -> tuple[Spec, Tensor]:
-    """The spec and θ [34], float32."""
+    """Return the spec and θ [34], float32."""
     return SPEC, SPEC.layout.join(tensors()).float()
 
 
 def tensors() -> dict[str, Tensor]:
-    """Every slice of θ by name."""
+    """Return every slice of θ by name."""
     norm = math.sqrt(WIDTH) / LOUD
     arc = torch.tensor([LOUD, -MIDDLE * STRIDE, STRIDE], dtype=torch.float64)
     form = attention_form() / norm**2
@@ -48,7 +48,7 @@ def tensors() -> dict[str, Tensor]:
 
 
 def points() -> tuple[Tensor, Tensor]:
-    """Positions that read [Q, 3] and that are read [K, 3]: the fixed spiral; PLUS is the origin."""
+    """Return reading [Q, 3] and read [K, 3] positions on the fixed spiral; PLUS is the origin."""
     index = torch.tensor([*range(DIGITS), SPEC.equals_index], dtype=torch.float64)
     turn = 2 * math.pi * index / DIGITS
     ring = [SPEC.spiral_amp * torch.cos(turn), SPEC.spiral_amp * torch.sin(turn), SPEC.spiral_slope * index]
@@ -56,8 +56,8 @@ def points() -> tuple[Tensor, Tensor]:
     return spiral, torch.cat([spiral, torch.zeros(1, POS, dtype=torch.float64)])
 
 
-def seen() -> Tensor:
-    """How many tokens share a position, for each reader [Q, K]: x, y, and z up to the reader's own column."""
+def token_counts() -> Tensor:
+    """Count the tokens at each position for each reader [Q, K]: x, y, and z up to the reader's column."""
     count = torch.full((EQUALS + 1, PLUS + 1), 2.0, dtype=torch.float64)
     count[:, EQUALS:] = 1
     for column in range(DIGITS):
@@ -65,8 +65,8 @@ def seen() -> Tensor:
     return count
 
 
-def wanted() -> Tensor:
-    """The weight of one token in each digit column [Q, 10], in units of 1 / TOTAL.
+def target_weights() -> Tensor:
+    """Return the target weight of one token in each digit column [Q, 10], in units of 1 / TOTAL.
 
     The readers at column 9 and at EQUALS have less to read. What they leave has to fall on EQUALS and PLUS,
     no matter which: both are token 0 and add nothing to T.
@@ -79,53 +79,53 @@ def wanted() -> Tensor:
 
 
 def attention(form: Tensor) -> Tensor:
-    """Softmax weight of one token at each position [Q, K], for scores q · form · k."""
+    """Return the softmax weight of one token at each position [Q, K], for scores q · form · k."""
     readers, read = points()
     scores = readers @ form @ read.T
     odds = torch.exp(scores - scores.amax(1, keepdim=True))
-    return odds / (seen() * odds).sum(1, keepdim=True)
+    return odds / (token_counts() * odds).sum(1, keepdim=True)
 
 
-def departures(form: Tensor) -> tuple[Tensor, Tensor]:
-    """By how much T is off where a column is all nines, in digits [Q · 10], and the derivative [Q · 10, 9].
+def errors(form: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the error of T where a column is all nines, in digits [Q · 10], and its derivative [Q · 10, 9].
 
     The logarithm of a softmax weight grows with its score less the mean score, and scores are linear in the
     form's nine entries.
     """
     readers, read = points()
-    weight, nines = attention(form), 9 * seen()[:, :DIGITS]
-    off = nines * (TOTAL * weight[:, :DIGITS] - wanted())
+    weight, nines = attention(form), 9 * token_counts()[:, :DIGITS]
+    off = nines * (TOTAL * weight[:, :DIGITS] - target_weights())
     score = torch.einsum("qa,kb->qkab", readers, read).flatten(2)
-    mean = torch.einsum("qk,qkm->qm", seen() * weight, score)
+    mean = torch.einsum("qk,qkm->qm", token_counts() * weight, score)
     slope = (nines * TOTAL * weight[:, :DIGITS])[..., None] * (score[:, :DIGITS] - mean[:, None])
     return off.flatten(), slope.flatten(0, 1)
 
 
 def attention_form(rounds: int = 40) -> Tensor:
-    """The form [3, 3] whose weights depart least from the wanted ones.
+    """Fit the form [3, 3] whose weights are nearest to the target weights.
 
     On a bare ring the answer is a rotation, `_rotation`. But there the reader of column 9 would see column 0
     where it has to see EQUALS. The ramp of the spiral parts the two, and other entries make up for what this
-    does elsewhere. The nine entries solve the 110 equations `departures` = 0 in the least-squares sense, by
+    does elsewhere. The nine entries solve the 110 equations `errors` = 0 in the least-squares sense, by
     damped Gauss-Newton from the rotation: first as they are, then squared, which lowers the greatest ones.
     """
     form = _rotation()
     for power in (1, 2):
         damping = 1.0
         for _ in range(rounds):
-            off, slope = departures(form)
+            off, slope = errors(form)
             grown = off.abs() ** (power - 1)  # the equations are off · |off| ^ (power - 1) = 0
             scaled = slope * (power * grown)[:, None]
             normal = scaled.T @ scaled
             normal += damping * normal.diagonal().diag()
             trial = form - torch.linalg.solve(normal, scaled.T @ (off * grown)).view(POS, POS)
-            better = (departures(trial)[0] ** (2 * power)).sum() < (off ** (2 * power)).sum()
+            better = (errors(trial)[0] ** (2 * power)).sum() < (off ** (2 * power)).sum()
             form, damping = (trial, damping / 5) if better else (form, damping * 4)
     return form
 
 
 def _rotation() -> Tensor:
-    """The form for a ring: scores strong · cos(36° (k - q) - ahead), highest between the columns q and q + 1.
+    """Return the form for a ring: scores strong · cos(36° (k - q) - ahead), highest between the columns q and q + 1.
 
     They are parted by strong · (cos(36° - ahead) - cos(ahead)), which has to be ln 10 to make a tenth. At
     0.62 of a column ahead, strong is 50, and columns to either side get weights below 1e-6.
@@ -139,7 +139,7 @@ def _rotation() -> Tensor:
 
 
 def _output(norm: float) -> Tensor:
-    """out_A [2, 1], which reads a normed token (cos, sin)(angle) · LOUD · norm.
+    """Return out_A [2, 1], which reads a normed token (cos, sin)(angle) · LOUD · norm.
 
     In units of LOUD · STRIDE the residual has z - MIDDLE at t1, and attention brings the mean digit less
     MIDDLE, times a gain. The mean digit is (T + 2 PREVIOUS z) / TOTAL, so z cancels at the gain
@@ -152,7 +152,7 @@ def _output(norm: float) -> Tensor:
 
 
 def _ffn_and_head(norm: float) -> dict[str, Tensor]:
-    """fc1 [2, 5] and head [2, 5], whose r and rho are `scale` times those here."""
+    """Return fc1 [2, 5] and head [2, 5], whose r and rho are `scale` times those here."""
     tangent = STRIDE * (TURN + SHIFT - MIDDLE)  # of t = TURN + SHIFT, where t1 = 0
     t_over_t0 = torch.tensor([tangent, -2 * PREVIOUS, 0, 0, 0], dtype=torch.float64)
     rho = torch.tensor([1.0, 0, 0, 0, 0], dtype=torch.float64)

@@ -10,7 +10,7 @@ from model import forged_adder as forged
 from model.adderboard import carry_pairs, failures, uniform_pairs
 from model.decode import columns
 from model.forged_adder import EQUALS, MIDDLE, SHIFT, STRIDE, TOTAL
-from model.forged_numbers import attention, attention_form, departures
+from model.forged_numbers import attention, attention_form, errors
 
 SPEC, THETA = forged_numbers.forged_adder()
 FIRST = SPEC.prompt - 1
@@ -128,17 +128,17 @@ def test_the_model_attends_as_derived():
 
 def test_attention_weights_are_the_wanted_ones():
     weight = TOTAL * attention(attention_form())
-    assert (weight[:, :10] - forged_numbers.wanted()).abs().max() < 0.02
+    assert (weight[:, :10] - forged_numbers.target_weights()).abs().max() < 0.02
     assert torch.diagonal(weight, 1)[:9].sub(1).abs().max() < 0.01  # 43 % each on x_k and y_k
     assert torch.diagonal(weight)[:10].sub(0.1).abs().max() < 0.01  # 4.3 % each on x, y and z of k - 1
     assert weight[9, EQUALS] == pytest.approx(2, abs=0.1)  # there is no tenth column: EQUALS stands for it
-    assert departures(attention_form())[0].abs().max() < 0.21
-    assert (forged_numbers.seen() * weight).sum(1).tolist() == pytest.approx([TOTAL] * 11)
+    assert errors(attention_form())[0].abs().max() < 0.21
+    assert (forged_numbers.token_counts() * weight).sum(1).tolist() == pytest.approx([TOTAL] * 11)
 
 
 def test_t_is_near_n_for_any_two_numbers():
     """Bounds on T by interval arithmetic: two columns and a carry exactly, every other column from 0 to 9."""
-    weight, count = TOTAL * attention(attention_form()), forged_numbers.seen()
+    weight, count = TOTAL * attention(attention_form()), forged_numbers.token_counts()
     digit = torch.arange(19)
     total, previous, carry = torch.meshgrid(digit, digit, torch.arange(2), indexing="ij")
     z, out = (previous + carry) % 10, (previous + carry) // 10
@@ -159,10 +159,10 @@ def test_t_is_near_n_for_any_two_numbers():
 
 def test_gauss_newton_has_the_right_derivative_and_arrives():
     form, step = attention_form(), 1e-6 * torch.eye(9, dtype=torch.float64).view(9, 3, 3)
-    differences = [(departures(form + d)[0] - departures(form - d)[0]) / 2e-6 for d in step]
-    torch.testing.assert_close(departures(form)[1], torch.stack(differences, dim=1), atol=1e-6, rtol=1e-5)
-    further = departures(attention_form(rounds=200))[0]
-    assert (departures(form)[0] ** 4).sum() == pytest.approx(float((further**4).sum()), rel=1e-2)
+    differences = [(errors(form + d)[0] - errors(form - d)[0]) / 2e-6 for d in step]
+    torch.testing.assert_close(errors(form)[1], torch.stack(differences, dim=1), atol=1e-6, rtol=1e-5)
+    further = errors(attention_form(rounds=200))[0]
+    assert (errors(form)[0] ** 4).sum() == pytest.approx(float((further**4).sum()), rel=1e-2)
 
 
 def test_edges():

@@ -50,12 +50,12 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
         return
     a, b = _operands(operands)
     with reraise_as():
-        found = forged.forge(a, b, forged.forging(name))
+        result = forged.forge(a, b, forged.forging(name))
     if page:
-        write_text(page, html(found), "--page")
+        write_text(page, html(result), "--page")
         click.echo(f"{page}: {a} + {b} step by step, in any browser")
     else:
-        click.echo(json.dumps(found.as_dict()) if as_json else trace(found))
+        click.echo(json.dumps(result.as_dict()) if as_json else trace(result))
 
 
 def _write_adder(target: Path) -> None:
@@ -68,38 +68,38 @@ def _write_adder(target: Path) -> None:
     click.echo(f"{target}: {spec.params} parameters, none of them trained")
 
 
-def _operands(words: tuple[str, ...]) -> tuple[int, int]:
-    if not words:
+def _operands(arguments: tuple[str, ...]) -> tuple[int, int]:
+    if not arguments:
         return EXAMPLE
-    if len(words) != 2:
-        raise UserError(f"give two numbers, not {len(words)}")
+    if len(arguments) != 2:
+        raise UserError(f"give two numbers, not {len(arguments)}")
     try:
-        a, b = (int(word) for word in words)
+        a, b = (int(word) for word in arguments)
     except ValueError:
-        raise UserError(f"give two integers, not {' and '.join(words)}") from None
+        raise UserError(f"give two integers, not {' and '.join(arguments)}") from None
     return a, b
 
 
 # ---- the trace as text
 
 
-def trace(found: Forged) -> str:
-    """Sum, states and how the answer is read, for a terminal of 80 columns or more."""
+def trace(forged: Forged) -> str:
+    """Return the sum, the states and the reading of the answer, for a terminal of 80 columns or more."""
     from model.forged import HIGHEST, LOWEST, count_correct
 
-    forging, pairs = found.forging, (HIGHEST - LOWEST + 1) ** 2
-    verdict = "" if found.correct else f"   WRONG: {found.a + found.b}"
+    forging, pairs = forged.forging, (HIGHEST - LOWEST + 1) ** 2
+    verdict = "" if forged.correct else f"   WRONG: {forged.a + forged.b}"
     head = [
-        f"{found.a} + {found.b} = {found.answer}{verdict}",
+        f"{forged.a} + {forged.b} = {forged.answer}{verdict}",
         f"{forging.name}: {forging.about}",
         f"{forging.params} numbers, {forging.nonzero} not 0; right on {count_correct(forging):,} of {pairs:,} pairs",
     ]
-    shown = [[f"{state:<8}{_note(state)}", *_rows(found.states[state])] for state in found.states]
-    return "\n\n".join("\n".join(lines) for lines in (head, *shown, _read_out(found)))
+    shown = [[f"{state:<8}{_note(state)}", *_rows(forged.states[state])] for state in forged.states]
+    return "\n\n".join("\n".join(lines) for lines in (head, *shown, _read_out(forged)))
 
 
 def _note(state: str) -> str:
-    """How a state is made of those before it."""
+    """Return how a state follows from those before it."""
     kind, layer = state.rstrip("12"), state[-1]
     notes = {
         "x1": "the tokens as vectors",
@@ -108,7 +108,7 @@ def _note(state: str) -> str:
     }
     kinds = {
         "q": f"x{layer} wq{layer}: what each token looks for",
-        "k": f"x{layer} wk{layer}: what each token is found by",
+        "k": f"x{layer} wk{layer}: what each token is forged by",
         "v": f"x{layer} wv{layer}: what each token hands over",
         "kq": f"q{layer} k{layer}ᵀ: how well row and column match",
         "attn": f"softmax of each row of kq{layer}: the row's attention, shared out",
@@ -117,7 +117,7 @@ def _note(state: str) -> str:
 
 
 def _rows(state: Tensor) -> list[str]:
-    """A state [T, D] or [T, T] as lines: tokens down, dimensions or tokens across."""
+    """Return a state [T, D] or [T, T] as lines: tokens down, dimensions or tokens across."""
     from model.forged import DIMENSIONS, TOKENS
 
     across = DIMENSIONS if state.shape[1] == len(DIMENSIONS) else TOKENS
@@ -128,31 +128,31 @@ def _rows(state: Tensor) -> list[str]:
 
 
 def number(n: float) -> str:
-    """A number as one reads it: 13, 0.3333, ~0 for what the softmax leaves of a lost score."""
+    """Format a number for reading: 13, 0.3333, ~0 for a softmax weight near zero."""
     return "~0" if 0 < abs(n) < 1e-6 else f"{n + 0.0:.4g}"  # + 0.0: no -0
 
 
-def _read_out(found: Forged) -> list[str]:
-    units, tens, carry = found.units_sum, found.tens_sum, found.carry
+def _read_out(forged: Forged) -> list[str]:
+    units, tens, carry = forged.units_sum, forged.tens_sum, forged.carry
     return [
         "answer  read from the row eos of output",
         f"  units sum {units:>4}   accumulator",
         f"  tens sum  {tens:>4}   digit",
         f"  carry     {carry:>4}   1 if the units sum is 10 or more",
-        f"  answer    {found.answer:>4}   ({tens} + {carry}) * 10 + {units % 10}",
+        f"  answer    {forged.answer:>4}   ({tens} + {carry}) * 10 + {units % 10}",
     ]
 
 
 # ---- the trace as a page
 
 
-def html(found: Forged) -> str:
-    """The page, self-contained, with all forgings in it; it begins with this addition."""
+def html(forged: Forged) -> str:
+    """Return a self-contained page with all forgings, which begins with this addition."""
     from model.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
 
     model = {
         "range": [LOWEST, HIGHEST],
-        "start": [found.a, found.b, found.forging.name],
+        "start": [forged.a, forged.b, forged.forging.name],
         "tokens": TOKENS,
         "dimensions": DIMENSIONS,
         "forgings": [_described(f) | {"right": count_correct(f)} for f in FORGINGS.values()],
