@@ -10,7 +10,7 @@ from typing import Any
 from lab.claims.claim import KINDS, OF_SEEDS, Claim
 from lab.claims.judge import Count, Judged, Verdict, believed
 from lab.claims.trained import MEASURES
-from search.analysis.table_text import chance, pipes, points
+from search.analysis.table_text import markdown_table, p_value, points
 from search.stats.intervals import LEVEL
 
 HEAD = (
@@ -55,7 +55,11 @@ def _arm(name: str | None, count: Count | None, is_rate: bool) -> dict[str, Any]
 
 def markdown(judged: Sequence[Judged]) -> str:
     """The table, how verdicts are reached, and how many tests there were."""
-    parts = [summary(judged), pipes(HEAD, [_line(j) for j in judged]), "How a claim is decided, by its kind:"]
+    parts = [
+        summary(judged),
+        markdown_table(HEAD, [_line(j) for j in judged]),
+        "How a claim is decided, by its kind:",
+    ]
     parts += ["\n".join(f"- {kind}: {says}" for kind, says in KINDS.items())]
     parts += ["Notes:", "\n".join(f"- {note}" for note in notes(judged))]
     return "\n\n".join(parts) + "\n"
@@ -99,7 +103,7 @@ def _line(j: Judged) -> tuple[str, ...]:
         _count(j.with_it, claim.kind == "rate"),
         _count(j.without),
         _difference(j),
-        MISSING if j.p is None else chance(j.p),
+        MISSING if j.p is None else p_value(j.p),
         MISSING if j.power is None else f"{100 * j.power:.0f} %",
         str(j.verdict),
     )

@@ -29,7 +29,7 @@ ALL_DRAWN = 32
 MOST_DRAWN = 256
 """Seeds of a configuration whose curves are drawn."""
 EVIDENCE_TAG = "adder.evidence"
-TABLES = {"md": "table.md", "html": "table.html", "csv": "table.csv"}
+TABLES = {"md": "table.md", "csv": "table.csv"}
 
 
 def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> None:
@@ -170,7 +170,7 @@ def _pictures(ledger: Ledger, tracker: Tracker, shelf: ArtifactCache, run: str) 
 def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
     from search.analysis.frames import configuration_rows, seed_rows
     from search.analysis.table import constraint_table
-    from search.analysis.table_text import written
+    from search.analysis.table_text import write_table
 
     try:
         name = tracker.study.name
@@ -179,5 +179,5 @@ def _tables(ledger: Ledger, tracker: Tracker, run: str) -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         for style, name in TABLES.items():
-            (Path(folder) / name).write_text(written(table, style), encoding="utf-8")
+            (Path(folder) / name).write_text(write_table(table, style), encoding="utf-8")
         tracker.keep(run, Path(folder))

@@ -1,58 +1,24 @@
-"""Verdicts on constraints: what paper 1 says of each at each scale, and by which rule we say it of records.
+"""Verdicts on constraints: the rule by which records give one, and what the 57p paper says (published.csv).
 
-Source: "Training a Transformer for Perfect 10-Digit Addition" (the 57p paper), section 4.3,
-"Scale-Dependent Constraints". Its text does not show which cells of a row are blank: blanks were taken to be
-the first ones, because frozen spiral and qk_dim=4 come in with 67p and tied fc2 with 57p (section 4.1).
+Source of published.csv: "Training a Transformer for Perfect 10-Digit Addition", section 4.3, "Scale-Dependent
+Constraints". Its text does not show which cells of a row are blank. Blanks were taken to be the first ones,
+because frozen spiral and qk_dim=4 come in with 67p and tied fc2 with 57p (section 4.1). The row is "No FFN
+bias", but its words are about the bias: where that is required, the constraint fails.
 """
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
 
 from search.stats.counting import GrokRate
 from search.stats.intervals import LEVEL, Paired
 
 SECTION = "57p paper, section 4.3"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The words of one cell, and the verdict on the constraint that they amount to."""
-
-    words: str = ""
-    verdict: str = ""
-    """works, fails, or nothing where the paper claims nothing."""
-
-
-NO_CLAIM = Claim()
-NOT_TESTED = Claim("Not tested")
-WORKS = Claim("Works", "works")
-# The row is "No FFN bias", but these words are about the bias: where it is required, the constraint fails.
-BIAS_REQUIRED = Claim("Required for convergence", "fails")
-BIAS_UNNECESSARY = Claim("Unnecessary", "works")
-
-SCALES = ("170p", "74p", "67p", "57p")
-
-_ROWS = {
-    "shared_norm": (Claim("Failed (61.5%)", "fails"), WORKS, WORKS, WORKS),
-    "rank1_out": (Claim("Failed (0.08%)", "fails"), WORKS, WORKS, WORKS),
-    "no_ffn_bias": (BIAS_REQUIRED, BIAS_UNNECESSARY, BIAS_UNNECESSARY, BIAS_UNNECESSARY),
-    "tie_vo": (Claim("Destroys output (94% error)", "fails"), WORKS, WORKS, WORKS),
-    "frozen_spiral": (NO_CLAIM, NO_CLAIM, Claim("Works (saves 4p)", "works"), WORKS),
-    "qk_dim=4": (NO_CLAIM, NO_CLAIM, Claim("Works (saves 3p)", "works"), WORKS),
-    "tie_fc2_head": (NO_CLAIM, NO_CLAIM, NOT_TESTED, Claim("Works (saves 10p)", "works")),
-}
-CLAIMS = {row: dict(zip(SCALES, cells, strict=True)) for row, cells in _ROWS.items()}
-"""Constraint, as one writes it, and rung -> claim. In the paper's order."""
-
-
-def claim(constraint: str, rung: str) -> Claim:
-    """What the paper says of a constraint at a rung."""
-    return CLAIMS.get(constraint, {}).get(rung, NO_CLAIM)
-
-
-# What is recorded here
+POWER = 0.8
 
 
 class Verdict(StrEnum):
@@ -63,7 +29,6 @@ class Verdict(StrEnum):
     NOT_TESTED = "not tested"
 
 
-POWER = 0.8
 _TEST = f"McNemar's exact test on the seeds that both arms had ({100 * LEVEL:.0f} %)"
 RULE = {
     Verdict.HELPS: f"more of the same seeds grok with it than without it, by {_TEST}",
@@ -77,7 +42,7 @@ RULE = {
 
 
 def verdict(with_it: GrokRate, paired: Paired | None) -> Verdict:
-    """The rule, as RULE says it. paired: the seeds that both arms had, `one` with the constraint."""
+    """Return the verdict by RULE. paired: the seeds that both arms had, the first arm with the constraint."""
     if not with_it.n:
         return Verdict.NOT_TESTED
     if paired is None or not paired.n:
@@ -88,6 +53,21 @@ def verdict(with_it: GrokRate, paired: Paired | None) -> Verdict:
     return Verdict.WORKS if some and paired.power >= POWER else Verdict.CANNOT_TELL
 
 
+@dataclass(frozen=True)
+class Claim:
+    """The words of a published cell, and the verdict that they amount to: works, fails, or none."""
+
+    words: str = ""
+    verdict: str = ""
+
+
+@cache
+def published() -> dict[tuple[str, str], Claim]:
+    """Return the published cells by constraint and preset, in the paper's order."""
+    with files("search.analysis").joinpath("published.csv").open(encoding="utf-8") as file:
+        return {(r["constraint"], r["scale"]): Claim(r["words"], r["verdict"]) for r in csv.DictReader(file)}
+
+
 class Agreement(StrEnum):
     AGREES = "agrees"
     CONTRADICTS = "contradicts"
@@ -95,11 +75,11 @@ class Agreement(StrEnum):
     NO_CLAIM = "no claim"
 
 
-def agreement(ours: Verdict, published: Claim) -> Agreement:
-    """Our verdict against the published one; what helps works."""
-    if not published.verdict:
+def agreement(ours: Verdict, claim: Claim) -> Agreement:
+    """Compare our verdict with the published one; what helps works."""
+    if not claim.verdict:
         return Agreement.NO_CLAIM
     if ours in (Verdict.CANNOT_TELL, Verdict.NOT_TESTED):
         return Agreement.OPEN
-    same = (ours == Verdict.FAILS) == (published.verdict == "fails")
+    same = (ours == Verdict.FAILS) == (claim.verdict == "fails")
     return Agreement.AGREES if same else Agreement.CONTRADICTS

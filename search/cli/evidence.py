@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from search.store.home import Home
 
-FORMATS = ("md", "csv", "json", "html", "latex")
+FORMATS = ("md", "csv", "json")
 KINDS = ("configurations", "seeds", "curves")
 
 
@@ -87,7 +87,7 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 @click.option("--paper", is_flag=True, help="Set the published verdicts beside ours (57p paper, 4.3).")
 @click.option(
     "--ui", default="http://127.0.0.1:5000", show_default=True,
-    help="Where links lead in md and html: adder-search ui. Empty: no links.",
+    help="Where links lead in md: adder-search ui. Empty: no links.",
 )  # fmt: skip
 @click.option("-o", "target", type=click.Path(path_type=Path), help="File to write, instead of printing.")
 @home_option
@@ -100,11 +100,11 @@ def table(
     without any, all studies of the home are read.
     """
     from search.analysis.frames import RecordSet
-    from search.analysis.table_text import made_from, written
+    from search.analysis.table_text import table_of, write_table
 
     records_ = RecordSet(studies, home)
-    constraints = made_from(records_.configurations(), paper, records_.seeds())
-    text = written(constraints, style, paper=paper, ui=ui)
+    constraints = table_of(records_.configurations(), paper, records_.seeds())
+    text = write_table(constraints, style, paper=paper, ui=ui)
     if target is None:
         click.echo(text, nl=False)
         return
