@@ -87,7 +87,7 @@ class Simulation:
 
     def __init__(self, driver: Driver, workers: int, tune_s: float):
         self.driver, self.workers, self.tune_s = driver, workers, tune_s
-        driver.planner.fits = Capacity(workers)
+        driver.planner.capacity = Capacity(workers)
         self.free_s = self.busy_s = self.spent = 0.0
         self.worker_s, self.reports, self.count = 0.0, 0, 0
         self.events: list[tuple[float, int, Place, str | None]] = []

@@ -186,7 +186,7 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
     ledger, client = Ledger(home), client or connect(home, tracking_uri(home))
     with acquire_study_lease(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
         driver = Driver(study, home, hold, client, Silent())
-        driver.planner.fits = Capacity(1)
+        driver.planner.capacity = Capacity(1)
         seen(driver)
         while isinstance(trial := driver.start_next(), Trial):
             leave_parts(home, trial, grokked)

@@ -40,7 +40,7 @@ def _tune(driver: Driver) -> None:
     """What Tune does: ask for as many trials as fit, have each trained and say what became of it. Ctrl-C ends
     it, and what the driver raises.
     """
-    driver.planner.fits = FITS
+    driver.planner.capacity = FITS
     driver.wait_s = 0.0  # nobody else works while one waits
     placed: deque[Trial] = deque()
     with suppress(KeyboardInterrupt):

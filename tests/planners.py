@@ -1,7 +1,7 @@
 """Studies, planners and ledger rows for the tests of what is trained next."""
 
 from search.run.packing import Capacity, interrupted
-from search.run.planner import DONE, Planner
+from search.run.planner import Planner
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger
 from search.study.file import parse_study
@@ -50,7 +50,7 @@ def planner_of(text, home, rows=(), ahead=2):
     study, rows = parse_study(text, "test"), list(rows)
     proposals = Proposals(study, Given(home, rows)) if study.space else None
     planner = Planner(study, rows, proposals, interrupted(study, rows, home))
-    planner.fits = Capacity(ahead)
+    planner.capacity = Capacity(ahead)
     return planner
 
 
@@ -72,26 +72,26 @@ def rows_of(trial, outcome=Outcome.FAILED, token=0.5):
 
 
 def states(planner):
-    """Of a search's proposals, in order."""
-    return [t.state.name for t in planner.proposals.trials()]
+    """The states of a search's proposals, in order."""
+    return [t.state.name for t in planner.search.proposals.trials()]
 
 
 def drain(planner):
-    """Every trial that can start now, and what `next` said after them."""
+    """Every trial that can start now."""
     trials = []
-    while not isinstance(trial := planner.next(), str | None):
+    while trial := planner.next():
         trials.append(trial)
-    return trials, trial
+    return trials
 
 
 def finish(planner, outcome=Outcome.FAILED):
-    """Run a plan to its end, one trial after the other. Returns trials and ended configurations."""
-    trials, ended = [], []
-    while (trial := planner.next()) != DONE:
-        assert trial is not None
+    """Run a plan to its end, one trial after the other. Returns trials and complete configurations."""
+    trials, complete = [], []
+    while trial := planner.next():
         trials.append(trial)
-        ended += planner.complete_trial(trial, rows_of(trial, outcome))
-    return trials, ended
+        complete += planner.complete_trial(trial, rows_of(trial, outcome))
+    assert planner.is_done
+    return trials, complete
 
 
 def only(trial):

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.scripts import allocation as simulated
-from search.run.allocation import Standing, deserving, leaders, objective
-from search.run.planner import DONE
+from search.run.allocation import (
+    ConfigurationScore,
+    objective,
+    select_for_confirmation,
+    select_for_more_seeds,
+)
 from search.stats.counting import GrokRate
 from search.study.schema import Allocation
 from tests.planners import drain, numbers, planner_of, rows_of
@@ -20,7 +24,9 @@ RULE = Allocation(threshold=0.25, most=64)
 
 
 def standing(grokked, n, params=57, objective=None):
-    return Standing(GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective)
+    return ConfigurationScore(
+        GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective
+    )
 
 
 def test_a_verdict_is_open_while_the_interval_has_the_threshold_in_it():
@@ -36,24 +42,24 @@ def test_sure_losers_get_no_more():
         "won": standing(16, 16),
         "spent": standing(16, 64),
     }
-    assert deserving(found, RULE) == ["open"]
+    assert select_for_more_seeds(found, RULE) == ["open"]
 
 
 def test_the_most_promising_come_first():
     found = {"a": standing(1, 16, objective=0.1), "b": standing(3, 16), "c": standing(1, 16, objective=0.12)}
-    assert deserving(found, RULE) == ["b", "c", "a"]
+    assert select_for_more_seeds(found, RULE) == ["b", "c", "a"]
 
 
 def test_what_may_be_the_best_gets_more_though_it_is_above_the_threshold():
     close = {"a": standing(13, 16), "b": standing(11, 16), "far": standing(0, 16)}
-    assert deserving(close, RULE) == ["a", "b"]
+    assert select_for_more_seeds(close, RULE) == ["a", "b"]
     clear = {"a": standing(60, 63), "b": standing(30, 63)}
-    assert deserving(clear, RULE) == [], "one is surely better"
+    assert select_for_more_seeds(clear, RULE) == [], "one is surely better"
 
 
 def test_a_larger_one_is_no_rival():
     found = {"small": standing(8, 16, params=50), "large": standing(16, 16, params=60)}
-    assert deserving(found, RULE) == [], (
+    assert select_for_more_seeds(found, RULE) == [], (
         "nothing is as small as the small one, and the large one surely leads"
     )
 
@@ -65,8 +71,10 @@ def test_leaders_are_of_the_front_where_sizes_differ():
         "c": standing(12, 16, 70),
         "d": standing(0, 16, 40),
     }
-    assert leaders(found, 3, front=True) == ["c", "a"]
-    assert leaders(found, 2, front=False) == ["c", "a"] and leaders(found, 9, front=False) == ["c", "a", "b"]
+    assert select_for_confirmation(found, 3, front=True) == ["c", "a"]
+    assert select_for_confirmation(found, 2, front=False) == ["c", "a"] and select_for_confirmation(
+        found, 9, front=False
+    ) == ["c", "a", "b"]
 
 
 STUDY = """
@@ -92,7 +100,7 @@ def tell(planner, trial, rates):
 
 def run(planner, rates):
     trials, rows = [], []
-    while (trial := planner.next()) != DONE:
+    while trial := planner.next():
         trials.append(trial)
         rows += tell(planner, trial, rates)[0]
     return trials, rows
@@ -115,7 +123,7 @@ def test_open_configurations_get_more_and_the_best_is_confirmed(home):
     assert {k: v for k, v in found.items() if k[1]} == {(0.04, True): list(range(101, 109))}
     assert [t.confirmation for t in trials] == sorted(t.confirmation for t in trials), "at the end"
     again = planner_of(STUDY, home, rows)
-    assert again.is_done and again.next() == DONE
+    assert again.is_done and again.next() is None
 
 
 def test_a_budget_bounds_the_search_and_not_the_confirmation(home):
@@ -132,7 +140,7 @@ def test_what_was_chosen_for_confirmation_stays_chosen(home):
     fresh = [r | {"outcome": Outcome.FAILED} if r["confirmation"] else r for r in rows]
     assert planner_of(STUDY, home, fresh).is_done
     half = [r for r in fresh if not r["confirmation"] or r["init_seed"] < 104]
-    (rest,), _ = drain(planner_of(STUDY, home, half, ahead=1))
+    (rest,) = drain(planner_of(STUDY, home, half, ahead=1))
     assert numbers([rest]) == [list(range(104, 109))] and rest.confirmation
 
 
@@ -142,8 +150,8 @@ def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
     failed = planner.next()
     rows = rows_of(failed, Outcome.CENSORED)
     planner.complete_trial(failed, rows)
-    assert len(failed.work) == 24 and planner.next() == DONE
-    (again,) = drain(planner_of(STUDY, home, rows, ahead=1))[0]
+    assert len(failed.work) == 24 and planner.is_done
+    (again,) = drain(planner_of(STUDY, home, rows, ahead=1))
     assert again.work == failed.work
 
 
@@ -155,7 +163,7 @@ def test_nothing_that_never_grokked_is_confirmed(home):
 def test_a_confirmation_that_fails_is_not_tried_for_ever(home):
     planner = planner_of(STUDY, home, ahead=1)
     count = 0
-    while (trial := planner.next()) != DONE:
+    while trial := planner.next():
         count += 1
         rows = (
             rows_of(trial, Outcome.CENSORED)

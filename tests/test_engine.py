@@ -107,7 +107,7 @@ def cluster(monkeypatch, clock):
     monkeypatch.setattr(engine, "nodes", lambda: given.nodes)
     monkeypatch.setattr(engine.time, "sleep", lambda seconds: setattr(clock, "s", clock.s + seconds))
     given.driver = SimpleNamespace(
-        study=SimpleNamespace(resources=Resources(gpu=0)), planner=SimpleNamespace(fits=None), tick=tick,
+        study=SimpleNamespace(resources=Resources(gpu=0)), planner=SimpleNamespace(capacity=None), tick=tick,
         display=SimpleNamespace(due=lambda: True, say=given.said.append), start_next=lambda: None,
     )  # fmt: skip
     return given
@@ -118,7 +118,7 @@ def test_a_cluster_without_a_node_is_waited_for(cluster):
         cluster.nodes = [{"CPU": 2.0}] if cluster.ticks == 3 else []
 
     room, cluster.at_tick = engine.Room(cluster.driver), come
-    assert room.wait() and room.share == {"cpu": 1, "gpu": 0.0} and cluster.driver.planner.fits == Capacity(2)
+    assert room.wait() and room.share == {"cpu": 1, "gpu": 0.0} and cluster.driver.planner.capacity == Capacity(2)
     line = "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
     assert cluster.said == [line] * 3
 
@@ -149,9 +149,9 @@ def test_as_many_workers_as_there_is_room_for_now(cluster, clock):
 
     assert ask() == 2 and ask() == 0
     cluster.nodes = [{"CPU": 2.0}, {"CPU": 1.0}]
-    assert ask() == 1 and cluster.driver.planner.fits == Capacity(3)
+    assert ask() == 1 and cluster.driver.planner.capacity == Capacity(3)
     cluster.nodes = []
-    assert ask() == 0 and cluster.said and cluster.driver.planner.fits == Capacity(3), (
+    assert ask() == 0 and cluster.said and cluster.driver.planner.capacity == Capacity(3), (
         "who is left is not replanned"
     )
     searcher.trials.clear()

@@ -6,7 +6,6 @@ import pytest
 
 from lab.scripts import idle as simulated
 from search.run import estimate
-from search.run.planner import DONE
 from search.run.tally import TrialReport
 from search.study.file import parse_study
 from tests.planners import ONLY, SWEEP, drain, numbers, only, planner_of, rows_of
@@ -31,7 +30,7 @@ CONFIRM = "confirm: {configurations: 1, seeds: {first: 101, count: 2}}\n"
 def hear(planner, trial, rows):
     """Tell a planner what a worker says of these rows."""
     known = {"seed": (0, 0), "step": 0, "budget": 1_000, "best_exact": 0.0}
-    planner.hear(trial, TrialReport.of([known | row for row in rows]))
+    planner.update_progress(trial, TrialReport.of([known | row for row in rows]))
 
 
 def heard(trial, **grokked):
@@ -65,7 +64,7 @@ def test_free_slots_take_seeds_of_the_next_round(home):
     hear(planner, first, ended(first, 2))
     more = planner.next(first)
     assert numbers([more]) == [[5, 6]] and more.slots == first.slots == 2
-    assert planner.open_in([first, more]) == 3
+    assert planner.run.open_seeds([first, more]) == 3
     assert planner.complete_trial(first, rows_of(first)) == [], "its next round is in training"
 
 
@@ -107,7 +106,7 @@ def test_a_trial_that_no_worker_began_is_planned_again(home):
     first = planner.next()
     late = planner.next(first)
     planner.requeue(late)
-    assert numbers(drain(planner)[0])[0] == [3, 4]
+    assert numbers(drain(planner))[0] == [3, 4]
 
 
 # ---- what is not needed
@@ -120,15 +119,15 @@ def test_once_enough_have_grokked_nothing_more_is_begun(home):
     planner.next(first)
     (one,) = first.configurations
     hear(planner, second, heard(second))
-    assert not planner.has_enough(one)
+    assert not planner.run.has_enough(one)
     hear(planner, first, heard(first, s2=500))
-    assert planner.has_enough(one) and planner.grokked == 1 and planner.queued_steps == 0
+    assert planner.run.has_enough(one) and planner.run.grokked == 1 and planner.queued_steps == 0
     assert planner.next(second) is None
     for trial in list(planner.running.values()):
         assert not planner.is_done
         outcome = Outcome.GROKKED if trial is first else Outcome.CENSORED
         told = planner.complete_trial(trial, rows_of(trial, outcome))
-    assert told == [one] and planner.next() == DONE and planner.is_done
+    assert told == [one] and planner.is_done and planner.next() is None
 
 
 def test_a_study_that_has_enough_trains_nothing_more(home):
@@ -139,12 +138,12 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
     second.write(home.trial("until", second.key))
     rows = rows_of(first, Outcome.GROKKED)[:1] + rows_of(second, Outcome.CENSORED)
     again = planner_of(UNTIL, home, rows)
-    assert again.is_done and again.next() == DONE and again.ended_before == [only(first)]
+    assert again.is_done and again.next() is None and again.complete_before == [only(first)]
     study = parse_study(UNTIL, "until.yaml")
     plan = estimate._left(study, [only(first)], study.first_seeds(), rows)
     assert plan == {only(first): 0}
     more = planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows)
-    assert sorted(n for t in numbers(drain(more)[0]) for n in t)[:3] == [2, 3, 4]
+    assert sorted(n for t in numbers(drain(more)) for n in t)[:3] == [2, 3, 4]
 
 
 def test_enough_is_counted_for_each_configuration(home):
@@ -154,7 +153,7 @@ def test_enough_is_counted_for_each_configuration(home):
     rows = heard(trial)
     rows[0]["grok_step"] = 500
     hear(planner, trial, rows)
-    assert planner.has_enough(one) and not planner.has_enough(other)
+    assert planner.run.has_enough(one) and not planner.run.has_enough(other)
     assert planner.next(trial).configurations == (other,)
 
 
@@ -168,9 +167,9 @@ def test_enough_is_counted_on_the_searchs_seeds(home):
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
     hear(planner, confirming, heard(confirming, s101=500, s102=500))
-    assert planner.grokked == 1
+    assert planner.run.grokked == 1
     planner.complete_trial(confirming, rows_of(confirming, Outcome.GROKKED))
-    assert planner.grokked == 1 and not planner.enough and planner.next() == DONE
+    assert planner.run.grokked == 1 and not planner.run.enough and planner.is_done
 
 
 def test_a_confirmation_follows_though_there_is_enough(home):
@@ -192,12 +191,12 @@ def test_a_search_that_has_enough_leaves_proposals_untold(home):
     rows = heard(trial)
     rows[0]["grok_step"] = 500
     hear(planner, trial, rows)
-    assert planner.enough
+    assert planner.run.enough
     recorded = [r for r in rows_of(trial) if r["configuration"] == one.key]  # of the other none had begun
     recorded[0] |= GROKKED
     planner.complete_trial(trial, recorded)
-    states = Counter(t.state.name for t in planner.proposals.trials())
-    assert states == {"COMPLETE": 1, "RUNNING": 1} and planner.next() == DONE
+    states = Counter(t.state.name for t in planner.search.proposals.trials())
+    assert states == {"COMPLETE": 1, "RUNNING": 1} and planner.is_done
 
 
 # ---- cores end together
@@ -217,7 +216,7 @@ def test_towards_the_end_trials_become_smaller(home):
 @pytest.mark.parametrize(("seeds", "sizes"), [(16, [8, 8]), (3, [2, 1]), (1, [1])])
 def test_a_small_study_is_spread_over_the_cores(seeds, sizes, home):
     text = SWEEP.replace("count: 5", f"count: {seeds}").replace("resources: {seeds_per_trial: 2}\n", "")
-    assert [len(t.work) for t in drain(planner_of(text, home))[0]] == sizes
+    assert [len(t.work) for t in drain(planner_of(text, home))] == sizes
 
 
 def test_the_last_spec_is_shared_by_the_cores(home):

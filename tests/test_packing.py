@@ -4,7 +4,7 @@ import pytest
 
 from search.errors import UserError
 from search.run import packing
-from search.run.packing import Capacity, check_resources, pack, placement, trial_size
+from search.run.packing import Capacity, check_resources, pack, placement, trial_shape
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.trial import Configuration, Trial
@@ -25,24 +25,24 @@ MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_tri
 )
 def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
     study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
-    assert trial_size(study, program(study), Capacity(concurrent)) == (size, min(size, 16))
+    assert trial_shape(study, program(study), Capacity(concurrent)) == (size, min(size, 16))
 
 
 def test_a_gpus_trial_has_a_thousand_slots():
     text = MANY.replace("count: 70", "count: 10000")
     study = parse_study(text, "test")
-    assert trial_size(study, program(study), Capacity(1, on_gpu=True)) == (4_096, 1_024)
-    assert trial_size(study, program(study), Capacity(4, on_gpu=True)) == (2_500, 1_024)
+    assert trial_shape(study, program(study), Capacity(1, on_gpu=True)) == (4_096, 1_024)
+    assert trial_shape(study, program(study), Capacity(4, on_gpu=True)) == (2_500, 1_024)
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
-    assert trial_size(asked, program(asked), Capacity(1, on_gpu=True)) == (128, 32)
+    assert trial_shape(asked, program(asked), Capacity(1, on_gpu=True)) == (128, 32)
 
 
 def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
     text = MANY + "until: {grokked: 1, max_seeds: 700}\n"
     study, asked = parse_study(text, "test"), parse_study(text + "resources: {slots: 9}\n", "test")
-    assert trial_size(study, program(study), Capacity(1)) == (64, 4)
-    assert trial_size(asked, program(asked), Capacity(1)) == (36, 9)
-    assert trial_size(study, program(study), Capacity(1, on_gpu=True)) == (70, 70)
+    assert trial_shape(study, program(study), Capacity(1)) == (64, 4)
+    assert trial_shape(asked, program(asked), Capacity(1)) == (36, 9)
+    assert trial_shape(study, program(study), Capacity(1, on_gpu=True)) == (70, 70)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_configurations_share_what_fits(concurrent, size):
     """Two configurations on two cores: a whole round each, not halves of both."""
     text = "name: x\nmodel: 57p\nseeds: {first: 1, count: 8}\nconfigurations: [{model: 57p}, {model: 67p}]\n"
     study = parse_study(text, "test")
-    assert trial_size(study, program(study), Capacity(concurrent)) == (size, size)
+    assert trial_shape(study, program(study), Capacity(concurrent)) == (size, size)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_configurations_share_what_fits(concurrent, size):
 )
 def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, home):
     planner = planner_of(MANY + f"resources: {resources}\n", home, ahead=ahead)
-    trials, _ = drain(planner)
+    trials = drain(planner)
     assert [len(t.work) for t in trials] == sizes
     assert {t.slots for t in trials} == {slots}
     assert [n for trial in numbers(trials) for n in trial] == list(range(1, 71)), "in order"
@@ -135,8 +135,8 @@ def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, 
 def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
     planner = planner_of(MANY, home, ahead=1)
     assert not planner.is_done and planner.queued_steps == 70 * 1000
-    planner.fits = Capacity(4)
-    trials, _ = drain(planner)
+    planner.capacity = Capacity(4)
+    trials = drain(planner)
     assert [len(t.work) for t in trials] == [16, 16, 16, 16, 6] and planner.queued_steps == 0
     again = planner_of(MANY, home, rows_of(trials[1]))
     assert again.queued_steps == 54 * 1000
@@ -146,20 +146,20 @@ def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
 
 @pytest.mark.parametrize("ended", [[0], [1], [3], [0, 2], [1, 2, 3], []])
 def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home):
-    trials, _ = drain(planner_of(MANY, home, ahead=4))
+    trials = drain(planner_of(MANY, home, ahead=4))
     rows = [r for i, t in enumerate(trials) for r in rows_of(t, Outcome.FAILED if i in ended else "censored")]
     for trial in trials:
         trial.write(home.trial(trial.study, trial.key))
-    again, _ = drain(planner_of(MANY, home, rows, ahead=4))
+    again = drain(planner_of(MANY, home, rows, ahead=4))
     left = [t for i, t in enumerate(trials) if i not in ended]
     assert again == left and [t.key for t in again] == [t.key for t in left]
 
 
 def test_of_a_trial_with_ended_pairs_the_open_ones_are_left(home):
     """As when a trial's folder was lost."""
-    trials, _ = drain(planner_of(MANY, home, ahead=4))
+    trials = drain(planner_of(MANY, home, ahead=4))
     rows = rows_of(trials[0])[:5] + rows_of(trials[1])[::2] + rows_of(trials[3])
-    again, _ = drain(planner_of(MANY, home, rows, ahead=4))
+    again = drain(planner_of(MANY, home, rows, ahead=4))
     left = [*range(6, 17), *range(18, 33, 2), *range(33, 49), *range(65, 71)]
     assert [n for trial in numbers(again) for n in trial] == left
     assert {t.slots for t in again} == {16}, "as many as they would have had"
@@ -203,7 +203,7 @@ seeds: {first: 1, count: 3}
 
 
 def test_configurations_of_one_program_share_a_trial(home):
-    trials, _ = drain(planner_of(TWO, home, ahead=1))
+    trials = drain(planner_of(TWO, home, ahead=1))
     sizes = [[c.spec.params for c in t.configurations] for t in trials]
     assert sizes == [[57, 57], [67], [57]] and numbers(trials) == [[1, 2, 3, 1, 2, 3], [1, 2, 3], [1, 2, 3]]
     assert all(t.slots == len(t.work) for t in trials)
@@ -212,7 +212,7 @@ def test_configurations_of_one_program_share_a_trial(home):
 
 def test_configurations_that_share_a_trial_end_together(home):
     planner = planner_of(TWO, home, ahead=1)
-    trials, _ = drain(planner)
+    trials = drain(planner)
     assert planner.complete_trial(trials[0], rows_of(trials[0])) == list(trials[0].configurations)
 
 
@@ -226,11 +226,11 @@ def test_a_part_of_a_trial_is_one_configurations(home, tmp_path):
 
 
 def test_a_trial_of_which_a_pair_has_ended_elsewhere_does_not_go_on(home):
-    (trial, *_), _ = drain(planner_of(MANY, home, ahead=1))
+    (trial, *_) = drain(planner_of(MANY, home, ahead=1))
     trial.write(home.trial("sweep", trial.key))
     rows = rows_of(trial, Outcome.CENSORED)
     rows[0] |= {"outcome": Outcome.FAILED, "trial": "another"}
-    found, _ = drain(planner_of(MANY, home, rows, ahead=1))
+    found = drain(planner_of(MANY, home, rows, ahead=1))
     assert trial not in found and sum(len(t.work) for t in found) == 69
 
 
@@ -240,12 +240,12 @@ CHANGES = ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 20
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
     """After a change of its rule, its slots or its recipe the seeds are planned anew."""
-    trials, _ = drain(planner_of(MANY, home, ahead=1))
+    trials = drain(planner_of(MANY, home, ahead=1))
     trials[0].write(home.trial("sweep", trials[0].key))
     rows = rows_of(trials[0], Outcome.CENSORED)
-    assert drain(planner_of(MANY, home, rows, ahead=1))[0][0] == trials[0]
+    assert drain(planner_of(MANY, home, rows, ahead=1))[0] == trials[0]
     text = MANY.replace("recipe: {steps: 1000}\n", "") if change.startswith("recipe") else MANY
-    found = drain(planner_of(text + change + "\n", home, rows, ahead=1))[0]
+    found = drain(planner_of(text + change + "\n", home, rows, ahead=1))
     assert trials[0] not in found and sum(len(t.work) for t in found) == 70
 
 

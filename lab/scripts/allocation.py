@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from search.run.allocation import Standing, deserving
+from search.run.allocation import ConfigurationScore, select_for_more_seeds
 from search.stats.counting import GrokRate, wilson
 from search.study.schema import Allocation
 
@@ -53,10 +53,10 @@ def allotted(rates: np.ndarray, rule: Allocation, rng: np.random.Generator) -> J
     grokked, n = rng.binomial(FIRST, rates), np.full(len(rates), FIRST)
     while True:
         standings = {
-            str(i): Standing(GrokRate(int(k), int(m)), 57, (k + 0.5) / (m + 2))
+            str(i): ConfigurationScore(GrokRate(int(k), int(m)), 57, (k + 0.5) / (m + 2))
             for i, (k, m) in enumerate(zip(grokked, n, strict=True))
         }
-        chosen = deserving(standings, rule)
+        chosen = select_for_more_seeds(standings, rule)
         if not chosen:
             return judged(rates, grokked, n, rule.threshold)
         i = int(chosen[0])

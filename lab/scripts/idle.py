@@ -73,8 +73,9 @@ class Before(Planner):
 
     _is_last = False  # type: ignore[assignment]
 
-    def _ahead(self) -> bool:
-        return False
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.policies.remove(self.sweep)
 
     def _cancel_satisfied(self) -> None:
         pass
@@ -99,7 +100,7 @@ class World:
         home.create()
         proposals = Proposals(self.study, Ledger(home)) if self.study.space else None
         self.planner = (Planner if after else Before)(self.study, [], proposals)
-        self.planner.fits = Capacity(cores)
+        self.planner.capacity = Capacity(cores)
         self.cores, self.after, self.alive, self.number = cores, after, alive, number
         self.events: list[tuple[float, int, Worker]] = []
         self.slots_s = self.cores_s = 0.0
@@ -145,13 +146,13 @@ class World:
             worker.steps[trial.key, i] += 1
         for trial in worker.trials if self.after else ():
             heard = [self._heard(worker, trial, i) for i in range(len(trial.work))]
-            self.planner.hear(trial, TrialReport.of(heard))
+            self.planner.update_progress(trial, TrialReport.of(heard))
         for trial in list(worker.trials):
             self._cut(worker, trial)
             if all(self._is_over(worker, trial, i) for i in range(len(trial.work))):
                 worker.trials.remove(trial)
                 self._tell(worker, trial)
-        while self.after and self.planner.open_in(worker.trials) < worker.first.slots:
+        while self.after and self.planner.run.open_seeds(worker.trials) < worker.first.slots:
             if not isinstance(trial := self.planner.next(worker.first), Trial):
                 return
             worker.trials.append(trial)
@@ -168,7 +169,7 @@ class World:
     def _cut(self, worker: Worker, trial: Trial) -> None:
         """End the seeds of configurations that have enough, as a worker does."""
         for i, (configuration, _) in enumerate(trial.work):
-            enough = self.after and self.planner.has_enough(configuration)
+            enough = self.after and self.planner.run.has_enough(configuration)
             if enough and not (self._is_over(worker, trial, i) or self._heard(worker, trial, i)["grok_step"]):
                 worker.cut.add((trial.key, i))
 

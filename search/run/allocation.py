@@ -1,6 +1,6 @@
-"""Who is ahead, and who gets more seeds: what may yet be the best, and configurations whose verdict is open.
+"""Which configurations are ahead, and which get more seeds: possible winners, and those whose verdict is open.
 
-Pure functions of what is known; the planner asks them, `python -m benchmarks.allocation` simulates them.
+Pure functions; the policies call them, `python -m benchmarks.allocation` simulates them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ TOKENS = 1_000
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What a configuration has shown in the search: its rate, its size and how it is ranked among equals."""
+class ConfigurationScore:
+    """Rate, size and objective of a configuration in the search."""
 
     rate: GrokRate
     params: int
     objective: float
-    found: int = 0
-    """Seeds that did what is sought: grokked, or reached what the search's objective asks for."""
+    successes: int = 0
+    """Number of seeds that grokked, or reached what the search's objective asks for."""
 
     def is_open(self, threshold: float) -> bool:
-        """Whether the interval of its rate has the threshold in it."""
+        """True if the interval of its rate has the threshold in it."""
         low, high = self.rate.interval
         return low < threshold < high
 
 
 def successes(rows: Sequence[Row], wanted: str = GROK_RATE) -> int:
-    """How many of some seeds did what is sought. Raises UserError where nobody looked for it.
+    """Return how many seeds did what an objective asks for. Raises UserError if that was not recorded.
 
-    wanted: an objective by its name, of a share how it is spelt.
+    wanted: the objective's name; of a share, how it is spelt.
     """
     if wanted in (GROK_RATE, PER_MILLION):
         return sum(r["outcome"] == Outcome.GROKKED for r in rows)
@@ -50,13 +50,12 @@ def successes(rows: Sequence[Row], wanted: str = GROK_RATE) -> int:
 
 
 def objective(rows: Sequence[Row], recipe: Recipe, wanted: str = GROK_RATE) -> float:
-    """A shrunk grok rate, finite for any rows: (k + t) / (n + 2), the posterior's mean under Beta(t, 2 - t).
+    """Return a shrunk grok rate, finite for any rows: (k + t) / (n + 2), the posterior mean under Beta(t, 2 - t).
 
-    k of n counted seeds grokked. Of as many seeds, whoever has more grokked is ahead, whatever t is, for
-    0 <= t < 1. At a few per cent nearly every configuration has k = 0, so t breaks ties: first the mean of
-    the seeds' best token accuracy, and then, by less than a thousandth of that, the median grok step. Where
-    a share is wanted, k is of seeds that reached it; per million seed-steps, the rate is divided by what a
-    seed took.
+    k of n counted seeds grokked. For 0 <= t < 1, more grokked of equally many seeds is always ahead. At a few
+    per cent nearly every configuration has k = 0, so t breaks ties: by the mean of the seeds' best token
+    accuracy, and by less than a thousandth of that by the median grok step. If `wanted` is a share, k counts
+    seeds that reached it. Per million seed-steps, the rate is divided by the mean steps of a seed.
     """
     counted = [r for r in rows if is_final(r)]
     grokked = [r for r in counted if r["outcome"] == Outcome.GROKKED]
@@ -68,43 +67,44 @@ def objective(rows: Sequence[Row], recipe: Recipe, wanted: str = GROK_RATE) -> f
     return 1e6 * rate / (each or recipe.steps) if wanted == PER_MILLION else rate
 
 
-def _number(found: float | None) -> float:
-    """A seed that diverged before it was evaluated got nowhere."""
-    return found if found is not None and math.isfinite(found) else 0.0
+def _number(value: float | None) -> float:
+    """Return 0 for a seed that diverged before it was evaluated."""
+    return value if value is not None and math.isfinite(value) else 0.0
 
 
-def deserving(standings: Mapping[str, Standing], rule: Allocation) -> list[str]:
-    """Keys of the configurations that are to get more seeds, the most promising first.
+def select_for_more_seeds(scores: Mapping[str, ConfigurationScore], rule: Allocation) -> list[str]:
+    """Return the keys of configurations that get more seeds, the most promising first.
 
-    A sure loser is none of them: its verdict is closed, and something as small is better.
+    A sure loser is not among them: its verdict is closed, and a model of its size or smaller is better.
     """
-    found = [
+    keys = [
         key
-        for key, mine in standings.items()
-        if mine.rate.n < rule.most and (mine.is_open(rule.threshold) or _may_lead(mine, standings))
+        for key, score in scores.items()
+        if score.rate.n < rule.most and (score.is_open(rule.threshold) or _may_lead(score, scores))
     ]
-    return sorted(found, key=lambda key: (-standings[key].objective, key))
+    return sorted(keys, key=lambda key: (-scores[key].objective, key))
 
 
-def _may_lead(mine: Standing, standings: Mapping[str, Standing]) -> bool:
-    """Whether more seeds may settle if it is the best of those with as few parameters.
+def _may_lead(score: ConfigurationScore, scores: Mapping[str, ConfigurationScore]) -> bool:
+    """True if it could be the best of the models of its size or smaller, and more seeds could show it.
 
-    It has grokked, its interval reaches the best rate of its rivals, and theirs reach into its own.
+    It has grokked, its interval reaches the best rate of its rivals, and their intervals reach into its own.
     """
-    low, high = mine.rate.interval
-    rivals = [s.rate for s in standings.values() if s.params <= mine.params and s is not mine]
-    if not rivals or not mine.rate.grokked:
+    low, high = score.rate.interval
+    rivals = [s.rate for s in scores.values() if s.params <= score.params and s is not score]
+    if not rivals or not score.rate.grokked:
         return False
     return max(r.rate for r in rivals) <= high and low <= max(r.interval[1] for r in rivals)
 
 
-def leaders(standings: Mapping[str, Standing], count: int, front: bool) -> list[str]:
-    """Keys of those to be confirmed: the best by their objective, of the Pareto front if there are two.
+def select_for_confirmation(scores: Mapping[str, ConfigurationScore], count: int, front: bool) -> list[str]:
+    """Return the keys of the configurations to confirm: the best by their objective.
 
-    What never grokked, or never reached what is sought, is none of them.
+    front: only those of the Pareto front of size and objective. A configuration without a success is never
+    among them.
     """
-    grokked = {key: s for key, s in standings.items() if s.found or s.rate.grokked}
+    grokked = {key: s for key, s in scores.items() if s.successes or s.rate.grokked}
     if front:
         members = pareto([s.params for s in grokked.values()], [s.objective for s in grokked.values()])
-        grokked = {key: s for (key, s), kept in zip(grokked.items(), members, strict=True) if kept}
+        grokked = {key: s for (key, s), is_member in zip(grokked.items(), members, strict=True) if is_member}
     return sorted(grokked, key=lambda key: (-grokked[key].objective, key))[:count]

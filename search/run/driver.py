@@ -20,7 +20,7 @@ from search.compress.published import log_descents
 from search.errors import UserError
 from search.run.metrics import Values
 from search.run.packing import interrupted
-from search.run.planner import DONE, Planner
+from search.run.planner import Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.run.recorder import Recorder
@@ -134,7 +134,7 @@ class Driver:
         with answered(study.name):
             open_runs = self.tracker.unconcluded()
         self.unconcluded = open_runs.keys() | recovered
-        for key in open_runs.keys() - self.planner.known.keys():  # the file asks for it no more
+        for key in open_runs.keys() - self.planner.run.states.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.asked)
         self.outbox.put(write_views, client, study, self.tracker.experiment)
@@ -151,15 +151,15 @@ class Driver:
                     "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
                 )
 
-    def start_next(self) -> Trial | str | None:
-        """The next trial for a worker of its own, claimed and written; or None, or DONE."""
+    def start_next(self) -> Trial | None:
+        """Claim and write the next trial for a worker of its own, if there is one."""
         trial = self.planner.next()
         self.conclude_earlier()
-        if isinstance(trial, Trial):
+        if trial is not None:
             chain = self.chains[trial.key] = Chain(trial, trial, {}, due=time.monotonic() + BEGIN_S)
             self._start(trial, chain)
             self._order(self.chains[trial.key])
-        self.is_done = trial == DONE
+        self.is_done = trial is None and self.planner.is_done
         self.tick()
         return trial
 
@@ -191,7 +191,7 @@ class Driver:
             its = report
             if mine := tallies.get(trial.key):
                 chain.unseen.discard(trial.key)
-                self.planner.hear(trial, mine)
+                self.planner.update_progress(trial, mine)
                 its = report | {"tally": mine}
             self.progress.report(trial, its)
         self.ended.seed_steps_per_s = self.progress.overall_rate
@@ -210,13 +210,13 @@ class Driver:
         Not in one whose process has died before: how often it may is counted for all of its trials together.
         """
         chain.waits = False
-        while chain.starts < 2 and self.planner.open_in(chain.open.values()) < chain.last.slots:
+        while chain.starts < 2 and self.planner.run.open_seeds(chain.open.values()) < chain.last.slots:
             trial = self.planner.next(chain.last)
-            goes_on = not (chain.open or self.planner.fits.on_gpu or self._is_room_wanted())
-            if not isinstance(trial, Trial) and goes_on:
+            goes_on = not (chain.open or self.planner.capacity.on_gpu or self._is_room_wanted())
+            if not trial and goes_on:
                 trial = self.planner.next()
                 chain.waits = trial is None
-            if not isinstance(trial, Trial):
+            if not trial:
                 return
             self._start(trial, chain)
 
@@ -254,7 +254,7 @@ class Driver:
     def _order(self, chain: Chain) -> None:
         """Leave word for a worker, if there is something new."""
         searched = (t for t in chain.open.values() if self.study.until.grokked and not t.confirmation)
-        enough = {c.key for t in searched for c in t.configurations if self.planner.has_enough(c)}
+        enough = {c.key for t in searched for c in t.configurations if self.planner.run.has_enough(c)}
         many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
         apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
         times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
@@ -309,8 +309,8 @@ class Driver:
 
     def conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
-        while self.planner.ended_before:
-            configuration = self.planner.ended_before.pop()
+        while self.planner.complete_before:
+            configuration = self.planner.complete_before.pop()
             if configuration.key in self.unconcluded:
                 self.recorder.conclude(configuration)
 
@@ -355,7 +355,7 @@ class Driver:
             "seeds_open": {
                 "running": open_[Outcome.RUNNING],
                 "waiting": open_[Outcome.QUEUED],
-                "planned": self.planner.planned,
+                "planned": self.planner.queued_seeds,
             },
             "seed_steps_per_s": self.progress.rate,
             "workers": {"training": len(self.chains) - waiting, "waiting": waiting},
@@ -373,7 +373,7 @@ class Driver:
         if self.deadline is not None and time.monotonic() > self.deadline:
             self.stop("time limit")
         if self.display.due():
-            needless = self.planner.has_enough
+            needless = self.planner.run.has_enough
             self.display.show(self.progress.snapshot(self.planner.queued_steps, needless))
 
     def _waiting(self, left: int) -> bool:

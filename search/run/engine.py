@@ -32,7 +32,6 @@ from search.run import worker
 from search.run.driver import Driver, Ended
 from search.run.metrics import Metrics
 from search.run.packing import Capacity, placement
-from search.run.planner import DONE
 from search.study.trial import Trial
 
 SAVE_TUNE_STATE_S = 3600  # nobody reads it
@@ -94,7 +93,7 @@ class Room:
                 self.driver.display.say(f"waiting for a node that has room ({nothing})")
             return
         self.share = self.share or share
-        self.fits = self.driver.planner.fits = fits
+        self.fits = self.driver.planner.capacity = fits
 
 
 def nodes() -> list[dict[str, float]]:
@@ -122,7 +121,7 @@ class PlanSearcher(Searcher):
             return None
         trial = self.driver.start_next()
         if not isinstance(trial, Trial):
-            return Searcher.FINISHED if trial == DONE else None
+            return Searcher.FINISHED if self.driver.is_done else None
         self.trials[trial_id] = trial
         return self.driver.config(trial)
 

@@ -12,7 +12,7 @@ from search.run.packing import (
     optimisers_of,
     placement,
     programs_of,
-    trial_size,
+    trial_shape,
 )
 from search.run.progress import duration
 from search.stats.counting import describe_screen, seed_of
@@ -84,7 +84,7 @@ def _trials(study: Study, left: dict[Configuration, int], fits: Capacity) -> tup
     programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))
     for c, count in left.items():
         pairs[programs[c]] += count
-    sizes = {program: trial_size(study, program, fits) for program in pairs}
+    sizes = {program: trial_shape(study, program, fits) for program in pairs}
     trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
     return trials, *max(sizes.values())
 

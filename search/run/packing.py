@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from search.errors import UserError, reraise_as
 from search.stats.counting import seed_of
@@ -31,6 +32,13 @@ class Capacity:
     on_gpu: bool = False
 
 
+class TrialShape(NamedTuple):
+    """Number of pairs of a trial, and of slots of its bank."""
+
+    pairs: int
+    slots: int
+
+
 THEIRS, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
 """Ray's names for our resources, and what one of a kind of accelerator begins with."""
 
@@ -49,8 +57,8 @@ def optimisers_of(study: Study) -> list[str]:
     )
 
 
-def trial_size(study: Study, program: Program, fits: Capacity) -> tuple[int, int]:
-    """Pairs of a trial and slots of its bank: a round spread over its share of the trials that fit at once.
+def trial_shape(study: Study, program: Program, fits: Capacity) -> TrialShape:
+    """Return the shape of trials that spread a round over a program's share of the trials that fit at once.
 
     Both depend on the file and the machine alone: a seed has the same slots in every round and after every
     interruption. What a search will propose is not known, so its trials are taken for equals, with two pairs
@@ -63,7 +71,7 @@ def trial_size(study: Study, program: Program, fits: Capacity) -> tuple[int, int
     most = min(most, 2 * slots) if study.proposes else most
     share = max(1, fits.concurrent // len(set(programs)))
     size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
-    return size, min(slots, size)
+    return TrialShape(size, min(slots, size))
 
 
 def programs_of(study: Study) -> list[Program]:
@@ -90,7 +98,7 @@ def pack(
     return [
         Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
         for program, pairs in groups.items()
-        for _, slots in [trial_size(study, program, fits)]
+        for _, slots in [trial_shape(study, program, fits)]
     ]
 
 

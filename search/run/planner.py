@@ -1,53 +1,36 @@
-"""What to train next: the plan of a study as a source of trials that is told what became of them.
+"""The plan of a study as a source of trials, which is told what becomes of them.
 
-A sweep has configurations that the file lists, a search asks Optuna for its own. Either way a configuration
-gets a first round of seeds; further rounds go to those that the study's `until` or `allocation` says, and at
-the end its `confirm` has the best trained once more on fresh seeds. Nobody waits for a round to end: who asks
-for work gets of the next one, and what turns out not to be needed is not trained.
+Policies say the next round of seeds (search/run/policies.py). Rounds that can share a bank are put together
+and wait in a queue, from which trials are cut when a worker asks for one. No round waits for the one before:
+what turns out not to be needed is not trained.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from search.run.allocation import Standing, deserving, leaders, objective, successes
-from search.run.packing import Capacity, can_follow, pack, trial_size
+from search.run.packing import Capacity, TrialShape, can_follow, pack, trial_shape
+from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
+from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.run.tally import TrialReport
-from search.stats.counting import GrokRate, seed_of
-from search.store.ledger import Row, is_final
-from search.study.sampler import GROK_RATE
+from search.store.ledger import Row
 from search.study.schema import Study
-from search.study.seeds import seed_list
 from search.study.trial import Configuration, Program, Trial
-from trainer import Outcome, Seed
+from trainer import Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
     from search.compress.beam import Beam
     from search.run.proposals import Proposals
-
-DONE = "DONE"
-Done = str
-KEPT = ("outcome", "confirmation", "grok_step", "best_token", "steps", "reached")
-Round = tuple[Configuration, list[Seed], bool]
-"""A configuration, seeds of it that are to be trained, and whether to confirm it."""
-
-
-@dataclass(frozen=True)
-class Heard:
-    """How far a running trial is: seeds that have not ended, and grokked ones by configuration."""
-
-    open: int
-    grokked: Counter[str]
 
 
 class Planner:
     """Trials of one study, in order. `rows` is what the ledger has: final pairs are not trained again.
 
     `proposals`: a search's. `unfinished`: trials of an earlier run, which go on from their saved states.
-    `listed`: what the file lists, where seeds start from a θ (search/tracking/starts.py).
+    `configured`: what the file lists, where seeds start from a θ (search/tracking/starts.py).
     """
 
     def __init__(
@@ -56,92 +39,61 @@ class Planner:
         rows: Sequence[Row],
         proposals: Proposals | Beam | None = None,
         unfinished: Sequence[Trial] = (),
-        listed: Sequence[Configuration] | None = None,
+        configured: Sequence[Configuration] | None = None,
     ):
         assert study.proposes == (proposals is not None)
-        self.study, self.proposals = study, proposals
-        self.listed = [Configuration(*c) for c in study.listed()] if listed is None else list(listed)
-        self.fits = Capacity()  # the driver sets it before it asks for the first trial
-        self.rows: dict[str, dict[Seed, Row]] = {}
-        self.won: dict[str, set[Seed]] = {}
-        """Seeds of the search that have grokked, by configuration."""
-        self._take(rows)
-        self.unpacked: list[Round] = []  # of which `fits` says how many slots they have
-        self.unfinished = {id(t): t for t in unfinished}  # by its key: a digest of all that waits, each time
-        self.sizes: dict[tuple[Program, Capacity], tuple[int, int]] = {}
-        self.cancelled: dict[Configuration, dict[Seed, None]] = {}
-        """Seeds that were not trained because their configuration has enough, in order."""
-        self.to_conclude: dict[Configuration, None] = {}
-        """Configurations with cancelled seeds that were not returned as complete since."""
+        self.study, self.run = study, StudyRun(study, rows)
+        self.capacity = Capacity()  # the driver sets it before it asks for the first trial
+        self.sweep = Sweep(self.run)
+        self.search = Search(self.run, self.sweep, proposals)
+        allocation, confirmation = Allocation(self.run, self.search), Confirmation(self.run, self.search)
+        self.policies: list[Policy] = [self.search, allocation, self.sweep, confirmation]
+        self.unassigned: list[Round] = []
+        self.queue: deque[Trial] = deque()
+        """Waiting trials: those of an earlier run as they were, others are cut when they start."""
+        self.unfinished = {id(t): t for t in unfinished}  # a digest as key would cost more
         self.running: dict[str, Trial] = {}
-        self.heard: dict[str, Heard] = {}
-        self.known: dict[str, Configuration] = {}
-        needed = (t for t in unfinished if t.confirmation or not all(map(self.has_enough, t.configurations)))
-        self.queue: deque[Trial] = deque(needed)
-        """What waits: trials of an earlier run as they were, and others that are cut when they start."""
-        self.rounds: dict[str, Iterator[list[Seed]]] = {}
-        self.begun: Counter[str] = Counter()
-        """How many further rounds of a configuration `until` has asked for."""
-        self.confirming: set[str] = set()  # once a run: a trial that fails is not tried for ever
-        self.ended_before: list[Configuration] = []  # had nothing left to train when they were begun
-        interrupted = [c for t in unfinished for c in t.configurations]
-        for configuration in dict.fromkeys([*self._given(), *interrupted]):
-            self._begin(configuration)
+        self.complete_before: list[Configuration] = []
+        """Configurations that had nothing left to train when they were added."""
+        self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
+        self._resume(unfinished, proposals.known() if proposals else _configured(study, configured))
 
-    def next(self, after: Trial | None = None) -> Trial | Done | None:
-        """The next trial to start, None while the running ones decide, or DONE.
+    def _resume(self, unfinished: Sequence[Trial], configurations: Sequence[Configuration]) -> None:
+        for configuration in [*configurations, *(c for t in unfinished for c in t.configurations)]:
+            self.run.add(configuration)
+        for trial in unfinished:
+            if trial.confirmation or not all(map(self.run.has_enough, trial.configurations)):
+                self.queue.append(trial)
+                self._note_pending(trial.work, trial.confirmation)
+        for state in self.run.states.values():
+            if first := self.sweep.first_round(state):
+                self._enqueue(first)
+            elif state.is_complete:
+                self.search.report(state)
+                self.complete_before.append(state.configuration)
 
-        after: one that is to follow this trial in its bank. None, too, if those that wait need a bank of
+    # ---- trials for workers
+
+    def next(self, after: Trial | None = None) -> Trial | None:
+        """Return the next trial to start, or None while the running ones decide and when all is done.
+
+        after: a trial that the new one is to follow in its bank. None, too, if those that wait need a bank of
         their own: what else could follow is not planned before them.
         """
-        while (trial := self._waiting(after)) is None:
+        while (waiting := self._waiting(after)) is None:
             if self.queue or not self._plan():
-                return None if self.queue or self.running else DONE
+                return None
             self._pack()
-        started = self._cut(trial, after)
-        self.running[started.key] = started
-        return started
+        trial = self._cut(waiting, after)
+        self.running[trial.key] = trial
+        return trial
 
-    def _cut(self, waiting: Trial, after: Trial | None) -> Trial:
-        """Take a trial off what waits: towards the end a share of what is left, so that cores end together.
-
-        That is guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on Computers C-36, 1987).
-        A worker that begins gets its slots full, unless that leaves less for the others.
-        """
-        place, work, cores = self.queue.index(waiting), waiting.work, self.fits.concurrent
-        del self.queue[place]
-        if id(waiting) in self.unfinished:
-            return waiting
-        size, slots = self._size(work[0][0].program)
-        if cores > 1 and (waiting.confirmation or self._is_last):
-            left = len(work) + sum(len(t.work) for t in self.queue)
-            least, open_ = slots // 8, len(work) + self._open_pairs()
-            if after is None:
-                least = max(-(-open_ // (2 * cores)), min(slots, -(-open_ // cores)))
-            size = min(size, max(-(-left // (2 * cores)), least))
-        if self.study.stop.ranks and not waiting.confirmation:  # whoever is ranked together trains together
-            size = -(-size // self.study.stop.group) * self.study.stop.group
-        if size < len(work):
-            self.queue.insert(place, replace(waiting, work=work[size:]))
-        return replace(waiting, work=work[:size])
-
-    def _size(self, program: Program) -> tuple[int, int]:
-        if (program, self.fits) not in self.sizes:
-            self.sizes[program, self.fits] = trial_size(self.study, program, self.fits)
-        return self.sizes[program, self.fits]
-
-    def _waiting(self, after: Trial | None) -> Trial | None:
-        return next((t for t in self.queue if after is None or can_follow(t, after)), None)
-
-    def hear(self, trial: Trial, tally: TrialReport) -> None:
-        """Take how far a running trial's seeds are.
-
-        A seed has grokked as soon as it was perfect once; what is left of it is to see whether it holds.
-        """
-        grokked = Counter(tally.grokked)
-        self.heard[trial.key] = Heard(tally.open, Counter() if trial.confirmation else grokked)
-        if grokked:
-            self._cancel_satisfied()
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is left to train."""
+        if self.unassigned or self.queue or self.running:
+            return False
+        return not any(policy.has_more() for policy in self.policies)
 
     def requeue(self, trial: Trial) -> None:
         """Put a trial that no worker has begun back in front of the queue."""
@@ -149,280 +101,171 @@ class Planner:
         self.queue.appendleft(trial)
         self._cancel_satisfied()
 
+    def update_progress(self, trial: Trial, report: TrialReport) -> None:
+        """Take the progress of a running trial's seeds.
+
+        A seed has grokked as soon as it was perfect once. The rest of its training shows if it holds.
+        """
+        self.run.update_progress(trial, report)
+        if report.grokked:
+            self._cancel_satisfied()
+
     def complete_trial(self, trial: Trial, rows: Sequence[Row]) -> list[Configuration]:
         """Take a trial's outcomes and enqueue what follows. Returns the configurations that are complete."""
         self.running.pop(trial.key, None)
-        self.heard.pop(trial.key, None)
-        self._take(rows)
+        self.run.update_progress(trial, None)
+        self.run.record(rows)
+        states = {c.key: self.run.add(c) for c in trial.configurations}
+        for configuration, seed in trial.work:
+            states[configuration.key].pending.pop(seed, None)
         self._cancel_satisfied()
         self._note_cut(trial)
-        for configuration in dict.fromkeys([*trial.configurations, *self.cancelled]):
-            if not self._is_in_flight(configuration):
-                self.enqueue_next_round(configuration)
-        touched = dict.fromkeys([*trial.configurations, *(c for c in self.to_conclude if c.key in self.rows)])
-        complete = [c for c in touched if self.is_complete(c)]
-        for configuration in complete:
-            self.to_conclude.pop(configuration, None)
-            self.report_to_sampler(configuration)
-        return complete
+        states |= {key: s for key, s in self.run.states.items() if s.cancelled or not s.is_reported}
+        for state in states.values():
+            if state.is_complete and (following := self.sweep.following_round(state)):
+                self._enqueue(following)
+        trained = [
+            s
+            for s in states.values()
+            if s.configuration in trial.configurations or (s.rows and not s.is_reported)
+        ]
+        return [self._conclude(s) for s in trained if s.is_complete]
 
-    def is_complete(self, configuration: Configuration) -> bool:
-        """True if no seed of a configuration is planned or in training."""
-        return not self._is_in_flight(configuration)
+    def _conclude(self, state: ConfigurationState) -> Configuration:
+        """Report a complete configuration to the sampler."""
+        state.is_reported = True
+        self.search.report(state)
+        return state.configuration
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to train."""
-        if self.unpacked or self.queue or self.running:
-            return False
-        return not (self._is_asking or self._deserving() or self._unconfirmed())
-
-    @property
-    def queued_steps(self) -> int:
-        """The budgets of all seeds that are planned and in no trial yet that runs; unit: seed-steps."""
-        trials = sum(c.recipe.steps for t in self.queue for c, _ in t.work)
-        return trials + sum(c.recipe.steps * len(seeds) for c, seeds, _ in self.unpacked)
-
-    @property
-    def planned(self) -> int:
-        """Pairs that are in no trial yet that runs."""
-        return sum(len(t.work) for t in self.queue) + sum(len(seeds) for _, seeds, _ in self.unpacked)
-
-    @property
-    def grokked(self) -> int:
-        """Seeds of the search that have grokked, in running trials too; the confirmation's do not count."""
-        return sum(map(self._grokked, {*self.rows, *self.known}))
-
-    @property
-    def enough(self) -> bool:
-        """Whether a search has as many grokked seeds as it asked for; it ends as a whole."""
-        wanted = self.study.until.grokked
-        return wanted is not None and self.grokked >= wanted
-
-    def has_enough(self, configuration: Configuration) -> bool:
-        """Whether `until` asks for no more seeds of a configuration: of a search, none of any."""
-        wanted = self.study.until.grokked
-        if wanted is None or self.proposals:
-            return self.enough
-        return self._grokked(configuration.key) >= wanted
+    # ---- what is left
 
     @property
     def in_flight(self) -> list[Configuration]:
-        """The configurations of which seeds are planned or in training."""
-        return [c for c in self.known.values() if self._is_in_flight(c)]
+        """Configurations with seeds that are planned or in training."""
+        return [s.configuration for s in self.run.states.values() if s.pending]
 
-    def rows_of(self, key: str) -> list[Row]:
-        return list(self.rows.get(key, {}).values())
+    @property
+    def queued_steps(self) -> int:
+        """Budgets of all seeds that are planned and in no running trial; unit: seed-steps."""
+        trials = sum(c.recipe.steps for t in self.queue for c, _ in t.work)
+        return trials + sum(r.configuration.recipe.steps * len(r.seeds) for r in self.unassigned)
 
-    def standings(self) -> dict[str, Standing]:
-        """What the search has shown of each configuration; the confirmation's seeds are not looked at."""
-        found, wanted = {}, self.study.sampler.sought if self.study.space else GROK_RATE
-        for key, configuration in self.known.items():
-            rows = [r for r in self.rows_of(key) if is_final(r) and not r["confirmation"]]
-            ranked = objective(rows, configuration.recipe, wanted)
-            outcomes = Counter(r["outcome"] for r in rows)  # seeds that a rule ended count as failures here
-            rate = GrokRate(outcomes[Outcome.GROKKED], len(rows), outcomes[Outcome.GIVEN_UP])
-            found[key] = Standing(rate, configuration.spec.params, ranked, successes(rows, wanted))
-        return found
+    @property
+    def queued_seeds(self) -> int:
+        """Number of seeds that are planned and in no running trial."""
+        return sum(len(t.work) for t in self.queue) + sum(len(r.seeds) for r in self.unassigned)
 
-    def _given(self) -> list[Configuration]:
-        """Return what there is to begin with: the file's list, or all that was proposed."""
-        return self.listed if self.proposals is None else self.proposals.known()
+    def _open_seeds(self) -> int:
+        return self.queued_seeds + self.run.open_seeds(self.running.values())
 
-    def _take(self, rows: Sequence[Row]) -> None:
-        """Keep of the ledger's rows what a plan needs: whole ones would fill memory."""
-        for r in rows:
-            kept = {name: r[name] for name in KEPT if name in r}
-            self.rows.setdefault(r["configuration"], {})[seed := seed_of(r)] = kept
-            if r["outcome"] == Outcome.GROKKED and not r["confirmation"]:
-                self.won.setdefault(r["configuration"], set()).add(seed)
+    # ---- rounds
 
-    def _grokked(self, key: str) -> int:
-        """What `until` counts: seeds of the search, of running trials too, and not the confirmation's."""
-        return len(self.won.get(key, ())) + sum(heard.grokked[key] for heard in self.heard.values())
+    def _plan(self) -> bool:
+        """Enqueue rounds, at least one and enough for the trials that fit. Returns False if there is none."""
+        for policy in self.policies:
+            while following := policy.next_round(self.capacity):
+                self._enqueue(following)
+                if self._is_full():
+                    break
+            self.complete_before += [s.configuration for s in self.search.complete]
+            self.search.complete.clear()
+            if self.unassigned:
+                return True
+        return False
+
+    def _is_full(self) -> bool:
+        """True if two seeds are planned for each slot of the machine."""
+        slots, _ = self.study.resources.room(self.capacity.on_gpu)
+        return self._open_seeds() >= 2 * slots * self.capacity.concurrent
+
+    def _enqueue(self, following: Round) -> None:
+        self.unassigned.append(following)
+        self._note_pending([(following.configuration, s) for s in following.seeds], following.confirmation)
+
+    def _note_pending(self, work: Iterable[tuple[Configuration, Seed]], confirmation: bool) -> None:
+        for configuration, seed in work:
+            self.run.states[configuration.key].pending[seed] = confirmation
+
+    def _pack(self) -> None:
+        """Put together the rounds that can share banks."""
+        for confirmation in (False, True):
+            rounds = [r for r in self.unassigned if r.confirmation == confirmation]
+            work = [(r.configuration, seed) for r in rounds for seed in r.seeds]
+            self.queue.extend(pack(self.study, work, self.capacity, confirmation))
+        self.unassigned.clear()
+
+    # ---- cutting
+
+    def _waiting(self, after: Trial | None) -> Trial | None:
+        return next((t for t in self.queue if after is None or can_follow(t, after)), None)
+
+    def _cut(self, waiting: Trial, after: Trial | None) -> Trial:
+        """Take a trial off the queue: towards the end a share of what is left, so that cores end together.
+
+        That is guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on Computers C-36, 1987).
+        A worker that begins gets its slots full, unless that leaves less for the others.
+        """
+        place, work, cores = self.queue.index(waiting), waiting.work, self.capacity.concurrent
+        del self.queue[place]
+        if id(waiting) in self.unfinished:
+            return waiting
+        size, slots = self._shape(work[0][0].program)
+        if cores > 1 and (waiting.confirmation or self._is_last):
+            remaining = len(work) + sum(len(t.work) for t in self.queue)
+            least, open_seeds = slots // 8, len(work) + self._open_seeds()
+            if after is None:
+                least = max(-(-open_seeds // (2 * cores)), min(slots, -(-open_seeds // cores)))
+            size = min(size, max(-(-remaining // (2 * cores)), least))
+        if (
+            self.study.stop.ranks and not waiting.confirmation
+        ):  # seeds that are ranked together train together
+            size = -(-size // self.study.stop.group) * self.study.stop.group
+        if size < len(work):
+            self.queue.insert(place, replace(waiting, work=work[size:]))
+        return replace(waiting, work=work[:size])
+
+    def _shape(self, program: Program) -> TrialShape:
+        if (program, self.capacity) not in self._shapes:
+            self._shapes[program, self.capacity] = trial_shape(self.study, program, self.capacity)
+        return self._shapes[program, self.capacity]
+
+    @property
+    def _is_last(self) -> bool:
+        """True if nothing follows the search's trials that are planned."""
+        return not (self.search.has_more() or self.study.until.grokked or self.study.allocation)
+
+    # ---- what is not needed
 
     def _cancel_satisfied(self) -> None:
         """Take seeds that wait out of the plan if their configuration has enough."""
         if self.study.until.grokked is None:
             return
-        satisfied = {c for c in self.known.values() if self.has_enough(c)}
+        satisfied = {k for k, s in self.run.states.items() if self.run.has_enough(s.configuration)}
         waiting, self.queue = self.queue, deque()
         for trial in waiting:
-            needed = tuple(pair for pair in trial.work if trial.confirmation or pair[0] not in satisfied)
+            needed = tuple(p for p in trial.work if trial.confirmation or p[0].key not in satisfied)
             if needed and id(trial) in self.unfinished:
                 needed = trial.work
             if needed:
                 self.queue.append(trial if needed == trial.work else replace(trial, work=needed))
-            if needed != trial.work:
-                self._note_cancelled(pair for pair in trial.work if pair[0] in satisfied)
-        for configuration, seeds, is_confirmation in self.unpacked:
-            if configuration in satisfied and not is_confirmation:
-                self._note_cancelled((configuration, seed) for seed in seeds)
-        self.unpacked = [r for r in self.unpacked if r[2] or r[0] not in satisfied]
-
-    def _note_cancelled(self, work: Iterable[tuple[Configuration, Seed]]) -> None:
-        for configuration, seed in work:
-            self.cancelled.setdefault(configuration, {})[seed] = None
-            self.to_conclude[configuration] = None
+            for configuration, seed in () if needed == trial.work else trial.work:
+                if configuration.key in satisfied:
+                    self.run.states[configuration.key].cancel(seed)
+        rounds, self.unassigned = self.unassigned, []
+        for planned in rounds:
+            if planned.confirmation or planned.configuration.key not in satisfied:
+                self.unassigned.append(planned)
+                continue
+            for seed in planned.seeds:
+                self.run.states[planned.configuration.key].cancel(seed)
 
     def _note_cut(self, trial: Trial) -> None:
         """Note the seeds of a trial that its worker ended early because their configuration has enough."""
         for configuration, seed in () if trial.confirmation else trial.work:
-            row = self.rows.get(configuration.key, {}).get(seed)
-            if self.has_enough(configuration) and not (row and is_final(row)):
-                self._note_cancelled([(configuration, seed)])
+            state = self.run.states[configuration.key]
+            if self.run.has_enough(configuration) and not state.is_final(seed):
+                state.cancel(seed)
 
-    def _begin(self, configuration: Configuration) -> None:
-        key = configuration.key
-        self.known[key], self.rounds[key] = configuration, self.study.rounds()
-        first = next(self.rounds[key])
-        if not self.has_enough(configuration) and self._put(configuration, first):
-            return
-        if not self._is_in_flight(configuration):
-            self.enqueue_next_round(configuration)
-        if self.is_complete(configuration):
-            self.report_to_sampler(configuration)
-            self.ended_before.append(configuration)
 
-    def report_to_sampler(self, configuration: Configuration) -> None:
-        """Report the seeds of a proposal whose first round was trained; one that was cut short stays open."""
-        rows = self.rows.get(configuration.key, {})
-        if self.proposals and set(self.study.first_seeds()) <= rows.keys():
-            searched = [r for r in self.rows_of(configuration.key) if not r["confirmation"]]
-            self.proposals.tell(configuration, searched)
-
-    def enqueue_next_round(self, configuration: Configuration) -> bool:
-        """Enqueue the next round that has something left to train, while `until` asks for more.
-
-        Seeds that were cancelled come first. The seeds that gave enough may be lost with a worker that only
-        reported them.
-        """
-        key = configuration.key
-        while self.study.until.grokked is not None and not self.has_enough(configuration):
-            if cancelled := self.cancelled.pop(configuration, None):
-                if self._put(configuration, list(cancelled)):
-                    return True
-                continue
-            if (seeds := next(self.rounds[key], None)) is None:
-                return False
-            self.begun[key] += 1
-            if self._put(configuration, seeds):
-                return True
-        return False
-
-    def _put(self, configuration: Configuration, seeds: Sequence[Seed], confirmation: bool = False) -> bool:
-        """Put down what of a round is neither trained nor in a trial already. False if that is nothing."""
-        rows = self.rows.get(configuration.key, {})
-        taken = {s for t in self._trials() for c, s in t.work if c == configuration}
-        left = [s for s in seeds if s not in taken and not (s in rows and is_final(rows[s]))]
-        if left:
-            self.unpacked.append((configuration, left, confirmation))
-        return bool(left)
-
-    def _plan(self) -> bool:
-        """Put down more rounds, at least one and enough for the trials that fit. False if there is none."""
-        for source in (self._ask, self._allocate, self._ahead, self._confirm):
-            while source() and not self._is_full():
-                pass
-            if self.unpacked:
-                return True
-        return False
-
-    def _ahead(self) -> bool:
-        """Put down the next round of a sweep's configuration, the one before being in training."""
-        if self.proposals:  # whose slots other proposals fill
-            return False
-        return any(map(self.enqueue_next_round, sorted(self.known.values(), key=lambda c: self.begun[c.key])))
-
-    def _ask(self) -> bool:
-        """Begin a proposal, if one is to be had.
-
-        Never more than a quarter of them at one time, beyond one a trial: the sampler is to learn from what
-        came before.
-        """
-        open_ = {c for t in self._trials() for c in t.configurations} | {c for c, _, _ in self.unpacked}
-        if not self._is_asking or len(open_) >= max(self.fits.concurrent, self.study.planned // 4):
-            return False
-        assert self.proposals is not None
-        configuration = self.proposals.ask()
-        if configuration is None:
-            return False
-        if configuration.key not in self.known:
-            self._begin(configuration)
-        elif self.is_complete(configuration):  # a repeated proposal shares the result
-            self.report_to_sampler(configuration)
-        return True
-
-    @property
-    def _is_asking(self) -> bool:
-        return self.proposals is not None and not (self.proposals.exhausted or self.enough)
-
-    def _allocate(self) -> bool:
-        """Another round for the most promising of those that deserve one."""
-        keys = [] if self._is_asking else self._deserving()
-        return any(self._put(self.known[key], seeds) for key in keys for seeds in self.rounds[key])
-
-    def _deserving(self) -> list[str]:
-        rule = self.study.allocation
-        if rule is None:
-            return []
-        spent = sum(len(seeds) for _, seeds, _ in self.unpacked) + sum(len(t.work) for t in self._trials())
-        spent += sum(s.rate.n for s in self.standings().values())
-        if rule.budget is not None and spent + len(self.study.first_seeds()) > rule.budget:
-            return []
-        ended = {k for k in self.known if all(map(is_final, self.rows_of(k)))}  # no trial of it has failed
-        idle = {k for k in ended if not self._is_in_flight(self.known[k])}
-        return [k for k in deserving(self.standings(), rule) if k in idle]
-
-    def _confirm(self) -> bool:
-        """Begin the confirmation of a leader, once the search has ended."""
-        if self._is_asking or any(not t.confirmation for t in self._trials()):
-            return False
-        for configuration, seeds in self._unconfirmed():
-            self.confirming.add(configuration.key)
-            if self._put(configuration, seeds, confirmation=True):
-                return True
-        return False
-
-    def _unconfirmed(self) -> list[tuple[Configuration, list[Seed]]]:
-        """The leaders and their fresh seeds, as far as those are not trained. Chosen by the search alone."""
-        if self.study.confirm is None:
-            return []
-        standings, seeds = self.standings(), seed_list(self.study.confirm.seeds)
-        front = len({s.params for s in standings.values()}) > 1  # of equals, the front would be one alone
-        keys = set(leaders(standings, self.study.confirm.configurations, front)) - self.confirming
-        trained = {k: {s for s, r in self.rows.get(k, {}).items() if is_final(r)} for k in keys}
-        return [(self.known[k], seeds) for k in sorted(keys) if not trained[k].issuperset(seeds)]
-
-    def _pack(self) -> None:
-        """Put together what of the rounds that wait can share banks."""
-        for confirmation in (False, True):
-            work = [(c, seed) for c, seeds, kind in self.unpacked if kind == confirmation for seed in seeds]
-            self.queue.extend(pack(self.study, work, self.fits, confirmation))
-        self.unpacked.clear()
-
-    def _trials(self) -> list[Trial]:
-        return [*self.queue, *self.running.values()]
-
-    def _is_in_flight(self, configuration: Configuration) -> bool:
-        """Whether seeds of a configuration are planned or in training."""
-        planned = {c for c, _, _ in self.unpacked}
-        return configuration in planned or any(configuration in t.configurations for t in self._trials())
-
-    def _is_full(self) -> bool:
-        """Whether two seeds are planned for each slot that the machine has."""
-        slots, _ = self.study.resources.room(self.fits.on_gpu)
-        return self._open_pairs() >= 2 * slots * self.fits.concurrent
-
-    def _open_pairs(self) -> int:
-        """Pairs that are planned or in training."""
-        return self.planned + self.open_in(self.running.values())
-
-    def open_in(self, trials: Iterable[Trial]) -> int:
-        """Pairs of running trials that have not ended, as far as was heard."""
-        return sum(self.heard[t.key].open if t.key in self.heard else len(t.work) for t in trials)
-
-    @property
-    def _is_last(self) -> bool:
-        """Whether nothing follows the search's trials that are planned."""
-        return not (self._is_asking or self.study.until.grokked or self.study.allocation)
+def _configured(study: Study, configured: Sequence[Configuration] | None) -> Sequence[Configuration]:
+    return [Configuration(*c) for c in study.listed()] if configured is None else configured

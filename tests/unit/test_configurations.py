@@ -9,7 +9,7 @@ from search.cli import render
 from search.errors import UserError
 from search.run.driver import Ended
 from search.run.estimate import estimate
-from search.run.planner import DONE, Planner
+from search.run.planner import Planner
 from search.store.home import Home
 from search.study.file import load_study, parse_study
 from tests.commands import call, says
@@ -67,7 +67,7 @@ def test_every_configuration_is_planned_and_ends_by_itself():
     again = planner.next()
     assert only(again) == only(failed) and numbers([again]) == [[3, 4]]
     assert planner.complete_trial(again, rows_of(again)) == [only(failed)]
-    assert planner.next() == DONE
+    assert planner.is_done
 
 
 def test_the_plan_adds_up_all_configurations(tmp_path):
@@ -88,7 +88,7 @@ def test_the_ladder_has_every_preset_of_its_family():
 
 def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
     study, rows = parse_study(LIST, ""), []
-    for trial in drain(Planner(study, []))[0]:
+    for trial in drain(Planner(study, [])):
         ended = rows_of(trial, Outcome.GROKKED if trial.spec.params == 67 else Outcome.FAILED)
         rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None, "reason": None, "steps": 1_000}
                  for r in ended]  # fmt: skip

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from search.run.packing import Capacity
-from search.run.planner import DONE, Planner
+from search.run.planner import Planner
 from search.run.proposals import Proposals
 from search.run.tally import TrialReport
 from search.stats.counting import seed_of
@@ -72,7 +72,7 @@ class Run:
         self.ledger.given = list(self.rows.values())
         proposals = Proposals(self.study, self.ledger) if self.study.space else None
         self.planner = Planner(self.study, self.ledger.given, proposals)
-        self.planner.fits = Capacity(self.draw.randint(1, 3))
+        self.planner.capacity = Capacity(self.draw.randint(1, 3))
         self.running, self.ended, self.failed = {}, set(), set()
 
     def groks(self, configuration, seed):
@@ -102,7 +102,7 @@ class Run:
             outcome = Outcome.FAILED if has_ended and not perfect else Outcome.RUNNING
             rows.append({"configuration": c.key, "outcome": outcome, "seed": (0, 0), "step": 0,
                          "budget": 1000, "best_exact": 0.0, "grok_step": 500 if perfect else None})  # fmt: skip
-        self.planner.hear(trial, TrialReport.of(rows))
+        self.planner.update_progress(trial, TrialReport.of(rows))
 
     def completed(self, trial):
         """The trial's end: its results, without seeds that nobody needs any more; or its failure."""
@@ -113,7 +113,7 @@ class Run:
             if is_lost:
                 row["outcome"] = Outcome.CENSORED
                 self.failed.add((c.key, s))
-            elif (c.key, s) in self.ended or trial.confirmation or not self.planner.has_enough(c):
+            elif (c.key, s) in self.ended or trial.confirmation or not self.planner.run.has_enough(c):
                 row["outcome"] = Outcome.GROKKED if self.groks(c, s) else Outcome.FAILED
                 row["grok_step"] = 500 if self.groks(c, s) else None
             else:
@@ -121,7 +121,7 @@ class Run:
         self.ended -= {(c.key, s) for c, s in trial.work}
         self.ledger.given = list(self.rows.values())
         mine = [r for r in self.rows.values() if r["trial"] == trial.key]
-        states = [t.state.name for t in self.planner.proposals.trials()] if self.study.space else []
+        states = [t.state.name for t in self.planner.search.proposals.trials()] if self.study.space else []
         over = self.planner.complete_trial(trial, mine)
         for c in over:
             assert not any(c in t.configurations for t in self.running.values()), "concluded while it trains"
@@ -130,7 +130,9 @@ class Run:
 
     def check_told(self, before):
         """What the sampler was told now was trained whole, and is in no trial that runs or waits."""
-        for trial, state in zip(self.planner.proposals.trials() if before else (), before, strict=False):
+        for trial, state in zip(
+            self.planner.search.proposals.trials() if before else (), before, strict=False
+        ):
             if trial.state.name == "COMPLETE" and state == "RUNNING":
                 key = trial.user_attrs["configuration"]
                 rows = {seed_of(r): r for r in self.rows.values() if r["configuration"] == key}
@@ -144,7 +146,9 @@ class Run:
             self.reported(self.draw.choice(list(self.running.values())))
         elif self.running and kind < 0.6:
             self.completed(self.draw.choice(list(self.running.values())))
-        elif kind < 0.65 and (unseen := [t for k, t in self.running.items() if k not in self.planner.heard]):
+        elif kind < 0.65 and (
+            unseen := [t for k, t in self.running.items() if k not in self.planner.run.progress]
+        ):
             trial = self.running.pop(self.draw.choice(unseen).key)
             for c, s in trial.work:
                 del self.rows[c.key, s]
@@ -152,13 +156,11 @@ class Run:
         else:
             after = self.draw.choice([None, *self.running.values()])
             trial = self.planner.next(after)
-            if trial == DONE:
-                assert not self.running and self.planner.is_done
-                return False
             if trial is not None:
                 self.started(trial)
-            else:
-                assert self.running, "nothing runs, and nothing is to be begun"
+            elif not self.running:
+                assert self.planner.is_done, "nothing runs, and nothing is to be begun"
+                return False
         return True
 
     def to_the_end(self):
@@ -170,8 +172,8 @@ class Run:
     def check_end(self):
         """Each round of each configuration is trained, but for what there is enough of and what failed."""
         recorded = {place for place, row in self.rows.items() if is_final(row)} | self.failed
-        for c in self.planner.known.values():
-            if self.planner.has_enough(c):
+        for c in [s.configuration for s in self.planner.run.states.values()]:
+            if self.planner.run.has_enough(c):
                 continue
             rounds = list(self.study.rounds())
             needed = [s for seeds in (rounds if self.study.until.grokked else rounds[:1]) for s in seeds]
@@ -189,7 +191,7 @@ def test_whatever_the_order_each_seed_is_trained_once_and_none_is_forgotten(numb
     run.check_end()
     if not run.failed:
         run.start()
-        assert run.planner.is_done and run.planner.next() == DONE, "a finished study is done"
+        assert run.planner.is_done and run.planner.next() is None, "a finished study is done"
 
 
 @pytest.mark.parametrize("number", range(40))
@@ -220,7 +222,7 @@ def perfect(planner, trial):
     """A report in which every seed of a trial has grokked."""
     facts = {"outcome": Outcome.RUNNING, "seed": (0, 0), "step": 0, "budget": 1000, "best_exact": 1.0}
     rows = [facts | {"configuration": c.key, "grok_step": 500} for c, _ in trial.work]
-    planner.hear(trial, TrialReport.of(rows))
+    planner.update_progress(trial, TrialReport.of(rows))
 
 
 def test_cancelled_seeds_are_trained_if_the_seed_that_gave_enough_is_lost(home):
@@ -228,10 +230,10 @@ def test_cancelled_seeds_are_trained_if_the_seed_that_gave_enough_is_lost(home):
     planner = planner_of(ROUNDS, home)  # two trials of a seed each
     first, _ = planner.next(), planner.next()
     perfect(planner, first)
-    assert planner.planned == 0
+    assert planner.queued_seeds == 0
     for trial in list(planner.running.values()):
         planner.complete_trial(trial, rows_of(trial, Outcome.CENSORED))
-    left = {s.init_seed for t in drain(planner)[0] for _, s in t.work}
+    left = {s.init_seed for t in drain(planner) for _, s in t.work}
     assert left == {3, 4, 5, 6}
 
 

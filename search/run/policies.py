@@ -1,0 +1,172 @@
+"""Policies: what a study trains next. Each says the next round, given the states of the configurations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from search.run.allocation import select_for_confirmation, select_for_more_seeds
+from search.run.packing import Capacity
+from search.run.study_run import ConfigurationState, Round, StudyRun
+from search.store.ledger import is_final
+from search.study.seeds import seed_list
+from trainer import Seed
+
+if TYPE_CHECKING:  # a list of configurations needs no Optuna
+    from search.compress.beam import Beam
+    from search.run.proposals import Proposals
+
+
+class Policy(Protocol):
+    """One way in which a study goes on."""
+
+    def next_round(self, capacity: Capacity) -> Round | None:
+        """Return a round with seeds to train, or None if there is none now."""
+
+    def has_more(self) -> bool:
+        """True if rounds may follow though nothing is in training."""
+
+
+class Sweep:
+    """Rounds of the study's list of seeds: the first one, and further ones while `until` asks for more.
+
+    In a list of configurations the next round is begun while the one before is in training. In a search other
+    proposals fill the slots.
+    """
+
+    def __init__(self, run: StudyRun):
+        self.run = run
+
+    def next_round(self, capacity: Capacity) -> Round | None:
+        if self.run.is_search:
+            return None
+        for state in sorted(self.run.states.values(), key=lambda s: s.rounds_enqueued):
+            if following := self.following_round(state):
+                return following
+        return None
+
+    def has_more(self) -> bool:
+        return False
+
+    def first_round(self, state: ConfigurationState) -> Round | None:
+        """Return the first round of a configuration, or a later one if that is trained."""
+        state.rounds_enqueued = 1
+        seeds = state.untrained(self.run.seed_rounds[0])
+        if seeds and not self.run.has_enough(state.configuration):
+            return Round(state.configuration, seeds)
+        return self.following_round(state) if state.is_complete else None
+
+    def following_round(self, state: ConfigurationState) -> Round | None:
+        """Return the next round of a configuration that has something left to train, if `until` asks for it.
+
+        Cancelled seeds come first. The seeds that gave enough may be lost with a worker that only reported
+        them.
+        """
+        if self.run.study.until.grokked is None or self.run.has_enough(state.configuration):
+            return None
+        cancelled, state.cancelled = list(state.cancelled), {}
+        if seeds := state.untrained(cancelled):
+            return Round(state.configuration, seeds)
+        while state.rounds_enqueued < len(self.run.seed_rounds):
+            state.rounds_enqueued += 1
+            if seeds := state.untrained(self.run.seed_rounds[state.rounds_enqueued - 1]):
+                return Round(state.configuration, seeds)
+        return None
+
+
+class Search:
+    """Configurations that Optuna or a compression proposes, and is told about."""
+
+    def __init__(self, run: StudyRun, sweep: Sweep, proposals: Proposals | Beam | None):
+        self.run, self.sweep, self.proposals = run, sweep, proposals
+        self.complete: list[ConfigurationState] = []
+        """Proposals that had nothing left to train, for the planner to take."""
+
+    def next_round(self, capacity: Capacity) -> Round | None:
+        """Return the first round of a new proposal.
+
+        Never more than a quarter of the proposals are open, beyond one a trial: the sampler is to learn from
+        those before.
+        """
+        most = max(capacity.concurrent, self.run.study.planned // 4)
+        while self.has_more() and sum(not s.is_complete for s in self.run.states.values()) < most:
+            assert self.proposals is not None
+            configuration = self.proposals.ask()
+            if configuration is None:
+                return None
+            is_new = configuration.key not in self.run.states
+            state = self.run.add(configuration)
+            if is_new:
+                if first := self.sweep.first_round(state):
+                    return first
+                self.complete.append(state)
+            if state.is_complete:  # a repeated proposal shares the result
+                self.report(state)
+        return None
+
+    def has_more(self) -> bool:
+        return self.proposals is not None and not (self.proposals.exhausted or self.run.enough)
+
+    def report(self, state: ConfigurationState) -> None:
+        """Tell the sampler of a proposal whose first round was trained; one that was cut short stays open."""
+        if self.proposals and set(self.run.seed_rounds[0]) <= state.rows.keys():
+            self.proposals.tell(state.configuration, state.search_rows)
+
+
+class Allocation:
+    """Further rounds for the most promising configurations, after the search."""
+
+    def __init__(self, run: StudyRun, search: Search):
+        self.run, self.search = run, search
+
+    def next_round(self, capacity: Capacity) -> Round | None:
+        for state in [] if self.search.has_more() else self._candidates():
+            while state.rounds_enqueued < len(self.run.seed_rounds):
+                state.rounds_enqueued += 1
+                if seeds := state.untrained(self.run.seed_rounds[state.rounds_enqueued - 1]):
+                    return Round(state.configuration, seeds)
+        return None
+
+    def has_more(self) -> bool:
+        return bool(self._candidates())
+
+    def _candidates(self) -> list[ConfigurationState]:
+        """Return the configurations that deserve more seeds. One with a failed trial waits for a later run."""
+        rule, states = self.run.study.allocation, self.run.states
+        if rule is None:
+            return []
+        scores = self.run.scores()
+        spent = sum(len(s.pending) for s in states.values()) + sum(s.rate.n for s in scores.values())
+        if rule.budget is not None and spent + len(self.run.seed_rounds[0]) > rule.budget:
+            return []
+        idle = {k for k, s in states.items() if s.is_complete and all(map(is_final, s.rows.values()))}
+        return [states[key] for key in select_for_more_seeds(scores, rule) if key in idle]
+
+
+class Confirmation:
+    """Fresh seeds for the best configurations, once the search has ended. The search alone chooses them."""
+
+    def __init__(self, run: StudyRun, search: Search):
+        self.run, self.search, confirm = run, search, run.study.confirm
+        self.seeds: list[Seed] = seed_list(confirm.seeds) if confirm else []
+
+    def next_round(self, capacity: Capacity) -> Round | None:
+        if self.search.has_more() or self.run.is_pending(confirmation=False):
+            return None
+        for state in self._candidates():
+            state.is_confirming = True
+            if seeds := state.untrained(self.seeds):
+                return Round(state.configuration, seeds, confirmation=True)
+        return None
+
+    def has_more(self) -> bool:
+        return bool(self._candidates())
+
+    def _candidates(self) -> list[ConfigurationState]:
+        """Return the best configurations that are not confirmed."""
+        if self.run.study.confirm is None:
+            return []
+        scores = self.run.scores()
+        front = len({s.params for s in scores.values()}) > 1  # of equals, the front would be one alone
+        keys = select_for_confirmation(scores, self.run.study.confirm.configurations, front)
+        states = [self.run.states[key] for key in sorted(keys)]
+        return [s for s in states if not s.is_confirming and not all(map(s.is_final, self.seeds))]

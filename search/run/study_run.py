@@ -1,0 +1,173 @@
+"""The state of a running study: what is recorded of each configuration, and which of its seeds are planned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from search.run.allocation import ConfigurationScore, objective, successes
+from search.run.tally import TrialReport
+from search.stats.counting import GrokRate, seed_of
+from search.store.ledger import Row, is_final
+from search.study.sampler import GROK_RATE
+from search.study.schema import Study
+from search.study.trial import Configuration, Trial
+from trainer import Outcome, Seed
+
+PLANNED_COLUMNS = ("outcome", "confirmation", "grok_step", "best_token", "steps", "reached")
+"""Columns of the ledger that a plan needs; whole rows would fill memory."""
+
+
+class Round(NamedTuple):
+    """Seeds of a configuration to train next, for the search or to confirm it."""
+
+    configuration: Configuration
+    seeds: Sequence[Seed]
+    confirmation: bool = False
+
+
+class TrialProgress(NamedTuple):
+    """Number of open seeds of a running trial, and its grokked seeds of the search by configuration."""
+
+    open: int
+    grokked: Counter[str]
+
+
+@dataclass
+class ConfigurationState:
+    """One configuration of a running study."""
+
+    configuration: Configuration
+    rows: dict[Seed, Row]
+    pending: dict[Seed, bool] = field(default_factory=dict)
+    """Seeds that are enqueued or in a running trial -> True if they confirm."""
+    cancelled: dict[Seed, None] = field(default_factory=dict)
+    """Seeds that are not trained because there is enough, in order."""
+    rounds_enqueued: int = 0
+    is_confirming: bool = False
+    """True once its confirmation was enqueued in this run: one that fails is not tried for ever."""
+    is_reported: bool = True
+    """False from a cancellation until the configuration is returned as complete."""
+
+    @property
+    def key(self) -> str:
+        return self.configuration.key
+
+    @property
+    def is_complete(self) -> bool:
+        """True if no seed is planned or in training."""
+        return not self.pending
+
+    @property
+    def search_rows(self) -> list[Row]:
+        return [r for r in self.rows.values() if not r["confirmation"]]
+
+    def untrained(self, seeds: Iterable[Seed]) -> list[Seed]:
+        """Return the seeds that are neither recorded as final nor pending."""
+        return [s for s in seeds if s not in self.pending and not self.is_final(s)]
+
+    def is_final(self, seed: Seed) -> bool:
+        return seed in self.rows and is_final(self.rows[seed])
+
+    def cancel(self, seed: Seed) -> None:
+        """Note that a seed is not trained because there is enough."""
+        self.pending.pop(seed, None)
+        self.cancelled[seed] = None
+        self.is_reported = False
+
+    def score(self, objective_name: str) -> ConfigurationScore:
+        """Return what the search has shown of it. The confirmation's seeds are not looked at."""
+        rows = [r for r in self.search_rows if is_final(r)]
+        outcomes = Counter(r["outcome"] for r in rows)  # seeds that a rule ended count as failures here
+        rate = GrokRate(outcomes[Outcome.GROKKED], len(rows), outcomes[Outcome.GIVEN_UP])
+        ranked = objective(rows, self.configuration.recipe, objective_name)
+        return ConfigurationScore(
+            rate, self.configuration.spec.params, ranked, successes(rows, objective_name)
+        )
+
+
+class StudyRun:
+    """The states of a study's configurations. The planner changes them, policies read them.
+
+    `rows`: the ledger's. `is_search`: True if configurations are proposed while it runs.
+    """
+
+    def __init__(self, study: Study, rows: Iterable[Row]):
+        self.study, self.is_search = study, study.proposes
+        self.seed_rounds = list(study.rounds())
+        self.states: dict[str, ConfigurationState] = {}
+        self.progress: dict[str, TrialProgress] = {}
+        """Reports of running trials, by their keys."""
+        self._rows: dict[str, dict[Seed, Row]] = {}
+        self._recorded: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
+        self.record(rows)
+
+    def add(self, configuration: Configuration) -> ConfigurationState:
+        """Return the state of a configuration, made from its recorded rows if it is new."""
+        key = configuration.key
+        if key not in self.states:
+            self.states[key] = ConfigurationState(configuration, self._rows.setdefault(key, {}))
+        return self.states[key]
+
+    def record(self, rows: Iterable[Row]) -> None:
+        """Take rows from the ledger."""
+        for row in rows:
+            key, seed = row["configuration"], seed_of(row)
+            known = self._rows.setdefault(key, {})
+            self._recorded[key] -= _is_success(known.get(seed))
+            known[seed] = {name: row[name] for name in PLANNED_COLUMNS if name in row}
+            self._recorded[key] += _is_success(row)
+
+    def update_progress(self, trial: Trial, report: TrialReport | None) -> None:
+        """Take the newest report of a running trial; None when it runs no more."""
+        if before := self.progress.pop(trial.key, None):
+            self._reported.subtract(before.grokked)
+        if report is not None:
+            grokked = Counter() if trial.confirmation else Counter(report.grokked)
+            self.progress[trial.key] = TrialProgress(report.open, grokked)
+            self._reported.update(grokked)
+
+    def grokked_of(self, key: str) -> int:
+        """Number of grokked seeds of the search, in running trials too."""
+        return self._recorded[key] + self._reported[key]
+
+    @property
+    def grokked(self) -> int:
+        return self._recorded.total() + self._reported.total()
+
+    @property
+    def enough(self) -> bool:
+        """True if a search has as many grokked seeds as `until` asks for; it ends as a whole."""
+        wanted = self.study.until.grokked
+        return wanted is not None and self.grokked >= wanted
+
+    def has_enough(self, configuration: Configuration) -> bool:
+        """True if `until` asks for no more seeds of a configuration; in a search, of any."""
+        wanted = self.study.until.grokked
+        if wanted is None or self.is_search:
+            return self.enough
+        return self.grokked_of(configuration.key) >= wanted
+
+    def open_seeds(self, trials: Iterable[Trial]) -> int:
+        """Number of seeds of running trials that have not ended, as far as reported."""
+        return sum(self.progress[t.key].open if t.key in self.progress else len(t.work) for t in trials)
+
+    def is_pending(self, confirmation: bool | None = None) -> bool:
+        """True if seeds are planned or in training: any, or those of the search or of the confirmation."""
+        return any(
+            confirmation is None or confirmation in state.pending.values()
+            for state in self.states.values()
+            if state.pending
+        )
+
+    def scores(self) -> dict[str, ConfigurationScore]:
+        """Return what the search has shown of each configuration, by key."""
+        sought = self.study.sampler.sought if self.study.space else GROK_RATE
+        return {key: state.score(sought) for key, state in self.states.items()}
+
+
+def _is_success(row: Row | None) -> bool:
+    return row is not None and row["outcome"] == Outcome.GROKKED and not row["confirmation"]
