@@ -118,7 +118,11 @@ def test_a_cluster_without_a_node_is_waited_for(cluster):
         cluster.nodes = [{"CPU": 2.0}] if cluster.ticks == 3 else []
 
     room, cluster.at_tick = engine.Room(cluster.driver), come
-    assert room.wait() and room.share == {"cpu": 1, "gpu": 0.0} and cluster.driver.planner.capacity == Capacity(2)
+    assert (
+        room.wait()
+        and room.share == {"cpu": 1, "gpu": 0.0}
+        and cluster.driver.planner.capacity == Capacity(2)
+    )
     line = "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
     assert cluster.said == [line] * 3
 
