@@ -11,7 +11,7 @@ from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study
-from tests.test_start import pulled
+from tests.scenarios.test_start import pulled
 from trainer import Bank, Pair, Recipe, Seed
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")

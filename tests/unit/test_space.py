@@ -81,33 +81,30 @@ def test_optimisers_wrappers_and_their_lists_are_searched_under_conditions() -> 
 # Lengths
 
 
-def test_a_length_is_added_to_the_searched_value() -> None:
-    space = study_of(FADE, "recipe.fade_start: {int: [0, 20000]}").space
-    values = resolve(space, {"recipe.fade_start": 20_000, "recipe.fade_end": 1_000}, BASE)
-    assert values == {"recipe.fade_start": 20_000, "recipe.fade_end": 21_000}
-    assert type(values["recipe.fade_end"]) is int
-
-
-def test_a_length_is_added_to_the_fixed_value() -> None:
-    assert resolve(study_of(FADE).space, {"recipe.fade_end": 1_000}, BASE) == {"recipe.fade_end": 16_000}
-    space = study_of("recipe.fade_token_end: {float: [0, 0.1], after: recipe.fade_token}",
-                     "recipe.fade_token: {float: [0.1, 0.5]}").space  # fmt: skip
-    values = resolve(space, {"recipe.fade_token": 0.5, "recipe.fade_token_end": 0.1}, BASE)
-    assert values["recipe.fade_token_end"] == 0.6
-
-
-def test_a_length_after_a_field_that_does_not_exist_follows_its_fixed_value() -> None:
-    start = "recipe.fade_start: {int: [0, 20000], when: {recipe.hold: 1}}"
-    space = study_of(FADE, start, "recipe.hold: {choice: [1, 2]}").space
-    assert resolve(space, {"recipe.hold": 2, "recipe.fade_end": 5}, BASE)["recipe.fade_end"] == 15_005
-
-
-def test_lengths_of_lengths_add_up() -> None:
-    space = study_of(
-        FADE, "recipe.fade_start: {int: [0, 9], after: recipe.warmup}", "recipe.warmup: {int: [0, 9]}"
-    ).space
-    numbers = {"recipe.warmup": 1, "recipe.fade_start": 2, "recipe.fade_end": 1_000}
-    assert resolve(space, numbers, BASE)["recipe.fade_end"] == 1_003
+@pytest.mark.parametrize(
+    ("fields", "numbers", "path", "expected"),
+    [
+        ((FADE, "recipe.fade_start: {int: [0, 20000]}"), {"fade_start": 20_000, "fade_end": 1_000}, "fade_end", 21_000),
+        ((FADE,), {"fade_end": 1_000}, "fade_end", 16_000),
+        (
+            ("recipe.fade_token_end: {float: [0, 0.1], after: recipe.fade_token}",
+             "recipe.fade_token: {float: [0.1, 0.5]}"),
+            {"fade_token": 0.5, "fade_token_end": 0.1}, "fade_token_end", 0.6,
+        ),
+        (
+            (FADE, "recipe.fade_start: {int: [0, 20000], when: {recipe.hold: 1}}", HOLD),
+            {"hold": 2, "fade_end": 5}, "fade_end", 15_005,
+        ),
+        (
+            (FADE, "recipe.fade_start: {int: [0, 9], after: recipe.warmup}", "recipe.warmup: {int: [0, 9]}"),
+            {"warmup": 1, "fade_start": 2, "fade_end": 1_000}, "fade_end", 1_003,
+        ),
+    ],
+    ids=["of a searched field", "of a fixed field", "of a float", "of a field that does not exist", "of a length"],
+)  # fmt: skip
+def test_a_length_is_added_to_the_value_before_it(fields, numbers, path, expected) -> None:
+    values = resolve(study_of(*fields).space, {f"recipe.{n}": v for n, v in numbers.items()}, BASE)
+    assert values[f"recipe.{path}"] == expected and type(values[f"recipe.{path}"]) is type(expected)
 
 
 # Conditions
@@ -258,79 +255,63 @@ def test_two_objectives_where_the_model_is_searched(field: str, given: Any, expe
 
 REFUSED = {
     ("recipe.fade_end: {int: [0, 9], after: recipe.fade_strat}",): (
-        "space.recipe.fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*"
+        "fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*"
     ),
     ("recipe.fade_end: {int: [0, 9], after: recipe.curriculum}",): (
-        "space.recipe.fade_end.after: recipe.curriculum is not a number"
+        "fade_end.after: recipe.curriculum is not a number"
     ),
-    ("recipe.fade_end: {int: [0, 9], after: model.tie_vo}",): (
-        "space.recipe.fade_end.after: model.tie_vo is not a number"
-    ),
-    ("recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}",): (
-        "space.recipe.fade_end: after goes with float or int"
-    ),
+    ("recipe.fade_end: {int: [0, 9], after: model.tie_vo}",): "fade_end.after: model.tie_vo is not a number",
+    ("recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}",): "fade_end: after goes with float or int",
     ("recipe.fade_end: {int: [0, 9], after: recipe.fade_end}",): (
-        "space.recipe.fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)"
+        "fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)"
     ),
-    ("recipe.lr: {choice: [1], when: {recipe.lr: 1}}",): (
-        "space.recipe.lr.when: depends on itself (recipe.lr -> recipe.lr)"
-    ),
+    ("recipe.lr: {choice: [1], when: {recipe.lr: 1}}",): "lr.when: depends on itself (recipe.lr -> recipe.lr)",
     (FADE, "recipe.fade_start: {int: [0, 9], when: {recipe.hold: 1}}",
      "recipe.hold: {int: [1, 2], when: {recipe.warmup: 1}}",
      "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}"): (
-        "space.recipe.hold.when: depends on itself (recipe.hold -> recipe.warmup -> recipe.hold)"
+        "hold.when: depends on itself (recipe.hold -> recipe.warmup -> recipe.hold)"
     ),
-    (FADE, "recipe.fade_start: {int: [0, 9], after: recipe.fade_end}"): (
-        "space.recipe.*.after: *"
-    ),
+    (FADE, "recipe.fade_start: {int: [0, 9], after: recipe.fade_end}"): "*.after: *",
     ("recipe.lr: {choice: [1], when: {recipe.hodl: 1}}",): (
-        "space.recipe.lr.when: unknown field 'recipe.hodl'; did you mean recipe.hold *"
+        "lr.when: unknown field 'recipe.hodl'; did you mean recipe.hold *"
     ),
-    ("recipe.lr: {choice: [1], when: {recipe.hold: 1}}",): (
-        "space.recipe.lr.when: never holds, recipe.hold is 10000"
-    ),
+    ("recipe.lr: {choice: [1], when: {recipe.hold: 1}}",): "lr.when: never holds, recipe.hold is 10000",
     (HOLD, "recipe.lr: {choice: [1], when: {recipe.hold: 3}}"): (
-        "space.recipe.lr.when: never holds, recipe.hold is searched elsewhere"
+        "lr.when: never holds, recipe.hold is searched elsewhere"
     ),
     ("recipe.steps: {int: [1000, 9000]}", "recipe.lr: {choice: [1], when: {recipe.steps: many}}"): (
-        "space.recipe.lr.when: never holds, recipe.steps is searched elsewhere"
+        "lr.when: never holds, recipe.steps is searched elsewhere"
     ),
     ("recipe.clip: {float: [0, 1]}", "recipe.lr: {choice: [1], when: {recipe.clip: 0}}"): (
-        "space.recipe.lr.when: recipe.clip must be a choice, or an int or float with a step, and have no *"
+        "lr.when: recipe.clip must be a choice, or an int or float with a step, and have no *"
     ),
     (FADE, "recipe.lr: {choice: [1], when: {recipe.fade_end: 1000}}"): (
-        "space.recipe.lr.when: recipe.fade_end must be a choice, *"
+        "lr.when: recipe.fade_end must be a choice, *"
     ),
     (HOLD, "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}",
      "recipe.lr: {choice: [1], when: {recipe.warmup: 1, recipe.hold: 2}}"): (
-        "space.recipe.lr.when: never holds, its conditions exclude one another"
+        "lr.when: never holds, its conditions exclude one another"
     ),
     ("recipe.fade_end: {int: [0, 2147483647], after: recipe.fade_start}",): (
-        "space.recipe.fade_end: must be finite and at most 2147483647, got 2147498647"
+        "fade_end: must be finite and at most 2147483647, got 2147498647"
     ),
-    ("recipe.hold: {int: [1, 5], step: 0.5}",): (
-        "space.recipe.hold: step must be an integer where the values are, got 0.5"
-    ),
-    ("recipe.hold: {int: [1, 5], step: 5}",): (
-        "space.recipe.hold: step must be at most the distance of the bounds, got 5"
-    ),
-    ("recipe.lr: {float: [0, 1], step: 1e-300}",): (
-        "space.recipe.lr: step must leave at most 1000000 values, got 1e-300"
-    ),
-    ("recipe.lr: {float: [0, 1], step: 0}",): "space.recipe.lr.step: must be greater than 0, got 0*",
-    ("recipe.hold: {choice: [1, 2, 1]}",): "space.recipe.hold: a value is listed twice",
+    ("recipe.hold: {int: [1, 5], step: 0.5}",): "hold: step must be an integer where the values are, got 0.5",
+    ("recipe.hold: {int: [1, 5], step: 5}",): "hold: step must be at most the distance of the bounds, got 5",
+    ("recipe.lr: {float: [0, 1], step: 1e-300}",): "lr: step must leave at most 1000000 values, got 1e-300",
+    ("recipe.lr: {float: [0, 1], step: 0}",): "lr.step: must be greater than 0, got 0*",
+    ("recipe.hold: {choice: [1, 2, 1]}",): "hold: a value is listed twice",
     ("recipe.curriculum: {choice: [[[3, many]]]}",): (
-        "space.recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3, 'many')"
+        "curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3, 'many')"
     ),
     ("recipe.curriculum: {choice: [[[3]]]}",): (
-        "space.recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3,)"
+        "curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3,)"
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fields", REFUSED, ids=lambda fields: fields[-1][:60])
 def test_what_makes_no_space_is_refused_at_its_key_path(fields: tuple[str, ...]) -> None:
-    assert says(refused(*fields), REFUSED[fields])
+    assert says(refused(*fields), f"space.recipe.{REFUSED[fields]}")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
-CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
 PARENT = QUICK | {"name": "parent", "recipe": RECIPE, "seeds": [1, 2, 3]}
 CHILD = QUICK | {"name": "child", "recipe": RECIPE, "seeds": [7, 8]}
