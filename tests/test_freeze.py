@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from tests.banks import EVERY, SPEC, assert_same, finish, make, pair
-from tests.test_optimisers import VARIANTS, initial, recipe_of, state_of
+from tests.test_optimisers import VARIANTS, recipe_of, state_of
 from trainer import Recipe
 from trainer.files.installed import missing_for_compilation
-from trainer.optimisers import OPTIMISERS, WRAPPERS, optimiser_of
-from trainer.recipe import SWITCHES
+from trainer.optimisers import optimiser_of
 from trainer.step import step
 from trainer.step.schedule import hyper_of
 
@@ -77,31 +76,6 @@ def test_the_rest_trains_as_if_they_were_constants():
     torch.testing.assert_close(state["theta"][0], theta_P, rtol=0, atol=1e-6)
 
 
-def test_a_damped_newton_step_is_one_in_what_is_free():
-    recipe = recipe_of("levenberg_marquardt", freeze=((0, "fc1", "head"),), damping_by=1.0, lr=1.0)
-    hyper, optimiser = hyper_of([recipe], SPEC.layout), optimiser_of(recipe)
-    theta_SP = initial(1).double()
-    state = state_of(theta_SP, optimiser)
-    state["damped"] = state["damped"].double()
-    tokens = step.tokens_of(SPEC, *step.draw(state, hyper, 8, 1))[0]
-    new, _ = step.train_step(SPEC, optimiser, state, hyper, tokens)
-    free = torch.tensor([n.split("[")[0] not in ("fc1", "head") for n in SPEC.layout.entries()])
-    at = step.AtStep(SPEC, state, hyper, tokens)
-    curved = at.curvature(theta_SP)[0][free][:, free]
-    grad = torch.func.grad(lambda t: at.loss(t).sum())(theta_SP)[0]
-    grad = grad * min(1.0, recipe.clip / float(grad[free].norm() + 1e-6))
-    down = torch.linalg.solve(curved + recipe.damping * torch.eye(len(curved)), grad[free])
-    decay = recipe.lr * recipe.weight_decay
-    torch.testing.assert_close(new["theta"][0][free], theta_SP[0][free] * (1 - decay) - down)
-
-
-def test_each_seed_has_its_own_and_a_bank_is_two_banks():
-    pairs = [pair(1, steps=4 * EVERY, freeze=ROWS), pair(2, steps=4 * EVERY, freeze=((3, "out_A[2,0]"),))]
-    together = finish(make(pairs))
-    for n, p in enumerate(pairs):
-        assert_same(together.result(n), finish(make([p], 2)).result(0))
-
-
 def test_interrupted_it_goes_on_bit_for_bit(tmp_path):
     pairs = [pair(1, steps=4 * EVERY, freeze=ROWS)]
     bank = make(pairs)
@@ -112,13 +86,6 @@ def test_interrupted_it_goes_on_bit_for_bit(tmp_path):
     assert_same(finish(again).result(0), expected)
 
 
-def test_what_never_happens_changes_no_bit():
-    rows = ((3 * EVERY, "arc"),)
-    plain = finish(make([pair(1, steps=3 * EVERY)])).result(0)
-    never = finish(make([pair(1, steps=3 * EVERY, freeze=rows)])).result(0)
-    assert plain.theta_P.equal(never.theta_P) and plain.curve_EM.equal(never.curve_EM)
-
-
 def test_a_mean_of_thetas_has_them_as_they_are():
     bank = make([pair(1, steps=2 * EVERY, ema_decay=0.9, freeze=((EVERY, "arc"),))])
     bank.advance()
@@ -126,13 +93,6 @@ def test_a_mean_of_thetas_has_them_as_they_are():
     assert not bank.state["average"][0, FROM_START].equal(before)
     bank.advance()
     assert bank.state["average"][0, FROM_START].equal(before)
-
-
-def test_off_it_is_in_no_tape():
-    assert "freeze" in SWITCHES and "freeze" in WRAPPERS
-    assert "freeze" not in hyper_of([Recipe()], SPEC.layout)
-    assert optimiser_of(Recipe()) is OPTIMISERS["adamw"]
-    assert Recipe(freeze=[[3, "arc"]]).program() == (*Recipe().program(), "freeze")
 
 
 @pytest.mark.parametrize(

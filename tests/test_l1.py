@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.banks import EVERY, SPEC, assert_same, finish, make, pair
+from tests.banks import SPEC, make, pair
 from tests.test_optimisers import recipe_of, state_of
 from trainer import Recipe
 from trainer.optimisers import optimiser_of
@@ -48,37 +48,6 @@ def test_it_trains_as_torchs_adamw_on_the_penalised_loss():
         state, _ = step.train_step(SPEC, optimiser, state, hyper, tokens)
     torch.testing.assert_close(state["theta"][0], theta.detach(), rtol=0, atol=1e-6)
     assert min(norms) < 7.0 < max(norms), "clipping must be seen both on and off"
-
-
-@pytest.mark.usefixtures("few_selection_problems")
-def test_what_is_penalised_shrinks_and_may_then_be_tied_to_zero_for_good():
-    """A scaffold: the penalty until step 60, from then on the ramp of a tied model."""
-    from dataclasses import replace
-
-    from model.tied import free
-
-    steps, end = 16 * EVERY, 12 * EVERY
-    zeros = tuple(0 if p in PLACES else n for p, n in enumerate(free(SPEC.params)))
-    given = {"steps": steps, "ramp_start": end, "ramp": EVERY, "lr": 0.05, "warmup": 0}
-    made = {}
-    for strong in (0.0, 5.0):
-        fields = {"l1_lambda": strong, "l1_entries": NAMES, "l1_end": end} if strong else {}
-        bank = make([replace(pair(1, **given, **fields), ties=zeros)])
-        for _ in range(end // EVERY):
-            bank.advance()
-        made[strong] = bank.state["theta"][0, PLACES].abs()
-        found = finish(bank).result(0).theta_P
-        assert found[PLACES].eq(0).all() and found.ne(0).sum() == SPEC.params - len(PLACES)
-    assert made[5.0].median() < 0.1 * made[0.0].median()
-
-
-@pytest.mark.usefixtures("few_selection_problems")
-def test_each_seed_has_its_own_and_a_bank_is_two_banks():
-    changes = ({"l1_entries": NAMES}, {"l1_entries": ("arc",), "l1_start": 3, "l1_lambda": 0.1})
-    pairs = [pair(n, **{"l1_lambda": 0.5, **change}) for n, change in enumerate(changes)]
-    together = finish(make(pairs))
-    for n, p in enumerate(pairs):
-        assert_same(together.result(n), finish(make([p], 2)).result(0))
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ class Bank:
         if not self.pairs[0].recipe.targeted:
             return
         state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
-        for name, t in step.errors(self.spec, state, hyper, self.programs.is_wrong).items():
+        for name, t in step.find_hard_examples(self.spec, state, hyper, self.programs.is_wrong).items():
             self.state[name][:count] = t
 
     def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:

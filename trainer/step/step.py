@@ -54,14 +54,14 @@ def draw(
     a, b = sample(seeds_R, step_R, digits_R, mix_R, batch, mixed_R, kinds_R)
     if which != AS_DRAWN:
         shares = tuple(hyper[n].expand_as(step_KS).reshape(-1) for n in ("targeted", "swapped"))
-        find_hard_examples = tuple(
+        buffer = tuple(
             state[n].repeat(block, *[1] * (state[n].dim() - 1)) for n in (OPERANDS, COUNT) if n in state
         )
-        a, b = mix_batch(which, (a, b), (seeds_R, step_R), shares, find_hard_examples)
+        a, b = mix_batch(which, (a, b), (seeds_R, step_R), shares, buffer)
     return a.unflatten(0, step_KS.shape), b.unflatten(0, step_KS.shape)
 
 
-def errors(
+def find_hard_examples(
     spec: Spec, state: State, hyper: Hyper, wrong: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[str, Tensor]:
     """Each slot's own errors (trainer/data/hard_examples.py), in problems such as its lesson has now.

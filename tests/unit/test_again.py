@@ -7,7 +7,6 @@ from search.errors import UserError
 from search.study.file import parse_study
 from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Outcome, Pair, Recipe, Seed
-from trainer.bank.futility import FUTILITY_RULE
 from trainer.recipe.restarts import is_restart_due, restart_seed
 
 ON = {"again_at": 2 * EVERY, "again_unless": [["token", 1]], "again_most": 2, "steps": 8 * EVERY}
@@ -74,11 +73,6 @@ def test_seeds_that_begin_again_are_the_same_in_any_company_slot_and_after_an_in
         assert again.load(tmp_path / "bank.state")
         for p, result in results(finish(again)).items():
             assert_same(result, expected[p])
-
-
-def test_the_hopeless_rule_which_was_measured_on_single_tries_leaves_it_alone():
-    bank = finish(make([pair(s, **ON) for s in range(3)], futility=FUTILITY_RULE))
-    assert all(bank.result(n).hopeless_step is None for n in range(3))
 
 
 @pytest.mark.parametrize(

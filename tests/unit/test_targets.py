@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from model import add
-from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
+from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Recipe
 from trainer.data.hard_examples import AS_DRAWN, CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
 from trainer.engine.native import EngineBackend, Lesson
@@ -86,7 +86,7 @@ def test_the_engine_asks_what_torch_asks():
 
 def some_thetas():
     """Of a seed that has grokked, as it is and moved: nothing wrong, something and much."""
-    kept = json.loads((Path(__file__).parent / "data/57p-seed777.json").read_text())
+    kept = json.loads((Path(__file__).parents[1] / "data/57p-seed777.json").read_text())
     theta = torch.tensor(kept["theta"])
     noise = torch.randn(SPEC.params, generator=torch.Generator().manual_seed(1))
     return torch.stack([theta, theta * (1 + 0.01 * noise), theta * (1 + 0.03 * noise)])
@@ -98,7 +98,7 @@ def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, mo
     programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu", False)
     state = state_of(at=50_000) | {"theta": some_thetas()}
     hyper = hyper_of([recipe] * 3)
-    found = step.errors(SPEC, state, hyper, programs.is_wrong)
+    found = step.find_hard_examples(SPEC, state, hyper, programs.is_wrong)
     a, b = (t[0] for t in step.draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1))
     train, _ = step.draw(state, hyper, POOL, 1)
     assert not any(torch.isin(a[s], train[0, s]).double().mean() > 0.01 for s in range(3))
@@ -124,32 +124,3 @@ def test_the_engine_trains_as_torch_does():
     assert engine.state[COUNT].tolist() == [CAPACITY, CAPACITY]
     plain = finish(make([pair(1, steps=4 * EVERY, warmup=3)])).result(0)
     assert not torch.equal(finish(engine).result(0).theta_P, plain.theta_P)
-
-
-@pytest.mark.usefixtures("few_selection_problems")
-def test_a_bank_of_six_recipes_is_six_banks_whatever_the_slots_and_interruptions(tmp_path):
-    given = {"targeted": 0.5, "swapped": 0.5}
-    changes = (
-        {},
-        {"targeted": 1.0},
-        {"swapped": 0.1},
-        {"lr": 0.05},
-        {"steps": 4 * EVERY},
-        {"carry_mix": 0.0},
-    )
-    pairs = [pair(n, **{**given, "steps": 3 * EVERY, **c}) for n, c in enumerate(changes)]
-    bank = make(pairs, 3)
-    bank.advance(), bank.advance()
-    bank.save(tmp_path / "state")
-    expected, again = results(finish(bank)), make(pairs, 3)
-    assert again.load(tmp_path / "state")
-    assert_all_same(results(finish(again)), expected)
-    if not missing_for_compilation():
-        for p in pairs:
-            assert_same(finish(make([p])).result(0), expected[p])
-
-
-def test_a_share_beyond_1_is_refused():
-    for name in ("swapped", "targeted"):
-        with pytest.raises(ValueError, match=f"^{name} must be from 0 to 1, got 1.5$"):
-            Recipe(**{name: 1.5})

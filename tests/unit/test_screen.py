@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.banks import SPEC, assert_all_same, finish, make, pair, results
-from tests.test_outcomes import scripted
-from trainer import FutilityRule, Outcome, Seed
+from tests.unit.test_outcomes import scripted
+from trainer import Outcome, Seed
 from trainer.recipe.screen import Rung, is_within_any
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -101,16 +101,6 @@ def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_ke
 
 
 @pytest.mark.usefixtures("nobody_spared")
-def test_the_hopeless_rule_and_a_screen_stand_beside_each_other():
-    rule = FutilityRule(checkpoints=((0.5, 0.1, 0.6),))
-    pairs = [screened(1, Rung(10, (("token", 0.2, inf),)), **SIX)]
-    bank, _ = scripted([0.0] * 6, 0.1, pairs=pairs, rule=rule)
-    assert facts(bank) == (Outcome.SCREENED, 10, "token 0.2 at 10") and bank.result(0).hopeless_step is None
-    bank, _ = scripted([0.0] * 6, 0.3, pairs=pairs, rule=rule)
-    assert facts(bank) == (Outcome.GIVEN_UP, 15, None) and bank.result(0).hopeless_step == 15
-
-
-@pytest.mark.usefixtures("nobody_spared")
 def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation():
     """θ grows with the step: at step 15 the stride is 0.29 + 0.015."""
     for low, high, outcome in ((0.304, 0.306, Outcome.FAILED), (0.0, 0.304, Outcome.SCREENED)):
@@ -118,17 +108,6 @@ def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation():
         assert facts(bank)[0] == outcome
     column = list(SPEC.probes()).index("stride")
     assert bank.result(0).probes_ER[:, column].tolist() == pytest.approx([0.295, 0.3, 0.305], abs=1e-6)
-
-
-def test_probes_are_read_of_every_seed_at_every_evaluation():
-    bank = finish(make([pair(n, **FOUR) for n in range(3)], slots=2))
-    for n in range(3):
-        read = bank.result(n).probes_ER
-        assert read.shape == (4, len(SPEC.probes())) and bool(read.isfinite().all())
-    last = SPEC.read(bank.result(0).theta_P[None])[0].float()
-    assert torch.equal(bank.result(0).probes_ER[bank.result(0).best_step // 5 - 1], last)
-    row = bank.tracker.newest()[0]
-    assert row["probe.stride"] == float(bank.result(0).probes_ER[-1, list(SPEC.probes()).index("stride")])
 
 
 # Looked at together
@@ -163,16 +142,6 @@ def test_a_group_is_ranked_whole_whatever_the_slots(slots):
 
 
 @pytest.mark.usefixtures("nobody_spared")
-def test_a_group_is_ranked_whole_in_any_company():
-    first = results(finish(make(groups(BEST_QUARTER), slots=2)))
-    bank = make([*groups(BEST_QUARTER)[4:], pair(90, **FOUR)], slots=2)
-    bank.advance()
-    bank.add(groups(BEST_QUARTER)[:4])
-    found = results(finish(bank))
-    assert_all_same({p: r for p, r in found.items() if p.group}, first)
-
-
-@pytest.mark.usefixtures("nobody_spared")
 @pytest.mark.parametrize("interrupted", range(1, 9))
 def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_path):
     """In two slots the first pairs wait at the rung while the others have not begun."""
@@ -186,13 +155,6 @@ def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_
     assert again.load(tmp_path / "state")
     assert_all_same(results(finish(again)), whole)
     assert sum(r.outcome == Outcome.SCREENED for r in whole.values()) == 3
-
-
-def test_spared_seeds_are_ranked_and_run_on(monkeypatch):
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: seed.init_seed in (0, 1, 2, 3))
-    bank = finish(make(groups(BEST_QUARTER, count=4), slots=4))
-    assert [bank.result(n).outcome for n in range(4)] == [Outcome.FAILED] * 4
-    assert sum(bank.result(n).screen is not None for n in range(4)) == 3
 
 
 @pytest.mark.usefixtures("nobody_spared")

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from tests.banks import finish, make, pair
-from trainer import FutilityRule, Outcome, Seed
-from trainer.bank import futility
+from trainer import FutilityRule, Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -64,23 +63,9 @@ def test_grokking_at_the_last_evaluation_counts():
     assert (result.outcome, result.grok_step, result.held) == (Outcome.GROKKED, 60, False)
 
 
-def test_almost_perfect_is_not_grokked():
-    bank, _ = scripted([4_999 / 5_000] * 12)
-    assert (bank.result(0).outcome, bank.result(0).grok_step) == (Outcome.FAILED, None)
-
-
 def test_without_hold_the_first_perfect_evaluation_ends_it():
     bank, _ = scripted([0.0, 1.0, 1.0], hold=0)
     assert (bank.result(0).steps, bank.result(0).held) == (10, True)
-
-
-def test_a_freed_slot_takes_the_next_pair():
-    recipe = {"steps": 20, "eval_every": 5, "batch": 2, "hold": 0}
-    bank, thetas = scripted([1.0, 0.0, 1.0, 0.0], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert [bank.result(n).grok_step for n in range(2)] == [5, 10]
-    assert bank.seed_steps == 15 and not torch.equal(thetas[0], thetas[1])
-    own, _ = scripted([0.0, 1.0], pairs=[pair(2, **recipe)])
-    assert torch.equal(bank.result(1).theta_P, own.result(0).theta_P)
 
 
 def test_diverging_after_grokking_is_grokked_and_not_held():
@@ -112,12 +97,6 @@ def test_the_curve_ends_where_the_seed_is():
     result = bank.result(0)
     assert (result.outcome, result.steps, result.curve_EM.shape) == (Outcome.RUNNING, 10, (2, 4))
     assert result.curve_EM.isfinite().all()
-
-
-def test_a_queued_pair_has_no_curve():
-    fresh = make([pair(s) for s in range(3)], 2)
-    assert [fresh.result(n).outcome for n in range(3)] == [Outcome.RUNNING, Outcome.RUNNING, Outcome.QUEUED]
-    assert fresh.result(2).curve_EM.shape == (0, 4) and fresh.result(2).steps == 0
 
 
 def test_the_train_loss_is_the_mean_since_the_last_evaluation(monkeypatch):
@@ -172,14 +151,6 @@ def test_a_seed_is_given_up_that_was_below_both_bounds_until_a_checkpoint(exact,
     assert facts(bank) == expected
 
 
-@pytest.mark.usefixtures("nobody_spared")
-def test_a_seed_that_is_given_up_frees_its_slot():
-    bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX), pair(2, **SIX)], rule=HALFWAY)
-    assert facts(bank, 0) == facts(bank, 1) == (Outcome.GIVEN_UP, 15, 15)
-    assert bank.seed_steps == 30 and not bank.advance()
-    assert bank.result(0).curve_EM.shape == (3, 4)
-
-
 def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
     monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
     bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
@@ -195,12 +166,6 @@ def test_whoever_has_diverged_or_spent_its_budget_was_not_given_up():
     late = FutilityRule(checkpoints=((0.9, 0.1, 0.6),))
     bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=late)
     assert facts(bank) == (Outcome.FAILED, 30, None)
-
-
-def test_the_spared_are_a_tenth_and_always_the_same():
-    spared = {n for n in range(1_000) if futility.is_control(Seed.of(n))}
-    assert 70 < len(spared) < 130
-    assert spared == {n for n in range(1_000) if futility.is_control(Seed(n, n))}
 
 
 def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainer import FALSE_KILLS_UPPER, FUTILITY_RULE, FutilityRule, Recipe, Seed
+from trainer import FUTILITY_RULE, FutilityRule, Recipe, Seed
 from trainer.bank.futility import full_length_from, is_control, progress_of
 
 TWO = FutilityRule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
@@ -51,31 +51,6 @@ def test_a_checkpoint_counts_from_its_progress_on_and_below_both_thresholds(rule
         assert not calls(alone, progress, exact - 0.001, token), "so is token accuracy"
 
 
-@RULES
-def test_nobody_is_hopeless_before_the_first_checkpoint(rule):
-    assert not calls(rule, rule.checkpoints[0][0] - 1e-6, 0.0, 0.0)
-    assert not calls(rule, -3.0, 0.0, 0.0)
-
-
-@RULES
-def test_a_perfect_seed_is_never_hopeless(rule):
-    assert calls(rule, [0.0, 0.3, 0.7, 0.9, 1.0], [1.0] * 5, [1.0] * 5) == [False] * 5
-
-
-def test_a_rule_without_checkpoints_gives_nobody_up():
-    assert calls(FutilityRule(()), [0.0, 0.5, 1.0], [0.0] * 3, [0.0] * 3) == [False] * 3
-
-
-def test_the_calibrated_rule_is_one_that_people_can_read():
-    assert 2 <= len(FUTILITY_RULE.checkpoints) <= 6
-    assert list(FUTILITY_RULE.checkpoints) == sorted(FUTILITY_RULE.checkpoints)
-    for progress, exact, token in FUTILITY_RULE.checkpoints:
-        assert 0.1 <= progress <= 0.9
-        assert 0 < exact <= 0.5
-        assert 0 < token < 1
-    assert 0 < FALSE_KILLS_UPPER <= 0.05
-
-
 # Progress
 
 
@@ -107,13 +82,6 @@ def test_an_evaluation_exactly_at_a_checkpoint_is_there():
             at = progress_of(*torch.tensor([steps // 10 * tenths, 0, steps]))
             rule = FutilityRule(((tenths / 10, 0.5, 0.5),))
             assert bool(rule.is_futile(at, torch.tensor(0.0), torch.tensor(0.0)))
-
-
-@pytest.mark.parametrize("learnt", [60_000, 90_000])
-def test_a_budget_without_ten_digits_gives_nobody_up(learnt):
-    step_R = torch.arange(1_000, 61_000, 1_000)
-    progress_R = progress_of(step_R, torch.full_like(step_R, learnt), torch.full_like(step_R, 60_000))
-    assert bool((progress_R <= 0).all())
 
 
 # The spared tenth

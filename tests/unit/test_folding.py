@@ -1,6 +1,5 @@
 """Seeds that begin wide, are folded on the way and ramp into ties: one run, whatever interrupts it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from model import preset
 from model.tied import Tied, constrained
 from model.transfer import transfer
-from search.study.file import parse_study
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study
@@ -89,14 +87,6 @@ def test_company_slots_and_interruptions_change_nothing(tmp_path):
     assert [r["step"] for r in rows] == [24] * 3 and {r["outcome"] for r in rows} == {Outcome.FAILED}
 
 
-def test_seeds_are_ended_where_they_are():
-    bank = bank_of(pairs(1, 2), slots=1)
-    for _ in range(4):
-        bank.advance()
-    bank.end([0, 1])
-    assert [bank.result(n).outcome for n in (0, 1)] == [Outcome.CENSORED] * 2 and not bank.advance()
-
-
 def test_a_theta_that_cannot_be_folded_has_failed(monkeypatch):
     whole = Bank.advance
 
@@ -163,10 +153,3 @@ def test_a_study_of_it_has_a_rate_and_checkpoints_that_are_trained_again(here):
     alone = finished(bank_of(pairs(2))).result(0)
     assert torch.equal(made.spec.untie(made.theta_P[None])[0], alone.theta_P)
     assert call("rerun", "pulled").exit_code == 0
-
-
-def test_a_ramp_alone_needs_no_wider_model():
-    plain = STUDY | {"recipe": {k: v for k, v in FIELDS.items() if k != "fold_step"}}
-    del plain["start"]
-    ((spec, recipe),) = parse_study(json.dumps(plain), "").listed()
-    assert spec.params == 44 and recipe.ramp_start == 12 and recipe.counts_from == 16

@@ -31,13 +31,6 @@ def test_pairs_that_are_added_train_as_if_they_had_been_there(expected, evaluati
     assert_all_same(results(finish(bank)), expected)
 
 
-def test_an_added_pair_takes_a_free_slot_at_once():
-    bank = make(FIRST, 2)
-    bank.advance()
-    bank.add(MORE)
-    assert outcomes(bank) == ["running", "failed", "running", "queued", "queued"]
-
-
 def test_a_bank_that_is_done_goes_on_with_what_is_added(expected):
     bank = finish(make(FIRST, 2))
     assert not bank.advance()

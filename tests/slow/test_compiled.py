@@ -82,14 +82,6 @@ def test_theta_is_bitwise_the_same_in_any_company_and_slot(kind, expected, seeds
     assert common and all(torch.equal(theta[slot], expected[seed]) for slot, seed in common)
 
 
-def test_a_diverged_neighbour_changes_nothing(kind, expected):
-    bank = make(kind, range(SLOTS))
-    bank.state["theta"][1] = torch.nan
-    finish(bank)
-    assert bank.result(1).outcome == "diverged"
-    assert torch.equal(bank.state["theta"][:3], expected[[0, 2, 3]])  # live slots have moved up
-
-
 def test_training_losses_are_the_eager_ones(kind):
     eager, compiled = make(kind, range(SLOTS), compiled=False), make(kind, range(SLOTS))
     tokens_KSTB = eager.programs.make_block(eager.state, eager.hyper)

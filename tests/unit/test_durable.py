@@ -16,7 +16,6 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files import durable, snapshot
 
 STUDY = homes.study_of()
-CHECKPOINT = Checkpoint(PRESETS["57p"], torch.zeros(PRESETS["57p"].params))
 
 
 def write_file(folder, n):
@@ -140,18 +139,4 @@ def test_a_part_with_a_damaged_file_is_said_to_be_damaged(name, how, tmp_path):
     assert part.read_parts(folder)[0].by_seed.keys() == whole.by_seed.keys()
     how(folder / part.TRIAL_FILE)
     with pytest.raises(part.Damaged):
-        part.read_parts(folder)
-
-
-@pytest.mark.parametrize("how", [empty, halve, fill])
-def test_a_damaged_list_of_what_was_cut_is_said_to_be_damaged(how, tmp_path):
-    home = homes.empty_home(tmp_path)
-    configuration = homes.Configuration(*STUDY.listed()[0])
-    trial = homes.trial_of(STUDY, (configuration, 1), (configuration, 2))
-    trial.write(folder := home.trial("sweep", trial.key))
-    cut = {(configuration.key, n, n): 10 * n for n in (1, 2)}
-    part.write_parts(folder, [], cut)
-    assert part.has_parts(folder) and part.read_parts(folder) == [] and part.read_cut(folder) == cut
-    how(folder / part.PARTS / part.CUT)
-    with pytest.raises(part.Damaged, match="cannot be read"):
         part.read_parts(folder)

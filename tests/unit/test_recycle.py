@@ -1,6 +1,5 @@
 """Recycling: hidden units that do not turn over become the opposite of one that does."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from trainer import Pair, Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.recycle import is_recycling_due
 
-CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ON = {
     "recycle_every": EVERY, "recycle_from": EVERY, "recycle_until": 2 * EVERY,
     "recycle_unless": [["switches", 0.95]], "steps": 4 * EVERY,
@@ -55,27 +54,10 @@ def test_a_unit_that_does_not_turn_over_becomes_the_opposite_of_the_one_that_doe
     assert torch.equal(units(spec, made_SP)[0], -units(spec, theta_SP)[1])
 
 
-def test_of_two_units_that_turn_over_alike_the_second_changes():
-    spec, theta_SP = with_units((1, 1), (1, 1.5))
-    made_SP = opposed(spec, theta_SP)
-    first = units(spec, theta_SP)[0]
-    assert torch.equal(units(spec, made_SP), torch.stack([first, -first]))
-
-
 @pytest.mark.parametrize("given", [((0, 1), (1, 1)), ((0, 0), (1, 0))], ids=["one each way", "neither"])
 def test_else_theta_stays_as_it_is(given):
     spec, theta_SP = with_units(*given)
     assert torch.equal(opposed(spec, theta_SP), theta_SP)
-
-
-def test_with_biases_they_go_with_the_weights():
-    small, theta_SP = with_units((0, 1), (1, 0))
-    spec = replace(small, no_ffn_bias=False)
-    own = {name: t[0] for name, t in small.layout.split(theta_SP).items()}
-    biases = {"fc1_bias": torch.tensor([0.01, 0.2]), "fc2_bias": torch.zeros(5)}
-    made = spec.layout.split(opposed(spec, spec.layout.join(own | biases)[None]))
-    assert torch.equal(made["fc1"][0], torch.stack([own["fc1"][0], -own["fc1"][0]]))
-    assert made["fc1_bias"][0].tolist() == pytest.approx([0.01, -0.01])
 
 
 def test_of_a_tied_model_the_nearest_that_keeps_the_ties():
@@ -100,13 +82,6 @@ def near(count):
     fc1 = SPEC.layout.split(theta_SP)["fc1"]
     fc1[::3, 1] = fc1[::3, 0]
     return theta_SP
-
-
-def test_each_seed_of_several_alone_as_in_company():
-    theta_SP = near(30)
-    made_SP = opposed(SPEC, theta_SP)
-    assert torch.equal(made_SP, torch.cat([opposed(SPEC, theta_P[None]) for theta_P in theta_SP]))
-    assert 5 < (made_SP != theta_SP).any(1).sum() < 25
 
 
 def test_it_happens_from_a_step_to_another_at_a_distance_unless_something_is_reached():

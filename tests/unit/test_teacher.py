@@ -3,7 +3,6 @@ itself, not where it lay.
 """
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,16 +13,13 @@ from model.tied import Tied, constrained
 from search.errors import UserError
 from search.study.file import parse_study
 from search.study.trial import Configuration
-from tests.banks import EVERY, SPEC, assert_same, finish, make, pair, results
+from tests.banks import EVERY, SPEC, finish, make, pair
 from tests.specs import some_tokens
-from tests.test_losses import ALL, PROBLEMS, needs_compiler
+from tests.unit.test_losses import ALL, PROBLEMS, needs_compiler
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.checkpoints.teachers import read_teacher
-from trainer.data.problems import marked
 from trainer.engine.native import EngineBackend
-from trainer.files.installed import missing_for_compilation
-from trainer.recipe import teacher
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
 from trainer.step.objective import Objective
@@ -78,21 +74,6 @@ def test_the_engine_takes_the_steps_that_torch_takes(more):
     for n in range(2):
         found, expected = engine.result(n).curve_EM, eager.result(n).curve_EM
         torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
-
-
-@pytest.mark.usefixtures("few_selection_problems")
-def test_it_is_the_same_in_company_and_after_an_interruption(tmp_path):
-    changes = ({}, {"distill_alpha": 0.1}, {"distill_temperature": 1.0}, {"lr": 0.05})
-    pairs = [pair(n, **{**FIELDS, **change}) for n, change in enumerate(changes)]
-    bank = make(pairs)
-    bank.advance()
-    bank.save(tmp_path / "state")
-    together, again = results(finish(bank)), make(pairs)
-    assert again.load(tmp_path / "state")
-    finish(again)
-    for n, p in enumerate(pairs):
-        assert_same(together[p], finish(make([p], 4 if missing_for_compilation() else 1)).result(0))
-        assert_same(together[p], again.result(n))
 
 
 @pytest.mark.usefixtures("few_selection_problems")
@@ -196,20 +177,3 @@ def test_what_cannot_be_is_one_line(fields, line):
     with pytest.raises(ValueError, match=line) as error:
         make([pair(1, **fields)])
     assert "\n" not in str(error.value)
-
-
-def test_its_bits_are_those_that_were_saved(tmp_path):
-    theta = WIDER.initial(3)
-    word = Teacher(WIDER, tuple(theta.tolist())).word
-    assert torch.equal(teacher_of(word).theta_1P(theta)[0], theta)
-    assert replace(Recipe(**FIELDS), teacher=word).teacher == word and teacher.shown({"lr": 1}) == {"lr": 1}
-
-
-def test_what_is_alike_without_torch_has_one_sequence():
-    specs = [preset(name) for name in ("57p", "54p", "100p", "242p", "456p", "763p")]
-    specs.append(Tied(base=preset("46p"), ties=constrained(preset("46p"), [])))
-    found = {teacher._alike(a, b) for a in specs for b in specs}
-    assert found == {True, False}
-    for a in specs:
-        for b in specs:
-            assert not teacher._alike(a, b) or marked(a) == marked(b)

@@ -1,0 +1,70 @@
+"""The folder of compiled programs: each user's own, since what lies there is run."""
+
+import os
+
+import pytest
+
+from model import PRESETS
+from trainer import Recipe
+from trainer.engine.torch_backend import TorchBackend
+from trainer.files.installed import cache_folder
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """A user who has compiled nothing and set nothing."""
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("", "", "me/.cache/adder-search"),
+        ("XDG_CACHE_HOME", "xdg", "xdg/adder-search"),
+        ("XDG_CACHE_HOME", "./relative", "me/.cache/adder-search"),  # as its specification says
+        ("XDG_CACHE_HOME", "", "me/.cache/adder-search"),
+        ("TORCHINDUCTOR_CACHE_DIR", "own", "own"),
+        ("TORCHINDUCTOR_CACHE_DIR", "", "me/.cache/adder-search"),
+    ],
+)
+def test_programs_are_each_users_own(name, value, found, user, monkeypatch):
+    if name:
+        relative = not value or value.startswith(".")
+        monkeypatch.setenv(name, value if relative else str(user / value))
+    assert cache_folder() == user / found
+    assert (user / found).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_a_cache_that_others_can_write_is_refused(mode, user):
+    """Whoever can write it can have any code run: a sticky bit does not keep them from adding to it."""
+    folder = user / "me" / ".cache" / "adder-search"
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    with pytest.raises(ValueError, match=r"adder-search others can write there.*TORCHINDUCTOR_CACHE_DIR"):
+        cache_folder()
+    folder.chmod(0o755)
+    assert cache_folder() == folder
+
+
+def test_another_users_cache_is_refused(user, monkeypatch):
+    me = os.geteuid()
+    cache_folder()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.raises(ValueError, match=f"belongs to user {me}"):
+        cache_folder()
+
+
+def test_a_cache_that_cannot_be_made_is_told_in_one_line(user, monkeypatch):
+    (user / "me").write_text("no folder")
+    with pytest.raises(ValueError, match=r"cannot be made.*TORCHINDUCTOR_CACHE_DIR"):
+        cache_folder()
+
+
+def test_a_bank_hands_the_checked_folder_to_the_compiler(user):
+    """torch's own choice would be a folder of /tmp, where anyone can be first."""
+    TorchBackend(PRESETS["57p"], Recipe(), "cpu", compiled=True)
+    assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(user / "me/.cache/adder-search")
