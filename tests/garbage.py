@@ -1,18 +1,16 @@
-"""Damage for the tests that feed it to readers, as hypothesis strategies; and a fence that tells on them."""
+"""Damaged inputs as hypothesis strategies, and a fence that reports what a reader does beside reading."""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +18,7 @@ Damage = Callable[[Any], Any]
 
 
 def feed(strategy: st.SearchStrategy[Any], count: int, read: Callable[[Any], None]) -> None:
-    """Give so many inputs to a reader, and make sure that it was that many.
+    """Give `count` inputs to a reader, and check that it was that many.
 
     They are the same ones each time; `--hypothesis-profile=default` draws others.
     """
@@ -53,8 +51,8 @@ _inside: Path | None = None
 _seen: list[str] = []
 
 
-def _told(event: str, arguments: tuple[Any, ...]) -> None:
-    """Python tells an audit hook of every file that it opens and every process that it starts."""
+def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note a write outside the folder, a process or a connection; Python calls this for every one."""
     if _inside is None:
         return
     if event == "open":
@@ -79,9 +77,9 @@ def fence(folder: Path) -> Iterator[None]:
     What it did is only noted until the block ends: an exception on the spot might be taken for bad input.
     """
     global _inside
-    if _told not in _hooked:
-        sys.addaudithook(_told)  # for good: there is no way back
-        _hooked.append(_told)
+    if _on_audit_event not in _hooked:
+        sys.addaudithook(_on_audit_event)  # for good: there is no way back
+        _hooked.append(_on_audit_event)
     _seen.clear()
     _inside = Path(os.path.realpath(folder))
     try:
@@ -172,10 +170,10 @@ def damaged(values: st.SearchStrategy[Any] = VALUES) -> st.SearchStrategy[Damage
 
     def damage(edits: list[tuple[int, str, Any]]) -> Damage:
         def apply(whole: Any) -> Any:
-            found = copy.deepcopy(whole)
+            content = copy.deepcopy(whole)
             for where, kind, value in edits:
-                _edit(found, where, kind, copy.deepcopy(value))
-            return found
+                _edit(content, where, kind, copy.deepcopy(value))
+            return content
 
         return apply
 
@@ -244,15 +242,9 @@ def as_yaml(value: Any) -> str:
 
 # ---- what a reader must say
 
-SHARES = {"studies": 4_000, "checkpoints": 3_000, "other programs' files": 3_000}
-OF_ALL = pytest.mark.parametrize("part", [0.05, pytest.param(1, marks=pytest.mark.full)])
-"""What part of them is fed."""
+SHARES = {"studies": 200, "checkpoints": 150, "other programs' files": 150}
+"""Generated inputs by reader: 500 in all."""
 LONGEST = 2_000  # characters of a complaint
-SLOW = (
-    "12,000 configurations", "50,000 choices", "1 MiB of [{", "a million numbers", "30,000 entries",
-    "200 MiB of pickle", "200 MiB that say 100 bytes",
-)  # fmt: skip
-"""What takes a second or more and has its like among the others."""
 
 
 def complaint(read: Callable[[], Any], kind: type[Exception]) -> str | None:
@@ -264,21 +256,6 @@ def complaint(read: Callable[[], Any], kind: type[Exception]) -> str | None:
     return None
 
 
-def cases(named: dict[str, Any]) -> pytest.MarkDecorator:
-    """A test of each; of the slow ones in `make test-full`."""
-    full = pytest.mark.full
-    return pytest.mark.parametrize("case", [pytest.param(n, marks=full) if n in SLOW else n for n in named])
-
-
 def check_lines(text: str) -> None:
     assert text and len(text) < 20 * LONGEST and text.count("\n") < 40, f"{len(text)}: {text[:LONGEST]}"
     assert all(line.isprintable() and len(line) < LONGEST for line in text.split("\n")), ascii(text)[:LONGEST]
-
-
-@contextmanager
-def in_memory(most: int) -> Iterator[None]:
-    """Fails if the process grows by more bytes than that beyond its greatest size so far."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    yield
-    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    assert grown < most, f"{grown:,} bytes"

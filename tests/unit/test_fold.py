@@ -1,23 +1,59 @@
-"""`adder-search fold`, and the hand-built adder that `forge` writes, on checkpoints of the repository."""
+"""Folds of presets, and the command. That the answers stay the same is in tests/contract."""
 
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from model import add, preset
+from model.adderboard import uniform_pairs
 from model.export import tricks
+from model.fold import fold
 from tests.commands import call, fails_with_one
+from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
 
-CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
+FOLDED = """
+    242p 203, 226p 187, 214p 175, 203p 167, 187p 167, 170p 160, 141p 118, 133p 107, 100p 76, 90p 66,
+    80p 66, 78p 64, 75p 61, 74p 60, 72p 61, 71p 60, 70p 56, 67p 56, 64p 56, 61p 56, 57p 46, 54p 46, 47p 46,
+    46p 46,
+    777p 756, 763p 756, 582p 579, 456p 453, 311p 288, 262p 236
+"""
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(("name", "count"), [pair.split() for pair in FOLDED.split(",")])
+def test_what_remains(name, count):
+    folded = fold(preset(name), some_theta(preset(name))[0])
+    assert folded.spec.params == len(folded.theta_P) == int(count)
 
 
-def test_a_trained_54_becomes_46():
+@pytest.mark.parametrize("first", [0.0, 1e-42, 1e-38])
+def test_what_cannot_be_divided_by_stays(first):
+    """The output's row begins with 0, as at the start, or with next to nothing: a quotient would overflow."""
+    spec = preset("57p")
+    tensors = {name: t[0].clone() for name, t in spec.layout.split(some_theta(spec)).items()}
+    tensors["out_B"][0, 0] = first
+    folded = fold(spec, spec.layout.join(tensors))
+    assert folded.spec == preset("47p") and folded.theta_P.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["57p", "262p"])
+def test_in_single_precision_the_answers_are_the_same(name):
+    spec, pairs = preset(name), uniform_pairs(1, 40)
+    theta_P = some_theta(spec)[0]
+    folded = fold(spec, theta_P)
+    a, b = zip(*pairs, strict=True)
+    assert folded.theta_P.dtype == torch.float32
+    assert add(folded.spec, folded.theta_P, a, b) == add(spec, theta_P, a, b)
+
+
+# The command
+
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
+
+
+def test_a_trained_54_becomes_46(here):
     result = call("fold", CERTIFICATES / "54p", "-o", "small", "--pairs", 2_000)
     assert result.exit_code == 0
     assert "small: 54p folded to 46 parameters, nothing trained again" in result.stdout
@@ -35,7 +71,7 @@ def test_a_trained_54_becomes_46():
     assert "10010/10010 VERIFIED" in call("verify", "small").stdout
 
 
-def test_57_becomes_46_and_says_so_in_json():
+def test_57_becomes_46_and_says_so_in_json(here):
     found = json.loads(call("fold", CERTIFICATES / "57p", "-o", "small", "--pairs", 0, "--json").stdout)
     assert (
         found["params"] == [57, 46] and len(found["folds"]) == 3 and list(found["compared"]) == ["official"]
@@ -43,7 +79,7 @@ def test_57_becomes_46_and_says_so_in_json():
     assert 0 < found["compared"]["official"]["largest_logit_difference"] < 0.1
 
 
-def test_what_cannot_be_folded():
+def test_what_cannot_be_folded(here):
     line = fails_with_one(2, "fold", CERTIFICATES / "46p", "-o", "x")
     assert line.endswith("46p: 46 parameters is the smallest form known for it")
     assert fails_with_one(2, "fold", "nowhere", "-o", "x") == "nowhere: no such checkpoint"
@@ -53,7 +89,7 @@ def test_what_cannot_be_folded():
     assert line == "taken: exists and is no checkpoint alone; choose another folder with -o"
 
 
-def test_answers_that_differ_are_a_failure(monkeypatch):
+def test_answers_that_differ_are_a_failure(monkeypatch, here):
     from model.families.split_subspace import folds
 
     whole = folds.direct
@@ -64,10 +100,3 @@ def test_answers_that_differ_are_a_failure(monkeypatch):
     monkeypatch.setattr(folds, "direct", wrong)
     result = call("fold", CERTIFICATES / "54p", "-o", "small", "--pairs", 0)
     assert result.exit_code == 1 and "the two forms do not answer alike" in result.stderr
-
-
-def test_the_adder_built_by_hand_can_be_verified_and_exported():
-    assert call("forge", "--ten-digits", "34").stdout == "34: 34 parameters, none of them trained\n"
-    assert "34 parameters: 10010/10010 VERIFIED" in call("verify", "34").stdout
-    assert call("export", "34", "-o", "submission.py").exit_code == 0
-    assert fails_with_one(2, "forge", "1", "2", "--ten-digits", "x") == "--ten-digits goes alone"

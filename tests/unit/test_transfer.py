@@ -8,7 +8,6 @@ from model.fold import fold
 from model.tied import Tied, constrained, project
 from model.transfer import fold_path, transfer
 from tests.specs import some_theta, some_tokens
-from trainer.step import step
 
 TIES = ["form[0,2] = 0", "form[1,0] = -form[0,1]", "norm[0,1] = norm[0,0]"]
 
@@ -22,11 +21,6 @@ def answers(spec, theta_P):
     tokens = some_tokens(spec, 1)
     out = torch.stack(spec.forward(theta_P[None], tokens[:, :-1], first=spec.prompt - 1))
     return out[:, 0, :11]
-
-
-def test_a_theta_of_the_same_spec_stays_as_it_is():
-    theta = some_theta(preset("57p"))[0]
-    assert transfer(preset("57p"), theta, preset("57p")).theta_Q is theta
 
 
 @pytest.mark.parametrize(("one", "other"), [("54p", "46p"), ("57p", "46p"), ("57p", "54p"), ("54p", "47p")])
@@ -77,10 +71,3 @@ def test_families_do_not_mix():
     with pytest.raises(ValueError, match="family low_rank cannot become one of split_subspace"):
         transfer(preset("512p"), preset("512p").initial(0), preset("57p"))
     assert fold_path(preset("46p"), preset("54p")) == []
-
-
-def test_the_loss_is_that_of_the_theta_that_was_folded():
-    theta = some_theta(preset("57p"))[0]
-    folded = transfer(preset("57p"), theta, preset("54p")).theta_Q
-    tokens = some_tokens(preset("54p"), 1)
-    assert torch.isfinite(step.loss(preset("54p"), folded[None], tokens)).all()

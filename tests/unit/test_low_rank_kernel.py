@@ -99,11 +99,6 @@ def random_sequences(spec):
     return torch.cat([tokens, tokens[:, :1].roll(1, 2)], dim=1)
 
 
-@every_spec
-def test_gradient_of_a_rung_and_of_every_tie(spec):
-    assert_same_gradient(spec, spec.expand(some_theta(spec)), some_tokens(spec, batch=PROBLEMS))
-
-
 @every_shape
 def test_gradient_for_random_wide_tensors_and_any_tokens(spec):
     assert_same_gradient(spec, random_wide(spec), random_sequences(spec))
@@ -173,14 +168,3 @@ def test_a_bank_is_the_eager_one(name):
         assert not torch.equal(ours.theta_P, preset(name).initial(n))
         torch.testing.assert_close(ours.curve_EM, eager.curve_EM, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(ours.theta_P, eager.theta_P, rtol=0, atol=2e-4)
-
-
-def test_one_kernel_serves_all_specs_of_a_shape():
-    """A tie, or which factors there are, is nothing that the kernel sees where it reads their products."""
-    assert preset("582p").kernel() == replace(preset("582p"), tie_qkv="shareA_tieKV", out_rank=2).kernel()
-    assert (
-        preset("763p").kernel()
-        == replace(preset("763p"), tie_qkv="all", pos_rank=3).kernel()
-        == preset("777p").kernel()
-    )
-    assert preset("456p").kernel() == preset("491p").kernel() != preset("512p").kernel()
