@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults lint audit lock secrets digests clean
+.PHONY: demo test test-full test-faults lint pages audit lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -33,6 +33,10 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What stands between markers in the pages, made again from the tables of seeds.
+pages:
+	$(BIN)/python -m lab.pages
 
 # With ADVISORIES, OSV's records of the Python packages (all.zip, or a folder of JSON files): compares, without a network.
 # Without: asks the package index; --strict: one that it cannot ask about fails.

@@ -1,6 +1,6 @@
 """Throughput against seeds, from the files that `benchmarks.throughput` wrote.
 
-python -m benchmarks.plot FILE.json... -o docs/throughput.png
+python -m benchmarks.plot FILE.json... -o throughput.png
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _machine(run: dict[str, Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plot", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
-    parser.add_argument("-o", "--output", default=Path("docs/throughput.png"), type=Path, metavar="FILE.png")
+    parser.add_argument("-o", "--output", default=Path("throughput.png"), type=Path, metavar="FILE.png")
     args = parser.parse_args(arguments)
     try:
         runs = [read(path) for path in args.files]

@@ -4,7 +4,7 @@ Source: forgeformer, by aritro 'sortira' shome. Width 3, two attention layers of
 part, no norm, nothing learned; the tokens are the operands' digits and an end token. Layer 1 gathers the
 units into the end token's accumulator, layer 2 the tens into its digit.
 
-What the text leaves open is settled by its own example, 37 + 46 = 83 (docs/forged.md goes through all
+What the text leaves open is settled by its own example, 37 + 46 = 83 (lab/2026-11-20-forged goes through all
 readings): weights stand on the right (x W), a row of scores is one token's softmax, both layers add to their
 input, and the end token has no digit, 0. That reading is `PUBLISHED`, right on all 9,801 pairs. Scale and
 causal mask change no answer; the text names neither, so there is neither.

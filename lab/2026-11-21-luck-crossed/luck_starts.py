@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from luck_shares import read
+from make import read
 
 from model import preset
 

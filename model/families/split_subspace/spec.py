@@ -156,7 +156,7 @@ class SplitSubspace(Spec):
     )  # fmt: skip
     opposite_out: bool = option(
         False, "the second entry of the output's row is minus the first", off=False,
-        needs={"rank1_out": True}, excludes=("onehot_out",), source="docs/results.md, 14 numbers",
+        needs={"rank1_out": True}, excludes=("onehot_out",), source="lab/2026-11-23-descents",
     )  # fmt: skip
     token_out: bool = option(
         False, "the attention output writes to the token dimensions alone", off=False,
@@ -183,7 +183,7 @@ class SplitSubspace(Spec):
     structured_norm1: bool = option(
         False, "norms have no weights but 1 + d in the last dimension", off=False,
         needs={"shared_norm": True}, excludes=("scalar_norm", "parameterless_norm"),
-        source="docs/results.md, 12 numbers",
+        source="lab/2026-11-23-descents",
     )  # fmt: skip
     scalar_norm: bool = option(
         False, "one number is every weight of every norm", off=False, needs={"shared_norm": True},

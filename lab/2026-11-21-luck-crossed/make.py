@@ -1,7 +1,7 @@
 """What luck is made of: shares of the variance among seeds of crossed vectors, data streams and roundings.
 
-    python lab/2026-11-21-luck-crossed/luck_shares.py lab/2026-11-21-luck-crossed/luck-64-early.csv [--step 6000]
-    python lab/2026-11-21-luck-crossed/luck_shares.py lab/2026-11-21-luck-crossed/luck-64.csv    # to their end
+    python lab/2026-11-21-luck-crossed/make.py lab/2026-11-21-luck-crossed/luck-64-early.csv [--step 6000]
+    python lab/2026-11-21-luck-crossed/make.py lab/2026-11-21-luck-crossed/luck-64.csv    # to their end
 
 Each outcome is 0 or 1 for a vector v, a stream d and a rounding r; the model is x = mean + V_v + D_d + VD_vd
 + E_vdr with random effects, fitted by moments (analysis of variance). *vector* is the share of V, *data* that
@@ -22,8 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.tables import markdown
+
 OUTCOMES = {"odd": 0.9, "left": 0.35, "basin": 0.5}
 """Above which reading a seed counts: an odd code, best token accuracy, in the winners' basin."""
+NAMES = {"grokked": "grokked", "left": "left the plateau", "odd": "odd code", "basin": "in the basin"}
+FOLDER, ROUNDINGS = Path(__file__).parent, ("as-built", "contracted")
 RESAMPLES, PERMUTATIONS = 2_000, 10_000
 
 
@@ -120,12 +124,58 @@ def p_of_vector(x_VDR: np.ndarray, generator: np.random.Generator) -> float:
     return (1 + sum(v >= observed - 1e-12 for v in shuffled)) / (1 + PERMUTATIONS)
 
 
+def whole() -> str:
+    """Return the shares of seeds that were trained to their end, as a Markdown table."""
+    return _table(read_whole(FOLDER / "luck-64.csv", ROUNDINGS))
+
+
+def early() -> str:
+    """Return the shares at step 6,000."""
+    return _table(read(FOLDER / "luck-64-early.csv", 6_000, ROUNDINGS))
+
+
+def _table(outcomes: dict[str, np.ndarray]) -> str:
+    lines = []
+    for name, x_VDR in outcomes.items():
+        generator = np.random.default_rng(1)
+        around = intervals(x_VDR, generator)
+        cells = (
+            f"{100 * share:.0f} % ({100 * around[part][0]:.0f}–{100 * around[part][1]:.0f})"
+            for part, share in shares(x_VDR).items()
+        )
+        lines.append((NAMES[name], f"{int(x_VDR.sum())} of {x_VDR.size}", *cells))
+    return markdown(("outcome", "runs", "initial vector", "data", "rounding"), lines)
+
+
+def draw(path: Path) -> None:
+    """Write a picture: a bar an outcome, cut into the three shares."""
+    from matplotlib.figure import Figure
+
+    outcomes = read_whole(FOLDER / "luck-64.csv", ROUNDINGS)
+    figure = Figure(figsize=(7.0, 1.9), layout="constrained", dpi=120)
+    axes = figure.add_subplot()
+    left = np.zeros(len(outcomes))
+    for part, colour in (("vector", "#1f5aa6"), ("data", "#2b8a57"), ("rounding", "#b9bec5")):
+        widths = np.array([100 * shares(x)[part] for x in outcomes.values()])
+        axes.barh([NAMES[name] for name in outcomes], widths, left=left, color=colour, label=part, height=0.6)
+        left += widths
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("share of the variance, %")
+    axes.legend(ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("file", type=Path)
+    parser.add_argument("--picture", type=Path)
     parser.add_argument("--step", type=int, default=6_000)
     parser.add_argument("--rounding", nargs="+", default=["as-built", "contracted"])
     args = parser.parse_args()
+    if args.picture:
+        draw(args.picture)
     with args.file.open() as file:
         whole = "outcome" in file.readline()
     read_ = read_whole(args.file, args.rounding) if whole else read(args.file, args.step, args.rounding)

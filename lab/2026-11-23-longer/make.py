@@ -1,0 +1,35 @@
+"""Tables of the recipes for 57 parameters, and their picture: run this file to write it."""
+
+from pathlib import Path
+
+from lab.tables import arms_of, beside, count, forest, markdown, rates, with_interval
+
+RECIPES = {
+    "published": "57p-paired-published.csv + three-128.csv where study == 'three-128-published'",
+    "57p-faded": "faded-256.csv",
+    "57p-kinds": "kinds-64.csv",
+    "57p-robust": "robust-128.csv + three-128.csv where study == 'three-128'",
+    "57p-anchored": "half-2-128.csv + long-57p.csv where arm == 'anchored'",
+    "57p-longer": "long-57p.csv where arm == 'longer'",
+}
+
+
+def recipes() -> str:
+    """Return the rate of each recipe, on seeds by which it was not chosen."""
+    return markdown(
+        ("recipe", "grokked"),
+        [(name, with_interval(*count(source))) for name, source in RECIPES.items()],
+    )
+
+
+def arms() -> str:
+    return rates(arms_of("long-57p.csv"))
+
+
+def arms_beside_anchored() -> str:
+    arms = arms_of("long-57p.csv")
+    return beside(arms, arms.pop("anchored"))
+
+
+if __name__ == "__main__":
+    forest({name: count(source) for name, source in RECIPES.items()}, Path(__file__).with_name("recipes.png"))

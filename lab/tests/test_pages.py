@@ -1,0 +1,37 @@
+"""Pages are what their tables of seeds say, and their links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab import pages, tables
+
+
+def test_generating_the_pages_changes_nothing():
+    changed = [str(p) for p in pages.pages() if pages.generated(p, text := p.read_text("utf-8")) != text]
+    assert not changed, "make pages"
+
+
+def test_a_rate_is_counted_anew_and_a_wrong_source_names_its_page(monkeypatch, tmp_path):
+    (tmp_path / "2026-01-01-x").mkdir()
+    table = tmp_path / "2026-01-01-x" / "x.csv"
+    table.write_text("arm,outcome\n1,grokked\n1,failed\n2,failed\n2,censored\n")
+    monkeypatch.setattr(tables, "LAB", tmp_path)
+    page = tmp_path / "page.md"
+    text = "It is <!-- k of n: x.csv where arm == '1' + x.csv where arm == '2' -->4 of 5<!-- / -->, see."
+    made = pages.generated(page, text)
+    assert made == text.replace("4 of 5", "1 of 3")
+    tables.read.cache_clear()
+    table.write_text("arm,outcome\n1,grokked\n1,grokked\n2,failed\n")
+    assert "2 of 3" in pages.generated(page, made)
+    tables.read.cache_clear()
+    with pytest.raises(ValueError, match=r"page\.md: rate: y\.csv: no lab/\*/y\.csv"):
+        pages.generated(page, "<!-- rate: y.csv --><!-- / -->")
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
+def test_the_links_of_a_page_lead_to_files(page):
+    links = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
+    local = [link for link in links if "://" not in link and not link.startswith("mailto:")]
+    assert [link for link in local if not Path(page.parent / link).exists()] == []
