@@ -118,7 +118,7 @@ def line(numbers: str) -> list[Ties]:
         assert isinstance(spec, Tied) and spec.base == BASE
         return [spec.ties]
     count, _, name = numbers.partition("@")
-    for folder in sorted((LAB / "certificates").glob(name or "*")):
+    for folder in sorted(p.parent for p in (LAB / "certificates").glob(f"{name or '*'}/checkpoint.json")):
         checkpoint, ties, found = Checkpoint.load(folder), free(BASE.params), []
         if checkpoint.provenance.get("compressed_from", {}).get("model") != "46p":
             continue
