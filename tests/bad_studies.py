@@ -28,9 +28,9 @@ BAD = {
     # The model
     "name: x\nmodel: 58p\nseeds: [1]": ["model: unknown preset '58p'; did you mean 582p or 80p or 78p?"],
     "name: x\nmodel: 57\nseeds: [1]": ["model: must be a string or a mapping, got 57"],
-    "name: x\nmodel: {}\nseeds: [1]": ["model: give a rung or a family; keys found: none"],
-    "name: x\nmodel: {qk_dim: 4}\nseeds: [1]": ["model: give a rung or a family; keys found: qk_dim"],
-    "name: x\nmodel: {rung: [57p]}\nseeds: [1]": ["model.rung: must be a string, got ['57p']"],
+    "name: x\nmodel: {}\nseeds: [1]": ["model: give a preset or a family; keys found: none"],
+    "name: x\nmodel: {qk_dim: 4}\nseeds: [1]": ["model: give a preset or a family; keys found: qk_dim"],
+    "name: x\nmodel: {rung: [57p]}\nseeds: [1]": ["model.preset: must be a string, got ['57p']"],
     "name: x\nmodel: {family: [a]}\nseeds: [1]": ["model.family: must be a string, got ['a']"],
     "name: x\nmodel: {family: splitsubspace}\nseeds: [1]": [
         "model: unknown family 'splitsubspace'; did you mean split_subspace?"

@@ -53,8 +53,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from lab.scripts.mirror import mirrored
 from model import preset, verify
-from model.families.split_subspace.mirror import mirrored
 from model.fold import fold
 from model.spec import Spec
 from model.tied import Tied, Ties, constrained, free, project, tie

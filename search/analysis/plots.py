@@ -250,7 +250,7 @@ def _parameters_along_x(axis: Axes, low: int, high: int) -> None:
 
 
 def _front_label(row: Any, front: pd.DataFrame) -> str:
-    """The rung's name, or the key of a spec without one, and the counts; how many are as good."""
+    """Return the preset's name, or the key of a spec without one, the count of equals, and the rate."""
     equals = int((front["params"] == row.params).sum())
     name = row.rung if " " not in row.rung else str(row.configuration)[:6]
     return f"{name}{f' and {equals - 1} more' if equals > 1 else ''}: {row.grokked} of {row.seeds}"

@@ -156,9 +156,9 @@ class _Study:
         families = sorted(set(frame["model.family"]))
         low, high = frame["params"].min(), frame["params"].max()
         size = f"{low} parameters" if low == high else f"{low} to {high} parameters"
-        rungs = sorted(set(frame["rung"]), key=frame.set_index("rung")["params"].groupby(level=0).min().get)
-        named = ", ".join(rungs) if len(rungs) <= FEW else f"{len(rungs)} specs"
-        facts = [("Model", f"{named}: {', '.join(families)}, {size}")]
+        names = sorted(set(frame["rung"]), key=frame.set_index("rung")["params"].groupby(level=0).min().get)
+        text = ", ".join(names) if len(names) <= FEW else f"{len(names)} specs"
+        facts = [("Model", f"{text}: {', '.join(families)}, {size}")]
         facts.append(("Budget", f"{_span(self.seeds['budget'])} steps a seed"))
         facts.append(("Configurations", self._configurations()))
         facts.append(("Seeds", self._seeds()))

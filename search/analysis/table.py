@@ -176,7 +176,7 @@ def constraint_table(
     pairs = list(_pairs(arms))
     if not pairs:
         raise UserError(
-            f"none of {len(arms)} recorded configurations is a published rung that has a partner: the same "
+            f"none of {len(arms)} recorded configurations is a preset that has a partner: the same "
             "recipe, one constraint toggled; adder-search run constraints trains such pairs"
         )
     rows = sorted({row for _, row in pairs} | {_parsed(text) for text in constraints}, key=_row_order)

@@ -106,7 +106,7 @@ class Entry(Strict):
 
     name: str = Field("", description="by which claims name it (adder-search claims)")
     model: str | dict[str, Any] | None = Field(
-        None, description="the spec; a mapping without rung and family changes fields of the study's model"
+        None, description="the spec; a mapping without preset and family changes fields of the study's model"
     )
     recipe: dict[str, Any] = Field(
         default_factory=dict, description="fields over those of the study's recipe"
@@ -122,7 +122,7 @@ class Stage(Entry):
 
 
 class Study(Strict):
-    """One question. `model` is a preset's name, or a mapping: rung or family, and constraints."""
+    """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
 
     name: str = Field(
         pattern=NAME,
@@ -130,7 +130,7 @@ class Study(Strict):
     )
     about: str = Field("", description="one line: what the study asks")
     model: str | dict[str, Any] | None = Field(
-        None, description="a preset, or a mapping: rung or family, and fields (adder-search models)"
+        None, description="a preset, or a mapping: preset or family, and fields (adder-search models)"
     )
     recipe: dict[str, Any] = Field(default_factory=dict, description="how it is trained; see Recipe")
     start: StartSpec | None = Field(None, description="θ of other seeds to start from; without, at random")
@@ -333,7 +333,7 @@ class Study(Strict):
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
         model = {} if entry.model is None else entry.model
-        if isinstance(model, dict) and not {"rung", "family", "base"} & model.keys():
+        if isinstance(model, dict) and not {"preset", "rung", "family", "base"} & model.keys():
             if self.model is None:
                 raise error_at(f"{path}.model", "missing, and the study has none")
             options = model_options(self.model, "model") | model

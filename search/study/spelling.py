@@ -33,22 +33,24 @@ def toggled(spec: Spec, name: str, path: str) -> Spec:
 
 def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
     """Return family and fields of a model: a preset's with changes, or a base's with ties."""
-    options = {"rung": model} if isinstance(model, str) else dict(model)
+    options = {"preset": model} if isinstance(model, str) else dict(model)
+    if "rung" in options and "preset" not in options:  # the key's earlier name
+        options["preset"] = options.pop("rung")
     if "ties" in options and "family" not in options:
         base = options.pop("base", None)
         if not isinstance(base, str | dict):
             raise error_at(f"{path}.base", f"must be a string or a mapping, got {base!r:.80}")
         return {"family": Tied.family, "base": model_options(base, f"{path}.base"), **options}
-    for name in {"rung", "family"} & options.keys():
+    for name in {"preset", "family"} & options.keys():
         if not isinstance(options[name], str):
             raise error_at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
-    if "rung" in options:
+    if "preset" in options:
         try:
-            return {**preset(options.pop("rung")).as_dict(), **options}
+            return {**preset(options.pop("preset")).as_dict(), **options}
         except ValueError as error:
             raise error_at(path, error) from None
     if "family" not in options:
-        raise error_at(path, f"give a rung or a family; keys found: {', '.join(options) or 'none'}")
+        raise error_at(path, f"give a preset or a family; keys found: {', '.join(options) or 'none'}")
     return options
 
 

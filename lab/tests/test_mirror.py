@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.scripts.mirror import mirrored
 from model import preset
-from model.families.split_subspace.mirror import mirrored
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature.hessian import sample_of
@@ -42,7 +42,7 @@ def test_a_mirror_image_answers_as_it_did(flip):
 
 
 def test_what_is_the_usual_way_round_stays_to_the_bit():
-    theta_P = Checkpoint.load(Path(__file__).parents[2] / "lab" / "certificates" / "46p").theta_P
+    theta_P = Checkpoint.load(Path(__file__).parents[1] / "certificates" / "46p").theta_P
     assert torch.equal(mirrored(BASE, theta_P), theta_P)
 
 
