@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from search.store.candidates import CandidateStore
+from search.store.candidates import DatabaseCandidates
 from search.store.home import Home
 from search.store.ledger import Ledger, is_final
 from tests.commands import adder_search, running
@@ -35,7 +35,7 @@ KILLS = 3
 
 
 def said(home):
-    sets = CandidateStore(Ledger(Home(home)), "descents").read()
+    sets = DatabaseCandidates(Ledger(Home(home)), "descents").read()
     return [
         (t.number, t.ties, t.configuration, t.parent, t.reached, t.start and t.start.digest) for t in sets
     ]

@@ -67,7 +67,7 @@ def trained(base: Spec, new: Tied, start_P: Tensor, steps: int) -> dict[str, Any
     while bank.advance():
         pass
     exam, found = AcceptanceSet(base), [bank.result(n) for n in range(len(SEEDS))]
-    judged = [(exam.wrong(r.theta_P)[0], float(r.curve_EM[:, 2].min()), n) for n, r in enumerate(found)]
+    judged = [(exam.errors(r.theta_P), float(r.curve_EM[:, 2].min()), n) for n, r in enumerate(found)]
     print("wrong of 59,400 of our own, by data seed:", [wrong for wrong, *_ in judged])
     wrong, loss, n = min(judged)
     return {

@@ -57,7 +57,7 @@ def pull(
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
-    from search.store.candidates import CandidateStore, smallest
+    from search.store.candidates import DatabaseCandidates, smallest
     from search.store.home import Home
     from search.store.ledger import open_ledger
     from search.tracking import artifacts as seeds
@@ -67,7 +67,7 @@ def pull(
         wanted = None if seed is None else Seed.named(seed)
     ledger = open_ledger(Home(home, trust_store))
     if wanted is None and model is None and configuration is None:
-        candidate = smallest(CandidateStore(ledger, study).read())  # of a study of descents
+        candidate = smallest(DatabaseCandidates(ledger, study).read())  # of a study of descents
         if candidate and candidate.start and candidate.configuration:
             configuration = candidate.configuration
             wanted = Seed.named(candidate.start.lineage[-1]["seed"])
@@ -334,7 +334,7 @@ def finish(
             click.echo(f"  {_turn(turn)}", err=True)
 
     result = run_methods(
-        loaded.spec, loaded.theta_P, lambda t: exam.wrong(t)[0], methods or METHODS,
+        loaded.spec, loaded.theta_P, exam.errors, methods or METHODS,
         turns=turns, seed=seed, watch=watch,
     )  # fmt: skip
     better = finished(loaded, result)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, replace
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model import Verification
-    from search.compress.descend import Descent, Round
+    from search.compress.local import LocalDescent, Round
     from trainer.checkpoints.checkpoint import Checkpoint
 
 KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
-REACHES = ("tensor", "values")
+SCOPES = {"tensor": "tensor", "values": "global"}
 kinds_option = click.option(
     "--kinds",
     default=",".join(KINDS),
@@ -31,7 +31,7 @@ kinds_option = click.option(
 )
 reach_option = click.option(
     "--reach",
-    type=click.Choice(REACHES),
+    type=click.Choice(list(SCOPES)),
     default="values",
     show_default=True,
     help="Tie numbers of one tensor only, or any two.",
@@ -95,48 +95,60 @@ def compress(
     target: Path,
     beside: tuple[Path, ...],
     kinds: str,
+    reach: str,
+    screen: int,
     ramp: int | None,
     max_hours: float | None,
     cores: int | None,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Find numbers of a CHECKPOINT that are zero or each other, and train it into ties of them.
 
     A checkpoint is folded first where a fold is known. The same command goes on with a folder's descent.
     """
-    from search.compress.descend import Descent, Settings
+    from model import verify
+    from search.compress.checkpoint import summary, to_checkpoint
+    from search.compress.local import LocalDescent, Settings
     from trainer.checkpoints.folded import fold_checkpoint
 
     start, folds = fold_checkpoint(load_checkpoint(checkpoint))
     _refuse_other(target)
     with reraise_as(checkpoint):
-        half = asked["steps"] // 2
-        settings = Settings(kinds=_kinds(kinds), ramp=half if ramp is None else ramp, **asked)
+        half = options["steps"] // 2
+        settings = Settings(
+            kinds=_kinds(kinds),
+            scope=SCOPES[reach],
+            preview=screen,
+            ramp=half if ramp is None else ramp,
+            **options,
+        )
         settings.recipe()
         use_cores(cores)
-        descent = Descent(start.spec, start.theta_P, settings, target, [_beside(p, start) for p in beside])
+        thetas = [start.theta_P, *(_theta_beside(path, start) for path in beside)]
+        local = LocalDescent(start.spec, thetas, settings, target)
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-        descent.deadline = time.time() + 3600 * max_hours if max_hours else float("inf")
-        _descend(descent, start, folds, quiet=as_json)
-    its = _finish(descent, start, folds, target)
-    if as_json:
-        click.echo(json.dumps(_about(descent, its)))
-    else:
-        click.echo(_text(descent, its, target))
+        local.deadline = time.time() + 3600 * max_hours if max_hours else float("inf")
+        _show_rounds(local, lambda: to_checkpoint(local, start, folds).save(target), quiet=as_json)
+        smallest = to_checkpoint(local, start, folds)
+        verification = verify(smallest.spec, smallest.theta_P)
+        smallest.save(target)
+        (target / "verification.json").write_text(json.dumps(verification.as_dict(), indent=2) + "\n")
+    about = summary(local, verification)
+    click.echo(json.dumps(about) if as_json else _text(about, verification, target))
 
 
-def _beside(path: Path, start: Checkpoint) -> Tensor:
-    """θ of another checkpoint of the same form."""
+def _theta_beside(path: Path, start: Checkpoint) -> Tensor:
+    """Return θ of another checkpoint of the same form."""
     from model import preset_name
     from trainer.checkpoints.folded import fold_checkpoint
 
-    other, _ = fold_checkpoint(load_checkpoint(path))
-    if other.spec != start.spec:
-        what = f"{preset_name(other.spec)} beside {preset_name(start.spec)}"
-        raise UserError(f"{path}: another model, {what}; a set must be of one that all of them have")
-    return other.theta_P
+    checkpoint, _ = fold_checkpoint(load_checkpoint(path))
+    if checkpoint.spec != start.spec:
+        both = f"{preset_name(checkpoint.spec)} beside {preset_name(start.spec)}"
+        raise UserError(f"{path}: another model, {both}; a set must be of one that all of them have")
+    return checkpoint.theta_P
 
 
 def _kinds(text: str) -> tuple[str, ...]:
@@ -157,6 +169,7 @@ def _refuse_other(target: Path) -> None:
 
 
 def use_cores(cores: int | None) -> None:
+    """Set the threads of this process; None: all cores."""
     import os
 
     import torch
@@ -164,138 +177,53 @@ def use_cores(cores: int | None) -> None:
     torch.set_num_threads(cores or os.cpu_count() or 1)
 
 
-def _descend(descent: Descent, start: Checkpoint, folds: tuple[str, ...], quiet: bool) -> None:
-    """Rounds with a bar on a terminal and a line each; after every gain the smallest is a checkpoint."""
+def _show_rounds(local: LocalDescent, save: Callable[[], None], quiet: bool) -> None:
+    """Go through the rounds with a bar on a terminal and a line each; save after every gain."""
     from rich.console import Console
     from rich.progress import Progress
-
-    from search.compress.journal import Kept
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task("training", total=None)
+        smallest = local.descent.smallest
 
-        def watch(done: int, of: int) -> None:
-            smallest: Kept = descent.journal.kept[descent.journal.smallest()]
-            progress.update(task, completed=done, total=of, description=f"{smallest.numbers} numbers")
+        def show(done: int, total: int) -> None:
+            description = f"{smallest.numbers} numbers"
+            progress.update(task, completed=done, total=total, description=description)
 
-        descent.watch = watch
-        before = descent.journal.smallest()
-        for done in descent.rounds():
+        local.on_progress = show
+        for ended in local.rounds():
             if not quiet:
-                click.echo(_round_text(descent, done), err=True)
-            if descent.journal.smallest() != before:
-                before = descent.journal.smallest()
-                _checkpoint(descent, start, folds).save(descent.folder)
+                click.echo(_round_text(local, ended), err=True)
+            if local.descent.smallest != smallest:
+                smallest = local.descent.smallest
+                save()
 
 
-def _round_text(descent: Descent, done: Round) -> str:
+def _round_text(local: LocalDescent, ended: Round) -> str:
     from model.tied import describe_change
 
-    journal = descent.journal
-    best = journal.kept[journal.smallest()]
-    head = f"round {done.number}, {journal.seconds:,.0f} s: {best.numbers} numbers"
-    if not done.kept:
-        most = max((exact for _, exact in done.reached), default=0.0)
-        tried = f"none of {len(done.reached)} sets held (best exact match {most:.4f})"
-        return f"{head}; from {done.parent.numbers}, {tried}"
-    new = min((journal.kept[n] for n in done.kept), key=lambda k: (k.numbers, k.loss))
-    loosened, tied = describe_change(descent.base, done.parent.ties, new.ties)
-    by = ", ".join([*tied, *(f"not {text}" for text in loosened)])
-    return f"{head}; {len(done.kept)} of {len(done.reached)} sets held, {new.numbers} by {by}"
+    numbers, seconds = local.descent.smallest.numbers, local.journal.seconds
+    head = f"round {ended.number}, {seconds:,.0f} s: {numbers} numbers"
+    if not ended.accepted:
+        best = max((c.reached or 0.0 for c in ended.candidates), default=0.0)
+        none = f"none of {len(ended.candidates)} sets held (best exact match {best:.4f})"
+        return f"{head}; from {ended.parent.numbers}, {none}"
+    new = min(ended.accepted, key=lambda c: (c.numbers, c.loss))
+    loosened, tied = describe_change(local.base, ended.parent.ties, new.ties)
+    ties = ", ".join([*tied, *(f"not {text}" for text in loosened)])
+    count = f"{len(ended.accepted)} of {len(ended.candidates)}"
+    return f"{head}; {count} sets held, {new.numbers} by {ties}"
 
 
-def _checkpoint(descent: Descent, start: Checkpoint, folds: tuple[str, ...]) -> Checkpoint:
-    """The smallest kept set as a checkpoint, with every step that led to it."""
-    import hashlib
-
-    from model import preset_name
-    from model.tied import describe_change
-    from trainer.files.installed import code_version
-
-    journal = descent.journal
-    n = journal.smallest()
-    kept, line = journal.kept[n], journal.lineage(n)
-    steps = []
-    for a, b in pairwise(journal.kept[n] for n in line):
-        loosened, tied = describe_change(descent.base, a.ties, b.ties)
-        made = {"numbers": b.numbers, "tied": tied, "loss": b.loss, "data_seed": b.seed}
-        by = {"finished_by": "levenberg_marquardt"} if b.finished else {}
-        steps.append(made | by | ({"loosened": loosened} if loosened else {}))
-    origin = {
-        "model": preset_name(start.spec),
-        "params": start.spec.params,
-        "spec": start.spec.as_dict(),
-        "theta_sha256": hashlib.sha256(start.theta_P.numpy().tobytes()).hexdigest(),
-        "folds": list(folds),
-        "provenance": start.provenance,
-    }
-    provenance = {
-        "trained": "from a parent",
-        "compressed_from": origin,
-        "descent": steps,
-        "sets_tried": len(journal.tried),
-        "seed_steps": journal.seed_steps,
-    }
-    recipe = descent.settings.recipe()
-    return replace(
-        start,
-        spec=descent.spec_of(kept),
-        theta_P=descent.theta_of(kept),
-        recipe=recipe.as_dict() if steps else start.recipe,
-        seed={**start.seed, "data_seed": kept.seed} if kept.seed is not None else start.seed,
-        step=recipe.steps if steps else start.step,
-        metrics={"best_exact": 1.0, "loss": kept.loss},
-        provenance=provenance,
-        code=code_version(),
-    )
-
-
-def _finish(descent: Descent, start: Checkpoint, folds: tuple[str, ...], target: Path) -> Verification:
-    """Write the smallest set's checkpoint and what `verify` says of it, which no choice has seen."""
-    from model import verify
-
-    made = _checkpoint(descent, start, folds)
-    its = verify(made.spec, made.theta_P)
-    with writing(target):
-        made.save(target)
-        (target / "verification.json").write_text(json.dumps(its.as_dict(), indent=2) + "\n")
-    return its
-
-
-def _about(descent: Descent, its: Verification) -> dict[str, Any]:
-    """What came of a descent, as plain values."""
-    from model.tied import count
-
-    journal = descent.journal
-    kept = journal.kept[journal.smallest()]
-    spec = descent.spec_of(kept)
-    by_numbers: dict[int, int] = {}
-    for k in journal.kept:
-        by_numbers[k.numbers] = by_numbers.get(k.numbers, 0) + 1
-    return {
-        "params": spec.params, "start": journal.kept[0].numbers, "count": asdict(count(spec)),
-        "rounds": journal.rounds, "sets_tried": len(journal.tried), "kept": by_numbers,
-        "seconds": journal.seconds, "core_seconds": journal.core_seconds,
-        "seed_steps": journal.seed_steps, "ties": _ties(spec),
-        "verification": its.as_dict(),
-    }  # fmt: skip
-
-
-def _ties(spec: Any) -> list[str]:
-    from model.tied import Tied
-
-    return spec.spelt() if isinstance(spec, Tied) else []
-
-
-def _text(descent: Descent, its: Verification, target: Path) -> str:
-    about = _about(descent, its)
-    verdict = "VERIFIED" if its.verified else "QUALIFIED" if its.qualified else "NOT QUALIFIED"
+def _text(about: dict[str, Any], verification: Verification, target: Path) -> str:
+    qualified = "QUALIFIED" if verification.qualified else "NOT QUALIFIED"
+    verdict = "VERIFIED" if verification.verified else qualified
     counts = about["count"]
     return "\n".join(
         [
             f"{target}: {about['start']} numbers tied to {about['params']}, "
-            f"{its.correct}/{its.total} {verdict}",
+            f"{verification.correct}/{verification.total} {verdict}",
             f"  {about['sets_tried']} sets tried in {about['rounds']} rounds, {about['seconds']:,.0f} s, "
             f"{about['core_seconds']:,.0f} core-seconds",
             f"  {counts['inside']} numbers with ties inside tensors, {counts['across']} with ties across"
@@ -326,11 +254,13 @@ def diagnose(
     as_json: bool,
 ) -> None:
     """Show which directions of a CHECKPOINT's θ matter, and which constraints would cost least."""
-    from search.compress.diagnosis import diagnosed
+    from search.compress import diagnosis
 
     wanted = _kinds(kinds)
     use_cores(cores)
     loaded = load_checkpoint(checkpoint)
     with reraise_as(checkpoint):
-        found = diagnosed(loaded.spec, loaded.theta_P, wanted, reach, most, problems, measure)
-    click.echo(json.dumps(asdict(found)) if as_json else found.text())
+        result = diagnosis.diagnose(
+            loaded.spec, loaded.theta_P, wanted, SCOPES[reach], most, problems, measure
+        )
+    click.echo(json.dumps(asdict(result)) if as_json else result.text())

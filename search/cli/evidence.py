@@ -61,11 +61,11 @@ def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool
     from search.analysis.frames import configuration_rows
     from search.analysis.lineage import lineages, tree
     from search.analysis.pareto import front
-    from search.store.candidates import CandidateStore
+    from search.store.candidates import DatabaseCandidates
     from search.store.ledger import open_ledger
 
     ledger = open_ledger(place, study)
-    sets = CandidateStore(ledger, study).read()
+    sets = DatabaseCandidates(ledger, study).read()
     keys = [] if sets else [r["configuration"] for r in front(configuration_rows(ledger, study), max_params)]
     ancestries = lineages(ledger, study, sets, keys)
     ancestries = [steps for steps in ancestries if not max_params or steps[-1]["params"] <= max_params]
@@ -125,7 +125,7 @@ def report(study: str, target: Path, home: str | None, trust_store: bool) -> Non
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
     from search.compress.pictures import pictures
-    from search.store.candidates import CandidateStore
+    from search.store.candidates import DatabaseCandidates
     from search.store.home import Home
     from search.store.ledger import open_ledger
 
@@ -134,7 +134,7 @@ def report(study: str, target: Path, home: str | None, trust_store: bool) -> Non
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
     curves = recorded_curves(ledger, study)
-    sets = CandidateStore(ledger, study).read()
+    sets = DatabaseCandidates(ledger, study).read()
     descents = pictures(sets) if sets else {}
     lineage = tree(lineages(ledger, study, sets, ())) if sets else ""
     write_text(target, page(study_of(ledger, study), configurations, seeds, curves, descents, lineage))

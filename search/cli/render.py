@@ -18,7 +18,7 @@ from search.stats.counting import (
     seed_of,
     unended_warning,
 )
-from search.store.candidates import CandidateStore, lineage_of, smallest
+from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 from search.store.home import Home, home_flag
 from search.store.ledger import Ledger, Row
 from search.study.file import stopping_rule
@@ -75,7 +75,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
 
 def _descent(name: str, ledger: Ledger) -> list[str]:
     """Return the progress of a study of descents: its sets, and the smallest that was kept."""
-    sets = CandidateStore(ledger, name).read()
+    sets = DatabaseCandidates(ledger, name).read()
     judged = [t for t in sets if t.configuration and t.reached is not None]
     least = smallest(sets)
     if least is None:

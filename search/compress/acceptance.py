@@ -1,4 +1,4 @@
-"""What a set of ties must get right to be gone on from: problems of our own, none of `verify`'s.
+"""The problems that a set of ties must get right to be accepted: of our own, none of `verify`'s.
 
 Axes: P parameters of a base.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from model.decode import DIGITS
 from model.spec import Spec
-from model.tied import Tied
+from model.tied import Tied, project
 from trainer import Recipe
 from trainer.bank.bank import programs_of
 from trainer.data.problems import sample
@@ -21,7 +21,7 @@ from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
 from trainer.step import step
 
-STRATUM = 400  # for each length of the longest run of carries
+STRATUM = 400  # problems for each length of the longest run of carries
 UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
 
 
@@ -31,21 +31,26 @@ class AcceptanceSet:
     def __init__(self, base: Spec):
         self.base = base
 
-    def wrong(self, theta_P: Tensor) -> tuple[int, int]:
-        """How many θ [P] adds wrongly, and of how many."""
+    def errors(self, theta_P: Tensor) -> int:
+        """Return the number of problems that θ [P] adds wrongly."""
         count = 0
         for tokens in (self.programs.problems, self.others):
             exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
             count += round((1 - float(exact)) * tokens.shape[-1])
-        return count, self.size
+        return count
+
+    def loss(self, theta_P: Tensor) -> float:
+        """Return the loss of θ [P] on the selection problems."""
+        return float(self.programs.evaluate(theta_P[None])["loss"])
 
     @property
     def size(self) -> int:
-        """Of how many problems it is."""
+        """Number of problems."""
         return int(self.programs.problems.shape[-1] + self.others.shape[-1])
 
     @cached_property
     def programs(self) -> EngineBackend | TorchBackend:
+        """The base's compiled programs."""
         return programs_of(self.base, Recipe(), "cpu", compiled=True)
 
     @cached_property
@@ -58,6 +63,11 @@ class AcceptanceSet:
         return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
 
 
-def of_base(spec: Spec, theta_P: Tensor) -> Tensor:
-    """θ of the base, of any spec's."""
+def base_theta(spec: Spec, theta_P: Tensor) -> Tensor:
+    """Return θ of the base of a spec, from θ [P] of the spec."""
     return spec.untie(theta_P[None])[0] if isinstance(spec, Tied) else theta_P
+
+
+def own_theta(spec: Spec, theta_P: Tensor) -> Tensor:
+    """Return θ of a spec, from θ [P] of its base."""
+    return project(spec.ties, theta_P[None])[0] if isinstance(spec, Tied) else theta_P

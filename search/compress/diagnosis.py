@@ -1,4 +1,4 @@
-"""What of a θ matters: live directions, dead numbers, freedoms, curvature, and the cheapest constraints."""
+"""Diagnosis of a θ: live directions, dead numbers, freedoms, curvature, and the cheapest constraints."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ DEAD = 1e-9  # of the largest share of a number in the logits
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Of one θ. `spectrum`: the Hessian's eigenvalues, largest first; `freedoms`: directions in which no
-    logit changes, each as its largest parts by number; `cheapest`: constraints with predicted and measured
-    loss.
+    """Diagnosis of one θ.
+
+    spectrum: the Hessian's eigenvalues, largest first. freedoms: directions in which no logit changes, each as
+    its largest parts by number. cheapest: constraints with predicted and measured loss.
     """
 
     model: str
@@ -35,7 +36,7 @@ class Diagnosis:
     cheapest: list[dict[str, Any]]
 
     def text(self) -> str:
-        """A page for a terminal."""
+        """Return a page for a terminal."""
         lines = [f"{self.model}: {self.live} live directions of {self.params} numbers, loss {self.loss:.3g}"]
         lines.append(f"  dead numbers: {', '.join(self.dead) or 'none'}")
         for free in self.freedoms:
@@ -53,10 +54,13 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-def diagnosed(
-    spec: Spec, theta_P: Tensor, kinds: tuple[str, ...], reach: str, most: int, problems: int, measure: bool
+def diagnose(
+    spec: Spec, theta_P: Tensor, kinds: tuple[str, ...], scope: str, most: int, problems: int, measure: bool
 ) -> Diagnosis:
-    """The diagnosis of θ [P] on so many selection problems; `measure`: impose each constraint, untrained."""
+    """Diagnose θ [P] on so many selection problems.
+
+    most: constraints to list. measure: impose each of them, untrained, for its loss.
+    """
     base, ties = ties_of(spec)
     at = expand_loss(spec, theta_P, problems)
     live, vectors_PK, reads_P = live_directions(spec, theta_P)
@@ -68,7 +72,7 @@ def diagnosed(
             "predicted": at.loss + c.cost,
             "measured": measured_loss(spec, theta_P, c.ties, problems) if measure else None,
         }
-        for c in constraints(at, kinds, reach, most)
+        for c in constraints(at, kinds, scope, most)
     ]
     count = int((live > LIVE * live.max()).sum())
     return Diagnosis(
@@ -85,12 +89,12 @@ def diagnosed(
 
 
 def _names(params: int, entries: list[str], ties: tuple[int, ...]) -> list[str]:
-    """What to call each number: the entry that reads it first."""
+    """Return the name of each number: that of the entry that reads it first."""
     first = {abs(ties[p]): entries[p] for p in reversed(range(params)) if ties[p]}
     return [first[k] for k in sorted(first)]
 
 
 def _parts(direction_P: Tensor, names: list[str]) -> dict[str, float]:
-    """The largest parts of a direction, by number."""
+    """Return the largest parts of a direction, by number."""
     order = torch.argsort(direction_P.abs(), descending=True)[:6].tolist()
     return {names[n]: round(float(direction_P[n]), 4) for n in order if abs(float(direction_P[n])) > 0.05}

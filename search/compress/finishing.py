@@ -1,4 +1,4 @@
-"""A set that does not hold after its training, taken on or entered by curvature.
+"""Curvature for candidates that training does not bring there: finish one that is near, project one that is far.
 
 First-order steps creep along the valleys of a loss of a dozen numbers; damped Gauss-Newton steps
 (trainer/curvature/minimise.py) do not. They see problems of their own, never those that judge.
@@ -8,66 +8,67 @@ Axes: P parameters of a base, R numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from model.tied import Ties, project, selection_matrix, shared, tie
-from search.compress.acceptance import AcceptanceSet, of_base
+from model.tied import Ties, selection_matrix, shared, tie
+from search.compress.acceptance import AcceptanceSet, base_theta, own_theta
+from search.compress.descent import Training
 from trainer.curvature.minimise import QuadraticPenalty, Task, gauss_newton, levenberg_marquardt
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from
 
 TURNS = 3  # each with new problems, and the errors that are left
-FAR = 0.5  # what is still more wrong than this is given up
-ON_THE_WAY, STEPS, FIRST, GROWTH = 256, 14, 1e-3, 3.0  # problems and steps of entering; its pull
+HOPELESS = 0.5  # share of errors above which no further turn is made
+PROBLEMS, STEPS = 256, 14  # of a projection
+FIRST_WEIGHT, GROWTH = 1e-3, 3.0  # of its penalty
 
 
-@dataclass(frozen=True)
-class Finished:
-    """θ [P] of the base on the set, how many of the exam's problems it adds wrongly, and its loss."""
-
-    theta_P: Tensor
-    wrong: int
-    loss: float
-
-
-def finished(exam: AcceptanceSet, ties: Ties, theta_P: Tensor, seed: int, until: float) -> Finished:
-    """The best of a few turns of Levenberg-Marquardt from θ [P] of the base, on the set.
+def finish_candidate(
+    acceptance: AcceptanceSet, ties: Ties, thetas: list[Tensor], seed: int, until: float
+) -> Training:
+    """Take each θ [P of the base] to the ties by Levenberg-Marquardt, and return them with their errors.
 
     until: a loss at which a turn ends. A θ of very little loss has large numbers, and training cannot take it
     anywhere else.
     """
-    spec = tie(exam.base, ties)
-    mean_P, least = project(ties, theta_P[None])[0], exam.size + 1
-    best_P, loss = mean_P, float("inf")
+    rows = [_finish(acceptance, ties, theta_P, seed, until) for theta_P in thetas]
+    finished, errors, losses = zip(*rows, strict=True)
+    exact = 1 - max(errors) / acceptance.size
+    return Training(finished, exact, max(losses), errors=max(errors), is_finished=True)
+
+
+def _finish(
+    acceptance: AcceptanceSet, ties: Ties, theta_P: Tensor, seed: int, until: float
+) -> tuple[Tensor, int, float]:
+    """Return the θ [P of the base], errors and loss of the best of a few turns."""
+    spec = tie(acceptance.base, ties)
+    best_R, fewest, loss = own_theta(spec, theta_P), acceptance.size + 1, float("inf")
     for turn in range(TURNS):
-        task = Task(spec, exam.programs, seed, turn, Cost())  # of the base: these steps ask none
-        mean_P = levenberg_marquardt(task, best_P, until).float()
-        whole_P = of_base(spec, mean_P)
-        wrong, _ = exam.wrong(whole_P)
-        if wrong >= least:
+        task = Task(spec, acceptance.programs, seed, turn, Cost())
+        theta_R = levenberg_marquardt(task, best_R, until).float()
+        theta_P = base_theta(spec, theta_R)
+        errors = acceptance.errors(theta_P)
+        if errors >= fewest:
             break
-        best_P, least = mean_P, wrong
-        loss = float(exam.programs.evaluate(whole_P[None])["loss"])
-        if not wrong or wrong > FAR * exam.size:
+        best_R, fewest, loss = theta_R, errors, acceptance.loss(theta_P)
+        if not errors or errors > HOPELESS * acceptance.size:
             break
-    return Finished(of_base(spec, best_P), least, loss)
+    return base_theta(spec, best_R), fewest, loss
 
 
-def entered(exam: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed: int) -> Tensor:
-    """θ [P] of the base, which keeps the ties of before, moved onto a set by curvature: what sets it apart
-    from the set weighs three times more with every step, while the loss is held down.
+def project_by_curvature(
+    acceptance: AcceptanceSet, before: Ties, ties: Ties, theta_P: Tensor, seed: int
+) -> Tensor:
+    """Move θ [P of the base], which keeps the ties `before`, onto other ties, while its loss is held down.
+
+    The penalty is half the squared distance from the ties; it weighs GROWTH times more with every step.
     """
-    both = shared(before, ties)
-    spec = tie(exam.base, both)
-    spread_PR = selection_matrix(both).T
+    common = shared(before, ties)
+    spec, goal = tie(acceptance.base, common), tie(acceptance.base, ties)
+    spread_PR = selection_matrix(common).T
     basis_PR, _ = torch.linalg.qr(selection_matrix(ties).T)
     apart_PR = spread_PR - basis_PR @ (basis_PR.T @ spread_PR)
-    pool = Pool(spec, tokens_from(spec, draw_problems(seed, -1, ON_THE_WAY)), Cost())
-    start_R = project(both, theta_P[None])[0].double()
-    found_R = gauss_newton(
-        pool, start_R, STEPS, penalty=QuadraticPenalty(apart_PR.T @ apart_PR, FIRST, GROWTH)
-    )
-    near_P = of_base(spec, found_R.float())
-    return of_base(tie(exam.base, ties), project(ties, near_P[None])[0])
+    pool = Pool(spec, tokens_from(spec, draw_problems(seed, -1, PROBLEMS)), Cost())
+    penalty = QuadraticPenalty(apart_PR.T @ apart_PR, FIRST_WEIGHT, GROWTH)
+    near_R = gauss_newton(pool, own_theta(spec, theta_P).double(), STEPS, penalty=penalty).float()
+    return base_theta(goal, own_theta(goal, base_theta(spec, near_R)))

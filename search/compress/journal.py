@@ -1,98 +1,130 @@
-"""What a descent knows, in one file beside its checkpoint: every θ that was kept, every set tried."""
+"""A descent in a folder: every θ that was accepted and every set that was tried, in one file.
+
+A round that is interrupted is not written: the same command proposes it again.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from model.tied import Ties
+from model.spec import Spec
 from search.errors import UserError
+from search.store.candidates import Progress, TieCandidate, digest
+from search.study.start import ANY, InitialTheta
+from search.study.trial import Configuration
 from trainer.files import durable
 
 FILE, FORMAT = "descent.json", 2
+LATER_FIELDS: dict[str, Any] = {"core_seconds": 0.0, "seed_steps": 0}
+LATER_FIELDS_OF_A_SET: dict[str, Any] = {"beside": [], "empty": False, "finished": False}
+"""Fields that the oldest files of this format do not have."""
 
 
-@dataclass
-class Kept:
-    """A set of ties that was accepted: θ of the base [P] on it, and where it came from."""
-
-    ties: Ties
-    theta: list[float]
-    numbers: int
-    loss: float
-    parent: int | None = None
-    """The number of the kept set from which its training started."""
-    seed: int | None = None
-    visits: int = 0
-    """Rounds that went on from here."""
-    beside: list[list[float]] = field(default_factory=list)
-    """θ on the same set of the other starts that must bear it."""
-    empty: bool = False
-    """Whether everything that can be proposed from here was tried."""
-    finished: bool = False
-    """Whether curvature took it there after its training."""
-
-    def __post_init__(self) -> None:
-        self.ties = tuple(self.ties)
-
-    @property
-    def starts(self) -> list[list[float]]:
-        return [self.theta, *self.beside]
-
-
-@dataclass
 class Journal:
-    """settings: what was asked for; origin: SHA-256 of the θ at which it began; tried: by a set's digest, the
-    exact match that it reached; seconds: spent training and finishing, in all.
+    """The `CandidateStore` of a folder.
+
+    origin: SHA-256 of the θ at which the descent begins. settings: what was asked for. seconds: spent training
+    and finishing, in all. core_seconds: the same, of processors that really worked on it.
     """
 
-    origin: str
-    settings: dict[str, Any]
-    kept: list[Kept] = field(default_factory=list)
-    tried: dict[str, float] = field(default_factory=dict)
-    rounds: int = 0
-    shrunk: int = 0
-    """The round in which the smallest set last lost a number."""
-    several: int = 8
-    seconds: float = 0.0
-    core_seconds: float = 0.0
-    """The same, of processors that really worked on it."""
-    seed_steps: int = 0
+    def __init__(self, folder: Path, base: Spec, origin: str, settings: Mapping[str, Any]):
+        """Read the folder's file, if it has one.
 
-    def write(self, folder: Path) -> None:
-        """Replace the file in one instant, so that it outlasts a power cut."""
-        durable.write(folder / FILE, (json.dumps({"format": FORMAT, **asdict(self)}) + "\n").encode())
-
-    @classmethod
-    def read(cls, folder: Path) -> Journal | None:
-        """The folder's, or None. Raises UserError for a file that is none."""
+        Raises UserError for a file that is none, ValueError for one of another checkpoint.
+        """
+        self.folder, self.base, self.origin, self.settings = folder, base, origin, dict(settings)
+        self.seconds, self.core_seconds, self.seed_steps = 0.0, 0.0, 0
+        self.candidates: list[TieCandidate] = []
+        self.counters = Progress()
         path = folder / FILE
-        if not path.exists():
-            return None
-        try:
-            about = json.loads(path.read_text())
-            if about.pop("format") != FORMAT:
-                raise ValueError
-            kept = [Kept(**k) for k in about.pop("kept")]
-            return cls(**about, kept=kept)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise UserError(f"{path}: not the record of a descent of format {FORMAT}") from None
+        if path.exists():
+            try:
+                self._load(json.loads(path.read_text()))
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                raise UserError(f"{path}: not the record of a descent of format {FORMAT}") from None
+            if self.origin != origin:
+                raise ValueError(f"{folder}: holds a descent from another checkpoint")
 
-    def lineage(self, n: int) -> list[int]:
-        """The kept sets from the first to the n-th, each the parent of the next."""
-        line = [n]
-        while (parent := self.kept[line[0]].parent) is not None:
-            line.insert(0, parent)
-        return line
+    def _load(self, about: dict[str, Any]) -> None:
+        if about["format"] != FORMAT:
+            raise ValueError
+        about = LATER_FIELDS | about
+        rows = [LATER_FIELDS_OF_A_SET | row for row in about["kept"]]
+        self.origin, self.settings = about["origin"], about["settings"]
+        self.seconds, self.core_seconds = about["seconds"], about["core_seconds"]
+        self.seed_steps = about["seed_steps"]
+        self.candidates = [self._candidate(n, row, about["tried"]) for n, row in enumerate(rows)]
+        self.counters = Progress(
+            rounds=about["rounds"],
+            last_gain=about["shrunk"],
+            batch_size=about["several"],
+            expansions=Counter({n: row["visits"] for n, row in enumerate(rows)}),
+            exhausted={n for n, row in enumerate(rows) if row["empty"]},
+            tried=about["tried"],
+        )
 
-    def smallest(self) -> int:
-        """The number of the kept set with the fewest numbers, and among those the lowest loss."""
-        return min(range(len(self.kept)), key=lambda n: (self.kept[n].numbers, self.kept[n].loss))
+    def _candidate(self, number: int, row: dict[str, Any], tried: Mapping[str, float]) -> TieCandidate:
+        ties = tuple(row["ties"])
+        return TieCandidate(
+            number,
+            round=0,  # one of those that are counted
+            ties=ties,
+            parent=row["parent"],
+            reached=tried.get(digest(ties), 1.0),
+            loss=row["loss"],
+            start=InitialTheta(self.base, {ANY: tuple(row["theta"])}),
+            companions=tuple(map(tuple, row["beside"])),
+            data_seed=row["seed"],
+            is_finished=row["finished"],
+        )
 
+    def read(self) -> list[TieCandidate]:
+        return list(self.candidates)
 
-def digest(ties: Ties) -> str:
-    """What a set is remembered by: sets that reach the same subspace are one."""
-    return hashlib.sha256(json.dumps(ties).encode()).hexdigest()[:16]
+    def progress(self) -> Progress:
+        return self.counters
+
+    def propose(
+        self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
+    ) -> None:
+        pass
+
+    def judge(self, candidate: TieCandidate) -> None:
+        pass
+
+    def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
+        """Replace the file in one instant, so that it outlasts a power cut."""
+        accepted = [c for c in candidates if c.start]
+        place = {c.number: n for n, c in enumerate(accepted)}
+        about = {
+            "format": FORMAT,
+            "origin": self.origin,
+            "settings": self.settings,
+            "kept": [
+                {
+                    "ties": c.ties,
+                    "theta": c.thetas[0],
+                    "numbers": c.numbers,
+                    "loss": c.loss,
+                    "parent": None if c.parent is None else place[c.parent],
+                    "seed": c.data_seed,
+                    "visits": progress.expansions[c.number],
+                    "beside": c.companions,
+                    "empty": c.number in progress.exhausted,
+                    "finished": c.is_finished,
+                }
+                for c in accepted
+            ],
+            "tried": progress.tried,
+            "rounds": progress.rounds,
+            "shrunk": progress.last_gain,
+            "several": progress.batch_size,
+            "seconds": self.seconds,
+            "core_seconds": self.core_seconds,
+            "seed_steps": self.seed_steps,
+        }
+        durable.write(self.folder / FILE, (json.dumps(about) + "\n").encode())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,26 +14,57 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from model import Spec
-from search.analysis.plots import COLOURS, GREY, INK, SOFT, new_figure, quiet
-from search.store.candidates import TieCandidate, front, lineage_of, smallest
+from search.analysis.lineage import lineages, tree
+from search.analysis.plots import COLOURS, GREY, INK, SOFT, new_figure, png, quiet
+from search.stats.counting import seed_of
+from search.store.candidates import DatabaseCandidates, TieCandidate, front, lineage_of, smallest
+from search.store.ledger import Ledger
 from search.study.start import ANY
+from search.tracking.artifacts import ArtifactCache
+from search.tracking.tracker import Tracker
 
+TREE = "lineage.txt"
 ALL_RIGHT = 1e-4
 """Where on the logarithmic axis nothing is wrong: one problem of 5,000 is at 2e-4."""
 DARK = 0.65  # of its tensor's largest: on such an entry one writes in white
 MOST_WRITTEN = 80  # entries whose numbers are written into the strip
 
 
-def pictures(sets: Sequence[TieCandidate]) -> dict[str, Figure]:
-    """By name, with what there is to be drawn."""
-    judged = [t for t in sets if t.reached is not None]
+def log_descents(ledger: Ledger, tracker: Tracker, cache: ArtifactCache) -> None:
+    """Log a study's pictures and lineage to MLflow, and verify its smallest accepted candidate.
+
+    The 10,010 are read of that one alone, and counted.
+    """
+    study, run = tracker.study.name, tracker.own_run()
+    candidates = DatabaseCandidates(ledger, study).read()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, figure in pictures(candidates).items():
+            (Path(folder) / f"{name}.png").write_bytes(png(figure))
+        tracker.keep(run, Path(folder), "pictures")
+        (Path(folder) / TREE).write_text(
+            tree(lineages(ledger, study, candidates, ())) + "\n", encoding="utf-8"
+        )
+        tracker.client.log_artifact(run, str(Path(folder) / TREE))
+    best = smallest(candidates)
+    if best is None or best.start is None or best.configuration is None:
+        return
+    name = best.start.lineage[-1]["seed"]
+    row = next(r for r in ledger.list_seeds(study, best.configuration) if str(seed_of(r)) == name)
+    seed = cache.seed(row)
+    tracker.child(seed)
+    ledger.record_verifications(study, best.configuration, tracker.decoded(seed.configuration))
+
+
+def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:
+    """Draw what there is to be drawn, by name."""
+    judged = [c for c in candidates if c.reached is not None]
     if len(judged) < 2:
         return {}
-    found = {"sets-tried": sets_figure(judged)}
-    least = smallest(sets)
-    if least and least.parent is not None:
-        found["descent"] = strip_figure(lineage_of(sets, least.number))
-    return found
+    figures = {"sets-tried": sets_figure(judged)}
+    best = smallest(candidates)
+    if best and best.parent is not None:
+        figures["descent"] = strip_figure(lineage_of(candidates, best.number))
+    return figures
 
 
 def sets_figure(judged: Sequence[TieCandidate]) -> Figure:

@@ -1,7 +1,7 @@
-"""Who proposes the sets of a round: curvature, a genetic search over the cheapest constraints, or chance.
+"""Proposers: curvature, a genetic search over the cheapest constraints, or chance.
 
-Each is asked for sets that go on from one kept set and that nobody has tried. A genetic search's
-population are the sets that were tried from the same one; nothing is remembered beside them.
+Each proposes sets of ties that go on from one accepted candidate and that were not tried. The population of a
+genetic search is what was tried from the same candidate; nothing is kept beside it.
 
 Axes: P entries of a base's θ.
 """
@@ -10,138 +10,170 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import optuna
-import torch
 from optuna.distributions import CategoricalDistribution
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import TrialState, create_trial
+from optuna.samplers import NSGAIISampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Tied, Ties, canonical, equated, project, tie, zeroed
-from search.compress.generations import Generations
-from search.compress.journal import digest
-from search.compress.proposals import SINGLE, Proposer
-from search.study.compress import Compress
-from trainer.curvature.hessian import SAMPLE, constraints, expand_loss
+from model.tied import Ties, canonical, equated, tie, zeroed
+from search.compress.acceptance import own_theta
+from search.compress.proposals import SINGLE, SaliencyProposer
+from search.store.candidates import digest
+from trainer.curvature.hessian import constraints, expand_loss
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among
-TRIES = 50  # for each set that was tried before, how often another one is drawn
+DRAWS = 50  # for each set that is to be proposed, how many are drawn at most
 CHOICE = CategoricalDistribution([False, True])
+
+
+class ProposalRules(Protocol):
+    """The part of a descent's rules that proposers read (search/compress/descent.py)."""
+
+    @property
+    def kinds(self) -> Sequence[str]: ...
+    @property
+    def scope(self) -> str: ...
+    @property
+    def proposer(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def problems(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class Parent:
-    """A kept set: its base, ties and θ of the base; and what was tried from it: ties, the round of it,
-    exact match.
+    """An accepted candidate: its base, ties and θ [P of the base].
+
+    children: what was tried from it: ties, round, exact match.
     """
 
     base: Spec
     ties: Ties
-    theta: tuple[float, ...]
+    theta_P: Tensor
     children: Sequence[tuple[Ties, int, float]] = ()
 
     @property
     def numbers(self) -> int:
+        """Number of different numbers that are left."""
         return max(map(abs, self.ties), default=0)
 
 
 def propose(
-    asked: Compress, parent: Parent, count: int, several: int, known: Collection[Ties], draw: int
+    rules: ProposalRules, parent: Parent, count: int, batch_size: int, tried: Collection[str], draw: int
 ) -> list[Ties]:
-    """So many sets that are not known, or fewer. several: constraints at once, about; draw: of its
-    generator.
+    """Return up to `count` sets that were not tried.
+
+    batch_size: constraints at once, about. tried: digests. draw: of the proposer's generator.
     """
     if parent.numbers < 2 or count < 1:
         return []
-    theta_P = torch.tensor(parent.theta)
-    if asked.proposer == "saliency":
-        around_it = parent.base, parent.ties, theta_P, asked.kinds, asked.reach, SAMPLE
-        return Proposer.around(*around_it).sets(count, several, {digest(t): 0.0 for t in known})
-    single = [kind for kind in asked.kinds if kind in SINGLE]
+    if rules.proposer == "saliency":
+        proposer = SaliencyProposer.around(
+            parent.base, parent.ties, parent.theta_P, rules.kinds, rules.scope, rules.problems
+        )
+        sets = proposer.sets(count, batch_size, tried)
+        return sets if len(sets) == count else proposer.exhaustive.sets(count, batch_size, tried)
+    single = [kind for kind in rules.kinds if kind in SINGLE]
     spec = tie(parent.base, parent.ties)
-    own_P = project(parent.ties, theta_P[None])[0] if isinstance(spec, Tied) else theta_P
-    pool = [c.ties for c in constraints(expand_loss(spec, own_P), single, asked.reach, POOL)]
-    chance = random.Random(f"{asked.seed} {draw}")
-    if asked.proposer == "nsga2" and parent.children:
-        return _bred(parent, pool, count, known, chance)
-    return _drawn(parent, pool, count, several, known, chance)
+    at = expand_loss(spec, own_theta(spec, parent.theta_P), rules.problems)
+    pool = [c.ties for c in constraints(at, single, rules.scope, POOL)]
+    if not pool:
+        return []
+    chance = random.Random(f"{rules.seed} {draw}")
+    if rules.proposer == "nsga2" and parent.children:
+        return _new_sets(parent, count, tried, _genetic(parent, pool, max(4, count), chance))
+
+    def at_random() -> list[Ties]:
+        return chance.sample(pool, chance.randint(1, min(2 * batch_size, len(pool))))
+
+    return _new_sets(parent, count, tried, at_random)
 
 
-def _drawn(
-    parent: Parent, pool: Sequence[Ties], count: int, several: int, known: Collection[Ties], chance: Any
+def _new_sets(
+    parent: Parent, count: int, tried: Collection[str], draw: Callable[[], Sequence[Ties]]
 ) -> list[Ties]:
-    """Sets of up to twice so many constraints of the pool, at random."""
-    made: dict[Ties, None] = {}
-    for _ in range(TRIES * count):
-        if len(made) == count or not pool:
+    """Draw constraints until `count` sets of the parent's ties with them are possible and new."""
+    sets: dict[Ties, None] = {}
+    for _ in range(DRAWS * count):
+        if len(sets) == count:
             break
-        size = chance.randint(1, min(2 * several, len(pool)))
-        drawn = _possible(parent, chance.sample(pool, size))
-        if drawn is not None and drawn not in known:
-            made[drawn] = None
-    return list(made)
+        ties = parent.ties
+        for constraint in draw():
+            ties = joined(ties, constraint)
+        if ties != parent.ties and digest(ties) not in tried and _is_possible(parent.base, ties):
+            sets[ties] = None
+    return list(sets)
 
 
-def _bred(
-    parent: Parent, pool: Sequence[Ties], count: int, known: Collection[Ties], chance: Any
-) -> list[Ties]:
-    """NSGA-II over which constraints of the pool a set has: numbers against exact match."""
+def _is_possible(base: Spec, ties: Ties) -> bool:
+    """True unless the ties empty a tensor that must not be."""
+    try:
+        tie(base, ties)
+    except ValueError:
+        return False
+    return True
+
+
+class NSGAII(NSGAIISampler):
+    """NSGA-II for proposals that are told out of order.
+
+    A generation begins when the one before has been told often enough. What is still in training then is told
+    later and would be nobody's parent: so parents are the best of all that has been told.
+    """
+
+    def select_parent(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return self._elite_population_selection_strategy(study, complete)
+
+    def attributes(self, generation: int) -> dict[str, Any]:
+        """Return what the sampler notes of a trial of a generation."""
+        return {self._get_generation_key(): generation}
+
+
+def _genetic(parent: Parent, pool: Sequence[Ties], population: int, chance: Any) -> Callable[[], list[Ties]]:
+    """Return draws of NSGA-II over which constraints a set has: numbers against exact match."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        sampler = Generations(seed=chance.randrange(1 << 31), population_size=max(4, count))
+        sampler = NSGAII(seed=chance.randrange(1 << 31), population_size=population)
     study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
     names = [str(n) for n in range(len(pool))]
     for ties, round_, exact in parent.children:
-        params = {n: joined(ties, c) == ties for n, c in zip(names, pool, strict=True)}
-        study.add_trial(
-            create_trial(
-                params=params,
-                distributions=dict.fromkeys(names, CHOICE),
-                values=[float(max(map(abs, ties), default=0)), exact],
-                system_attrs=sampler.attributes(round_),
-            )
+        trial = create_trial(
+            params={n: joined(ties, c) == ties for n, c in zip(names, pool, strict=True)},
+            distributions=dict.fromkeys(names, CHOICE),
+            values=[float(max(map(abs, ties), default=0)), exact],
+            system_attrs=sampler.attributes(round_),
         )
-    made: dict[Ties, None] = {}
-    for _ in range(TRIES * count):
-        if len(made) == count:
-            break
+        study.add_trial(trial)
+
+    def draw() -> list[Ties]:
         trial = study.ask()
         chosen = [c for n, c in zip(names, pool, strict=True) if trial.suggest_categorical(n, [False, True])]
-        bred = _possible(parent, chosen)
-        if bred is not None and bred not in known:
-            made[bred] = None
         study.tell(trial, state=TrialState.FAIL)
-    return list(made)
+        return chosen
+
+    return draw
 
 
-def _possible(parent: Parent, chosen: Sequence[Ties]) -> Ties | None:
-    """The parent's ties with these, one after another; None if that is nothing more, or empties a tensor that
-    must not be."""
-    ties = parent.ties
-    for other in chosen:
-        ties = joined(ties, other)
-    try:
-        tie(parent.base, ties)
-    except ValueError:
-        return None
-    return ties if ties != parent.ties else None
-
-
-def joined(one: Ties, other: Ties) -> Ties:
-    """The ties of two sets together. What they make equal and opposite both is zero."""
+def joined(ties: Ties, constraint: Ties) -> Ties:
+    """Return the ties of two sets together. What they make equal and opposite both is zero."""
     first: dict[int, int] = {}
-    for p, k in enumerate(other):
+    for p, k in enumerate(constraint):
         if k == 0:
-            one = zeroed(one, p) if one[p] else one
+            ties = zeroed(ties, p) if ties[p] else ties
         elif (q := first.setdefault(abs(k), p)) != p:
-            sign = 1 if (other[q] > 0) == (k > 0) else -1
+            sign = 1 if (constraint[q] > 0) == (k > 0) else -1
             try:
-                one = equated(one, p, q, sign)
+                ties = equated(ties, p, q, sign)
             except ValueError:
-                one = zeroed(one, p)
-    return canonical(one)
+                ties = zeroed(ties, p)
+    return canonical(ties)

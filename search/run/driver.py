@@ -15,8 +15,8 @@ from typing import Any
 from mlflow import MlflowClient
 
 from search.analysis.publish import log_evidence
-from search.compress.beam import Beam
-from search.compress.published import log_descents
+from search.compress.pictures import log_descents
+from search.compress.study import StudyDescent
 from search.errors import UserError
 from search.run.metrics import Values
 from search.run.packing import interrupted
@@ -128,7 +128,7 @@ class Driver:
         listed = [] if study.proposes else configurations(study, ledger)
         self.proposals = Proposals(study, ledger, maker(study, ledger)) if study.space else None
         self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
-        source = self.proposals or (Beam(study, ledger, self.shelf) if study.compress else None)
+        source = self.proposals or (StudyDescent(study, ledger, self.shelf) if study.compress else None)
         unfinished = interrupted(study, rows, home, listed)
         self.planner = Planner(study, rows, source, unfinished, listed)
         with answered(study.name):

@@ -22,7 +22,7 @@ from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
-    from search.compress.beam import Beam
+    from search.compress.study import StudyDescent
     from search.run.proposals import Proposals
 
 
@@ -37,7 +37,7 @@ class Planner:
         self,
         study: Study,
         rows: Sequence[Row],
-        proposals: Proposals | Beam | None = None,
+        proposals: Proposals | StudyDescent | None = None,
         unfinished: Sequence[Trial] = (),
         configured: Sequence[Configuration] | None = None,
     ):

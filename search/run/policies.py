@@ -12,7 +12,7 @@ from search.study.seeds import seed_list
 from trainer import Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
-    from search.compress.beam import Beam
+    from search.compress.study import StudyDescent
     from search.run.proposals import Proposals
 
 
@@ -76,7 +76,7 @@ class Sweep:
 class Search:
     """Configurations that Optuna or a compression proposes, and is told about."""
 
-    def __init__(self, run: StudyRun, sweep: Sweep, proposals: Proposals | Beam | None):
+    def __init__(self, run: StudyRun, sweep: Sweep, proposals: Proposals | StudyDescent | None):
         self.run, self.sweep, self.proposals = run, sweep, proposals
         self.complete: list[ConfigurationState] = []
         """Proposals that had nothing left to train, for the planner to take."""

@@ -23,7 +23,7 @@ from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
 from optuna.samplers.nsgaii import BLXAlphaCrossover
 from optuna.trial import FrozenTrial
 
-from search.compress.generations import Generations
+from search.compress.proposers import NSGAII
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, Space, points, stored
 
@@ -44,7 +44,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
             # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
             population = min(max(4, study.sampler.planned(space) // 15), 50)
             crossover = BLXAlphaCrossover()
-            return Generations(seed=seed + drawn, population_size=population, crossover=crossover)
+            return NSGAII(seed=seed + drawn, population_size=population, crossover=crossover)
         if name == "qmc":
             return _Sequence(distributions, seed)
         return RandomSampler(seed=seed + drawn) if name == "random" else _Grid(distributions, space, seed)
@@ -52,7 +52,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
 
 def attributes_of(sampler: BaseSampler, told: int) -> dict[str, Any]:
     """What a sampler notes of the proposal that was told after so many others."""
-    return sampler.attributes(told // sampler.population_size) if isinstance(sampler, Generations) else {}
+    return sampler.attributes(told // sampler.population_size) if isinstance(sampler, NSGAII) else {}
 
 
 class _Sequence(QMCSampler):

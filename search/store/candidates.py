@@ -1,27 +1,38 @@
-"""The sets of ties that a study has tried, in SQL beside the ledger: what was proposed from what, what it
-reached, and the θ of those that were kept.
+"""Tie candidates: the sets of ties that a descent has tried, and a study's of them in SQL beside the ledger.
+
+A descent reads and writes them through `CandidateStore`. A folder's are in a file (search/compress/journal.py).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import sqlalchemy as sa
 
 from search.errors import Failure, reraise_as
-from search.stats.counting import Row
+from search.stats.counting import Row, pareto
 from search.store.database import SETS, STARTS, retry_while_unavailable
 from search.store.ledger import Ledger
-from search.study.start import InitialTheta
+from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
+
+JUDGED = ("reached", "wrong", "loss", "kept")
+"""The columns that are known once a candidate is judged."""
 
 
 @dataclass(frozen=True)
 class TieCandidate:
-    """A set of ties of a base's entries. `parent`: the number of the set that it was trained from.
-    `reached`: its best exact match, None until all of its seeds have ended. `start`: its θ [P of the
-    base], if it was kept.
+    """A set of ties of a base's entries.
+
+    round: 0 for a start of the descent. parent: number of the candidate from whose θ it was trained. reached:
+    its best exact match, None until it is judged. wrong: errors among the problems of acceptance, where they
+    were counted. start: its θ [P of the base], if it was accepted. Only descents in a folder have companions
+    (θ of the other starts on the same ties), data_seed, and is_finished (curvature took it there).
     """
 
     number: int
@@ -33,89 +44,145 @@ class TieCandidate:
     wrong: int | None = None
     loss: float | None = None
     start: InitialTheta | None = None
+    companions: tuple[tuple[float, ...], ...] = ()
+    data_seed: int | None = None
+    is_finished: bool = False
 
     @property
     def numbers(self) -> int:
-        """How many numbers are left."""
+        """Number of different numbers that are left."""
         return max(map(abs, self.ties), default=0)
 
+    @property
+    def digest(self) -> str:
+        """Name of the subspace that the ties reach."""
+        return digest(self.ties)
 
-class CandidateStore:
-    """A study's sets, in the order in which they were proposed."""
+    @property
+    def thetas(self) -> tuple[tuple[float, ...], ...]:
+        """θ [P of the base] of every start; none unless accepted."""
+        return (self.start.thetas[ANY], *self.companions) if self.start else ()
+
+
+@dataclass
+class Progress:
+    """Counters of a descent's rounds.
+
+    rounds: rounds that have ended. last_gain: the round in which the smallest accepted candidate last lost a
+    number. batch_size: constraints to impose at once. expansions: rounds that went on from an accepted
+    candidate, by its number. exhausted: candidates from which nothing is left to propose. tried: the exact
+    match that a set reached, by its digest.
+    """
+
+    rounds: int = 0
+    last_gain: int = 0
+    batch_size: int = 8
+    expansions: Counter[int] = field(default_factory=Counter)
+    exhausted: set[int] = field(default_factory=set)
+    tried: dict[str, float] = field(default_factory=dict)
+
+    def note(self, digest: str, exact: float) -> None:
+        """Keep the best exact match of a set."""
+        self.tried[digest] = max(exact, self.tried.get(digest, 0.0))
+
+
+class CandidateStore(Protocol):
+    """Where a descent keeps its candidates."""
+
+    def read(self) -> list[TieCandidate]:
+        """Return the candidates in the order in which they were proposed."""
+
+    def progress(self) -> Progress:
+        """Return the counters of the rounds that cannot be counted again from what `read` returns."""
+
+    def propose(
+        self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
+    ) -> None:
+        """Write a round before anything of it is trained, all of it or none."""
+
+    def judge(self, candidate: TieCandidate) -> None:
+        """Write what a candidate reached, and its θ if it was accepted."""
+
+    def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
+        """Write what only a whole round has."""
+
+
+class DatabaseCandidates:
+    """A study's candidates in SQL. Each is there as soon as it is proposed, so every round can be counted."""
 
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.database, self.study = ledger, ledger.database, study
 
     @retry_while_unavailable
     def read(self) -> list[TieCandidate]:
-        """All of them. Raises Failure for a database that is damaged."""
+        """Return the candidates in order. Raises Failure for a database that is damaged."""
         rows = self.database.read(sa.select(SETS).where(SETS.c.study == self.study).order_by(SETS.c.number))
-        wanted = sa.select(STARTS.c.digest, STARTS.c.start).where(STARTS.c.study == self.study)
-        starts = {r["digest"]: r["start"] for r in self.database.read(wanted)} if rows else {}
-        with reraise_as(
-            f"{self.database.name}: damaged, a set", (TypeError, ValueError, LookupError), Failure
-        ):
-            return [_tried(row, starts) for row in rows]
+        columns = sa.select(STARTS.c.digest, STARTS.c.start).where(STARTS.c.study == self.study)
+        starts = {r["digest"]: r["start"] for r in self.database.read(columns)} if rows else {}
+        causes = (TypeError, ValueError, LookupError)
+        with reraise_as(f"{self.database.name}: damaged, a set", causes, Failure):
+            return [_candidate(row, starts) for row in rows]
+
+    def progress(self) -> Progress:
+        return Progress()
 
     @retry_while_unavailable
-    def propose(self, sets: Sequence[tuple[TieCandidate, Configuration | None]]) -> None:
-        """Write a round before anything of it is trained, all of it or none."""
-        configurations = [c for _, c in sets if c]
-        starts = [t.start for t, _ in sets if t.start]
+    def propose(
+        self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
+    ) -> None:
         with self.database.begin() as db:
             self.ledger.insert_configurations(db, self.study, configurations)
-            self.ledger.insert_starts(db, self.study, starts)
-            db.execute(sa.insert(SETS), [self._row(tried) for tried, _ in sets])
+            self.ledger.insert_starts(db, self.study, [c.start for c in candidates if c.start])
+            db.execute(sa.insert(SETS), [self._row(candidate) for candidate in candidates])
 
     @retry_while_unavailable
-    def judge(self, tried: TieCandidate) -> None:
-        """Write what a set reached, and its θ if it is kept."""
-        place = sa.and_(SETS.c.study == self.study, SETS.c.number == tried.number)
-        row = self._row(tried)
+    def judge(self, candidate: TieCandidate) -> None:
+        place = sa.and_(SETS.c.study == self.study, SETS.c.number == candidate.number)
+        row = self._row(candidate)
         with self.database.begin() as db:
-            self.ledger.insert_starts(db, self.study, [tried.start] if tried.start else [])
-            values = {name: row[name] for name in ("reached", "wrong", "loss", "kept")}
-            db.execute(sa.update(SETS).where(place).values(**values))
+            self.ledger.insert_starts(db, self.study, [candidate.start] if candidate.start else [])
+            db.execute(sa.update(SETS).where(place).values(**{name: row[name] for name in JUDGED}))
 
-    def _row(self, tried: TieCandidate) -> Row:
-        return {
+    def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:
+        pass
+
+    def _row(self, candidate: TieCandidate) -> Row:
+        names = ("number", "round", "configuration", "parent", "reached", "wrong", "loss")
+        return {name: getattr(candidate, name) for name in names} | {
             "study": self.study,
-            "number": tried.number,
-            "round": tried.round,
-            "configuration": tried.configuration,
-            "parent": tried.parent,
-            "ties": {"entries": list(tried.ties)},
-            "reached": tried.reached,
-            "wrong": tried.wrong,
-            "loss": tried.loss,
-            "kept": tried.start and tried.start.digest,
+            "ties": {"entries": list(candidate.ties)},
+            "kept": candidate.start and candidate.start.digest,
         }
 
 
-def _tried(row: Row, starts: dict[str, Row]) -> TieCandidate:
+def _candidate(row: Row, starts: dict[str, Row]) -> TieCandidate:
     names = ("number", "round", "configuration", "parent", "reached", "wrong", "loss")
-    tried = TieCandidate(**{name: row[name] for name in names}, ties=tuple(map(int, row["ties"]["entries"])))
-    return replace(tried, start=InitialTheta.of(starts[row["kept"]])) if row["kept"] else tried
+    facts = {name: row[name] for name in names}
+    candidate = TieCandidate(**facts, ties=tuple(map(int, row["ties"]["entries"])))
+    return replace(candidate, start=InitialTheta.of(starts[row["kept"]])) if row["kept"] else candidate
 
 
-def lineage_of(sets: Sequence[TieCandidate], number: int) -> list[TieCandidate]:
-    """A set's ancestors and itself, the oldest first."""
-    line = [sets[number]]
+def digest(ties: tuple[int, ...]) -> str:
+    """Return the name of a set of ties; sets that reach the same subspace are one."""
+    return hashlib.sha256(json.dumps(ties).encode()).hexdigest()[:16]
+
+
+def lineage_of(candidates: Sequence[TieCandidate], number: int) -> list[TieCandidate]:
+    """Return a candidate's ancestors and itself, the oldest first."""
+    line = [candidates[number]]
     while (parent := line[0].parent) is not None:
-        line.insert(0, sets[parent])
+        line.insert(0, candidates[parent])
     return line
 
 
-def smallest(sets: Sequence[TieCandidate]) -> TieCandidate | None:
-    """The kept set with the fewest numbers, and among those the lowest loss."""
-    return min((t for t in sets if t.start), key=lambda t: (t.numbers, t.loss or 0.0), default=None)
+def smallest(candidates: Sequence[TieCandidate]) -> TieCandidate | None:
+    """Return the accepted candidate with the fewest numbers, and among those with the lowest loss."""
+    accepted = (c for c in candidates if c.start)
+    return min(accepted, key=lambda c: (c.numbers, c.loss or 0.0), default=None)
 
 
-def front(sets: Sequence[TieCandidate]) -> list[TieCandidate]:
-    """The sets of which no smaller or equally small one reached as much: numbers against exact match."""
-    judged = sorted((t for t in sets if t.reached is not None), key=lambda t: (t.numbers, -(t.reached or 0)))
-    found: list[TieCandidate] = []
-    for tried in judged:
-        if not found or (tried.reached or 0) > (found[-1].reached or 0):
-            found.append(tried)
-    return found
+def front(candidates: Sequence[TieCandidate]) -> list[TieCandidate]:
+    """Return the Pareto front of what was judged, smallest first: numbers against exact match."""
+    judged = sorted((c for c in candidates if c.reached is not None), key=lambda c: c.numbers)
+    members = pareto([c.numbers for c in judged], [c.reached or 0.0 for c in judged])
+    return [c for c, is_member in zip(judged, members, strict=True) if is_member]

@@ -42,6 +42,11 @@ class Compress(Strict):
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
 
+    @property
+    def scope(self) -> str:
+        """Scope of ties as a descent has it: `tensor` or `global`."""
+        return "global" if self.reach == "values" else self.reach
+
     def check(self, study: Any) -> None:
         """Raise ValueError at the key path of what does not go with it in a study."""
         if study.start is None or study.start.model or study.start.each:

@@ -83,15 +83,15 @@ def shares(ties: Ties) -> Tensor:
     return torch.bincount(read, minlength=1)[1:].double()
 
 
-def constraints(at: LossExpansion, kinds: Sequence[str], reach: str, limit: int = 500) -> list[Constraint]:
+def constraints(at: LossExpansion, kinds: Sequence[str], scope: str, limit: int = 500) -> list[Constraint]:
     """Return the `limit` cheapest constraints of these kinds (zero, equal, opposite), cheapest first.
 
-    reach: `values` ties any two numbers, `tensor` only two whose entries are all in the same tensor.
+    scope: `global` ties any two numbers, `tensor` only two whose entries are all in the same tensor.
     """
     inverse_RR, unit_R = at.inverse(), 1 / shares(at.ties).sqrt()  # x times this are the numbers
     read_R, spread_RR = at.x_R * unit_R, inverse_RR * torch.outer(unit_R, unit_R)
     variance_R = spread_RR.diagonal()
-    allowed_RR = torch.ones_like(spread_RR) if reach == "values" else _in_one_tensor(at)
+    allowed_RR = torch.ones_like(spread_RR) if scope == "global" else _in_one_tensor(at)
     infinite = torch.tensor(torch.inf, dtype=torch.float64)
     candidates = []
     for kind, sign in (("zero", 0), ("equal", 1), ("opposite", -1)):

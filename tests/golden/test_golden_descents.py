@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.golden_descents import DATA, PARENTS, RECORDERS
+from tests.golden.descents import DATA, PARENTS, RECORDERS
 from trainer.files.installed import missing_for_compilation
 
 RECORDED = json.loads(DATA.read_text())

@@ -1,4 +1,4 @@
-"""Replay descents with a bank that trains nothing; `python -m tests.golden_descents` records them anew.
+"""Replay descents with a bank that trains nothing; `python -m tests.golden.descents` records them anew.
 
 What a set reaches is a function of its ties alone, so a descent is decided by its proposals and its rules.
 """
@@ -18,10 +18,9 @@ from torch import Tensor
 
 from model.spec import Spec
 from model.tied import Ties, canonical, project, tie
-from search.compress import acceptance, descend, finishing
-from search.compress.journal import digest
+from search.compress import acceptance, finishing, local
 from search.run import driver, worker
-from search.store.candidates import CandidateStore
+from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
 from search.store.ledger import Ledger
 from tests.commands import call
@@ -32,9 +31,9 @@ from trainer.bank.bank import Bank
 from trainer.curvature import hessian
 from trainer.engine import native, torch_backend
 
-ROOT = Path(__file__).parents[1]
-CERTIFICATES = next(p for p in (ROOT / "lab/certificates", ROOT / "docs/certificates") if p.is_dir())
-DATA = Path(__file__).with_name("golden") / "data/descents.json"
+ROOT = Path(__file__).parents[2]
+CERTIFICATES = ROOT / "lab/certificates"
+DATA = Path(__file__).with_name("data") / "descents.json"
 PARENTS = {"46p": 32, "12p": 7, "6p": 3}
 """Certificates, and the fewest numbers with which anything of theirs is right."""
 EXACT = (1.0, 0.97, 0.6, 0.1)
@@ -130,9 +129,9 @@ def untrained(patch: pytest.MonkeyPatch, fewest: int) -> None:
         patch.setattr(module, "selection", lambda: selection(200))
     whole = hessian.sample_of
     patch.setattr(hessian, "sample_of", lambda spec, count=PROBLEMS: whole(spec, min(count, PROBLEMS)))
-    patch.setattr(acceptance.AcceptanceSet, "wrong", lambda self, theta_P: (errors(theta_P, fewest), 59_400))
+    patch.setattr(acceptance.AcceptanceSet, "errors", lambda self, theta_P: errors(theta_P, fewest))
     patch.setattr(finishing, "levenberg_marquardt", lambda task, theta_P, until: theta_P)
-    patch.setattr(finishing, "damped", lambda pool, theta_P, *_, **__: theta_P)
+    patch.setattr(finishing, "gauss_newton", lambda pool, theta_P, *_, **__: theta_P)
 
 
 def local_descent(parent: str) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def local_descent(parent: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         untrained(patch, PARENTS[parent])
         patch.setattr(
-            descend, "Bank", lambda base, pairs, **_: UntrainedBank(base, pairs, PARENTS[parent], trace)
+            local, "Bank", lambda base, pairs, **_: UntrainedBank(base, pairs, PARENTS[parent], trace)
         )
         done = call("compress", CERTIFICATES / parent, "-o", Path(folder) / "small", *LOCAL)
         assert done.exit_code == 0, done.output
@@ -165,7 +164,7 @@ def study_descent(parent: str) -> list[list[Any]]:
         home = Path(folder) / "home"
         done = call("run", write_study(Path(folder), study), "--home", home)
         assert done.exit_code == 0, done.output
-        sets = CandidateStore(Ledger(Home(home)), study["name"]).read()
+        sets = DatabaseCandidates(Ledger(Home(home)), study["name"]).read()
     return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets]
 
 

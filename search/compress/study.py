@@ -1,0 +1,139 @@
+"""A study's descent: each candidate is a configuration of the study, which the planner has trained.
+
+A round is written to the ledger before anything of it trains; each candidate is judged when its seeds have
+ended, by what is recorded. So a driver that dies anywhere is followed by one that goes on with the same
+candidates, and no seed is trained twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+
+from model.fold import fold
+from model.tied import Tied, tie
+from search.compress.acceptance import base_theta
+from search.compress.descent import Descent, Rules, Training
+from search.errors import reraise_as
+from search.store.candidates import DatabaseCandidates, TieCandidate
+from search.store.ledger import Ledger, Row, is_final
+from search.study.compress import Compress
+from search.study.provenance import lineage_of
+from search.study.schema import Study
+from search.study.start import ANY, InitialTheta
+from search.study.trial import Configuration
+from search.tracking.artifacts import ArtifactCache, RecordedSeed
+from search.tracking.starts import parents_of
+from trainer import Recipe
+
+
+class StudyDescent:
+    """A study's `compress`: configurations that are proposed, and judged when their seeds have ended.
+
+    To a planner it is what a search's proposals are (search/run/proposals.py).
+    """
+
+    def __init__(self, study: Study, ledger: Ledger, cache: ArtifactCache):
+        """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
+        assert study.compress is not None
+        self.study, self.ledger, self.cache = study, ledger, cache
+        self.descent = Descent(DatabaseCandidates(ledger, study.name), _rules(study.compress))
+        if not self.descent.candidates:
+            with reraise_as("start"):
+                self.descent.begin([self._root(n, p) for n, p in enumerate(parents_of(study, ledger))])
+        self.configurations = ledger.list_configurations(study.name)
+        self.waiting = [c.number for c in self.descent.candidates if c.reached is None]
+
+    @property
+    def exhausted(self) -> bool:
+        """True if no round follows."""
+        return self.descent.is_over
+
+    def known(self) -> list[Configuration]:
+        """Return all that was proposed before and is not judged."""
+        numbers, self.waiting = self.waiting, []
+        return [self._configuration(self.descent.candidates[n]) for n in numbers]
+
+    def told(self) -> list[Configuration]:
+        """Return those that are judged."""
+        judged = (c for c in self.descent.candidates if c.configuration and c.reached is not None)
+        return [self._configuration(c) for c in judged]
+
+    def ask(self) -> Configuration | None:
+        """Return the next candidate of the round, or None while its last are in training, and at the end."""
+        descent = self.descent
+        if not self.waiting and not descent.is_open and not descent.is_over:
+            proposals = descent.propose(descent.rules.proposals)
+            configurations = [self._configuration(c) for c in proposals]
+            keyed = [replace(c, configuration=m.key) for c, m in zip(proposals, configurations, strict=True)]
+            if keyed:
+                self.waiting = [c.number for c in descent.add(keyed, configurations)]
+        return self._configuration(descent.candidates[self.waiting.pop(0)]) if self.waiting else None
+
+    def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
+        """Judge a candidate of which every seed has ended, by its recorded seeds."""
+        candidates = self.descent.candidates
+        candidate = next((c for c in candidates if c.configuration == configuration.key), None)
+        if candidate is None or candidate.reached is not None or not all(map(is_final, rows)):
+            return
+        rows = self.ledger.list_seeds(self.study.name, configuration.key)  # a planner has outcomes alone
+        self.waiting = [n for n in self.waiting if n != candidate.number]
+        exact = max(r["best_exact"] or 0.0 for r in rows)
+        self.descent.judge(candidate, exact, self._trainings(rows))
+        if not self.descent.is_open:
+            self.descent.end_round()
+
+    def _root(self, number: int, parent: InitialTheta) -> TieCandidate:
+        """Return a θ that the study starts from, folded where a fold is known."""
+        spec, theta_P = parent.spec, torch.tensor(parent.thetas[ANY])
+        *before, last = parent.lineage
+        steps: tuple[str, ...] = ()
+        if not isinstance(spec, Tied):
+            folded = fold(spec, theta_P)
+            spec, theta_P, steps = folded.spec, folded.theta_P, folded.steps
+        lineage = (*before, {**last, "then": [f"folded: {step}" for step in steps]})
+        return self.descent.root(spec, [theta_P], lineage, number)
+
+    def _trainings(self, rows: Sequence[Row]) -> Iterator[Training]:
+        """Yield the seeds that get enough of the selection problems right; of the others no θ is fetched."""
+        for row in rows:
+            if (row["best_exact"] or 0.0) >= self.descent.rules.accept:
+                yield _training(self.cache.seed(row))
+
+    def _configuration(self, candidate: TieCandidate) -> Configuration:
+        if candidate.configuration and candidate.configuration in self.configurations:
+            return self.configurations[candidate.configuration]
+        start = self.descent.parent_of(candidate).start
+        assert start is not None
+        configuration = Configuration(tie(start.spec, candidate.ties), self.recipe, start)
+        self.configurations[configuration.key] = configuration
+        return configuration
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """Recipe of every candidate."""
+        return self.study.base_recipe()
+
+
+def _rules(compress: Compress) -> Rules:
+    return Rules(
+        kinds=tuple(compress.kinds),
+        scope=compress.scope,
+        proposer=compress.proposer,
+        seed=compress.seed,
+        proposals=compress.proposals,
+        beam=compress.beam,
+        rounds=compress.rounds,
+        patience=compress.patience,
+        accept=compress.accept.exact,
+    )
+
+
+def _training(seed: RecordedSeed) -> Training:
+    result = seed.result
+    theta_P = base_theta(seed.configuration.spec, result.theta_P)
+    loss = float(result.curve_EM[result.best_step // result.pair.recipe.eval_every - 1, 2])
+    return Training((theta_P,), result.best_exact, loss, lineage=tuple(lineage_of(seed.checkpoint())))

@@ -1,0 +1,356 @@
+"""The state machine of descents over both of its stores, and the local executor, with banks that train nothing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import preset
+from model.adderboard import carry_pairs
+from model.tied import constrained, project, tie
+from search.compress import descent as descents
+from search.compress import local
+from search.compress.acceptance import AcceptanceSet, base_theta
+from search.compress.descent import Descent, Rules, Training, next_batch_size
+from search.compress.finishing import finish_candidate, project_by_curvature
+from search.compress.journal import LATER_FIELDS, LATER_FIELDS_OF_A_SET, Journal
+from search.compress.local import LocalDescent, Settings
+from search.errors import UserError
+from search.store.candidates import DatabaseCandidates, digest, lineage_of
+from search.store.ledger import Ledger
+from search.study.trial import Configuration
+from trainer import Outcome, Recipe, Result
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.files.installed import missing_for_compilation
+
+CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
+BASE = preset("46p")
+ONES, TWOS = torch.ones(46), torch.full((46,), 2.0)
+engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
+
+
+def zeros(*names):
+    return constrained(BASE, [f"{name} = 0" for name in names])
+
+
+def neighbours(rules, parent, count, batch_size, tried, draw):
+    """Zero one entry more of a parent, in order."""
+    sets = (constrained(parent.base, [f"{name} = 0"], parent.ties) for name in BASE.layout.entries()[10:30])
+    return [t for t in dict.fromkeys(sets) if digest(t) not in tried and t != parent.ties][:count]
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """θ is right if its last entry is positive, as are 46 minus that many problems of 59,400; no curvature."""
+    monkeypatch.setattr(descents, "propose", neighbours)
+    monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0 if theta_P[-1] > 0 else 9_999)
+    monkeypatch.setattr(AcceptanceSet, "loss", lambda self, theta_P: 0.5)
+    monkeypatch.setattr(AcceptanceSet, "size", 59_400)
+
+
+@pytest.fixture(params=["database", "folder"])
+def reopen(request, home, tmp_path):
+    """Open the store of a descent, again and again."""
+    if request.param == "database":
+        return lambda: DatabaseCandidates(Ledger(home), "small")
+    return lambda: Journal(tmp_path / "small", BASE, "origin", {})
+
+
+def state(descent):
+    """What must be the same when a descent is gone on with, whatever numbers its candidates have."""
+    progress = descent.progress
+    accepted = [
+        (c.ties, c.thetas, c.loss, [a.ties for a in lineage_of(descent.candidates, c.number)],
+         progress.expansions[c.number]) for c in descent.accepted
+    ]  # fmt: skip
+    tried = set(progress.tried) | {c.digest for c in descent.candidates}
+    return accepted, tried, progress.rounds, progress.last_gain, progress.batch_size
+
+
+def one_round(descent, exact=1.0):
+    """Accept the first candidate of a round, fail the others."""
+    proposals = descent.propose(descent.rules.proposals)
+    made = [
+        Configuration(tie(BASE, c.ties), Recipe(steps=6, ramp=3, eval_every=3), descent.parent_of(c).start)
+        for c in proposals
+    ]
+    keyed = [replace(c, configuration=m.key) for c, m in zip(proposals, made, strict=True)]
+    for n, candidate in enumerate(descent.add(keyed, made)):
+        reached = exact if n == 0 else 0.3
+        descent.judge(candidate, reached, [Training((ONES,), reached, 0.1 * n)])
+    descent.end_round()
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_descent_goes_on_from_its_store(reopen, tmp_path):
+    (tmp_path / "small").mkdir()
+    rules = Rules(proposals=3, beam=2, patience=3)
+    descent = Descent(reopen(), rules)
+    assert descent.candidates == [] and descent.progress.rounds == 0
+    descent.begin([descent.root(BASE, [ONES])])
+    for accepted in (1.0, 1.0, 0.9):
+        one_round(descent, accepted)
+        assert state(Descent(reopen(), rules)) == state(descent)
+    assert [c.numbers for c in descent.accepted] == [46, 45, 44] and descent.progress.last_gain == 2
+    assert [c.number for c in descent.parents()] == [c.number for c in descent.accepted[:0:-1]]
+    before = {c.digest for c in descent.candidates}
+    again = Descent(reopen(), rules)
+    assert not before & {c.digest for c in again.propose(6)}, "nothing is tried twice"
+    one_round(again, 0.9)
+    assert not again.is_over
+    one_round(again, 0.9)
+    assert again.is_over and Descent(reopen(), rules).is_over, "out of patience"
+    assert not Descent(reopen(), replace(rules, patience=4)).is_over
+    assert Descent(reopen(), replace(rules, patience=9, rounds=5)).is_over
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_round_that_is_interrupted_is_gone_on_with_or_forgotten(reopen, tmp_path):
+    (tmp_path / "small").mkdir()
+    rules = Rules(proposals=3)
+    descent = Descent(reopen(), rules)
+    descent.begin([descent.root(BASE, [ONES])])
+    one_round(descent)
+    before = state(descent)
+    descent.judge(descent.add(descent.propose(3))[0], 0.5, [])
+    again = Descent(reopen(), rules)
+    if isinstance(again.store, Journal):
+        assert state(again) == before and not again.is_open
+    else:
+        assert again.candidates == descent.candidates and again.is_open and again.progress.rounds == 1
+
+
+@pytest.mark.usefixtures("cheap")
+def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
+    def judged(rules, *trainings):
+        descent = Descent(Journal(tmp_path, BASE, "origin", {}), rules)
+        descent.begin([descent.root(BASE, [ONES])])
+        (candidate,) = descent.add(descent.propose(1))
+        return descent.judge(candidate, max(t.exact for t in trainings), trainings)
+
+    wrong = Training((-ONES,), 1.0, 0.1)
+    result = judged(Rules(), Training((TWOS,), 0.99, 0.0), wrong)
+    assert (result.start, result.wrong, result.reached) == (None, 9_999, 1.0)
+    result = judged(Rules(), wrong, Training((ONES,), 1.0, 0.3, 7), Training((TWOS,), 1.0, 0.2, 8))
+    assert result.thetas == (tuple(TWOS.tolist()),) and (result.wrong, result.data_seed) == (0, 8)
+    assert judged(Rules(), Training((ONES, -ONES), 1.0, 0.1)).start is None, "every start must bear it"
+    few = Training((ONES,), 0.996, 0.1, errors=500)
+    assert judged(Rules(accept=0.99), few).start and not judged(Rules(accept=0.995), few).start
+
+
+@pytest.mark.usefixtures("cheap")
+def test_parents_with_nothing_left_are_exhausted(tmp_path, monkeypatch):
+    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=2))
+    descent.begin([descent.root(BASE, [ONES])])
+    one_round(descent)
+    monkeypatch.setattr(descents, "propose", lambda *_: [])
+    assert descent.propose(2) == [] and descent.is_over and descent.progress.exhausted == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("size", "gained", "numbers", "following"),
+    [(8, 8, 46, 16), (16, 20, 46, 16), (16, 20, 456, 32), (8, 5, 46, 5), (8, 0, 46, 2)],
+)
+def test_batches_grow_while_that_works(size, gained, numbers, following):
+    assert next_batch_size(size, gained, numbers) == following
+
+
+def test_the_oldest_files_of_the_format_are_read(tmp_path, cheap):
+    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=2))
+    descent.begin([descent.root(BASE, [ONES])])
+    one_round(descent)
+    file = tmp_path / "descent.json"
+    about = json.loads(file.read_text())
+    assert about["format"] == 2 and about["kept"][1]["parent"] == 0
+    for names, fields in ((LATER_FIELDS, about), *((LATER_FIELDS_OF_A_SET, row) for row in about["kept"])):
+        for name in names:
+            del fields[name]
+    file.write_text(json.dumps(about))
+    assert state(Descent(Journal(tmp_path, BASE, "origin", {}), Rules())) == state(descent)
+    with pytest.raises(ValueError, match="from another checkpoint"):
+        Journal(tmp_path, BASE, "another", {})
+    for broken in ("{}", "[]", '{"format": 1}', file.read_text().replace('"ties"', '"tiles"')):
+        file.write_text(broken)
+        with pytest.raises(UserError, match="not the record of a descent of format 2"):
+            Journal(tmp_path, BASE, "origin", {})
+
+
+def test_our_strata_are_not_those_of_verify():
+    assert carry_pairs(3, 50) != carry_pairs(3, 50, "of descents")
+    assert carry_pairs(3, 50) == carry_pairs(3, 50)
+
+
+# ---- in this process
+
+
+class UntrainedBank:
+    """A bank whose pairs end at once, with what `results` says of their ties: exact match and loss."""
+
+    results: dict = {}  # noqa: RUF012
+    banks: list = []  # noqa: RUF012
+
+    def __init__(self, base, pairs, **_):
+        self.base, self.pairs, self.seed_steps, self.is_open = base, pairs, 0, True
+        self.banks.append(pairs)
+
+    def advance(self):
+        was_open, self.is_open = self.is_open, False
+        self.seed_steps = sum(p.recipe.steps for p in self.pairs)
+        return was_open
+
+    def newest(self):
+        return [{"step": 0, "best_exact": 0.0} for _ in self.pairs]
+
+    def end(self, pairs):
+        pass
+
+    def result(self, n):
+        pair = self.pairs[n]
+        exact, loss = self.results.get(
+            pair.ties, (0.25, float(sum(p * abs(k) for p, k in enumerate(pair.ties)) % 97))
+        )
+        return Result(
+            pair=pair, outcome=Outcome.FAILED, steps=pair.recipe.steps, grok_step=None, held=False,
+            hopeless_step=None, best_step=pair.recipe.steps, best_exact=exact, best_token=1.0,
+            theta_P=torch.tensor(pair.start),
+            curve_EM=torch.full((pair.recipe.steps // pair.recipe.eval_every, 7), loss),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def untrained(monkeypatch, cheap):
+    monkeypatch.setattr(local, "Bank", UntrainedBank)
+    monkeypatch.setattr(UntrainedBank, "banks", [])
+    monkeypatch.setattr(UntrainedBank, "results", {})
+    return monkeypatch
+
+
+def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_path):
+    """Of four sizes, which take turns; from both starts, side by side."""
+    sizes = [
+        [f"{name} = 0" for name in BASE.layout.entries()[n : n + k]] for k in range(1, 5) for n in range(5)
+    ]
+    untrained.setattr(descents, "propose", lambda *_: [constrained(BASE, texts) for texts in sizes])
+    settings = Settings(proposals=4, preview=5, steps=200, ramp=100, finish=0)
+    with pytest.raises(ValueError, match="46p has not grokked: it adds 9,999 of 59,400 of our own"):
+        LocalDescent(BASE, [ONES, -TWOS], settings, tmp_path)
+    descent = LocalDescent(BASE, [ONES, TWOS], settings, tmp_path)
+    ended = next(descent.rounds())
+    preview, full = UntrainedBank.banks
+    assert (len(preview), len(full)) == (40, 8)
+    for pairs in UntrainedBank.banks:
+        assert all(a.ties == b.ties for a, b in zip(pairs[::2], pairs[1::2], strict=True))
+        assert {p.start[0] for p in pairs[::2]} == {1.0} and {p.start[0] for p in pairs[1::2]} == {2.0}
+    assert {(p.recipe.steps, p.recipe.ramp, p.recipe.eval_every) for p in preview} == {(20, 10, 20)}
+    assert {p.recipe.steps for p in full} == {200} and len({max(p.ties) for p in full}) == 4
+    loss = UntrainedBank(BASE, preview)
+    lowest = {max(p.ties): (1e9, ()) for p in preview}
+    for n, pair in enumerate(preview):
+        size = max(pair.ties)
+        lowest[size] = min(lowest[size], (float(loss.result(n).curve_EM[0, 2]), pair.ties))
+    assert {p.ties for p in full} == {ties for _, ties in lowest.values()}
+    assert len(ended.candidates) == 4 and ended.accepted == []
+    about = json.loads((tmp_path / "descent.json").read_text())
+    assert len(about["tried"]) == 20 and about["seed_steps"] == 40 * 20 + 8 * 200
+    assert about["origin"].startswith("ffb63461"), "a descent outlasts new fields of a spec"
+
+
+def test_what_did_not_hold_is_finished_the_best_first(untrained, tmp_path):
+    one, two, three, lost = (zeros(f"fc1[0,{n}]") for n in range(4))
+    lower, never = zeros("arc[0]", "arc[1]"), zeros("arc[1]", "arc[2]")
+    results = {never: (0.1, 0.0), lost: (0.4, 0.0), lower: (0.0, 0.0), one: (0.9, 0.3), two: (0.8, 0.2),
+               three: (0.5, 0.1)}  # fmt: skip
+    errors, finished = {three: 0, two: 594, one: 1, lost: 0}, []
+
+    def finish(acceptance, ties, thetas, seed, until):
+        finished.append((ties, float((thetas[0] - ONES).mean()), seed, until))
+        return Training(
+            (thetas[0] + 1,), 1 - errors[ties] / 59_400, 0.01, errors=errors[ties], is_finished=True
+        )
+
+    untrained.setattr(UntrainedBank, "results", results)
+    untrained.setattr(descents, "propose", lambda *_: list(results))
+    untrained.setattr(local, "finish_candidate", finish)
+    untrained.setattr(
+        local, "project_by_curvature", lambda acceptance, before, ties, theta_P, seed: theta_P + 8
+    )
+    descent = LocalDescent(BASE, [ONES], Settings(proposals=6, finish=4, steps=60, ramp=30), tmp_path)
+    ended = next(descent.rounds())
+    assert [f[:2] for f in finished] == [(three, 0), (two, 0), (one, 0), (lost, 8)], (
+        "by loss, then the far ones"
+    )
+    assert {f[2:] for f in finished} == {(0, 0.5)}
+    assert {c.ties: c.reached for c in ended.candidates} == pytest.approx(
+        {never: 0.1, lost: 1, lower: 0, one: 1 - 1 / 59_400, two: 0.99, three: 1}
+    )
+    assert [(c.ties, c.is_finished, c.loss, c.thetas[0][0]) for c in ended.accepted] == [
+        (lost, True, 0.01, 10), (three, True, 0.01, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parent", "zeroed", "exact"), [("46p", 1, 1.0), ("57p", 8, 0.9)])
+def test_nothing_is_finished_where_training_gains_or_the_set_is_large(
+    parent, zeroed, exact, untrained, tmp_path
+):
+    """57 numbers less 8 are 49, one more than are finished."""
+    base = preset(parent)
+    sets = [
+        constrained(base, [f"{name} = 0" for name in base.layout.entries()[n : n + zeroed]]) for n in (20, 10)
+    ]
+    untrained.setattr(UntrainedBank, "results", {sets[0]: (exact, 0.1), sets[1]: (0.9, 0.1)})
+    untrained.setattr(descents, "propose", lambda *_: sets)
+    untrained.setattr(local, "finish_candidate", None)
+    descent = LocalDescent(
+        base, [torch.ones(base.params)], Settings(proposals=2, steps=60, ramp=30), tmp_path
+    )
+    assert [c.is_finished for c in next(descent.rounds()).accepted] == [False] * (exact == 1.0)
+
+
+def test_a_descent_that_is_stuck_trains_longer_and_time_that_is_up_changes_nothing(untrained, tmp_path):
+    settings = Settings(steps=60, ramp=30, proposals=1, preview=1, finish=0, patience=99)
+    assert settings.recipe(3).program() == settings.recipe().program()
+    descent = LocalDescent(BASE, [ONES], settings, tmp_path)
+    for _, ended in zip(range(12), descent.rounds(), strict=False):
+        number = ended.number
+    assert number == 12
+    steps = [pairs[0].recipe.steps for pairs in UntrainedBank.banks]
+    assert steps == [60] * 5 + [120] * 5 + [180] * 2
+    again = LocalDescent(BASE, [ONES], settings, tmp_path)
+    before = (tmp_path / "descent.json").read_bytes()
+    again.deadline = 0
+    assert list(again.rounds()) == [] and (tmp_path / "descent.json").read_bytes() == before
+
+
+# ---- by curvature
+
+
+@engine
+def test_curvature_finishes_a_set_from_where_training_left_it():
+    """15p's numbers, each off by about a hundredth: a tenth of the sums is wrong, and then none."""
+    loaded = Checkpoint.load(CERTIFICATES / "15p")
+    spec, acceptance = loaded.spec, AcceptanceSet(loaded.spec.base)
+    noise = torch.randn(15, generator=torch.Generator().manual_seed(1))
+    start_P = base_theta(spec, loaded.theta_P * (1 + 0.01 * noise))
+    assert acceptance.errors(start_P) > 0.1 * acceptance.size
+    finished = finish_candidate(acceptance, spec.ties, [start_P], 1, until=0.0)
+    (theta_P,) = finished.thetas
+    assert finished.errors == acceptance.errors(theta_P) == 0 and finished.loss < 0.001
+    assert torch.equal(base_theta(spec, project(spec.ties, theta_P[None])[0]), theta_P)
+    soon = finish_candidate(acceptance, spec.ties, [start_P], 1, until=0.02)  # before the numbers grow
+    assert soon.loss > finished.loss and soon.thetas[0].norm() < theta_P.norm()
+
+
+@engine
+def test_curvature_enters_a_set_that_breaks_the_sum():
+    """A tie more on 15p, imposed at once, makes four sums in ten wrong; by curvature, not one in ten."""
+    loaded = Checkpoint.load(CERTIFICATES / "15p")
+    base, before = loaded.spec.base, loaded.spec.ties
+    acceptance, theta_P = AcceptanceSet(base), base_theta(loaded.spec, loaded.theta_P)
+    ties = constrained(base, ["form[0,2] = 0"], before)
+    at_once = base_theta(tie(base, ties), project(ties, theta_P[None])[0])
+    assert acceptance.errors(at_once) > 0.4 * acceptance.size
+    near_P = project_by_curvature(acceptance, before, ties, theta_P, 1)
+    assert acceptance.errors(near_P) < 0.1 * acceptance.size
+    assert torch.equal(base_theta(tie(base, ties), project(ties, near_P[None])[0]), near_P)

@@ -1,0 +1,234 @@
+"""What a descent proposes: saliency, the quadratic model in all entries, structures, ties that are loosened."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import preset
+from model.structures import STRUCTURES, rotations
+from model.tied import constrained, describe_new, free, retied, tie, ties_of
+from search.compress.descent import Rules
+from search.compress.proposals import SaliencyProposer
+from search.compress.proposers import Parent, joined, propose
+from search.store.candidates import digest
+from search.study.compress import KINDS
+from trainer.checkpoints.checkpoint import Checkpoint
+from trainer.curvature.hessian import (
+    LossExpansion,
+    cheapest_together,
+    constraints,
+    expand_loss,
+    measured_loss,
+    sample_of,
+    shares,
+)
+from trainer.curvature.quadratic import Quadratic, quadratic
+from trainer.step import step
+
+CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
+BASE = preset("46p")
+TIES = constrained(
+    BASE, ["form[0,0] = form[1,1]", "arc[0] = arc[2]", "fc1[0,3] = 0", "head[0,1] = -norm[0,1]"]
+)
+
+
+def draw(seed=0):
+    """A positive Hessian, a θ and a slope, drawn."""
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(BASE.params, BASE.params, generator=generator, dtype=torch.float64)
+    theta, slope = (torch.randn(BASE.params, generator=generator, dtype=torch.float64) for _ in range(2))
+    return root @ root.T / BASE.params + torch.eye(BASE.params), theta, slope
+
+
+def expansion(spec=BASE, seed=0):
+    hessian, theta, _ = draw(seed)
+    values, vectors = torch.linalg.eigh(hessian[: spec.params, : spec.params])
+    x = theta[: spec.params]
+    return LossExpansion(spec, ties_of(spec)[1], x, 0.5, torch.zeros_like(x), values, vectors)
+
+
+def model_of(seed=0):
+    hessian, theta, slope = draw(seed)
+    return Quadratic(BASE, theta, 0.5, slope, hessian)
+
+
+def least_rise(at, a_CR):
+    """The least ½ dᵀHd with A (x + d) = 0, by Lagrange's equations."""
+    hessian, count = at.vectors_RR * at.values_R @ at.vectors_RR.T, len(a_CR)
+    zero = torch.zeros(count, count, dtype=torch.float64)
+    system = torch.cat([torch.cat([hessian, a_CR.T], dim=1), torch.cat([a_CR, zero], dim=1)])
+    right = torch.cat([torch.zeros_like(at.x_R), -a_CR @ at.x_R])
+    d = torch.linalg.solve(system, right)[: len(at.x_R)]
+    return float(d @ hessian @ d) / 2
+
+
+@pytest.mark.parametrize("spec", [BASE, tie(BASE, TIES)], ids=["free", "tied"])
+def test_saliency_is_the_least_rise_of_the_quadratic_model(spec):
+    at = expansion(spec)
+    candidates = constraints(at, KINDS, "global", 5_000)
+    assert len(candidates) == spec.params + spec.params * (spec.params - 1)
+    assert [c.cost for c in candidates] == sorted(c.cost for c in candidates)
+    for constraint in candidates[::400]:
+        assert constraint.cost == pytest.approx(least_rise(at, constraint.a_R[None]), rel=1e-5)
+
+
+def test_several_are_chosen_by_what_they_cost_together():
+    """One after another, against the cost of each whole set by its definition."""
+    at = expansion()
+    pool, chosen = constraints(at, KINDS, "global")[:40], []
+    for _ in range(6):
+        cost = {}
+        for n, c in enumerate(pool):
+            a_CR = torch.stack([k.a_R for k in (*chosen, c)])
+            if torch.linalg.matrix_rank(a_CR) == len(a_CR):
+                cost[n] = least_rise(at, a_CR)
+        chosen.append(pool[min(cost, key=cost.get)])
+    assert cheapest_together(at, pool, 6) == chosen
+    assert cheapest_together(at, pool[:1] * 3, 2) is None and cheapest_together(at, pool[:3], 4) is None
+
+
+def test_constraints_are_of_the_kind_and_scope_that_was_asked_for():
+    at = expansion()
+    zeros = constraints(at, ("zero",), "global")
+    assert {c.kind for c in zeros} == {"zero"} and len(zeros) == 46
+    inside = [describe_new(at.spec, at.ties, c.ties)[0] for c in constraints(at, ("equal",), "tensor", 5_000)]
+    assert all(t.split("[")[0] == t.split("= ")[1].split("[")[0] for t in inside)
+    assert len(inside) == sum(n * (n - 1) // 2 for n in BASE.layout.budget().values())
+
+
+def test_curvature_is_that_of_the_loss():
+    loaded = Checkpoint.load(CERTIFICATES / "46p")
+    spec, tokens = loaded.spec, sample_of(loaded.spec, 64)
+    at = expand_loss(spec, loaded.theta_P, 64)
+    v = at.vectors_RR[:, -1]
+    up, down = (float(step.loss(spec, (at.x_R + s * 1e-5 * v)[None], tokens)[0]) for s in (1, -1))
+    assert (up + down - 2 * at.loss) / 1e-10 == pytest.approx(float(at.values_R[-1]), rel=1e-3)
+    assert at.loss == pytest.approx(measured_loss(spec, loaded.theta_P, free(46), 64), rel=1e-9)
+    theta_P = BASE.initial(1)
+    model, at = quadratic(BASE, theta_P, 32), expand_loss(BASE, theta_P, 32)
+    v = at.vectors_RR[:, -1]
+    assert torch.equal(model.gradient_P, at.gradient_R) and float(model.costs([free(46)])[0]) < 0
+    assert float(v @ model.hessian_PP @ v) == pytest.approx(float(at.values_R[-1]), rel=1e-4)
+    assert (torch.linalg.eigvalsh(model.hessian_PP) > 0).all()
+
+
+def lowest(model, ties):
+    """The least of the quadratic on a set, by descent along its own gradient: Newton's step from anywhere."""
+    spread = torch.zeros(BASE.params, max(ties), dtype=torch.float64)
+    for p, k in enumerate(ties):
+        if k:
+            spread[p, abs(k) - 1] = 1.0 if k > 0 else -1.0
+    right = spread.T @ (model.hessian_PP @ model.theta_P - model.gradient_P)
+    z = torch.linalg.lstsq(spread.T @ model.hessian_PP @ spread, right[:, None]).solution[:, 0]
+    d = spread @ z - model.theta_P
+    return float(model.gradient_P @ d + d @ model.hessian_PP @ d / 2), z
+
+
+def test_what_a_set_costs_is_the_least_of_the_quadratic_on_it():
+    model = model_of()
+    sets = [free(46), TIES, retied(TIES, 5, 1), constrained(BASE, ["norm[0,0] = 0"], TIES)]
+    for ties, cost in zip(sets, model.costs(sets).tolist(), strict=True):
+        assert cost == pytest.approx(lowest(model, ties)[0], rel=1e-9)
+    assert model.costs(sets)[0] < model.costs(sets)[1] < model.costs(sets)[3]  # fewer ways, no lower
+    at, (cost, z) = model.inside(TIES), lowest(model, TIES)
+    assert at.loss == pytest.approx(model.loss + cost)
+    assert torch.allclose(at.x_R, z * shares(TIES).sqrt())
+    away = model.costs([constrained(BASE, ["arc[1] = 0"], TIES)])[0] - cost
+    k = TIES[1] - 1
+    assert float(at.x_R[k] ** 2 / (2 * at.inverse()[k, k])) == pytest.approx(float(away), rel=1e-4)
+
+
+def test_structures_are_constraints_that_hold_together():
+    structures = BASE.structures()
+    assert set(structures) == set(STRUCTURES) and all(structures.values())
+    assert structures["rotation"] == rotations("form", 3) and len(structures["rotation"]) == 6
+    ties = constrained(BASE, ("form[0,0] = form[1,1]", "form[0,1] = -form[1,0]"))
+    assert ties == constrained(BASE, structures["rotation"][0]) and max(ties) == 44
+    row = constrained(BASE, next(w for w in structures["rows"] if w[0].startswith("fc1")))
+    assert max(row) == 41 and tie(BASE, row).by_tensor()["fc1"][:5] == tie(BASE, row).by_tensor()["fc1"][5:]
+    for texts in (texts for listed in structures.values() for texts in listed):
+        constrained(BASE, texts)
+
+
+def test_a_tie_is_loosened_and_its_entry_tied_elsewhere():
+    model = model_of(2)
+    proposer = SaliencyProposer(tie(BASE, TIES), model.inside(TIES), model, KINDS, "global")
+    sets = proposer.sets(16, 2, ())
+    assert proposer.spec.params == 42 and len(set(sets)) == 16 and all(max(t) <= 42 for t in sets)
+    before = float(model.costs([TIES])[0])
+    same_size = [t for t in sets if max(t) == 42]
+    assert same_size and all(float(model.costs([t])[0]) < before and t != TIES for t in same_size)
+    pairs = [(p, q) for p in range(46) for q in range(p) if TIES[p] and abs(TIES[p]) == abs(TIES[q])]
+    looser = [t for t in sets if any(abs(t[p]) != abs(t[q]) for p, q in pairs)]
+    assert 0 < len(looser) < 16
+    assert not set(proposer.sets(8, 2, {digest(t) for t in sets})) & set(sets)
+
+
+def crosses_tensors(ties):
+    tensors = {}
+    for name, numbers in tie(BASE, ties).by_tensor().items():
+        for k in {abs(k) for k in numbers} - {0}:
+            tensors.setdefault(k, set()).add(name)
+    return any(len(names) > 1 for names in tensors.values())
+
+
+def test_inside_tensors_nothing_is_tied_across():
+    ties, model = constrained(BASE, ["form[0,0] = form[1,1]", "fc1[0,3] = 0"]), model_of(3)
+    for scope, is_crossed in (("tensor", False), ("global", True)):
+        proposer = SaliencyProposer(tie(BASE, ties), model.inside(ties), model, KINDS, scope)
+        assert any(map(crosses_tensors, proposer.sets(40, 4, ()))) == is_crossed
+
+
+def test_every_way_to_loosen_a_tie_is_looked_at_before_a_parent_is_exhausted():
+    loaded = Checkpoint.load(CERTIFICATES / "7p")
+    base, ties = loaded.spec.base, loaded.spec.ties
+    theta_P = loaded.spec.untie(loaded.theta_P[None])[0]
+    usual = SaliencyProposer.around(base, ties, theta_P, KINDS, "global", 64)
+    tried = {digest(t) for t in usual.sets(10_000, 8, ())}
+    assert 300 < len(tried) < 600
+    sets = propose(Rules(problems=64), Parent(base, ties, theta_P), 8, 8, tried, 0)
+    assert len(sets) == 8 and not {digest(t) for t in sets} & tried
+
+
+def neighbours(*firsts):
+    return [
+        constrained(BASE, [f"{BASE.layout.entries()[n + 1]} = {BASE.layout.entries()[n]}"]) for n in firsts
+    ]
+
+
+@pytest.mark.parametrize("proposer", ["saliency", "nsga2", "random"])
+def test_every_proposer_gives_new_sets_of_the_scope_that_was_asked_for(proposer):
+    loaded = Checkpoint.load(CERTIFICATES / "46p")
+    rules = Rules(proposer=proposer, scope="tensor", problems=64)
+    children = [(ties, 1, 0.9 + n / 100) for n, ties in enumerate(neighbours(*range(6)))]
+    tried = {digest(ties) for ties, _, _ in children}
+    parent = Parent(loaded.spec, free(46), loaded.theta_P, children)
+    sets = propose(rules, parent, 5, 3, tried, draw=7)
+    assert len(sets) == len(set(sets)) == 5 and not tried & {digest(t) for t in sets}
+    assert sets == propose(rules, parent, 5, 3, tried, draw=7), "the same when it is asked again"
+    if proposer != "saliency":
+        assert sets != propose(rules, parent, 5, 3, tried, draw=8)
+    assert all(max(map(abs, t)) < 46 and not crosses_tensors(t) for t in sets)
+
+
+def test_a_genetic_search_learns_what_its_sets_reached():
+    """Of sets that hold the first constraint of the pool all are right: its children hold it more often."""
+    loaded, rules = Checkpoint.load(CERTIFICATES / "46p"), Rules(proposer="nsga2")
+    drawn = propose(rules, Parent(loaded.spec, free(46), loaded.theta_P), 24, 8, (), draw=0)
+    mark = max(range(45), key=lambda n: min(sum(t[n] == 0 for t in drawn), sum(t[n] != 0 for t in drawn)))
+    children = [(t, 1, 1.0 if t[mark] == 0 else 0.1) for t in drawn]
+    parent = Parent(loaded.spec, free(46), loaded.theta_P, children)
+    bred = propose(rules, parent, 24, 8, {digest(t) for t in drawn}, draw=1)
+    share = [sum(t[mark] == 0 for t in some) / len(some) for some in (drawn, bred)]
+    assert share[1] > share[0] + 0.2, share
+
+
+def test_joined_ties_are_those_of_both():
+    first, second = ["arc[0] = arc[1]"], ["arc[1] = -arc[2]", "form[0,0] = 0"]
+    both = constrained(BASE, [*first, *second])
+    a, b = constrained(BASE, first), constrained(BASE, second)
+    assert joined(a, b) == joined(b, a) == both == joined(both, a)
+    assert joined(a, constrained(BASE, ["arc[0] = -arc[1]"])) == constrained(
+        BASE, ["arc[0] = 0", "arc[1] = 0"]
+    )
