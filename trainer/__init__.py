@@ -1,6 +1,6 @@
-"""How one bank is trained: problems, schedules, optimiser, evaluation, state. Needs torch and safetensors.
+"""Training of one bank: problems, schedules, optimiser, evaluation, state. Needs torch and safetensors.
 
-Names are found when they are first asked for (PEP 562): a recipe or an outcome needs no torch, a bank does.
+Names are imported when they are first read (PEP 562): a recipe or an outcome needs no torch, a bank does.
 """
 
 from importlib import import_module

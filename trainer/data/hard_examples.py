@@ -1,10 +1,9 @@
-"""A seed's own errors: problems that it gets wrong, found at evaluations and asked again in training.
+"""Hard examples: problems that a seed gets wrong, searched at evaluations and drawn again in training.
 
-They are sought in a stream of problems of its own, a function of (data seed, step) as the stream that it
-trains on is, and kept in the bank's state: so an interrupted seed goes on with the same ones, and nothing
-depends on slot or company.
+They come from a stream of their own, a function of (data seed, step) as the training stream is. The bank's
+state has them: so an interrupted seed goes on with the same ones, and nothing depends on slot or company.
 
-Axes: S slot, R row, B problem of a step, N problem of the pool, M error that is kept, V token, A answer.
+Axes: S slot, R row, B problem of a step, N problem of the pool, M error of the buffer, V token, A answer.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from torch import Tensor
 
 from trainer.data.problems import APART, DIGITS, GOLDEN, fraction, mix, words
 
-POOL = 2_048  # problems that are looked through at an evaluation
+POOL = 2_048  # problems searched at an evaluation
 CAPACITY = 64
 OPERANDS, COUNT = "errors", "error_count"
-"""In a bank's state: operands [S, 2, M] (float64), and how many of them there are [S] (int64)."""
+"""Names in a bank's state: operands [S, 2, M] (float64), and their count [S] (int64)."""
 
 
 @dataclass(frozen=True)
 class BatchParts:
-    """Which parts are on; their shares are a seed's numbers."""
+    """The parts of a batch that are on; a seed's numbers have their shares."""
 
     swapped: bool = False
     targeted: bool = False
@@ -40,7 +39,7 @@ AS_DRAWN = BatchParts()
 
 
 def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
-    """Slots that have no errors yet."""
+    """Return the buffers of slots that have no errors yet."""
     return {
         OPERANDS: torch.zeros(slots, 2, CAPACITY, dtype=torch.float64, device=device),
         COUNT: torch.zeros(slots, dtype=torch.int64, device=device),
@@ -48,7 +47,7 @@ def empty_buffer(slots: int, device: torch.device | str) -> dict[str, Tensor]:
 
 
 def pool_seed(data_seed_S: Tensor) -> Tensor:
-    """The data seed of the stream in which errors are sought."""
+    """Return the data seed of the stream that is searched for errors."""
     return mix(mix(data_seed_S * GOLDEN + APART) + APART)
 
 
@@ -59,19 +58,19 @@ def mix_batch(
     shares: tuple[Tensor, Tensor],
     errors: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
-    """What of drawn operands [R, B] is asked: some are errors instead, some change places.
+    """Replace some of the drawn operands [R, B] by errors, and swap some.
 
-    at: data seed and step [R]; shares: what is targeted, what is swapped [R]; errors: [R, 2, M] and counts.
+    at: data seed and step [R]; shares: of targeted and of swapped ones [R]; errors: [R, 2, M] and counts.
     """
     (a_RB, b_RB), (targeted_R, swapped_R) = pairs, shares
     word_a, word_b, *_ = words(*at, a_RB.shape[1], 4)
     if which.targeted and errors:
-        found_R2M, count_R = errors
+        operands_R2M, count_R = errors
         word = mix(word_a + word_b)
         is_error_RB = (fraction(word, 32, 32) < targeted_R.double()[:, None]) & (count_R > 0)[:, None]
         place_RB = torch.floor(fraction(word, 0, 31) * count_R[:, None]).to(torch.int64)
         a_RB, b_RB = (
-            torch.where(is_error_RB, found_R2M[:, n].gather(1, place_RB), drawn)
+            torch.where(is_error_RB, operands_R2M[:, n].gather(1, place_RB), drawn)
             for n, drawn in enumerate((a_RB, b_RB))
         )
     if which.swapped:
@@ -81,17 +80,17 @@ def mix_batch(
 
 
 def select_errors(a_SN: Tensor, b_SN: Tensor, wrong_SN: Tensor) -> dict[str, Tensor]:
-    """The first errors of each slot."""
+    """Return the first errors of each slot as a buffer."""
     order_SM = wrong_SN.int().sort(dim=1, descending=True, stable=True)[1][:, :CAPACITY]
     count_S = wrong_SN.sum(1).clamp(max=CAPACITY)
     there_SM = torch.arange(CAPACITY, device=a_SN.device) < count_S[:, None]
-    found = [torch.where(there_SM, t.gather(1, order_SM), 0.0) for t in (a_SN, b_SN)]
-    return {OPERANDS: torch.stack(found, dim=1), COUNT: count_S}
+    operands = [torch.where(there_SM, t.gather(1, order_SM), 0.0) for t in (a_SN, b_SN)]
+    return {OPERANDS: torch.stack(operands, dim=1), COUNT: count_S}
 
 
 def is_wrong(logits_V: Sequence[Tensor], target_SAN: Tensor) -> Tensor:
-    """Whether a problem has a wrong digit [S, N]; of equal logits the first counts."""
+    """Mark the problems with a wrong digit [S, N]; of equal logits the first counts."""
     stacked = torch.stack(torch.broadcast_tensors(*logits_V))
     choice_SAN = stacked.argmax(0)
-    made: Tensor = (choice_SAN != target_SAN)[:, : DIGITS + 1].any(1)
-    return made
+    is_wrong_SN: Tensor = (choice_SAN != target_SAN)[:, : DIGITS + 1].any(1)
+    return is_wrong_SN

@@ -1,6 +1,6 @@
 """A family's kernel as an operator of torch, `adder_search::kernel`: differentiable towards wide tensors.
 
-For notebooks and methods of one's own; banks call the engine, which has the kernel inside
+For notebooks and new methods; banks call the engine, which has the kernel inside
 (trainer/engine/native.py).
 
 Axes: N numbers of a seed's wide tensors, T position, B problem.
@@ -23,33 +23,33 @@ from trainer.engine.native import blocks, pointer
 
 
 def flat(spec: Spec, theta_P: Tensor) -> Tensor:
-    """The wide tensors [N] of θ as kernels read them, differentiable."""
+    """Return the wide tensors [N] of θ as kernels read them, differentiable."""
     return torch.cat([t.flatten() for t in spec.expand(theta_P[None]).values()])
 
 
 def loss(spec: Spec, wide_N: Tensor, tokens_TB: Tensor) -> Tensor:
-    """The mean cross-entropy of problems, teacher-forced, by the spec's kernel; float32.
+    """Return the mean cross-entropy of problems, teacher-forced, by the spec's kernel; float32.
 
-    Raises ValueError for a spec without a kernel or wide tensors of another size; BuildError.
+    Raise ValueError for a spec without a kernel or wide tensors of another size; BuildError.
     """
     kernel = spec.kernel()
     if kernel is None:
         raise ValueError(f"{spec.family} has no kernel")
-    made: Tensor = _kernel(wide_N, tokens_TB, str(kernel.source), json.dumps(kernel.shape))[0]
-    return made
+    mean: Tensor = _kernel(wide_N, tokens_TB, str(kernel.source), json.dumps(kernel.shape))[0]
+    return mean
 
 
 @torch.library.custom_op("adder_search::kernel", mutates_args=(), device_types="cpu")
 def _kernel(wide: Tensor, tokens: Tensor, source: str, shape: str) -> tuple[Tensor, Tensor]:
-    """The loss and its gradient [N]: a kernel makes both at once."""
-    made = library(Path(source), json.loads(shape))
-    if len(wide) != made.kernel_size() or len(tokens) != made.kernel_length():
-        sizes = f"{made.kernel_size()} numbers and {made.kernel_length()} tokens"
+    """Return the loss and its gradient [N]: a kernel computes both at once."""
+    kernel = library(Path(source), json.loads(shape))
+    if len(wide) != kernel.kernel_size() or len(tokens) != kernel.kernel_length():
+        sizes = f"{kernel.kernel_size()} numbers and {kernel.kernel_length()} tokens"
         raise ValueError(f"the kernel reads {sizes}, got {len(wide)} and {len(tokens)}")
     numbers = np.ascontiguousarray(wide.detach().float().numpy())
     gradient = np.zeros(len(wide), np.float32)
-    made.kernel_train.restype = ctypes.c_float
-    mean = made.kernel_train(
+    kernel.kernel_train.restype = ctypes.c_float
+    mean = kernel.kernel_train(
         pointer(numbers), pointer(blocks(tokens[None])), tokens.shape[1], pointer(gradient), None
     )
     return torch.tensor(mean), torch.from_numpy(gradient)

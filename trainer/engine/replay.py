@@ -19,7 +19,7 @@ Body = Callable[[], None]
 
 
 def record_cuda(body: Body) -> Body:
-    """Capture what `body` launches. It runs three times before, since compilation must not be captured."""
+    """Capture the launches of `body`. It runs three times before, since compilation must not be captured."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -33,7 +33,7 @@ def record_cuda(body: Body) -> Body:
 
 
 class Replay:
-    """`program` on fixed buffers, ready to be played. `record` turns its body into what plays it."""
+    """`program` on fixed buffers, ready to be played. `record` turns its body into a replay."""
 
     def __init__(
         self, program: Program, state: State, hyper: Hyper, record: Callable[[Body], Body] = record_cuda
@@ -51,9 +51,9 @@ class Replay:
         self.play = record(body)
 
     def run(self, state: State, hyper: Hyper, times: int) -> tuple[State, Tensor]:
-        """The program `times` times, from a state. Returns the new state and the summed losses [S]."""
-        for buffers, given in ((self.state, state), (self.hyper, hyper)):
-            for name, t in given.items():
+        """Run the program `times` times. Return the new state and the summed losses [S]."""
+        for buffers, values in ((self.state, state), (self.hyper, hyper)):
+            for name, t in values.items():
                 buffers[name].copy_(t)
         self.loss_S.zero_()
         for _ in range(times):

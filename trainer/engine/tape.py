@@ -1,4 +1,4 @@
-"""Tapes: a torch function on a seed's numbers, written down once as a straight-line program on scalars.
+"""Tapes: a torch function on a seed's numbers, recorded once as a straight-line program on scalars.
 
 The engine (trainer/engine/cpp) runs a tape for many seeds at once without torch, in an order of operations that is
 the same on every CPU, and backwards for its gradient. What is written down is what the function does to
@@ -26,25 +26,25 @@ def record(
     inputs: Mapping[str, Sequence[int]],
     work: Work,
 ) -> Tape:
-    """A function's tape. It is called once, with a tensor [1, *shape] for each input, and gives tensors [1,
-    ...].
+    """Record a function's tape. It is called once, with a tensor [1, *shape] for each input.
 
-    What depends on no input is worked out by `work`, so that a constant's sine, too, is the engine's. Raises
+    `work` computes what depends on no input, so that a constant's sine, too, is the engine's. Raise
     NotImplementedError for an operation that tapes do not have.
     """
     graph = Graph(work)
-    given: dict[str, Tensor] = {}
+    traced: dict[str, Tensor] = {}
     for name, shape in inputs.items():
         numbers = torch.tensor([graph.input() for _ in range(math.prod(shape))], dtype=torch.int64)
-        given[name] = Traced(numbers.reshape(1, *shape), torch.float32)
+        traced[name] = Traced(numbers.reshape(1, *shape), torch.float32)
     with torch.no_grad(), _Recorder(graph):
-        made = list(function(given))
-    return graph.tape([r for t in made for r in graph.registers(t).flatten().tolist()])
+        outputs = list(function(traced))
+    return graph.tape([r for t in outputs for r in graph.registers(t).flatten().tolist()])
 
 
 class _Recorder(TorchDispatchMode):
-    """Takes every operation of torch: on registers where a tensor is traced, as it is on plain tensors alone,
-    unless their numbers are arithmetic, which is the engine's.
+    """Intercept every operation of torch and record it where a tensor is traced.
+
+    On plain tensors torch's own operation runs, but for arithmetic on floats, which is the engine's.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -66,14 +66,14 @@ class _Recorder(TorchDispatchMode):
             like = function(*_dummies(args), **_dummies(kwargs))
             if not traced and not like.dtype.is_floating_point:
                 return function(*args, **kwargs)
-            made = {**ENTRYWISE, **REDUCTIONS}[name](self.graph, *args, **kwargs)
-            return Traced(made.expand(like.shape), like.dtype)
+            registers = {**ENTRYWISE, **REDUCTIONS}[name](self.graph, *args, **kwargs)
+            return Traced(registers.expand(like.shape), like.dtype)
         if traced and name not in FACTORIES:
             raise NotImplementedError(unknown(name))
         return function(*_dummies(args), **_dummies(kwargs)) if traced else function(*args, **kwargs)
 
     def _view(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Movement alone: the same operation on the registers."""
+        """Apply an operation that only moves entries to the registers."""
         like = function(*_dummies(args), **_dummies(kwargs))
         kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "device", "memory_format", "layout")}
         if function.overloadpacket.__name__ in ("_to_copy", "clone", "detach", "alias", "contiguous"):
@@ -92,8 +92,9 @@ class _Recorder(TorchDispatchMode):
 
 
 def _dummies(values: Any) -> Any:
-    """The same arguments with any numbers, to see of what shape and dtype the result is. On the CPU, because
-    tensors without numbers ("meta") would import torch's compiler.
+    """Replace tensors by ones, to see the shape and dtype of a result.
+
+    On the CPU, because tensors without numbers ("meta") would import torch's compiler.
     """
 
     def ones(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a tape is, and the graph of operations from which it is made (trainer/engine/tape.py)."""
+"""The tape, and the graph of operations from which it is made (trainer/engine/tape.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE = {name: code for code, name in enumerate(OPS)}
 SYMMETRIC = {"add", "mul", "max", "min", "equal"}
 Array = np.ndarray[Any, Any]
 Work = Callable[[int, float, float, float], float]
-"""What the engine makes of an operation (by its number) on three numbers."""
+"""(operation's number, three numbers) -> the engine's result."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,12 @@ class Tape:
 
 
 class Graph:
-    """Operations as they are met, each once. Inputs are the registers from 0 up; constants and operations, in
-    the order in which they were made, those from -1 down.
-    """
+    """Recorded operations, each once. Inputs have registers from 0 up, constants and operations from -1 down."""
 
     def __init__(self, work: Work) -> None:
         self.inputs = 0
-        self.made: list[float | tuple[Any, ...]] = []  # a constant, or an operation and its registers
-        self.known: dict[Any, int] = {}
+        self.nodes: list[float | tuple[Any, ...]] = []  # a constant, or an operation and its registers
+        self.register_of: dict[Any, int] = {}
         self.work = work
 
     def input(self) -> int:
@@ -54,36 +52,36 @@ class Graph:
 
     def constant(self, value: float) -> int:
         value = float(np.float32(value))
-        return self._kept((math.copysign(1, value), repr(value)), value)
+        return self._add((math.copysign(1, value), repr(value)), value)
 
     def value(self, register: int) -> float | None:
-        """A constant's value; None of what is none."""
-        made = None if register >= 0 else self.made[-1 - register]
-        return made if isinstance(made, float) else None
+        """Return a constant's value; None for other registers."""
+        node = None if register >= 0 else self.nodes[-1 - register]
+        return node if isinstance(node, float) else None
 
     def operation(self, name: str, *reads: int) -> int:
-        """The register of an operation, or one that holds its result already."""
+        """Return the register of an operation, or an existing one with its result."""
         simple = self._simplified(name, *reads)
         if simple is not None:
             return simple
         values = [self.value(r) for r in reads]
         if None not in values:
             return self.constant(self.work(CODE[name], *[*values, 0.0, 0.0][:3]))  # type: ignore[arg-type]
-        made = (name, *(sorted(reads) if name in SYMMETRIC else reads))
-        return self._kept(made, made)
+        node = (name, *(sorted(reads) if name in SYMMETRIC else reads))
+        return self._add(node, node)
 
-    def _kept(self, key: Any, made: Any) -> int:
-        if key not in self.known:
-            self.made.append(made)
-            self.known[key] = -len(self.made)
-        return self.known[key]
+    def _add(self, key: Any, node: Any) -> int:
+        if key not in self.register_of:
+            self.nodes.append(node)
+            self.register_of[key] = -len(self.nodes)
+        return self.register_of[key]
 
     def _simplified(self, name: str, *reads: int) -> int | None:
-        """Sums with 0, products with 0 and 1, the larger of -∞ and something, choices that are known."""
+        """Simplify sums with 0, products with 0 and 1, the larger of -∞ and a number, and known choices."""
         values = [self.value(r) for r in reads]
         if name == "choose":
-            known, same = values[0] is not None, reads[1] == reads[2]
-            return reads[1 if values[0] or same else 2] if known or same else None
+            constant, same = values[0] is not None, reads[1] == reads[2]
+            return reads[1 if values[0] or same else 2] if constant or same else None
         if name in ("sub", "div"):
             return reads[0] if values[1] == (0 if name == "sub" else 1) else None
         if name == "mul" and 0 in values:
@@ -94,8 +92,7 @@ class Graph:
         return None
 
     def registers(self, value: Any) -> Tensor:
-        """The registers of a tensor's entries, int64 of its shape; of plain tensors and numbers, of
-        constants."""
+        """Return the registers of a tensor's entries, int64 of its shape; plain numbers become constants."""
         if isinstance(value, Traced):
             return value.registers
         plain = torch.as_tensor(value)
@@ -103,17 +100,17 @@ class Graph:
         return torch.tensor(numbers, dtype=torch.int64).reshape(plain.shape)
 
     def tape(self, outputs: list[int]) -> Tape:
-        """What the outputs need, by depth and kind, as arrays."""
+        """Return the operations that the outputs need, by depth and kind, as arrays."""
         order = self._operations(outputs)
-        reads: dict[int, tuple[int, ...]] = {r: self.made[-1 - r][1:] for _, _, r in order}  # type: ignore[index]
-        read = {a for its in reads.values() for a in its} | set(outputs)
+        reads: dict[int, tuple[int, ...]] = {r: self.nodes[-1 - r][1:] for _, _, r in order}  # type: ignore[index]
+        read = {a for row in reads.values() for a in row} | set(outputs)
         constants = sorted(r for r in read if r < 0 and r not in reads)
         place = {r: r for r in range(self.inputs)}
         for r in (*constants, *reads):
             place[r] = len(place)
         starts = [n for n, (*kind, _) in enumerate(order) if n == 0 or tuple(kind) != order[n - 1][:2]]
         blocks = [(order[s][1], s, e) for s, e in zip(starts, [*starts[1:], len(order)], strict=False)]
-        filled = [[place[a] for a in (*its, *its[:1] * 2)[:3]] for its in reads.values()]
+        filled = [[place[a] for a in (*row, *row[:1] * 2)[:3]] for row in reads.values()]
         return Tape(
             self.inputs,
             np.array([self.value(r) for r in constants], dtype=np.float32),
@@ -123,17 +120,17 @@ class Graph:
         )
 
     def _operations(self, outputs: list[int]) -> list[tuple[int, int, int]]:
-        """(depth, kind, register) of every operation that the outputs need, in the order of a tape."""
+        """Return (depth, kind, register) of every operation that the outputs need, in the order of a tape."""
         needed, depth = set(outputs), dict[int, int]()
-        for register in range(-len(self.made), 0):  # readers before what they read
-            made = self.made[-1 - register]
-            if register in needed and isinstance(made, tuple):
-                needed.update(made[1:])
-        for register in range(-1, -len(self.made) - 1, -1):
-            made = self.made[-1 - register]
-            if register in needed and isinstance(made, tuple):
-                depth[register] = 1 + max(depth.get(a, 0) for a in made[1:])
-        return sorted((d, CODE[self.made[-1 - r][0]], r) for r, d in depth.items())  # type: ignore[index]
+        for register in range(-len(self.nodes), 0):  # readers before what they read
+            node = self.nodes[-1 - register]
+            if register in needed and isinstance(node, tuple):
+                needed.update(node[1:])
+        for register in range(-1, -len(self.nodes) - 1, -1):
+            node = self.nodes[-1 - register]
+            if register in needed and isinstance(node, tuple):
+                depth[register] = 1 + max(depth.get(a, 0) for a in node[1:])
+        return sorted((d, CODE[self.nodes[-1 - r][0]], r) for r, d in depth.items())  # type: ignore[index]
 
 
 class Traced(Tensor):
@@ -143,9 +140,9 @@ class Traced(Tensor):
 
     @staticmethod
     def __new__(cls, registers: Tensor, dtype: torch.dtype) -> Traced:
-        made: Traced = Tensor._make_wrapper_subclass(cls, registers.shape, dtype=dtype)
-        made.registers = registers
-        return made
+        traced: Traced = Tensor._make_wrapper_subclass(cls, registers.shape, dtype=dtype)
+        traced.registers = registers
+        return traced
 
     @classmethod
     def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""What tapes make of torch's operations: an entry for each operation of torch (trainer/engine/tape.py)."""
+"""Translations of torch's operations to those of tapes, an entry each (trainer/engine/tape.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from trainer.engine.tape_graph import Graph
 
 Operation = Callable[..., Tensor]
-"""(graph, what torch's operation takes) -> the registers of its result, or of what broadcasts to it."""
+"""(graph, arguments of torch's operation) -> registers of its result, or of what broadcasts to it."""
 
 
 def entrywise(scalar: Callable[..., int], count: int) -> Operation:
@@ -23,16 +23,16 @@ def entrywise(scalar: Callable[..., int], count: int) -> Operation:
         parts = torch.broadcast_tensors(*(graph.registers(a) for a in args))
         if alpha != 1:
             raise NotImplementedError(f"alpha={alpha} is nothing that a tape has")
-        made = [
+        results = [
             scalar(graph, *entries) for entries in zip(*(p.flatten().tolist() for p in parts), strict=True)
         ]
-        return torch.tensor(made, dtype=torch.int64).reshape(parts[0].shape)
+        return torch.tensor(results, dtype=torch.int64).reshape(parts[0].shape)
 
     return on_tensors
 
 
 def named(name: str, count: int) -> Operation:
-    """An operation of tapes as it is."""
+    """An operation that tapes have by the same name."""
     return entrywise(lambda graph, *reads: graph.operation(name, *reads), count)
 
 
@@ -64,14 +64,14 @@ def _sign(graph: Graph, a: int) -> int:
 def clamp(graph: Graph, value: Any, low: Any = None, high: Any = None, **named_: Any) -> Tensor:
     """torch.clamp with numbers or tensors as limits."""
     low, high = named_.get("min", low), named_.get("max", high)
-    made = graph.registers(value)
+    result = graph.registers(value)
     for name, limit in (("max", low), ("min", high)):
         if limit is not None:
-            parts = torch.broadcast_tensors(made, graph.registers(limit))
+            parts = torch.broadcast_tensors(result, graph.registers(limit))
             pairs = zip(*(p.flatten().tolist() for p in parts), strict=True)
             numbers = [graph.operation(name, *pair) for pair in pairs]
-            made = torch.tensor(numbers, dtype=torch.int64).reshape(parts[0].shape)
-    return made
+            result = torch.tensor(numbers, dtype=torch.int64).reshape(parts[0].shape)
+    return result
 
 
 def reduced(name: str) -> Operation:
@@ -81,11 +81,11 @@ def reduced(name: str) -> Operation:
         rows = graph.registers(value)
         dims = range(rows.dim()) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
         gone = sorted(d % rows.dim() for d in dims)
-        kept = [d for d in range(rows.dim()) if d not in gone]
-        flat = rows.permute(*kept, *gone).reshape([rows.shape[d] for d in kept] + [-1])
-        made = [_halved(graph, name, row) for row in flat.reshape(-1, flat.shape[-1]).tolist()]
+        remaining = [d for d in range(rows.dim()) if d not in gone]
+        flat = rows.permute(*remaining, *gone).reshape([rows.shape[d] for d in remaining] + [-1])
+        sums = [_halved(graph, name, row) for row in flat.reshape(-1, flat.shape[-1]).tolist()]
         shape = [1 if d in gone else n for d, n in enumerate(rows.shape) if keepdim or d not in gone]
-        return torch.tensor(made, dtype=torch.int64).reshape(shape)
+        return torch.tensor(sums, dtype=torch.int64).reshape(shape)
 
     return on_tensor
 
@@ -102,18 +102,18 @@ def _halved(graph: Graph, name: str, row: list[int]) -> int:
 def mean(graph: Graph, value: Any, *args: Any, **kwargs: Any) -> Tensor:
     summed = reduced("add")(graph, value, *args, **kwargs)
     share = graph.constant(summed.numel() / value.numel())
-    made = [graph.operation("mul", r, share) for r in summed.flatten().tolist()]
-    return torch.tensor(made, dtype=torch.int64).reshape(summed.shape)
+    scaled = [graph.operation("mul", r, share) for r in summed.flatten().tolist()]
+    return torch.tensor(scaled, dtype=torch.int64).reshape(summed.shape)
 
 
 def matrix_product(graph: Graph, a: Any, b: Any) -> Tensor:
     """mm and bmm: [..., I, K] · [..., K, J]."""
-    left, right = graph.registers(a), graph.registers(b)
-    parts = torch.broadcast_tensors(left[..., :, None, :], right.mT[..., None, :, :])
+    rows, columns = graph.registers(a), graph.registers(b)
+    parts = torch.broadcast_tensors(rows[..., :, None, :], columns.mT[..., None, :, :])
     pairs = zip(*(p.flatten().tolist() for p in parts), strict=True)
     products = torch.tensor([graph.operation("mul", *pair) for pair in pairs]).reshape(parts[0].shape)
-    rows = [_halved(graph, "add", row) for row in products.reshape(-1, products.shape[-1]).tolist()]
-    return torch.tensor(rows, dtype=torch.int64).reshape(products.shape[:-1])
+    sums = [_halved(graph, "add", row) for row in products.reshape(-1, products.shape[-1]).tolist()]
+    return torch.tensor(sums, dtype=torch.int64).reshape(products.shape[:-1])
 
 
 ENTRYWISE: dict[str, Operation] = {
@@ -153,34 +153,11 @@ REDUCTIONS: dict[str, Operation] = {
     "bmm": matrix_product,
 }
 VIEWS = {
-    *(
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "expand",
-        "select",
-        "slice",
-        "unsqueeze",
-        "squeeze",
-        "permute",
-        "transpose",
-    ),
-    *(
-        "t",
-        "cat",
-        "stack",
-        "unbind",
-        "split",
-        "split_with_sizes",
-        "clone",
-        "detach",
-        "alias",
-        "contiguous",
-        "_to_copy",
-    ),
-    *("index", "repeat", "flip", "roll", "diagonal", "gather", "index_select"),
-}
-
+    "view", "_unsafe_view", "reshape", "expand", "select", "slice", "unsqueeze", "squeeze",
+    "permute", "transpose", "t", "cat", "stack", "unbind", "split", "split_with_sizes", "clone",
+    "detach", "alias", "contiguous", "_to_copy", "index", "repeat", "flip", "roll", "diagonal",
+    "gather", "index_select",
+}  # fmt: skip
 FACTORIES = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"}
 
 

@@ -19,7 +19,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def stage(path: Path, data: bytes) -> Path:
-    """Write what is to be at `path` beside it, and return where; `rename` puts it there."""
+    """Write data beside `path` and return where; `rename` gives it its name."""
     fresh = path.with_name(path.name + ".new")
     try:
         with fresh.open("wb") as file:
@@ -33,13 +33,13 @@ def stage(path: Path, data: bytes) -> Path:
 
 
 def rename(fresh: Path, target: Path) -> None:
-    """Give what is synced its name, in one instant."""
+    """Give a synced file its name, in one instant."""
     fresh.replace(target)
     _sync(target.parent)
 
 
 def move_in(fresh: Path, target: Path) -> None:
-    """Give a file or folder its name that others wrote, once all of it is on disk."""
+    """Sync a file or folder that was written elsewhere, then give it its name."""
     sync(fresh)
     rename(fresh, target)
 
@@ -64,7 +64,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file or a folder with all that is in it on disk. Its own name is its parent's to keep."""
+    """Sync a file, or a folder with its contents. Its name belongs to its parent's sync."""
     for folder, _, files in os.walk(path):
         for name in files:
             _sync(Path(folder, name))
@@ -74,13 +74,13 @@ def sync(path: Path) -> None:
 
 
 def sync_below(root: Path, path: Path) -> None:
-    """The same, and with it the names of all folders from `root`, which is there, down to `path`."""
+    """Sync `path` and the names of all folders from `root`, which exists, down to it."""
     sync(path)
     sync_names(root, path)
 
 
 def sync_names(root: Path, path: Path) -> None:
-    """Have the names of all folders on disk from `root`, which is there, down to `path`."""
+    """Sync the names of all folders from `root`, which exists, down to `path`."""
     for folder in path.parents:
         _sync(folder)
         if folder == root:

@@ -1,4 +1,4 @@
-"""What this machine has: a version of adder-search, what compiling needs, and a place for its programs.
+"""The installation: version of adder-search, tools for compiling, and the cache of compiled programs.
 
 Without torch.
 """
@@ -17,7 +17,7 @@ OTHERS_WRITE = 0o022
 
 
 def code_version() -> str:
-    """The installed version of adder-search."""
+    """Return the installed version of adder-search."""
     try:
         return metadata.version("adder-search")
     except metadata.PackageNotFoundError:
@@ -25,7 +25,7 @@ def code_version() -> str:
 
 
 def missing_for_compilation(by_torch: bool = False) -> str | None:
-    """What the engine (trainer/engine/native.py), or torch.compile for a GPU, lacks on this machine, or None."""
+    """Name the missing tool of the engine (trainer/engine/native.py), or of torch.compile, or return None."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(shlex.split(compiler)[0]) is None:
         return f"a C++ compiler ({compiler})"
@@ -36,29 +36,29 @@ def missing_for_compilation(by_torch: bool = False) -> str | None:
 
 
 def cache_folder() -> Path:
-    """This user's folder of compiled programs: TORCHINDUCTOR_CACHE_DIR, else adder-search in XDG_CACHE_HOME,
+    """Return this user's folder of compiled programs: TORCHINDUCTOR_CACHE_DIR, else adder-search in XDG_CACHE_HOME,
     else ~/.cache/adder-search. Made if it is not there.
 
-    What lies in it is run, so raises ValueError if anyone else owns it or can write there.
+    Its files are run: raise ValueError if anyone else owns it or can write there.
     """
     folder = Path(os.environ.get(CACHE) or _caches() / "adder-search").absolute()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise _no_cache(folder, f"cannot be made ({error.strerror})") from None
-    if found.st_uid != os.geteuid():
-        raise _no_cache(folder, f"belongs to user {found.st_uid}")
-    if found.st_mode & OTHERS_WRITE:
+    if status.st_uid != os.geteuid():
+        raise _no_cache(folder, f"belongs to user {status.st_uid}")
+    if status.st_mode & OTHERS_WRITE:
         raise _no_cache(folder, "others can write there (chmod go-w)")
     return folder
 
 
 def _caches() -> Path:
-    """Where a user's caches are (XDG Base Directory Specification: a relative path does not count)."""
-    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    """Return the user's folder of caches (XDG Base Directory Specification: a relative path does not count)."""
+    configured = Path(os.environ.get("XDG_CACHE_HOME") or "")
     try:
-        return given if given.is_absolute() else Path.home() / ".cache"
+        return configured if configured.is_absolute() else Path.home() / ".cache"
     except RuntimeError:
         raise _no_cache(Path("~/.cache"), "is nobody's") from None
 

@@ -16,9 +16,9 @@ DIGEST = 64  # hexadecimal characters of SHA-256 in front of the payload
 
 
 def write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Replace `path` in one instant; what it held before stays beside it as `*.previous`.
+    """Replace `path` in one instant; the file before stays beside it as `*.previous`.
 
-    Raises OSError if the disk is full, and leaves what was there.
+    Raise OSError if the disk is full, and leave the old file.
     """
     payload = save({k: t.contiguous() for k, t in tensors.items()}, {"meta": json.dumps(meta)})
     durable.make_folder(path.parent)
@@ -33,7 +33,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The newest whole state at `path`: the file, its predecessor if it is torn, or None."""
+    """Read the newest whole state at `path`: the file, its predecessor if it is torn, or None."""
     for candidate in (path, _beside(path, ".new"), _beside(path, ".previous")):
         data = candidate.read_bytes() if candidate.exists() else b""
         payload = data[DIGEST:]

@@ -1,4 +1,4 @@
-"""Turns of methods, one after the other, until a θ gets all of some problems right that none has seen.
+"""Turns of methods, one after another, until a θ gets all of some unseen problems right.
 
 Axes: P parameters.
 """
@@ -27,13 +27,13 @@ METHODS: dict[str, Callable[[Task, Tensor], Tensor]] = {
     "lbfgs": lbfgs,
     "cma_es": cma_es,
 }
-"""In the order in which they are tried where none is named."""
+"""In their default order."""
 Wrong = Callable[[Tensor], int]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a method: how many problems were wrong after it, the loss, and what it took."""
+    """One turn of a method: the problems wrong after it, the loss, and its cost."""
 
     method: str
     wrong: int
@@ -45,7 +45,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Finished:
-    """The best θ [P], after all turns. `by`: the method that took it there; none if no turn was a gain."""
+    """The best θ [P] after all turns. `by`: the method that made it; None if no turn was a gain."""
 
     theta_P: Tensor
     before: int
@@ -65,11 +65,10 @@ def finish(
     seed: int = 1,
     watch: Callable[[Turn], None] = lambda _: None,
 ) -> Finished:
-    """Take θ [P] to where `wrong` finds no error.
+    """Move θ [P] to where `wrong` counts no error.
 
-    Each method has up to so many turns, each from the best θ so far, and gives way to the next one as soon as
-    a turn is no gain. `wrong` is asked after each turn; no method sees its problems. `seed` names those that
-    methods see.
+    Each method has up to `turns` turns, each from the best θ so far. The next method follows as soon as a turn
+    is no gain. `wrong` judges each turn; no method sees its problems. `seed` names the problems of methods.
     """
     programs = programs_of(spec, Recipe(), "cpu", compiled=True)
 
@@ -77,28 +76,30 @@ def finish(
         return wrong(theta_P), float(programs.evaluate(theta_P[None])["loss"])
 
     first = least = judged(theta_P)
-    best_P, by, made = theta_P, None, list[Turn]()
+    best_P, by, log = theta_P, None, list[Turn]()
     for method in methods:
-        gained, left = True, turns
-        while gained and left and least[0]:
+        gained, remaining = True, turns
+        while gained and remaining and least[0]:
             cost, start = Cost(), time.process_time()
-            new_P = METHODS[method](Task(spec, programs, seed, len(made), cost), best_P).float()
-            found = judged(new_P)
-            made.append(Turn(method, *found, cost.problems, time.process_time() - start))
-            watch(made[-1])
-            gained, left = found < least, left - 1
+            new_P = METHODS[method](Task(spec, programs, seed, len(log), cost), best_P).float()
+            verdict = judged(new_P)
+            log.append(Turn(method, *verdict, cost.problems, time.process_time() - start))
+            watch(log[-1])
+            gained, remaining = verdict < least, remaining - 1
             if gained:
-                best_P, least, by = new_P, found, method
-    return Finished(best_P, first[0], *least, by, tuple(made))
+                best_P, least, by = new_P, verdict, method
+    return Finished(best_P, first[0], *least, by, tuple(log))
 
 
-def finished(parent: Checkpoint, its: Finished) -> Checkpoint:
-    """The checkpoint of a finished θ, whose papers say from which one it was made, how, and at what cost."""
+def finished(parent: Checkpoint, result: Finished) -> Checkpoint:
+    """Return the checkpoint of a finished θ, with its parent, its method and its cost as provenance."""
     provenance = {
         "trained": "from a parent",
         "finished_from": parent.as_origin(),
-        "finished_by": its.by,
-        "turns": [asdict(turn) for turn in its.turns],
+        "finished_by": result.by,
+        "turns": [asdict(turn) for turn in result.turns],
     }
-    metrics = {"own_problems_wrong": its.wrong, "loss": its.loss}
-    return replace(parent, theta_P=its.theta_P, metrics=metrics, provenance=provenance, code=code_version())
+    metrics = {"own_problems_wrong": result.wrong, "loss": result.loss}
+    return replace(
+        parent, theta_P=result.theta_P, metrics=metrics, provenance=provenance, code=code_version()
+    )

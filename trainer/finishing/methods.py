@@ -1,4 +1,4 @@
-"""The ways to finish: each takes a θ [P] and a task, and gives another θ. Nothing is judged here.
+"""Methods of finishing: each takes a task and a θ [P] and returns another θ, without judging it.
 
 Axes: P parameters, K candidate of a generation.
 """
@@ -17,7 +17,7 @@ from trainer.recipe import Pair, Recipe, Seed
 
 
 def train(task: Task, theta_P: Tensor) -> Tensor:
-    """Go on training as before, without weight decay and at a low rate: what the others are to beat.
+    """Train on, without weight decay and at a low rate: the baseline.
 
     The carry kinds of which AdderBoard's edge cases are made are left out.
     """
@@ -36,17 +36,17 @@ def train(task: Task, theta_P: Tensor) -> Tensor:
 
 
 def targeted(task: Task, theta_P: Tensor) -> Tensor:
-    """Adam on batches of which half are the θ's own errors, looked for again and again."""
+    """Run Adam on batches of which half are θ's own errors, searched anew every 500 steps."""
     steps, again, batch, rate = 3_000, 500, 256, 0.001
     rng, theta_P = random.Random(f"targeted {task.seed} {task.turn}"), theta_P.float().clone()
     parameter = torch.nn.Parameter(theta_P)
     adam = torch.optim.Adam([parameter], lr=rate)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-    fresh, own = draw_problems(task.seed, task.turn, 16_384), list[tuple[int, int]]()
+    fresh, errors = draw_problems(task.seed, task.turn, 16_384), list[tuple[int, int]]()
     for n in range(steps):
         if n % again == 0:
-            own = task.own_errors(parameter.detach()) or fresh
-        pairs = rng.choices(own, k=batch // 2) + rng.choices(fresh, k=batch // 2)
+            errors = task.own_errors(parameter.detach()) or fresh
+        pairs = rng.choices(errors, k=batch // 2) + rng.choices(fresh, k=batch // 2)
         _, grad_P = Pool(task.spec, tokens_from(task.spec, pairs), task.cost).slope(parameter.detach())
         parameter.grad = grad_P.float()
         adam.step()
@@ -55,9 +55,9 @@ def targeted(task: Task, theta_P: Tensor) -> Tensor:
 
 
 def cma_es(task: Task, theta_P: Tensor) -> Tensor:
-    """CMA-ES (Hansen 2016; the library `cmaes`) on the share of wrong answers and the loss.
+    """Run CMA-ES (Hansen 2016; the library `cmaes`) on the share of wrong answers and the loss.
 
-    Each entry's first deviation is by how far it can move before the loss shows it: the curvature's.
+    The curvature sets each entry's first deviation: how far it can move before the loss shows it.
     """
     import numpy as np
     from cmaes import CMA
@@ -69,12 +69,12 @@ def cma_es(task: Task, theta_P: Tensor) -> Tensor:
     search = CMA(np.zeros(len(theta_P)), 0.01, seed=task.seed % 2**31, population_size=24)
     best_P, least = theta_P, float("inf")
     for _ in range(400):
-        asked = [search.ask() for _ in range(search.population_size)]
-        theta_KP = (centre_P + torch.tensor(np.array(asked)) * reach_P).float()
-        its = task.programs.evaluate(theta_KP, pool.tokens)
-        task.cost.problems += len(asked) * pool.size
-        worth = (1 - its["exact"] + its["loss"]).nan_to_num(1e9, 1e9).tolist()
-        search.tell(list(zip(asked, worth, strict=True)))
+        proposals = [search.ask() for _ in range(search.population_size)]
+        theta_KP = (centre_P + torch.tensor(np.array(proposals)) * reach_P).float()
+        measured = task.programs.evaluate(theta_KP, pool.tokens)
+        task.cost.problems += len(proposals) * pool.size
+        worth = (1 - measured["exact"] + measured["loss"]).nan_to_num(1e9, 1e9).tolist()
+        search.tell(list(zip(proposals, worth, strict=True)))
         if min(worth) < least:
             best_P, least = theta_KP[worth.index(min(worth))], min(worth)
         if search.should_stop():

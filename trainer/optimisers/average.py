@@ -26,7 +26,7 @@ class Average(Group):
 
 
 def average(inner: Optimiser) -> Optimiser:
-    """θ itself takes no notice of it."""
+    """Keep a moving mean of θ, which does not change θ."""
 
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
         new = inner.update(state, now, grad_SP)

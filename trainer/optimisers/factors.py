@@ -26,15 +26,15 @@ class OfTensors(Group):
     @staticmethod
     def validate(recipe: Any) -> None:
         for field in ("lr_factors", "wd_factors"):
-            given = getattr(recipe, field)
-            for pair in given:
+            pairs = getattr(recipe, field)
+            for pair in pairs:
                 if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
                     raise ValueError(f"{field} must be pairs [tensor, factor], got {pair!s:.80}")
                 if type(pair[1]) not in (int, float) or not 0 <= pair[1] <= 1_000_000:
                     raise ValueError(f"{field} must have factors from 0 to 1000000, got {pair[1]!s:.80}")
-            if len({name for name, _ in given}) < len(given):
-                raise ValueError(f"{field} must name a tensor once, got {given!s:.80}")
-            object.__setattr__(recipe, field, tuple((name, float(factor)) for name, factor in given))
+            if len({name for name, _ in pairs}) < len(pairs):
+                raise ValueError(f"{field} must name a tensor once, got {pairs!s:.80}")
+            object.__setattr__(recipe, field, tuple((name, float(factor)) for name, factor in pairs))
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:
@@ -43,11 +43,11 @@ class OfTensors(Group):
 
 
 def entries(layout: Layout, field: str, factors: Sequence[tuple[str, float]]) -> list[float]:
-    """Each entry's factor [P], 1 where none is given. Raises ValueError for a tensor that θ does not have."""
-    given = dict(factors)
-    for name in given.keys() - set(layout.names):
+    """Return each entry's factor [P], 1 by default. Raise ValueError for a tensor that θ does not have."""
+    by_name = dict(factors)
+    for name in by_name.keys() - set(layout.names):
         raise ValueError(
             f"{field} must be of tensors of θ, not {name!r:.80}; {did_you_mean(name, layout.names)}"
         )
     sizes = zip(layout.names, map(prod, layout.shapes), strict=True)
-    return [given.get(name, 1.0) for name, size in sizes for _ in range(size)]
+    return [by_name.get(name, 1.0) for name, size in sizes for _ in range(size)]

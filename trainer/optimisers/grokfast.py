@@ -1,4 +1,4 @@
-"""Grokfast: what is slow in the gradients, amplified. Axes: S slot, P parameters."""
+"""Grokfast: the slow part of the gradients, amplified. Axes: S slot, P parameters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Grokfast(Group):
 
 
 def grokfast(inner: Optimiser) -> Optimiser:
-    """Before the gradient is clipped, as MicroAdder has it."""
+    """Filter the gradient before it is clipped, as MicroAdder does."""
 
     def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
         import torch
@@ -48,7 +48,9 @@ def grokfast(inner: Optimiser) -> Optimiser:
         step_S1 = state["step"][:, None]
         mean = torch.where(step_S1 == start, grad_SP, state["slow"] * alpha + grad_SP * (1 - alpha))
         on_S1 = (step_S1 >= start) & ((end == 0) | (step_S1 < end))
-        filtered_SP, kept = inner.gradient(state, now, torch.where(on_S1, grad_SP + factor * mean, grad_SP))
-        return filtered_SP, {**kept, "slow": mean}
+        filtered_SP, tensors = inner.gradient(
+            state, now, torch.where(on_S1, grad_SP + factor * mean, grad_SP)
+        )
+        return filtered_SP, {**tensors, "slow": mean}
 
     return also(inner, zeros("slow"), gradient=gradient)

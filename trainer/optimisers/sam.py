@@ -23,7 +23,7 @@ class Sam(Group):
 
 
 def uphill(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-    """θ + ρ g / |g| (equation 2)."""
+    """Return θ + ρ g / |g| (equation 2)."""
     norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
     return state["theta"] + grad_SP * (columns(now, "sam_rho")[0] / (norm_S1 + 1e-12))
 

@@ -1,4 +1,4 @@
-"""The recipe and the seed: what a pair is trained by. A group of fields a file, without torch."""
+"""The recipe and the seed, which make a pair. A group of fields a file, without torch."""
 
 from trainer.recipe.recipe import SHAPING, SWITCHES, Recipe
 from trainer.recipe.seed import Pair, Seed

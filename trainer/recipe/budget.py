@@ -1,4 +1,4 @@
-"""How long a seed trains, on how many problems a step, and when it is looked at."""
+"""The budget of a seed: its steps, its problems a step, and its evaluations."""
 
 from __future__ import annotations
 

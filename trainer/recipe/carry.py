@@ -1,9 +1,9 @@
-"""The carry schedule: how many of a step's problems are carry problems, of which kinds, in how many columns.
+"""The carry schedule: the share of carry problems over time, by kind, and the columns that they use.
 
-A list of up to five points in steps, linear between them, and constant before the first and after the last.
-Without one, the share is `carry_mix` with its fade, all kinds are equally likely, and every length is.
+Up to five points in steps, linear between them, constant before the first and after the last. Without points
+the share is `carry_mix` with its fade, and all kinds and lengths are equally likely.
 
-The kinds are those of trainer/data/problems.py; what a step asks for is in trainer/step/schedule.py.
+The kinds are those of trainer/data/problems.py; trainer/step/schedule.py evaluates the schedule at a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OURS = "docs/results.md"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CarrySchedule(Group):
-    """The recipe's fields of the carry schedule."""
+    """Fields of the carry schedule."""
 
     carry_shares: tuple[tuple[float, ...], ...] = option(
         (),
@@ -51,8 +51,8 @@ class CarrySchedule(Group):
         for name, form, widths in (("carry_shares", SHARES, (2, 5)), ("carry_lengths", LENGTHS, (3,))):
             points = getattr(recipe, name)
             _check_points(points, name, form, widths)
-            whole = tuple((int(point[0]), *map(float, point[1:])) for point in points)  # one spelling of each
-            object.__setattr__(recipe, name, whole)
+            canonical = tuple((int(point[0]), *map(float, point[1:])) for point in points)
+            object.__setattr__(recipe, name, canonical)
         for point in recipe.carry_shares:
             if not (min(point[1:]) >= 0 and sum(point[1:]) <= 1 + 1e-9):
                 raise ValueError(f"carry_shares must be fractions that sum to at most 1, got {list(point)}")

@@ -1,4 +1,4 @@
-"""What a seed is taught when: lengths of the numbers, and the share of carry problems."""
+"""The curriculum: lengths of the numbers and the share of carry problems over time."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Curriculum(Group):
     @staticmethod
     def validate(recipe: Any) -> None:
         if recipe.fade_end < recipe.fade_start:
-            ends = f"{recipe.fade_end} < {recipe.fade_start}"
-            raise ValueError(f"fade_end must be fade_start or more, got {ends}")
+            actual = f"{recipe.fade_end} < {recipe.fade_start}"
+            raise ValueError(f"fade_end must be fade_start or more, got {actual}")
         if recipe.fade_token_end < recipe.fade_token:
-            ends = f"{recipe.fade_token_end} < {recipe.fade_token}"
-            raise ValueError(f"fade_token_end must be fade_token or more, got {ends}")
+            actual = f"{recipe.fade_token_end} < {recipe.fade_token}"
+            raise ValueError(f"fade_token_end must be fade_token or more, got {actual}")
         for stage in recipe.curriculum:
-            whole = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
-            if not whole or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:
+            valid = isinstance(stage, tuple) and [type(n) for n in stage] == [int, int]
+            if not valid or not 1 <= stage[0] <= 10 or not 0 <= stage[1] <= LARGEST:
                 raise ValueError(
                     f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage!s:.80}"
                 )

@@ -1,4 +1,4 @@
-"""Which problems a seed is given beside those of its lessons: swapped ones, and those that it gets wrong."""
+"""Changes to the drawn problems: swapped operands, and the seed's own errors drawn again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learning rate: its numbers, and what it is at a step. Axes: S slot."""
+"""The learning rate: its fields, and its value at a step. Axes: S slot."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class Rates(Group):
 
 
 def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
-    """Linear warm-up, then what the recipe's schedule says, between `lr` and `lr` · `lr_floor`; after a fold,
-    with which the optimiser begins anew, warmed up again.
+    """Return the learning rate [S]: a linear warm-up, then the schedule between `lr` and `lr` · `lr_floor`.
+
+    It is warmed up again after a fold, where the optimiser begins anew.
     """
     import torch
 
@@ -62,10 +63,10 @@ def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
 
 
 def _down(progress: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
-    """Half a cosine from 1 to the floor as progress goes from 0 to 1."""
+    """Return half a cosine from 1 to the floor as progress goes from 0 to 1."""
     floor = hyper["lr_floor"]
-    made: Tensor = floor + (1 - floor) * 0.5 * (1 + (math.pi * progress).cos())
-    return made
+    factor: Tensor = floor + (1 - floor) * 0.5 * (1 + (math.pi * progress).cos())
+    return factor
 
 
 def _cosine(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
@@ -75,8 +76,8 @@ def _cosine(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
 
 def _stable(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
     last, floor = hyper["steps"] - 1, hyper["lr_floor"]
-    left = (last - step_S) / (hyper["lr_decay"] * hyper["steps"]).clamp(min=1)
-    return floor + (1 - floor) * left.clamp(0, 1)
+    remaining = (last - step_S) / (hyper["lr_decay"] * hyper["steps"]).clamp(min=1)
+    return floor + (1 - floor) * remaining.clamp(0, 1)
 
 
 def _restarts(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:

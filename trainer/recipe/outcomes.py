@@ -1,4 +1,4 @@
-"""What is measured of a seed, and what can become of it. Without torch: counting does not need it."""
+"""Measures and outcomes of a seed. Without torch: counting does not need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ training loss since the evaluation before."""
 
 
 class Outcome(StrEnum):
-    """What became of a seed. The first two are not outcomes yet."""
+    """State of a seed. The first two are not final."""
 
     QUEUED = "queued"
     RUNNING = "running"

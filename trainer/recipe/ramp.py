@@ -1,4 +1,4 @@
-"""When a seed's θ is folded, and when it moves into its ties: fields of a recipe."""
+"""The fold of a wider model and the ramp into ties: fields of a recipe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from trainer.fields import Group
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ramp(Group):
-    """Of a tied model: it trains its base, each entry free, and moves into the ties. All of it is off at
-    0.
-    """
+    """A tied model trains its base with each entry free, and moves into its ties. 0 is off."""
 
     ramp: int = option(
         0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", ge=0
@@ -29,7 +27,7 @@ class Ramp(Group):
 
     @property
     def counts_from(self) -> int:
-        """The first step at which θ is what was asked for: no evaluation before counts."""
+        """The first step at which θ has its final form: no evaluation before counts."""
         return max(self.fold_step, self.ramp_start + self.ramp if self.ramp else 0)
 
     @staticmethod
@@ -42,8 +40,8 @@ class Ramp(Group):
             ends = f"{recipe.ramp_start} + {recipe.ramp} > {recipe.steps}"
             raise ValueError(f"ramp_start must leave the ramp its steps, got {ends}")
         if recipe.fold_step % recipe.eval_every or recipe.fold_step >= recipe.steps:
-            what = f"an evaluation (every {recipe.eval_every} steps) before the last step"
-            raise ValueError(f"fold_step must be {what}, got {recipe.fold_step}")
+            place = f"an evaluation (every {recipe.eval_every} steps) before the last step"
+            raise ValueError(f"fold_step must be {place}, got {recipe.fold_step}")
         if recipe.fold_step and recipe.ramp and recipe.ramp_start < recipe.fold_step:
             raise ValueError(
                 f"ramp_start must be fold_step or more, got {recipe.ramp_start} < {recipe.fold_step}"
@@ -51,7 +49,7 @@ class Ramp(Group):
 
 
 def tie_ramp_defaults(steps: int = 6_000) -> dict[str, Any]:
-    """The fields of a recipe that takes a trained θ into ties: a short one, calm and without a curriculum."""
+    """Return the fields of a recipe that moves a trained θ into ties: short, calm, without a curriculum."""
     return {
         "steps": steps, "ramp": steps // 2, "lr": 0.003, "warmup": min(200, steps), "weight_decay": 0.0,
         "curriculum": (), "carry_mix": 0.3, "fade_start": steps, "fade_end": steps, "hold": steps,

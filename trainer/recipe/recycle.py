@@ -1,9 +1,9 @@
-"""Recycling: hidden units of a seed that has not got somewhere by a step are put to another use.
+"""Recycling: unused hidden units of a seed that has not reached a threshold get new weights.
 
-A unit that has come to lie where its activation is nearly flat stays there, for next to no gradient reaches
-it. After Sokar et al. 2023 (The Dormant Neuron Phenomenon), who draw such units again; here a probe of the
-whole seed says whether, and the family what becomes of its units (`Spec.recycled`). The rest of θ goes on,
-and so do the step and the data. It depends on θ alone, and happens at evaluations.
+A unit where its activation is nearly flat stays there, for next to no gradient reaches it. After Sokar et al.
+2023 (The Dormant Neuron Phenomenon), who draw such units again. Here a probe of the seed decides, and the
+family changes its units (`Spec.recycled`). The rest of θ, the step and the data go on. It depends on θ alone,
+and happens at evaluations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOURCE = "after Sokar et al. 2023, section 4"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recycle(Group):
-    """The recipe's fields of recycling."""
+    """Fields of recycling."""
 
     recycle_every: int = option(
         0, "distance of recycling: hidden units that have no use get another; 0 is off", unit="steps", ge=0,
@@ -38,7 +38,7 @@ class Recycle(Group):
         "recycle_every", 16_000, "none after", unit="steps", ge=1, source=SOURCE
     )
     recycle_unless: tuple[tuple[Any, ...], ...] = dependent_option(
-        "recycle_every", (), f"{THRESHOLDS}: whoever reaches any of them is left alone", unit="name, number",
+        "recycle_every", (), f"{THRESHOLDS}: a seed that reaches any of them is left alone", unit="name, number",
         source=SOURCE,
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ def check_recycle(spec: Spec, recipe: Recycle) -> None:
 
 
 def is_recycling_due(recipe: Recycle, step: int, values: Mapping[str, float]) -> bool:
-    """Whether a seed's units are recycled at an evaluation. values: what may be asked of it, by name."""
+    """True if a seed's units are to be recycled at an evaluation. values: its measures and probes, by name."""
     since = step - recipe.recycle_from
     if not recipe.recycle_every or since < 0 or step > recipe.recycle_until or since % recipe.recycle_every:
         return False

@@ -1,8 +1,8 @@
-"""Beginning again: a seed that has not got somewhere by a step draws another vector and begins anew.
+"""Restarts: a seed that has not reached a threshold by a step draws another vector and begins anew.
 
-It is one seed and one run: it has its budget once, and what it spent before counts. A try sees the schedules
-and the problems of its own age, from step 0 on, so the last one may end before its schedules do. The vectors
-are the seed's own: what it begins with at which try depends on spec, recipe and `init_seed` alone.
+It is one seed and one run with one budget: steps of earlier tries count. A try sees the schedules and the
+problems of its own age, from step 0 on, so the last one may end before its schedules do. The vector of each
+try depends on spec, recipe and `init_seed` alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Restarts(Group):
-    """The recipe's fields of beginning again."""
+    """Fields of restarts."""
 
     again_at: int = option(
         0, "age at which a seed that has not got where again_unless says begins anew; 0 is off", unit="steps",
         ge=0,
     )  # fmt: skip
     again_unless: tuple[tuple[Any, ...], ...] = dependent_option(
-        "again_at", (), f"{THRESHOLDS}: whoever reaches any of them goes on", unit="name, number"
+        "again_at", (), f"{THRESHOLDS}: a seed that reaches any of them goes on", unit="name, number"
     )
     again_most: int = dependent_option("again_at", 1, "how often at most", unit="times", ge=1)
 
@@ -52,16 +52,17 @@ class Restarts(Group):
             raise ValueError("again_at goes with neither fold_step nor ramp")
 
 
-def check_restarts(spec: Spec, recipe: Restarts, given: bool) -> None:
-    """Raise ValueError unless a spec has the probes that a recipe names, and its θ is drawn, not given."""
+def check_restarts(spec: Spec, recipe: Restarts, has_start: bool) -> None:
+    """Raise ValueError unless a spec has the probes that a recipe names, and the seed draws its θ."""
     check_thresholds("again_unless", recipe.again_unless, spec.probes())
-    if recipe.again_at and given:
+    if recipe.again_at and has_start:
         raise ValueError("again_at needs vectors that are drawn, and this seed's start is given")
 
 
 def is_restart_due(recipe: Restarts, age: int, before: int, values: Mapping[str, float]) -> bool:
-    """Whether a seed begins again at an evaluation. before: steps of earlier tries; values: what may be
-    asked of it, by name.
+    """True if a seed is to begin again at an evaluation.
+
+    before: steps of earlier tries; values: its measures and probes, by name.
     """
     if not recipe.again_at or age != recipe.again_at or before >= recipe.again_at * recipe.again_most:
         return False
@@ -69,5 +70,5 @@ def is_restart_due(recipe: Restarts, age: int, before: int, values: Mapping[str,
 
 
 def restart_seed(init_seed: int, tries: int) -> int:
-    """The number from which a seed's vector is drawn, after so many tries before."""
+    """Return the number that draws a seed's vector after `tries` earlier tries."""
     return init_seed if tries == 0 else hashed_seed(f"again {init_seed} {tries}")

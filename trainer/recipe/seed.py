@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Seed:
-    """One run of a configuration: where θ starts and which problems it sees."""
+    """One run of a configuration: the numbers of its start and of its stream of problems."""
 
     init_seed: int
     data_seed: int
 
     @classmethod
     def of(cls, number: int) -> Seed:
-        """The usual case: one number sets both."""
+        """Return the usual seed, with one number for both."""
         return cls(number, number)
 
     @classmethod
     def named(cls, name: str) -> Seed:
-        """The seed of which `name` is the text: `777`, or `777.804`. Raises ValueError."""
+        """Parse a seed: `777`, or `777.804`. Raise ValueError for other text."""
         numbers = name.split(".")
         if len(numbers) > 2 or not all(n.isdecimal() and n.isascii() for n in numbers):
             raise ValueError(f"a seed is a number, or two with a dot between them, got {name!r}")
@@ -69,28 +69,28 @@ class Pair:
 
     @property
     def counts_from(self) -> int:
-        """The first step at which θ is what was asked for: no evaluation before counts."""
+        """The first step at which θ has its final form: no evaluation before counts."""
         return self.recipe.fold_step if self.wide else self.recipe.counts_from
 
     def program(self) -> tuple[Any, ...]:
-        """What pairs of one bank must agree in."""
+        """Return the values in which the pairs of a bank must agree."""
         return (*self.recipe.program(), self.ties is not None)
 
     def check(self, spec: Spec) -> None:
-        """Raise ValueError unless it can be trained with a spec."""
-        check_fit(spec, self.recipe, given=self.start is not None)
+        """Raise ValueError unless the pair can be trained with a spec."""
+        check_fit(spec, self.recipe, has_start=self.start is not None)
         params = spec.params
-        for name, given in (("start", self.start), ("ties", self.ties)):
-            if given is not None and len(given) != params:
-                raise ValueError(f"{name} must be {params} entries for this spec, got {len(given)}")
+        for name, values in (("start", self.start), ("ties", self.ties)):
+            if values is not None and len(values) != params:
+                raise ValueError(f"{name} must be {params} entries for this spec, got {len(values)}")
         if self.recipe.ramp and self.ties is None and not self.wide:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
 
 
-def check_fit(spec: Spec, recipe: Recipe, given: bool = False) -> None:
-    """Raise ValueError unless a spec has all that a recipe asks of it. given: θ at step 0 is not drawn."""
+def check_fit(spec: Spec, recipe: Recipe, has_start: bool = False) -> None:
+    """Raise ValueError unless a spec has all that a recipe needs. has_start: θ at step 0 is not drawn."""
     recipe.check_names(spec.layout)
     check_start(spec, recipe)
     check_teacher(spec, recipe)
     check_recycle(spec, recipe)
-    check_restarts(spec, recipe, given)
+    check_restarts(spec, recipe, has_start)

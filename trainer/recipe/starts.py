@@ -1,9 +1,8 @@
-"""Starts: how θ is drawn at step 0, as part of the recipe.
+"""Starts: θ at step 0, as part of the recipe.
 
-By default a seed starts from its spec's own initial values. `init` says otherwise for some tensors, and
-`best_of` draws several vectors for a seed and keeps the one that a probe puts first. What a seed starts from
-depends on its spec, its recipe and its `init_seed` alone; a tensor that `init` does not name starts as it
-would have without it.
+By default a seed starts from its spec's own initial values. `init` replaces those of some tensors, and
+`best_of` draws several vectors and keeps the one that a probe ranks first. The start depends on spec, recipe
+and `init_seed` alone; a tensor that `init` does not name starts as it would without `init`.
 
 Axes: N vector that is drawn, P parameters.
 """
@@ -32,7 +31,7 @@ FORM = f"rows [tensor, how, numbers], how being {', '.join(HOW)}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Starts(Group):
-    """The recipe's fields of what a seed starts from."""
+    """Fields of a seed's start."""
 
     init: tuple[tuple[Any, ...], ...] = option(
         (),
@@ -62,7 +61,7 @@ class Starts(Group):
                     f"init must be one number of 0 or more for {row[1]}, got {list(row[2:])!r:.80}"
                 )
         rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in recipe.init)
-        object.__setattr__(recipe, "init", rows)  # one spelling of each
+        object.__setattr__(recipe, "init", rows)
         if (recipe.best_of > 1) != bool(recipe.best_by):
             raise ValueError(f"best_of must go with best_by, got {recipe.best_of} and {recipe.best_by!r:.80}")
 
@@ -88,41 +87,41 @@ def check_start(spec: Spec, recipe: Starts) -> None:
 
 
 def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
-    """θ [P] at step 0, float32 on CPU. The first of `best_of` vectors is the seed's own, and wins a tie."""
+    """Return θ [P] at step 0, float32 on CPU. The first of `best_of` vectors is the usual one; it wins ties."""
     if recipe.best_of == 1:
         return draw_theta(spec, recipe, init_seed)
     import torch
 
-    others = (hashed_seed(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
-    theta_NP = torch.stack([draw_theta(spec, recipe, s) for s in (init_seed, *others)])
+    more = (hashed_seed(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
+    theta_NP = torch.stack([draw_theta(spec, recipe, s) for s in (init_seed, *more)])
     read_N = spec.probes()[recipe.best_by](spec, theta_NP.double()).tolist()
     return theta_NP[max(range(recipe.best_of), key=lambda n: (read_N[n] == read_N[n], read_N[n]))]
 
 
 def draw_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
-    """One vector [P] as `init` says."""
+    """Draw one vector [P] with `init` applied."""
     theta_P = spec.initial(init_seed)
     if not recipe.init:
         return theta_P
     tensors = {name: t[0] for name, t in spec.layout.split(theta_P[None]).items()}
-    made: dict[str, Tensor] = {}
+    replaced: dict[str, Tensor] = {}
     for i, (name, how, *numbers) in enumerate(recipe.init):
         row = _row(tensors[name], how, numbers, hashed_seed(f"start {init_seed} {name} {i}"))
-        made[name] = made[name] + row if name in made else row
-    return spec.layout.join(tensors | made)
+        replaced[name] = replaced[name] + row if name in replaced else row
+    return spec.layout.join(tensors | replaced)
 
 
-def _row(own: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -> Tensor:
-    """What one row of `init` gives a tensor; `own`: how the spec would have it start."""
+def _row(usual: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -> Tensor:
+    """Draw one row of `init` for a tensor; `usual`: the spec's own start of it."""
     import torch
 
     from model import draws
 
     if how == "scaled":
-        return own * numbers[0]
+        return usual * numbers[0]
     if how == "at":
-        return torch.tensor(numbers, dtype=torch.float32).expand(own.numel()).reshape(own.shape)
-    shape, generator = tuple(own.shape), torch.Generator().manual_seed(generator_seed)
+        return torch.tensor(numbers, dtype=torch.float32).expand(usual.numel()).reshape(usual.shape)
+    shape, generator = tuple(usual.shape), torch.Generator().manual_seed(generator_seed)
     if how == "normal":
         return draws.normal(shape, numbers[0], generator)
     if how == "xavier":
@@ -132,5 +131,5 @@ def _row(own: Tensor, how: str, numbers: Sequence[float], generator_seed: int) -
 
 
 def hashed_seed(text: str) -> int:
-    """A seed for torch's generator."""
+    """Hash a text to a seed of torch's generator."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -1,7 +1,7 @@
 """A teacher: another model's θ, whose answers a seed learns beside the right ones (trainer/recipe/losses.py).
 
-A recipe has it whole, as one word: what a recipe is depends on what its teacher knows and not on where that
-lay, and whoever has the recipe, a worker or a checkpoint's papers, needs no file.
+A recipe has its teacher whole, as one word: so a recipe depends on the teacher's numbers and not on their
+path, and a worker or a checkpoint's provenance needs no file.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ class Teacher:
 
     @property
     def word(self) -> str:
-        """All of it: a digest, then what that is of. The same for the same bits."""
-        told = _told(self.spec, self.theta)
-        return f"{hashlib.sha256(told).hexdigest()[:12]}:{base64.b64encode(told).decode()}"
+        """The teacher as text: a digest, then spec and θ. The same for the same bits."""
+        content = _encode(self.spec, self.theta)
+        return f"{hashlib.sha256(content).hexdigest()[:12]}:{base64.b64encode(content).decode()}"
 
     @property
     def title(self) -> str:
-        """In two words: `67p 1f0c8a2b9d3e`."""
+        """Preset and digest: `67p 1f0c8a2b9d3e`."""
         return f"{preset_name(self.spec)} {self.word.partition(':')[0]}"
 
     def theta_1P(self, like: Tensor) -> Tensor:
-        """θ [1, P], of a tensor's type and device."""
+        """Return θ [1, P], of the type and device of `like`."""
         return like.new_tensor([self.theta])
 
 
 @lru_cache(maxsize=64)
 def teacher_of(word: str) -> Teacher:
-    """A word's teacher. Raises ValueError."""
+    """Decode the word of a teacher. Raise ValueError for any other text."""
     try:
         digest, _, text = word.partition(":")
         if len(word) > LONGEST:
             raise ValueError("too long")
-        told = base64.b64decode(text, validate=True)
-        about, numbers = told.split(b"\n", 1)
+        content = base64.b64decode(text, validate=True)
+        about, numbers = content.split(b"\n", 1)
         (family, options), theta = json.loads(about), struct.unpack(f"<{len(numbers) // 4}f", numbers)
         spec = make_spec(family, **options)
     except (ValueError, TypeError, struct.error, binascii.Error):
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}") from None
-    whole = hashlib.sha256(told).hexdigest()[:12] == digest and len(theta) == spec.params
-    if not whole or not all(abs(x) < float("inf") for x in theta):
+    valid = hashlib.sha256(content).hexdigest()[:12] == digest and len(theta) == spec.params
+    if not valid or not all(abs(x) < float("inf") for x in theta):
         raise ValueError(f"teacher must be {FORM}, got {word!r:.80}")
     return Teacher(spec, theta)
 
 
 def shown(values: dict[str, Any]) -> dict[str, Any]:
-    """A recipe's plain values to be read: with the teacher's title in the place of all its numbers."""
+    """Return a recipe's plain values for people: the teacher's title replaces its numbers."""
     return values | {"teacher": teacher_of(values["teacher"]).title} if values.get("teacher") else values
 
 
@@ -77,7 +77,7 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
     if not recipe.teacher:
         return
     teacher = teacher_of(recipe.teacher)
-    if _alike(teacher.spec, spec):  # said without torch, so that studies can be listed at once
+    if _is_same_sequence(teacher.spec, spec):  # without torch, so that studies are listed at once
         return
     from trainer.data.problems import marked
 
@@ -87,13 +87,13 @@ def check_teacher(spec: Spec, recipe: Any) -> None:
         )
 
 
-def _alike(one: Spec, other: Spec) -> bool:
-    """Whether two specs surely have one sequence: a family's depends on vocabulary and answers alone."""
-    a, b = (getattr(spec, "base", spec) for spec in (one, other))
+def _is_same_sequence(first: Spec, second: Spec) -> bool:
+    """True if two specs surely have one sequence: a family's depends on vocabulary and answers alone."""
+    a, b = (getattr(spec, "base", spec) for spec in (first, second))
     return (a.family, a.vocabulary, a.answers) == (b.family, b.vocabulary, b.answers)
 
 
-def _told(spec: Spec, theta: tuple[float, ...]) -> bytes:
+def _encode(spec: Spec, theta: tuple[float, ...]) -> bytes:
     chosen = {f.name: v for f in fields(spec) if (v := getattr(spec, f.name)) != f.default}
     return (
         json.dumps([spec.family, chosen], sort_keys=True).encode()

@@ -1,4 +1,4 @@
-"""Weight decay: its numbers, and its factor at a step and after an evaluation.
+"""Weight decay: its fields, and its factors at a step and after an evaluation.
 
 Axes: S slot, L pair that was just evaluated, D scheduled drop.
 """
@@ -58,8 +58,8 @@ class Decay(Group):
     @staticmethod
     def validate(recipe: Any) -> None:
         for drop in recipe.wd_drops:
-            whole = isinstance(drop, tuple) and len(drop) == 2 and type(drop[0]) is int
-            if not whole or not 0 <= drop[0] <= LARGEST or type(drop[1]) not in (int, float):
+            valid = isinstance(drop, tuple) and len(drop) == 2 and type(drop[0]) is int
+            if not valid or not 0 <= drop[0] <= LARGEST or type(drop[1]) not in (int, float):
                 raise ValueError(f"wd_drops must be pairs [step 0 to {LARGEST}, factor], got {drop!s:.80}")
             if not 0 <= drop[1] <= 1_000:
                 raise ValueError(f"wd_drops must have factors from 0 to 1000, got {drop[1]!s:.80}")
@@ -75,18 +75,17 @@ class Decay(Group):
 
 
 def drops_of(recipe: Any) -> tuple[list[int], list[float]]:
-    """Steps and factors [D] of a recipe, the missing ones after every budget."""
+    """Return steps and factors [D] of a recipe's drops, filled up with steps after every budget."""
     missing = MOST_DROPS - len(recipe.wd_drops)
     steps = [step for step, _ in recipe.wd_drops] + [LARGEST] * missing
     return steps, [factor for _, factor in recipe.wd_drops] + [1.0] * missing
 
 
 def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
-    """What the recipe's schedule multiplies decay by at a step; of banks with a schedule."""
+    """Return the schedule's factor of decay at a step [S]; of banks with a schedule."""
     import torch
 
-    one = torch.ones_like(hyper["lr"])
-    dropped = one
+    dropped = constant = torch.ones_like(hyper["lr"])
     for d in range(MOST_DROPS):
         reached = step_S >= hyper["wd_drop_steps"][..., d]
         dropped = torch.where(reached, hyper["wd_drop_factors"][..., d], dropped)
@@ -96,17 +95,19 @@ def factor(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
         "cyclical": low + (1 - low) * 0.5 * (1 + turn.cos()),
         "warmup": ((step_S + 1) / hyper["wd_warmup"]).clamp(max=1),
     }
-    made = one
-    for name, its in kinds.items():
-        made = torch.where(hyper["wd_schedule"] == SCHEDULES.index(name), its, made)
-    return made
+    factor_S = constant
+    for name, scheduled in kinds.items():
+        factor_S = torch.where(hyper["wd_schedule"] == SCHEDULES.index(name), scheduled, factor_S)
+    return factor_S
 
 
 def scale(
     scale_L: Tensor, exact_L: Tensor, token_L: Tensor, hyper: Mapping[str, Tensor], eval_every: int
 ) -> Tensor:
-    """Decay's factor after an evaluation (57p paper, Reflection 5): it drops for good when exact match passes
-    each of two thresholds and token accuracy its own; where it is smooth, it falls from the first one on.
+    """Return decay's factor [L] after an evaluation (57p paper, Reflection 5).
+
+    It drops for good when exact match passes each of two thresholds and token accuracy its own. With
+    wd_schedule=smooth it falls gradually from the first threshold on.
     """
     import torch
 
@@ -119,8 +120,8 @@ def scale(
     dropped_L = torch.where(gated_L, scale_L, lower_L)
     if "wd_schedule" not in hyper:
         return dropped_L
-    begun_L = (scale_L < 1) | ((exact_L > hyper["wd_drop_exact"]) & ~gated_L)
+    falls_L = (scale_L < 1) | ((exact_L > hyper["wd_drop_exact"]) & ~gated_L)
     share_L = (hyper["wd_alpha"].double() * -eval_every).exp()  # float64, rounded: on every CPU the same
     falling_L = torch.maximum((scale_L * share_L).float(), hyper["wd_drop"] * hyper["wd_drop"])
-    smooth_L = torch.where(begun_L, falling_L, scale_L)
+    smooth_L = torch.where(falls_L, falling_L, scale_L)
     return torch.where(hyper["wd_schedule"] == SCHEDULES.index("smooth"), smooth_L, dropped_L)

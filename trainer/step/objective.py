@@ -1,6 +1,6 @@
-"""What problems are learnt by, in torch: cross-entropy, or what a recipe has switched on (trainer/recipe/losses.py).
+"""The loss in torch: cross-entropy, or what a recipe has switched on (trainer/recipe/losses.py).
 
-The engine's arithmetic is that of model/cpp/loss.h and trainer/engine/cpp/aims.h.
+The engine's arithmetic is in model/cpp/loss.h and trainer/engine/cpp/aims.h.
 
 Axes: S slot, T position, B problem, A answer position, V vocabulary, P parameters.
 """
@@ -21,7 +21,7 @@ from trainer.step.schedule import Hyper
 
 
 def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
-    """Cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
+    """Return the cross-entropy [S, A, B] of V logit tensors [S, A, B]."""
     largest, right = logits_V[0], logits_V[0]
     for v, logit in enumerate(logits_V[1:], start=1):
         largest = torch.maximum(largest, logit)
@@ -35,10 +35,9 @@ def cross_entropy(logits_V: Sequence[Tensor], target_SAB: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Objective:
-    """A step's loss. Which parts are on is a program's; their numbers are a seed's, in `hyper`.
+    """A step's loss. A program has the parts that are on, a seed their numbers, in `hyper`.
 
-    operands: the positions in a sequence of the digits of both numbers, units first. teacher: whose answers
-    are learnt too.
+    operands: the positions in a sequence of the digits of both numbers, units first.
     """
 
     on: frozenset[str] = frozenset()
@@ -47,14 +46,14 @@ class Objective:
 
     @classmethod
     def of(cls, spec: Spec, recipe: Any) -> Objective:
-        """A recipe's objective for a spec."""
+        """Return a recipe's objective for a spec."""
         if not recipe.losses:
             return PLAIN
         teacher = teacher_of(recipe.teacher) if recipe.teacher else None
         return cls(frozenset(recipe.losses), operands_of(spec), teacher)
 
     def __call__(self, spec: Spec, theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper) -> Tensor:
-        """The mean loss [S] over the answer and the end token, where the spec has one; teacher-forced."""
+        """Return the mean loss [S] over the answer and, where the spec has one, the end token; teacher-forced."""
         logits = spec.forward(theta_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
         target_SAB = tokens_STB[:, spec.prompt :]
         if self is PLAIN:
@@ -68,7 +67,7 @@ class Objective:
         return (loss_SB * self._weights(logits, tokens_STB, spec.prompt, hyper)).mean(1)
 
     def _of_answers(self, logits_V: Sequence[Tensor], target_SAB: Tensor, hyper: Hyper) -> Tensor:
-        """The loss of each answer [S, A, B]."""
+        """Return the loss of each answer [S, A, B]."""
         log_p_VSAB = torch.stack(torch.broadcast_tensors(*logits_V)).log_softmax(0)
         is_right_VSAB = torch.stack([target_SAB == v for v in range(len(logits_V))])
         loss_SAB = -torch.where(is_right_VSAB, log_p_VSAB, 0).sum(0)
@@ -83,21 +82,21 @@ class Objective:
     def _from_teacher(
         self, logits_V: Sequence[Tensor], theta_SP: Tensor, tokens_STB: Tensor, hyper: Hyper
     ) -> Tensor:
-        """T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
+        """Return T² KL(teacher, seed) of each answer [S, A, B], both at the temperature T."""
         assert self.teacher
         spec, heat = self.teacher.spec, hyper["distill_temperature"][:, None, None]
-        theirs_SP = self.teacher.theta_1P(theta_SP).expand(len(theta_SP), -1)
-        made = spec.forward(theirs_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
+        teacher_SP = self.teacher.theta_1P(theta_SP).expand(len(theta_SP), -1)
+        taught = spec.forward(teacher_SP, tokens_STB[:, :-1], first=spec.prompt - 1)
         log_s, log_r = (
             (torch.stack(torch.broadcast_tensors(*logits)) / heat).log_softmax(0)
-            for logits in (logits_V, made)
+            for logits in (logits_V, taught)
         )
         return heat * heat * (log_r.exp() * (log_r - log_s)).sum(0)
 
     def _weights(
         self, logits_V: Sequence[Tensor], tokens_STB: Tensor, prompt: int, hyper: Hyper
     ) -> Tensor | float:
-        """What each problem counts [S, B], 1 in the mean."""
+        """Return the weight of each problem [S, B], 1 in the mean."""
         if not self.on & {"chain_beta", "hardest"}:
             return 1.0
         weight_SB = torch.ones_like(tokens_STB[:, 0], dtype=logits_V[0].dtype)
@@ -114,7 +113,7 @@ PLAIN = Objective()
 
 
 def among_largest(loss_SB: Tensor, share_S: Tensor) -> Tensor:
-    """Whether a problem is among a share of a slot's with the largest loss; of equal ones the first."""
+    """Mark the share of each slot's problems with the largest loss [S, B]; of equal ones the first."""
     order_SB = loss_SB.sort(dim=1, descending=True, stable=True)[1]
     rank_SB = order_SB.sort(dim=1)[1]
     count_S = (share_S.double() * loss_SB.shape[1] + 0.5).floor().clamp(min=1)
@@ -122,18 +121,18 @@ def among_largest(loss_SB: Tensor, share_S: Tensor) -> Tensor:
 
 
 def longest_run(x_SDB: Tensor, y_SDB: Tensor) -> Tensor:
-    """The most columns in a row that carry [S, B], of digits [S, D, B], units first."""
+    """Return the most columns in a row that carry [S, B], of digits [S, D, B], units first."""
     run_SB = torch.zeros_like(x_SDB[:, 0])
-    most_SB = run_SB
+    longest_SB = run_SB
     for d in range(x_SDB.shape[1]):
         carries_SB = x_SDB[:, d] + y_SDB[:, d] + (run_SB > 0) >= 10
         run_SB = torch.where(carries_SB, run_SB + 1, 0)
-        most_SB = torch.maximum(most_SB, run_SB)
-    return most_SB
+        longest_SB = torch.maximum(longest_SB, run_SB)
+    return longest_SB
 
 
 def operands_of(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The positions in a spec's sequence of the digits of both numbers, units first."""
+    """Return the positions in a spec's sequence of the digits of both numbers, units first."""
     tokens = marked(spec)
     first, second = (
         tuple(tokens.index(MARK + n) for n in range(begin, begin + DIGITS)) for begin in (0, DIGITS)

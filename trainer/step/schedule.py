@@ -32,10 +32,10 @@ Hyper = dict[str, Tensor]
 def hyper_of(
     recipes: Sequence[Recipe], layout: Layout | None = None, device: torch.device | str = "cpu"
 ) -> Hyper:
-    """The recipes of a bank's slots as tensors [S] (float32; steps as int64).
+    """Return the recipes of a bank's slots as tensors [S] (float32; steps as int64).
 
-    Names are no numbers, but for a schedule's where it is switched on: its place among the valid ones.
-    Factors of tensors, which need a layout of θ, are [S, P].
+    The name of a schedule that is switched on becomes its place among the valid ones; other names are left
+    out. Factors of tensors, which need a layout of θ, are [S, P].
     """
     numbers = [f.name for f in dataclasses.fields(Recipe) if type(f.default) in (int, float)]
     hyper = {name: torch.tensor([getattr(r, name) for r in recipes], device=device) for name in numbers}
@@ -50,21 +50,21 @@ def hyper_of(
 
 
 def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> dict[str, list[Any]]:
-    """What a switch that is on adds to the numbers of a bank."""
+    """Return the numbers that a switch adds to a bank's where it is on."""
     values = Recipe.__dataclass_fields__[name].metadata["values"]
-    given = [getattr(r, name) for r in recipes]
-    added = {name: [values.index(value) for value in given]} if values else {}
+    chosen = [getattr(r, name) for r in recipes]
+    added = {name: [values.index(value) for value in chosen]} if values else {}
     if name == "wd_schedule":
         drops = [drops_of(r) for r in recipes]
         added |= {"wd_drop_steps": [d[0] for d in drops], "wd_drop_factors": [d[1] for d in drops]}
     if name == "fold_step":
-        added["folded_at"] = given
+        added["folded_at"] = chosen
     if name == "l1_lambda" and layout is not None:
         added["l1_entries"] = [penalised(layout, r.l1_entries) for r in recipes]
     if name == "freeze" and layout is not None:
-        added[name] = [frozen_from(layout, rows) for rows in given]
-    elif isinstance(given[0], tuple) and layout is not None:
-        added[name] = [entries(layout, name, value) for value in given]
+        added[name] = [frozen_from(layout, rows) for rows in chosen]
+    elif isinstance(chosen[0], tuple) and layout is not None:
+        added[name] = [entries(layout, name, value) for value in chosen]
     return added
 
 
@@ -79,25 +79,27 @@ def _stages(recipe: Recipe) -> tuple[list[int], list[int]]:
 
 
 def _carry(recipe: Recipe) -> dict[str, Any]:
-    """The points of a recipe's carry schedule, the last one repeated. `by_share`: whether shares have
-    points, `by_kind`: and each kind its own.
+    """Return the points of a recipe's carry schedule, the last one repeated.
+
+    `by_share` is 1 if shares have points, `by_kind` if each kind has its own.
     """
     shares, lengths = recipe.carry_shares, recipe.carry_lengths or ((0, 1, DIGITS),)
     by_kind = bool(shares) and len(shares[0]) > 2
-    found: dict[str, Any] = {"by_share": int(bool(shares)), "by_kind": int(by_kind)}
+    numbers: dict[str, Any] = {"by_share": int(bool(shares)), "by_kind": int(by_kind)}
     each = [p if by_kind else (p[0], 0.0, 0.0, 0.0, p[1]) for p in shares] or [(0,) * (1 + len(KINDS))]
     for name, points in (("share", each), ("length", lengths)):
         points = [*points, *[points[-1]] * (POINTS - len(points))]
-        found[f"{name}_steps"] = [int(p[0]) for p in points]
-        for i, what in enumerate(KINDS if name == "share" else ("fewest", "most"), start=1):
-            found[f"{name}_{what}"] = [float(p[i]) for p in points]
-    return found
+        numbers[f"{name}_steps"] = [int(p[0]) for p in points]
+        for i, column in enumerate(KINDS if name == "share" else ("fewest", "most"), start=1):
+            numbers[f"{name}_{column}"] = [float(p[i]) for p in points]
+    return numbers
 
 
 def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
-    """The numbers of the step that each slot is at: the recipe's, `lr` as scheduled, `decay`, the share of θ
-    that decoupled weight decay takes off, and `l2`, θ's share in a gradient that weight decay is a part of.
-    Where tensors have factors of their own, [S, P].
+    """Return the numbers of each slot's step: the recipe's, with `lr` as scheduled, `decay` and `l2`.
+
+    decay: the share of θ that decoupled weight decay takes off; l2: the factor of θ in a gradient that
+    includes weight decay. [S, P] where tensors have factors of their own.
     """
     lr = learning_rate(state["step"], hyper)
     l2, decay = hyper["weight_decay"] * state["wd_scale"], lr * hyper["weight_decay"] * state["wd_scale"]
@@ -111,23 +113,23 @@ def now(state: Mapping[str, Tensor], hyper: Hyper) -> Hyper:
 
 
 def carry_mix(step_R: Tensor, hyper: Hyper) -> Tensor:
-    """The share of carry problems: constant, then a linear fade to 0 (57p paper, section 3.2)."""
+    """Return the share of carry problems: constant, then a linear fade to 0 (57p paper, section 3.2)."""
     start, end = hyper["fade_start"], hyper["fade_end"]
-    left = ((end - step_R) / (end - start).clamp(min=1)).clamp(0, 1)
-    faded = hyper["carry_mix"] * torch.where(step_R < start, 1.0, left)
+    remaining = ((end - step_R) / (end - start).clamp(min=1)).clamp(0, 1)
+    faded = hyper["carry_mix"] * torch.where(step_R < start, 1.0, remaining)
     return torch.where(hyper["by_share"] > 0, _upto(KINDS, step_R, hyper), faded)
 
 
 def kinds(step_R: Tensor, hyper: Hyper, scale_R: Tensor) -> Kinds:
-    """What else the carry schedule asks for at a step; the shares of kinds are multiplied by `scale_R`."""
+    """Return kinds and lengths of carry problems at a step; shares of kinds are multiplied by `scale_R`."""
     upto = [_upto(KINDS[: i + 1], step_R, hyper) * scale_R for i in range(len(KINDS) - 1)]
-    most = torch.minimum(torch.floor(_between("length", "most", step_R, hyper)), digits(step_R, hyper))
-    fewest = torch.minimum(torch.floor(_between("length", "fewest", step_R, hyper)), most)
-    return Kinds(hyper["by_kind"], upto[0], upto[1], upto[2], fewest.to(torch.int64), most.to(torch.int64))
+    longest = torch.minimum(torch.floor(_between("length", "most", step_R, hyper)), digits(step_R, hyper))
+    fewest = torch.minimum(torch.floor(_between("length", "fewest", step_R, hyper)), longest)
+    return Kinds(hyper["by_kind"], upto[0], upto[1], upto[2], fewest.to(torch.int64), longest.to(torch.int64))
 
 
 def _upto(names: Sequence[str], step_R: Tensor, hyper: Hyper) -> Tensor:
-    """The summed shares of some kinds of carry problems."""
+    """Sum the shares of some kinds of carry problems."""
     return sum(
         (_between("share", name, step_R, hyper) for name in names[1:]),
         _between("share", names[0], step_R, hyper),
@@ -135,7 +137,7 @@ def _upto(names: Sequence[str], step_R: Tensor, hyper: Hyper) -> Tensor:
 
 
 def _between(schedule: str, name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
-    """A list of points at a step: linear between two, constant before the first and after the last."""
+    """Interpolate points at a step: linear between two, constant before the first and after the last."""
     steps, levels = hyper[f"{schedule}_steps"], hyper[f"{schedule}_{name}"]
     level_R = levels[..., 0].expand_as(step_R)
     for i in range(POINTS - 1):
@@ -146,15 +148,13 @@ def _between(schedule: str, name: str, step_R: Tensor, hyper: Hyper) -> Tensor:
 
 
 def ramp(step_S: Tensor, hyper: Hyper) -> Tensor:
-    """How much hold ties have on θ: from 0 at `ramp_start` linearly to 1, `ramp` steps later; without a
-    ramp, 1.
-    """
+    """Return the strength of ties [S]: from 0 at `ramp_start` linearly to 1, `ramp` steps later; else 1."""
     since_S, length_S = step_S - hyper["ramp_start"], hyper["ramp"]
     return torch.where(since_S < length_S, (since_S / length_S.clamp(min=1)).clamp(min=0), 1.0)
 
 
 def digits(step_R: Tensor, hyper: Hyper) -> Tensor:
-    """The largest operand length at a step (57p paper, section 3.5)."""
+    """Return the largest operand length at a step (57p paper, section 3.5)."""
     over = step_R[..., None] >= hyper["stage_ends"]
     stage = hyper["stage_digits"]
     out = torch.full_like(step_R, 10)
