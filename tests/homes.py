@@ -51,8 +51,8 @@ def quickly() -> Iterator[None]:
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tracking, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT))
-        patch.setattr(publishing, "_picture", lambda *given: None)
-        patch.setattr(publishing, "_pictures", lambda *given: None)
+        patch.setattr(publishing, "_write_picture", lambda *given: None)
+        patch.setattr(publishing, "_draw", lambda *given: None)
         yield
 
 

@@ -1,10 +1,8 @@
 """How far a study is: snapshots, durations, pictures."""
 
-import pandas as pd
 import pytest
 from rich.console import Console
 
-from search.analysis.plots import grokking_curves
 from search.run.progress import Display, Progress, duration
 from search.run.tally import TrialReport
 from search.study.schema import Resources, Stop
@@ -137,15 +135,3 @@ def test_the_display_shows_a_snapshot(terminal, tmp_path):
         assert not display.due()
     for said in ("running", "0.2500", "seed-steps/s", "0:01"):
         assert said in file.read_text()
-
-
-@pytest.mark.parametrize("grokked", [[], [(2, 2)], [(n, n) for n in range(1, 11)]])
-def test_curves_become_a_picture(grokked, tmp_path):
-    rows = [
-        {"init_seed": n, "data_seed": n, "step": step, "exact": step / 100, "token": 0.5, "loss": 1.0}
-        for n in range(1, 11)
-        for step in (10, 20)
-    ]
-    file = tmp_path / "curves.png"
-    grokking_curves(pd.DataFrame(rows), grokked, "a study, 57p [abc] $x$", file)
-    assert file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 5_000

@@ -14,26 +14,27 @@ from search.study.schema import Study
 from search.study.space import Distribution, Space, allowed_values, value_at
 from trainer import Recipe
 
-MOST_CATEGORIES = 6  # as many different numbers, where no space says what they are, are categories
+MOST_CATEGORIES = 6  # up to as many different numbers, where no space says what they are, are categories
 WIDE = 30  # numbers that differ by such a factor are plotted along a logarithmic axis
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the configurations. `values`: one each; `holds`: whether it had a say there (its
-    conditions held, the family has it);
-    `categories`: its labels in order, empty where it is a number; `allowed`: its distribution in words.
-    """
+    """A field of the configurations."""
 
     path: str
     name: str
     unit: str
-    says: str
+    help: str
     allowed: str
+    """Its distribution in words; empty if it was not searched."""
     values: pd.Series
+    """Its value in each configuration."""
     holds: np.ndarray
+    """True where it had a say: its conditions held, and the family has it."""
     log: bool
     categories: tuple[str, ...]
+    """Its labels in order; empty if it is a number."""
 
     @property
     def title(self) -> str:
@@ -48,84 +49,85 @@ class Field:
 
     @property
     def range(self) -> str:
-        """What it may be, or else what it was."""
+        """The values that it may have, or else that it had."""
         if self.allowed or not self.categories:
             return self.allowed or f"{shown(self.values.min())} to {shown(self.values.max())}"
         return "; ".join(self.categories)
 
     def positions(self) -> np.ndarray:
-        """Where the configurations are along an axis; NaN where the field had no say."""
+        """Return the configurations' places along an axis; NaN where the field had no say."""
         if self.categories:
-            place = {label: float(i) for i, label in enumerate(self.categories)}
-            x = np.array([place.get(label, np.nan) for label in self.labels()])
+            places = {label: float(i) for i, label in enumerate(self.categories)}
+            x = np.array([places.get(label, np.nan) for label in self.labels()])
         else:
             x = np.array(self.numbers())
         return np.where(self.holds, x, np.nan)
 
 
 def varied(study: Study | None, configurations: pd.DataFrame) -> list[Field]:
-    """The fields of the study's space, or else every column, that have more than one value."""
+    """Return the fields of the study's space, or else of all columns, that have more than one value."""
     space = study.space if study else {}
     fields = [_field(path, space, configurations) for path in space or columns(configurations)]
     return [f for f in fields if len(set(f.values[f.holds].map(shown))) > 1]
 
 
 def columns(configurations: pd.DataFrame) -> list[str]:
-    """The columns that are fields of the spec or the recipe."""
+    """Return the columns that are fields of the spec or the recipe."""
     return [c for c in configurations.columns if c.startswith(("model.", "recipe."))]
 
 
 def column(path: str, configurations: pd.DataFrame) -> pd.Series:
-    """The values of a field, or of a place in a list."""
+    """Return the values of a field, or of a place in a list."""
     part, name, *places = path.split(".")
     return configurations[f"{part}.{name}"].map(lambda value: value_at(value, places))
 
 
 def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
     values, name, distribution = column(path, configurations), path.partition(".")[2], space.get(path)
-    unit, says = meaning(path)
     if distribution and distribution.after:
         values = values - column(distribution.after, configurations)
         name += f" after {distribution.after.partition('.')[2]}"
-    categories = _categories(values.dropna(), distribution)
-    log = not categories and (distribution.log if distribution else _wide(values))
-    allowed = in_words(distribution) if distribution else ""
-    holds = _holds(path, space, configurations) & values.notna().to_numpy()
-    return Field(path, name, unit, says, allowed, values, holds, log, categories)
+    known = values.dropna()
+    categories = _categories(known, distribution)
+    return Field(
+        path,
+        name,
+        *meaning(path),
+        allowed=describe(distribution) if distribution else "",
+        values=values,
+        holds=_holds(path, space, configurations) & values.notna().to_numpy(),
+        log=not categories and (distribution.log if distribution else _is_wide(known)),
+        categories=categories,
+    )
 
 
 def _holds(path: str, space: Space, configurations: pd.DataFrame) -> np.ndarray:
-    """Where a field was searched: its conditions hold, on fields that were searched there themselves."""
+    """Return where a field was searched: its conditions hold, on fields that were searched there themselves."""
     holds = np.ones(len(configurations), dtype=bool)
-    for other, wanted in space[path].when.items() if path in space else ():
-        if other in space:
-            allowed = {shown(value) for value in allowed_values(wanted)}
-            holds &= np.array([shown(value) in allowed for value in column(other, configurations)])
-            holds &= _holds(other, space, configurations)
+    for condition, value in space[path].when.items() if path in space else ():
+        if condition in space:
+            allowed = set(map(shown, allowed_values(value)))
+            holds &= column(condition, configurations).map(shown).isin(allowed).to_numpy()
+            holds &= _holds(condition, space, configurations)
     return holds
 
 
 def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[str, ...]:
-    numbers = all(
-        isinstance(v, int | float | np.number) and not isinstance(v, bool | np.bool_) for v in values
-    )
-    if distribution:
-        chosen = distribution.choice is not None
-    else:
-        chosen = not numbers or values.nunique() <= MOST_CATEGORIES
-    if not chosen:
-        return ()
+    """Return labels in order, numbers by their size; empty if the values are points of a range."""
     by_label = {shown(value): value for value in values}
-    return tuple(sorted(by_label, key=(lambda label: by_label[label]) if numbers else None))
+    numeric = all(
+        isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in by_label.values()
+    )
+    is_range = distribution.choice is None if distribution else numeric and len(by_label) > MOST_CATEGORIES
+    return () if is_range else tuple(sorted(by_label, key=lambda label: by_label[label] if numeric else label))
 
 
-def _wide(values: pd.Series) -> bool:
-    low, high = (float(end) for end in np.quantile(values, (0, 1)))
-    return low > 0 and high / low >= WIDE
+def _is_wide(values: pd.Series) -> bool:
+    return bool(values.min() > 0 and values.max() >= WIDE * values.min())
 
 
 def meaning(path: str) -> tuple[str, str]:
-    """Unit and sentence of a field, from where it is defined; empty for the family's name."""
+    """Return unit and help of a field, from where it is defined; empty for the family's name."""
     part, name, *_ = path.split(".")
     for cls in [Recipe] if part == "recipe" else list(FAMILIES.values()):
         for field in dataclasses.fields(cls):
@@ -135,15 +137,14 @@ def meaning(path: str) -> tuple[str, str]:
 
 
 def shown(value: Any) -> str:
-    """A value as a person writes it."""
+    """Return a value as a person writes it."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, tuple | list):
-        stages = all(len(row) == 2 for row in value)  # a curriculum's
-        return (
-            ", ".join(("\u00a0for\u00a0" if stages else "\u00a0").join(map(shown, row)) for row in value)
-            or "none"
-        )
+        between = (
+            "\u00a0for\u00a0" if all(len(row) == 2 for row in value) else "\u00a0"
+        )  # a curriculum's stages
+        return ", ".join(between.join(map(shown, row)) for row in value) or "none"
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
         return "–"
     if isinstance(value, int | float | np.number):
@@ -152,18 +153,17 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def in_words(distribution: Distribution) -> str:
-    """What a searched field may be."""
+def describe(distribution: Distribution) -> str:
+    """Return in words which values a searched field may have, and where."""
     if distribution.choice is not None:
-        words = "one of " + "; ".join(map(shown, distribution.choice))
+        text = "one of " + "; ".join(map(shown, distribution.choice))
     else:
-        low, high = distribution.ends()
-        kind = "whole numbers " if distribution.int_ else ""
+        low, high = map(shown, distribution.ends())
         step = f" in steps of {shown(distribution.step)}" if distribution.step else ""
-        words = f"{kind}{shown(low)} to {shown(high)}{step}{', logarithmic' if distribution.log else ''}"
+        log = ", logarithmic" if distribution.log else ""
+        text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
     if distribution.after:
-        words += f", counted from {distribution.after}"
-    conditions = (
-        f"{other} is {' or '.join(map(shown, allowed_values(w)))}" for other, w in distribution.when.items()
-    )
-    return words + "".join(f", where {condition}" for condition in conditions)
+        text += f", counted from {distribution.after}"
+    for condition, value in distribution.when.items():
+        text += f", where {condition} is {' or '.join(map(shown, allowed_values(value)))}"
+    return text

@@ -1,4 +1,4 @@
-"""Pictures: seeds' curves, when they grokked, what parameters buy; and what all pictures share."""
+"""Pictures: seeds' curves, time to grok, parameters against grok rate; and what all pictures share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from math import ceil
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,20 +24,29 @@ from trainer import Outcome
 GREY, COLOURS = "#b9bec5", ("#1f5aa6", "#c4432b", "#2b8a57", "#8a4fbf", "#b8860b", "#0f8b8d")
 INK, SOFT, GRID = "#22272e", "#6b737d", "#e6e8eb"
 WIDEST, DPI = 11.0, 130  # inches; a page shows 96 pixels of its own to the inch
-MOST_NAMED = len(COLOURS)  # grokked seeds that get a colour and a name each
 SEED = ["init_seed", "data_seed"]
 Pairs = Collection[tuple[int, int]]
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure in inches that draws without a display."""
+    """Return a figure in inches that draws without a display."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=DPI)
     FigureCanvasAgg(figure)
     return figure
 
 
+def panels(count: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` panels of a size in inches, in rows of `columns`, and their axes."""
+    rows = ceil(count / columns)
+    figure = new_figure(max(6.0, width * columns), height * rows + 0.3)
+    grid = figure.subplots(rows, columns, squeeze=False, **shared)
+    for axis in grid.flat[count:]:
+        axis.set_visible(False)
+    return figure, list(grid.flat[:count])
+
+
 def quiet(axis: Axes, *, grid: Literal["both", "x", "y"] = "both") -> None:
-    """A pale grid behind, no box around."""
+    """Draw a pale grid behind, and no box around."""
     axis.grid(color=GRID, lw=0.8, axis=grid)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
@@ -47,35 +55,32 @@ def quiet(axis: Axes, *, grid: Literal["both", "x", "y"] = "both") -> None:
 
 
 def in_thousands(axis: Axes) -> None:
-    """Steps along x as 20,000."""
+    """Write steps along x as 20,000."""
     axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
 
 
 def in_percent(axis: Axes) -> None:
-    """Rates along y as 2.5%, at round values."""
+    """Write rates along y as 2.5%, at round values."""
     axis.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
     axis.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.3g}%")
 
 
 def png(figure: Figure) -> bytes:
-    """The picture's file."""
+    """Return the picture as a PNG file."""
     buffer, canvas = BytesIO(), FigureCanvasAgg(figure)
     canvas.draw()  # once; `savefig` draws twice where the layout is constrained
     image.imsave(buffer, np.asarray(canvas.buffer_rgba()), format="png", dpi=DPI)
     return buffer.getvalue()
 
 
-def grokking_curves(curves: pd.DataFrame, grokked: list[tuple[int, int]], title: str, path: Path) -> None:
-    """Exact match and token accuracy against steps, one line a seed, grokked seeds in front.
-
-    curves: rows as the Parquet artifacts have them; grokked: (init_seed, data_seed) pairs.
-    """
-    count = curves[SEED].drop_duplicates().shape[0]
-    path.write_bytes(png(curves_figure(curves, grokked, f"{title}: {len(grokked)} of {count} seeds grokked")))
+# Curves
 
 
 def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
-    """The picture of `grokking_curves`, under a whole title."""
+    """Draw exact match and token accuracy against steps, a line a seed, grokked seeds in front.
+
+    curves: rows as the Parquet artifacts have them; grokked: (init_seed, data_seed) pairs.
+    """
     figure = new_figure(9.5, 6.4)
     top, bottom = figure.subplots(2, 1, sharex=True)
     figure.suptitle(title, fontsize=13, parse_math=False)
@@ -84,20 +89,15 @@ def curves_figure(curves: pd.DataFrame, grokked: Pairs, title: str) -> Figure:
         axis.set_ylabel(f"{name}\n(5,000 selection problems)")
     bottom.set_xlabel("training step")
     in_thousands(bottom)
-    if 0 < len(grokked) <= MOST_NAMED:
+    if 0 < len(grokked) <= len(COLOURS):
         top.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return figure
 
 
-def small_multiples(panels: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure:
-    """Exact match against steps, a panel a configuration: (title, its curves, its grokked seeds)."""
-    columns = min(3, len(panels))
-    rows = ceil(len(panels) / columns)
-    figure = new_figure(max(6.0, 3.65 * columns), 2.6 * rows + 0.3)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for axis in grid.flat[len(panels) :]:
-        axis.set_visible(False)
-    for axis, (title, curves, grokked) in zip(grid.flat, panels, strict=False):
+def small_multiples(groups: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure:
+    """Draw exact match against steps, a panel a configuration: (title, its curves, its grokked seeds)."""
+    figure, axes = panels(len(groups), min(3, len(groups)), 3.65, 2.6, sharex=True, sharey=True)
+    for axis, (title, curves, grokked) in zip(axes, groups, strict=True):
         _seed_lines(axis, curves, grokked, "exact", named=False)
         axis.set_title(title, fontsize=10, loc="left", parse_math=False)
         axis.tick_params(labelsize=8, labelbottom=True)
@@ -110,14 +110,14 @@ def small_multiples(panels: Sequence[tuple[str, pd.DataFrame, Pairs]]) -> Figure
 def _seed_lines(
     axis: Axes, curves: pd.DataFrame, grokked: Pairs, measure: str, *, named: bool = True
 ) -> None:
-    """One line a seed: the others grey behind; a few winners a colour each, many of them one colour."""
+    """Draw a line a seed: losers grey behind; a few winners with a colour and a name each, many in one colour."""
     lines: dict[tuple[int, int], Any] = {
         seed: curve.sort_values("step")[["step", measure]].to_numpy() for seed, curve in curves.groupby(SEED)
     }
     losers = [points for seed, points in lines.items() if seed not in grokked]
     winners = {seed: lines[seed] for seed in sorted(grokked) if seed in lines}
     axis.add_collection(_translucent(losers, GREY, 0.8, zorder=2))
-    if named and len(winners) <= MOST_NAMED:
+    if named and len(winners) <= len(COLOURS):
         for colour, (seed, points) in zip(COLOURS, winners.items(), strict=False):
             name = f"seed {seed[0]}" if seed[0] == seed[1] else f"seed {seed[0]}.{seed[1]}"
             axis.plot(*points.T, color=colour, lw=1.9, zorder=3, label=name)
@@ -129,12 +129,12 @@ def _seed_lines(
 
 
 def _translucent(lines: list[Any], colour: str, width: float, zorder: int) -> LineCollection:
-    """Lines as one pixel image, the fainter the more there are."""
-    faint = min(0.85, max(0.1, 40 / max(len(lines), 1)))
-    return LineCollection(lines, colors=colour, lw=width, alpha=faint, zorder=zorder, rasterized=True)
+    """Return lines as one pixel image, the fainter the more there are."""
+    alpha = min(0.85, max(0.1, 40 / max(len(lines), 1)))
+    return LineCollection(lines, colors=colour, lw=width, alpha=alpha, zorder=zorder, rasterized=True)
 
 
-# Of a study: when its seeds grokked, and what its parameters buy
+# Time to grok
 
 
 @dataclass(frozen=True)
@@ -152,17 +152,17 @@ class TimeToGrok:
     end: float
 
     def at(self, steps: np.ndarray) -> np.ndarray:
-        """The share at some steps."""
+        """Return the share at some steps."""
         return self.share[np.searchsorted(self.steps, steps, side="right") - 1]
 
 
 def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
-    """Kaplan and Meier's estimate of when seeds grok (JASA 53, 1958), with the log-log band.
+    """Return Kaplan and Meier's estimate of when seeds grok (JASA 53, 1958), with the log-log band.
 
     Failed, diverged and stopped seeds stay at risk to their budgets: a seed that was stopped since it would
     not grok tells more than that it had not yet. Censored ones leave at their last steps.
     """
-    from scipy.stats import CensoredData, ecdf  # here alone: a configuration's curves need it not
+    from scipy.stats import CensoredData, ecdf
 
     grokked = (seeds["outcome"] == Outcome.GROKKED).to_numpy()
     censored = (seeds["outcome"] == Outcome.CENSORED).to_numpy()
@@ -172,28 +172,26 @@ def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no band where the share is 0 or 1
         band = survival.confidence_interval(method="log-log")
-    low, high = 1 - band.high.probabilities, 1 - band.low.probabilities
-    before = survival.probabilities == 1
-    low, high = np.where(before, 0.0, low), np.where(before, 0.0, high)
-    all_of_them = survival.probabilities == 0
-    low = pd.Series(np.where(all_of_them, np.nan, low)).ffill().fillna(0.0).to_numpy()
-    high = np.where(all_of_them, 1.0, high)
+    none, every = survival.probabilities == 1, survival.probabilities == 0
+    low = np.where(none, 0.0, 1 - band.high.probabilities)
+    low = pd.Series(np.where(every, np.nan, low)).ffill().fillna(0.0).to_numpy()
+    high = np.where(every, 1.0, np.where(none, 0.0, 1 - band.low.probabilities))
     columns = (survival.quantiles, 1 - survival.probabilities, low, high)
     steps, share, low, high = (np.concatenate(([0.0], column)) for column in columns)
     return TimeToGrok(steps, share, low, high, ends_S[censored], float(ends_S.max()))
 
 
 def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
-    """Time-to-grok curves, one a group of seeds, with bands and the marks of censored seeds."""
+    """Draw time-to-grok curves, one a group of seeds, with bands and the marks of censored seeds."""
     figure = new_figure(9.5, 4.4)
     axis = figure.subplots()
-    top, band = 0.0, 0.14 if len(groups) <= 3 else 0.07
+    top, alpha = 0.0, 0.14 if len(groups) <= 3 else 0.07
     for colour, (name, seeds) in zip(COLOURS, groups.items(), strict=False):
         curve = time_to_grok(seeds)
-        ends = {"steps": curve.end, "share": curve.share[-1], "low": curve.low[-1], "high": curve.high[-1]}
-        steps, share, low, high = (np.append(getattr(curve, key), end) for key, end in ends.items())
-        axis.step(steps, share, where="post", color=colour, lw=2, label=f"{name}")
-        axis.fill_between(steps, low, high, step="post", color=colour, alpha=band, lw=0)
+        steps = np.append(curve.steps, curve.end)
+        share, low, high = (np.append(line, line[-1]) for line in (curve.share, curve.low, curve.high))
+        axis.step(steps, share, where="post", color=colour, lw=2, label=name)
+        axis.fill_between(steps, low, high, step="post", color=colour, alpha=alpha, lw=0)
         axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
         top = max(top, high.max())
     axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
@@ -202,23 +200,25 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
     in_thousands(axis)
     quiet(axis)
     if len(groups) > 1:
-        legend = axis.legend(loc="upper left", frameon=False)
-        for text in legend.get_texts():
+        for text in axis.legend(loc="upper left", frameon=False).get_texts():
             text.set_parse_math(False)
     return figure
 
 
+# Parameters against grok rate
+
+
 def front_figure(configurations: pd.DataFrame) -> Figure:
-    """Parameters against grok rate, an interval a configuration; the Pareto front in front, labelled."""
-    found = configurations[configurations["seeds"] > 0]
-    on_front = np.array(pareto(found["params"].tolist(), found["grok_rate"].tolist()), dtype=bool)
-    front, rest = found[on_front].sort_values("params"), found[~on_front]
+    """Draw parameters against grok rate, an interval a configuration; the Pareto front in front, labelled."""
+    judged = configurations[configurations["seeds"] > 0]
+    on_front = np.array(pareto(judged["params"].tolist(), judged["grok_rate"].tolist()), dtype=bool)
+    front, rest = judged[on_front].sort_values("params"), judged[~on_front]
     figure = new_figure(9.5, 5)
     axis = figure.subplots()
-    faint = 0.9 if len(found) <= 60 else 0.5
+    alpha = 0.9 if len(judged) <= 60 else 0.5
     for rows, colour, size, z in ((rest, GREY, 22, 2), (front, COLOURS[0], 46, 4)):
         axis.vlines(rows["params"], rows["grok_rate_low"], rows["grok_rate_high"], color=colour, lw=1.2,
-                    alpha=faint, zorder=z)  # fmt: skip
+                    alpha=alpha, zorder=z)  # fmt: skip
         axis.scatter(rows["params"], rows["grok_rate"], color=colour, s=size, lw=0, zorder=z + 1)
     stairs = front.drop_duplicates("params")
     axis.step(
@@ -229,28 +229,28 @@ def front_figure(configurations: pd.DataFrame) -> Figure:
                       textcoords="offset points", fontsize=9, color=INK, parse_math=False,
                       bbox={"fc": "#ffffffb0", "ec": "none", "pad": 1}, zorder=6)  # fmt: skip
     axis.set(xlabel="parameters", ylabel="grok rate (95 % interval)")
-    _parameters_along_x(axis, found["params"].min(), found["params"].max())
-    axis.set_ylim(-0.015, min(1.03, found["grok_rate_high"].max() * 1.08))
+    _scale_parameters(axis, judged["params"].min(), judged["params"].max())
+    axis.set_ylim(-0.015, min(1.03, judged["grok_rate_high"].max() * 1.08))
     in_percent(axis)
     quiet(axis)
     return figure
 
 
-def _parameters_along_x(axis: Axes, low: int, high: int) -> None:
-    """With room for labels left of their points; logarithmic where sizes differ by a factor of 3 or more."""
+def _scale_parameters(axis: Axes, low: int, high: int) -> None:
+    """Leave room for labels left of their points; logarithmic if sizes differ by a factor of 3 or more."""
     if high < 3 * low:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         axis.set_xlim(low - 0.16 * (high - low) - 0.5, high + 0.04 * (high - low) + 0.5)
         return
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-    axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     axis.xaxis.set_minor_locator(NullLocator())
+    in_thousands(axis)
     axis.set_xlim(low * (low / high) ** 0.16, high * (high / low) ** 0.04)
 
 
 def _front_label(row: Any, front: pd.DataFrame) -> str:
-    """Return the preset's name, or the key of a spec without one, the count of equals, and the rate."""
+    """Return the preset's name, or a key, with counts, and how many on the front are as small."""
     equals = int((front["params"] == row.params).sum())
     name = row.rung if " " not in row.rung else str(row.configuration)[:6]
     return f"{name}{f' and {equals - 1} more' if equals > 1 else ''}: {row.grokked} of {row.seeds}"

@@ -1,21 +1,17 @@
-"""Pictures of a search: the grok rate against what was searched, what mattered, all fields at once; of probes
-over steps.
-"""
+"""Pictures of a search: grok rate against each field, importance, parallel coordinates; and of probes."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import Any
 
 import numpy as np
 import optuna
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
@@ -23,6 +19,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from search.analysis.fields import Field, shown
 from search.analysis.plots import (
     COLOURS,
+    DPI,
     GREY,
     INK,
     SEED,
@@ -31,6 +28,7 @@ from search.analysis.plots import (
     in_percent,
     in_thousands,
     new_figure,
+    panels,
     quiet,
 )
 from search.stats.counting import GrokRate
@@ -40,148 +38,127 @@ MOST_INTERVALS = 30  # configurations whose intervals are drawn each
 FEWEST_IN_A_BIN = 4  # configurations
 MOST_AXES = 12
 SHUFFLES = 10
-RATES = LinearSegmentedColormap.from_list("rates", ["#d3d8de", "#8fb3dc", COLOURS[0], "#0b2545"])
 
 
 def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame) -> Figure:
-    """A panel a field: each configuration's rate, and that of all the seeds of like configurations."""
+    """Draw a panel a field: each configuration's rate, and that of all seeds of like configurations."""
     columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
-    rows = ceil(len(fields) / columns)
-    figure = new_figure(max(6.0, WIDEST / 4 * columns), 2.5 * rows + 0.2)
-    panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
-    for axis in panels.flat[len(fields) :]:
-        axis.set_visible(False)
-    for axis, field in zip(panels.flat, fields, strict=False):
-        _panel(axis, field, configurations)
+    figure, axes = panels(len(fields), columns, WIDEST / 4, 2.5, sharey=True)
+    for axis, field in zip(axes, fields, strict=True):
+        _draw_rates(axis, field, configurations)
+        _scale_field(axis, field)
         axis.tick_params(labelleft=True, labelsize=8)
-    top = max(_highest(field, configurations) for field in fields)
-    panels[0, 0].set_ylim(-0.03 * top, min(1.03, top * 1.06))
-    in_percent(panels[0, 0])
+    axes[0].set_ylim(bottom=0)
+    in_percent(axes[0])
     figure.supylabel("grok rate (95 % intervals)", fontsize=10)
     return figure
 
 
-def _draws_intervals(configurations: pd.DataFrame) -> bool:
-    return len(configurations) <= MOST_INTERVALS
+def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame) -> None:
+    x = field.positions() - (0.15 if field.categories else 0)  # left of the pooled rate
+    if len(configurations) <= MOST_INTERVALS:
+        axis.vlines(
+            x, configurations["grok_rate_low"], configurations["grok_rate_high"], color=GREY, lw=1, zorder=2
+        )
+    alpha = min(0.9, max(0.3, 25 / len(x)))
+    axis.scatter(x, configurations["grok_rate"], s=18, color=SOFT, alpha=alpha, lw=0, zorder=3)
+    if len(bins := pooled(field, configurations)) > 1:
+        place, rate, low, high = np.array(bins).T
+        spread = np.maximum(rate - low, 0), np.maximum(high - rate, 0)
+        axis.errorbar(place, rate, spread, fmt="o" if field.categories else "o-", ms=4.5, lw=1.6, elinewidth=1.4,
+                      capsize=2.5, color=COLOURS[0], zorder=4)  # fmt: skip
 
 
-def _highest(field: Field, configurations: pd.DataFrame) -> float:
-    column = "grok_rate_high" if _draws_intervals(configurations) else "grok_rate"
-    ends = [high for *_, high in pooled(field, configurations)]
-    return max(0.05, float(configurations[column].max()), *ends)
-
-
-def _panel(axis: Axes, field: Field, configurations: pd.DataFrame) -> None:
-    x, rates = field.positions(), configurations["grok_rate"].to_numpy(dtype=float)
-    if field.categories:  # left of the pooled rate
-        x = x - _beside(x)
-        axis.set_xlim(-0.5, len(field.categories) - 0.5)
-    if _draws_intervals(configurations):
-        ends = configurations[["grok_rate_low", "grok_rate_high"]].to_numpy(dtype=float)
-        axis.vlines(x, *ends.T, color=GREY, lw=1, zorder=2)
-    faint = min(0.9, max(0.3, 25 / len(x)))
-    axis.scatter(x, rates, s=18, color=SOFT, alpha=faint, lw=0, zorder=3)
-    bins = pooled(field, configurations)
-    if len(bins) > 1:
-        at, middle, low, high = np.array(bins).T
-        style = "o" if field.categories else "o-"
-        axis.errorbar(at, middle, (np.maximum(middle - low, 0), np.maximum(high - middle, 0)), fmt=style,
-                      ms=4.5, lw=1.6, elinewidth=1.4, capsize=2.5, color=COLOURS[0], zorder=4)  # fmt: skip
-    axis.set_xlabel(field.title, fontsize=9, parse_math=False)
-    if field.log:
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if np.nanmax(x) < 60 * np.nanmin(x) else (1,)))
-        axis.xaxis.set_major_formatter(lambda value, _: shown(value))
-        axis.xaxis.set_minor_formatter(NullFormatter())
+def _scale_field(axis: Axes, field: Field) -> None:
+    """Scale and label the axis of a field."""
     quiet(axis)
+    axis.set_xlabel(field.title, fontsize=9, parse_math=False)
     if field.categories:
-        _name_categories(axis, field)
-    elif not field.log:
+        width = max(9, 36 // len(field.categories))  # characters
+        names = [fill(shorten(name, 3 * width, placeholder="…"), width) for name in field.categories]
+        axis.set_xticks(range(len(names)), names, parse_math=False)
+        axis.set_xlim(-0.5, len(names) - 0.5)
+        axis.grid(False, axis="x")
+        return
+    if field.log:
+        low, high = np.nanmin(field.positions()), np.nanmax(field.positions())
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 60 * low else (1,)))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    else:
         axis.xaxis.set_major_locator(MaxNLocator(4))
-        axis.xaxis.set_major_formatter(lambda value, _: shown(value))
-
-
-def _beside(x: np.ndarray) -> np.ndarray:
-    """How far left of their category the configurations are drawn, up to nine side by side."""
-    found = np.zeros(len(x))
-    for place in np.unique(x[~np.isnan(x)]):
-        mine = np.flatnonzero(x == place)
-        found[mine] = np.resize(np.linspace(0.36, 0.1, min(len(mine), 9)), len(mine))
-    return found
-
-
-def _name_categories(axis: Axes, field: Field) -> None:
-    room = max(9, 36 // len(field.categories))  # characters
-    labels = [fill(_short(name, 3 * room), room) for name in field.categories]
-    crowded = len(labels) > 4 and max(map(len, labels)) > 5
-    axis.set_xticks(range(len(labels)), labels, rotation=25 if crowded else 0,
-                    ha="right" if crowded else "center", parse_math=False)  # fmt: skip
-    axis.grid(False, axis="x")
-
-
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+    axis.xaxis.set_major_formatter(lambda value, _: shown(value))
 
 
 def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, float, float, float]]:
-    """(position, rate, low, high) of the seeds of like configurations together: a category, or one of up to
-    five bins of equal size. Configurations where the field had no say are left out.
+    """Return (position, rate, low, high) of the seeds of like configurations together.
+
+    Like configurations have the same category, or are in one of up to five bins of equal size. Those where the
+    field had no say are left out.
     """
     x = pd.Series(field.positions(), index=configurations.index)
-    known = configurations[x.notna() & (configurations["seeds"] > 0)].assign(x=x)
-    if field.categories:
-        parts = [part for _, part in known.groupby("x")]
-    else:
-        count = min(5, len(known) // FEWEST_IN_A_BIN, known["x"].nunique())
+    judged = configurations[x.notna() & (configurations["seeds"] > 0)].assign(x=x)
+    bins: Any = judged["x"]
+    if not field.categories:
+        count = min(5, len(judged) // FEWEST_IN_A_BIN, judged["x"].nunique())
         if count < 2:
             return []
-        bins = pd.qcut(known["x"], count, duplicates="drop")
-        parts = [part for _, part in known.groupby(bins, observed=True)]
-    found = []
-    for part in parts:
-        counts = [int(part[column].sum()) for column in ("grokked", "seeds", "given_up")]
-        rate = GrokRate(counts[0], counts[1], counts[2], missed=float(part["wrongly"].sum()))
-        found.append((float(part["x"].median()), rate.rate, *rate.interval))
-    return found
+        bins = pd.qcut(judged["x"], count, duplicates="drop")
+    points = []
+    for _, part in judged.groupby(bins, observed=True):
+        grokked, n, given_up, missed = part[["grokked", "seeds", "given_up", "wrongly"]].sum()
+        rate = GrokRate(int(grokked), int(n), int(given_up), float(missed))
+        points.append((float(part["x"].median()), rate.rate, *rate.interval))
+    return points
+
+
+# Optuna's importance and parallel coordinates, of a study in memory
 
 
 @dataclass(frozen=True)
 class Importances:
-    """Each field's share of what the fields explain, the greatest first; and what nine in ten are below when
-    the objective is shuffled.
-    """
+    """Share of each field in what the fields explain, greatest first, and the 90 % quantile of shuffled shares."""
 
     shares: list[tuple[Field, float]]
     chance: float
 
 
 def importances(fields: Sequence[Field], objective: np.ndarray) -> Importances | None:
-    """fANOVA (Hutter et al., ICML 2014) over the configurations; None if all of them did equally well."""
+    """Return fANOVA's importances (Hutter et al., ICML 2014); None if all configurations did equally well."""
     if np.ptp(objective) == 0:
         return None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     rng = np.random.default_rng(0)
     shares = _shares(fields, objective)
     shuffled = [list(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
-    found = sorted(((f, shares[f.path]) for f in fields), key=lambda pair: -pair[1])
-    return Importances(found, float(np.quantile(shuffled, 0.9)))
+    ordered = sorted(((f, shares[f.path]) for f in fields), key=lambda pair: -pair[1])
+    return Importances(ordered, float(np.quantile(shuffled, 0.9)))
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
-    study = optuna.create_study(direction="maximize")
-    distributions = {f.path: _distribution(f) for f in fields}
-    columns = [_filled(f) for f in fields]
-    for i, value in enumerate(objective):
-        params = {f.path: column[i] for f, column in zip(fields, columns, strict=True)}
-        trial = optuna.trial.create_trial(params=params, distributions=distributions, value=float(value))
-        study.add_trial(trial)
+    study = _study({f.path: (f, _filled(f), None) for f in fields}, objective)
     forest = optuna.importance.FanovaImportanceEvaluator(n_trees=32, max_depth=8, seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=forest))
 
 
+def _study(columns: dict[str, tuple[Field, list[Any], Any]], objective: np.ndarray) -> optuna.Study:
+    """Return a study of the configurations: name -> field, its values, and where they hold (None: everywhere)."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(direction="maximize")
+    distributions = {name: _distribution(field) for name, (field, *_) in columns.items()}
+    for i, value in enumerate(objective):
+        params = {n: values[i] for n, (_, values, holds) in columns.items() if holds is None or holds[i]}
+        of_trial = {name: distributions[name] for name in params}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=of_trial, value=float(value)))
+    return study
+
+
+def _values(field: Field) -> list[Any]:
+    return field.labels() if field.categories else field.numbers()
+
+
 def _filled(field: Field) -> list[Any]:
-    """The field's values; where it had no say, some of the others: not to stand for its condition."""
-    values = np.array(field.labels() if field.categories else field.numbers(), dtype=object)
+    """Return the values; where the field had no say, some of the others, not to stand for its condition."""
+    values = np.array(_values(field), dtype=object)
     if field.holds.any():
         drawn = np.random.default_rng(0).choice(values[field.holds], len(values))
         values = np.where(field.holds, values, drawn)
@@ -192,127 +169,78 @@ def _distribution(field: Field) -> BaseDistribution:
     if field.categories:
         return CategoricalDistribution(field.categories)
     numbers = field.numbers()
-    return FloatDistribution(min(numbers), max(numbers), log=field.log)
+    return FloatDistribution(float(np.nanmin(numbers)), float(np.nanmax(numbers)), log=field.log)
 
 
-def importance_figure(found: Importances) -> Figure:
-    """A bar a field, and a line at what chance gives."""
-    fields, shares = zip(*found.shares, strict=True)
+def importance_figure(importance: Importances) -> Figure:
+    """Draw a bar a field, and a line at what chance gives."""
+    fields, shares = zip(*importance.shares, strict=True)
     figure = new_figure(8.5, 0.36 * len(fields) + 1.1)
     axis = figure.subplots()
-    axis.barh(range(len(fields)), shares, height=0.6, zorder=2,
-              color=[COLOURS[0] if share > found.chance else GREY for share in shares])  # fmt: skip
-    axis.axvline(found.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
-    axis.annotate("nine in ten shares with shuffled rates are below", (found.chance, 1), (5, 3), fontsize=9,
+    colours = [COLOURS[0] if share > importance.chance else GREY for share in shares]
+    axis.barh(range(len(fields)), shares, height=0.6, zorder=2, color=colours)
+    axis.axvline(importance.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
+    axis.annotate("nine in ten shares with shuffled rates are below", (importance.chance, 1), (5, 3), fontsize=9,
                   xycoords=("data", "axes fraction"), textcoords="offset points", color=INK)  # fmt: skip
     axis.set_yticks(range(len(fields)), [field.name for field in fields], parse_math=False)
     axis.invert_yaxis()
     axis.set_xlabel("share of the variation that the fields explain")
-    axis.set_xlim(0, max(1.05 * max(shares), 1.7 * found.chance))
+    axis.set_xlim(0, max(1.05 * max(shares), 1.7 * importance.chance))
     axis.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
     quiet(axis, grid="x")
     return figure
 
 
 def parallel_figure(fields: Sequence[Field], configurations: pd.DataFrame) -> Figure:
-    """Every configuration as a line over the fields' axes, coloured by grok rate, high rates in front."""
-    fields = fields[:MOST_AXES]
-    rates = configurations["grok_rate"].to_numpy(dtype=float)
-    y_CF = np.column_stack([_heights(f) for f in fields])
-    figure = new_figure(max(6.0, min(WIDEST, 1.55 * len(fields) + 1.5)), 4.8)
-    axis = figure.subplots()
-    norm = Normalize(0, max(float(rates.max()), 1e-9))
-    most = max(len(rates), 1)
-    for i in np.argsort(rates, kind="stable"):
-        high = norm(rates[i])
-        axis.plot(range(len(fields)), y_CF[i], color=RATES(high), lw=0.7 + 1.3 * high, zorder=2 + high,
-                  alpha=min(0.95, max(0.25, 60 / most) + high), rasterized=True)  # fmt: skip
-    for place, field in enumerate(fields):
-        _axis_of(axis, place, field, room=130 // len(fields))
-    axis.set(xlim=(-0.35, len(fields) - 0.3), ylim=(-0.12, 1.06))
-    axis.set_axis_off()
-    bar = figure.colorbar(ScalarMappable(norm, RATES), ax=axis, pad=0.01, fraction=0.03)
-    bar.set_label("grok rate")
-    bar.ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
-    bar.outline.set_visible(False)
+    """Draw Optuna's parallel coordinates: a line a configuration, the darker the higher its grok rate."""
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+    columns = {f.name: (f, _values(f), f.holds) for f in fields[:MOST_AXES]}
+    study = _study(columns, configurations["grok_rate"].to_numpy(dtype=float))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        plot = optuna.visualization.matplotlib.plot_parallel_coordinate
+        axis = plot(study, params=list(columns), target_name="grok rate")
+    axis.set_title("")
+    figure: Figure = axis.figure
+    figure.set(figwidth=max(6.0, min(WIDEST, 1.4 * len(columns) + 3)), figheight=4.8, dpi=DPI)
+    figure.subplots_adjust(left=0.06, right=0.95, bottom=0.25, top=0.96)
+    pyplot.close(figure)
     return figure
-
-
-def _heights(field: Field) -> np.ndarray:
-    """The configurations' places on the field's axis, 0 to 1; equal categories side by side."""
-    x = field.positions()
-    if field.categories:
-        spread = min(0.25, 0.01 * len(x)) / len(field.categories)
-        return (x + 0.5) / len(field.categories) + np.linspace(-spread, spread, len(x))
-    low, high = _ends(field)
-    x = np.log(x) if field.log else x
-    return (x - low) / (high - low)
-
-
-def _ends(field: Field) -> tuple[float, float]:
-    numbers = np.array(field.numbers())
-    numbers = np.log(numbers) if field.log else numbers
-    return float(np.nanmin(numbers)), float(np.nanmax(numbers))
-
-
-def _axis_of(axis: Axes, place: int, field: Field, room: int) -> None:
-    """A vertical line with the field's name below and real values beside it, of up to `room` characters."""
-    axis.vlines(place, 0, 1, color=SOFT, lw=1, zorder=5)
-    axis.text(place, -0.03, fill(field.title, 15, break_long_words=False), ha="center", va="top", fontsize=8,
-              color=INK, parse_math=False)  # fmt: skip
-    if field.categories:
-        ticks = [((i + 0.5) / len(field.categories), name) for i, name in enumerate(field.categories)]
-    else:
-        low, high = _ends(field)
-        values = low + (high - low) * np.linspace(0, 1, 5)
-        real = np.exp(values) if field.log else values
-        ticks = [(i / 4, shown(float(f"{value:.2g}"))) for i, value in enumerate(real)]
-    for height, name in ticks:
-        box = {"fc": "#ffffffc0", "ec": "none", "pad": 0.8}
-        axis.text(place + 0.05, height, _short(name, room), fontsize=7.5, va="center", zorder=7, color=INK,
-                  parse_math=False, bbox=box)  # fmt: skip
 
 
 # Probes
 
-KNOWN = {"study", "configuration", *SEED, "step", *MEASURES}
-GROUPS = (("others", GREY), ("grokked", COLOURS[0]))
+KNOWN_COLUMNS = {"study", "configuration", *SEED, "step", *MEASURES}
 
 
 def probes_of(curves: pd.DataFrame) -> list[str]:
-    """The columns of curves that are probes and say something."""
-    return [name for name in curves if name not in KNOWN and curves[name].notna().any()]
+    """Return the columns of curves that are probes and not empty."""
+    return [name for name in curves if name not in KNOWN_COLUMNS and curves[name].notna().any()]
 
 
 def probes_figure(curves: pd.DataFrame, probes: list[str], seeds: pd.DataFrame) -> Figure:
-    """A panel a probe: mean and middle half over seeds at each step, the grokked and the others apart."""
+    """Draw a panel a probe: mean and middle half over seeds at each step, the grokked and the others apart."""
     key = ["configuration", *SEED]
-    became = seeds.assign(grokked=seeds["outcome"] == Outcome.GROKKED)[[*key, "grokked"]]
-    table = curves.merge(became, on=key)
-    columns = min(2, len(probes))
-    rows = ceil(len(probes) / columns)
-    figure = new_figure(4.8 * columns, 2.7 * rows + 0.4)
-    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
-    for axis in grid.flat[len(probes) :]:
-        axis.set_visible(False)
-    for axis, name in zip(grid.flat, probes, strict=False):
-        for (label, colour), (_, some) in zip(GROUPS, _split(table), strict=True):
-            steps = some.groupby("step")[name]
-            if not len(some):
+    outcomes = seeds.assign(grokked=seeds["outcome"] == Outcome.GROKKED)[[*key, "grokked"]]
+    table = curves.merge(outcomes, on=key)
+    figure, axes = panels(len(probes), min(2, len(probes)), 4.8, 2.7, sharex=True)
+    for axis, name in zip(axes, probes, strict=True):
+        for grokked, label, colour in ((False, "others", GREY), (True, "grokked", COLOURS[0])):
+            rows = table[table["grokked"].eq(grokked)]
+            if rows.empty:
                 continue
-            low, high = steps.quantile(0.25), steps.quantile(0.75)
-            count = len(some[key].drop_duplicates())
+            by_step = rows.groupby("step")[name]
+            low, high = by_step.quantile(0.25), by_step.quantile(0.75)
             axis.fill_between(low.index, low, high, color=colour, alpha=0.25, lw=0)
-            axis.plot(steps.mean(), color=colour, lw=1.8, label=f"{label}: {count:,}")
+            axis.plot(
+                by_step.mean(), color=colour, lw=1.8, label=f"{label}: {len(rows[key].drop_duplicates()):,}"
+            )
         axis.set_title(name, fontsize=11, loc="left", parse_math=False)
         axis.tick_params(labelbottom=True)
         in_thousands(axis)
         quiet(axis)
-    grid.flat[0].legend(frameon=False, fontsize=9)
+    axes[0].legend(frameon=False, fontsize=9)
     figure.supxlabel("training step", fontsize=10)
     return figure
-
-
-def _split(table: pd.DataFrame) -> list[tuple[bool, pd.DataFrame]]:
-    grokked = table["grokked"].to_numpy(dtype=bool)
-    return [(which, table[np.equal(grokked, which)]) for which in (False, True)]

@@ -48,7 +48,7 @@ from trainer import FALSE_KILLS_UPPER, Outcome
 FEW = 6  # configurations that are shown one by one
 BEST = 5  # configurations in the first table, beside those that were confirmed
 FEWEST_FOR_IMPORTANCE = 8  # configurations
-MEANS = {
+OUTCOMES = {
     Outcome.GROKKED: "every answer digit of all 5,000 selection problems right at some evaluation",
     Outcome.FAILED: "spent the budget without",
     Outcome.DIVERGED: "became non-finite; counted as not grokked",
@@ -66,23 +66,24 @@ def report(
     descents: Mapping[str, Figure] | None = None,
     lineage: str = "",
 ) -> str:
-    """The page: HTML without a link to anything. study: None where its file was not recorded; frames: as
-    `search.analysis.frames.records` has them, at least one configuration. descents: the pictures of a study
-    that looks for constraints, lineage: its tree (search/compress/pictures.py, search/analysis/lineage.py).
+    """Return the page: HTML that links to nothing.
+
+    study: None if its file was not recorded. Frames: as `search.analysis.frames.records` has them, with one
+    configuration or more. descents, lineage: pictures and tree of a study that looks for constraints
+    (search/compress/pictures.py, search/analysis/lineage.py).
     """
-    found = _Study(study, configurations, seeds, curves)
+    page = _Page(study, configurations, seeds, curves)
     images = {
         name: {"data": b64encode(png(figure)).decode(), "width": round(96 * figure.get_figwidth())}
-        for name, figure in {**found.figures(), **(descents or {})}.items()
+        for name, figure in {**page.figures(), **(descents or {})}.items()
     }
-    folder = Path(__file__).with_name("templates")
     environment = Environment(
-        loader=FileSystemLoader(folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"percent": percent, "shown": shown}
     return environment.get_template("report.html.j2").render(
-        found=found, images=images, lineage=lineage, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
+        page=page, images=images, lineage=lineage, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
     )
 
 
@@ -95,7 +96,7 @@ def pictures(
 ) -> list[Path]:
     """Write the page's pictures into an existing folder as PNG files."""
     paths = []
-    for name, figure in _Study(study, configurations, seeds, curves).figures().items():
+    for name, figure in _Page(study, configurations, seeds, curves).figures().items():
         paths.append(folder / f"{name}.png")
         paths[-1].write_bytes(png(figure))
     return paths
@@ -116,16 +117,16 @@ class Rate:
     def of(self) -> str:
         return f"{self.counts.grokked:,} of {self.counts.n:,}"
 
-    def __str__(self) -> str:
-        return f"{self.of} seeds ({percent(self.counts.rate)}, 95 % interval {self.interval})"
-
     @property
     def interval(self) -> str:
         return "{} to {}".format(*map(percent, self.ends))
 
+    def __str__(self) -> str:
+        return f"{self.of} seeds ({percent(self.counts.rate)}, 95 % interval {self.interval})"
 
-class _Study:
-    """What the template reads. Configurations are in order of their shrunk grok rates, the best first."""
+
+class _Page:
+    """The template's data. Configurations are in order of their shrunk grok rates, the best first."""
 
     def __init__(
         self, study: Study | None, configurations: pd.DataFrame, seeds: pd.DataFrame, curves: pd.DataFrame
@@ -143,41 +144,24 @@ class _Study:
         self.fields = [] if study and study.compress else varied(study, self.configurations)
         self.several = len(configurations) > 1
         self.counts = seeds["outcome"].value_counts()
-        wrongly = configurations["wrongly"] - configurations["screened_wrongly"]
-        self.given_up_wrongly = float(wrongly.sum())
         self.confirmed = bool((configurations["confirmation_seeds"] > 0).any())
         self.counted = seeds[seeds["outcome"].isin([o.value for o in COUNTED])]
 
     # ---- what was asked
 
     def asked(self) -> list[tuple[str, str]]:
-        """Names and words of what the study is, the shortest way of saying it."""
+        """Return names and words of what the study is."""
         frame = self.configurations
-        families = sorted(set(frame["model.family"]))
-        low, high = frame["params"].min(), frame["params"].max()
-        size = f"{low} parameters" if low == high else f"{low} to {high} parameters"
-        names = sorted(set(frame["rung"]), key=frame.set_index("rung")["params"].groupby(level=0).min().get)
-        text = ", ".join(names) if len(names) <= FEW else f"{len(names)} specs"
-        facts = [("Model", f"{text}: {', '.join(families)}, {size}")]
-        facts.append(("Budget", f"{_span(self.seeds['budget'])} steps a seed"))
-        facts.append(("Configurations", self._configurations()))
-        facts.append(("Seeds", self._seeds()))
-        if self.study:
-            rule = "on: seeds that it calls hopeless are given up, a random tenth of them spared"
-            facts.append(("Hopeless rule", rule if self.study.stop.hopeless else "off: all seeds run on"))
-            if looks := self.study.stop.rungs:
-                facts.append(("Screen", describe_screen(looks, self.configurations["configuration"])))
-            if self.study.until.grokked:
-                until = f"once {self.study.until.grokked} grokked: so the rate is biased upwards"
-                if stopping_rule(self.study):
-                    until += (
-                        ", and its interval the exact one for that, of the negative binomial distribution"
-                    )
-                facts.append(("Stops", until))
-            if self.study.allocation:
-                open_ = f"more of them while the interval has {self.study.allocation.threshold:.0%} in it"
-                facts.append(("Allocation of seeds", f"{open_}, or a place on the front is possible"))
-        return facts
+        presets = list(dict.fromkeys(frame.sort_values(["params", "rung"])["rung"]))
+        named = ", ".join(presets) if len(presets) <= FEW else f"{len(presets)} specs"
+        families = ", ".join(sorted(set(frame["model.family"])))
+        return [
+            ("Model", f"{named}: {families}, {_span(frame['params'], '')} parameters"),
+            ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
+            ("Configurations", self._configurations()),
+            ("Seeds", self._seeds()),
+            *(self._rules(self.study) if self.study else []),
+        ]
 
     def _configurations(self) -> str:
         count = f"{len(self.configurations):,}"
@@ -188,60 +172,78 @@ class _Study:
         return f"{count}, proposed by {self.study.sampler.name} (sampler seed {self.study.sampler.seed})"
 
     def _seeds(self) -> str:
-        each = self.configurations["seeds"] + self.configurations["censored"]
-        words = f"{len(self.seeds):,}"
+        text = f"{len(self.seeds):,}"
         if self.several:
-            words += f", {_span(each)} a configuration"
+            each = self.configurations["seeds"] + self.configurations["censored"]
+            text += f", {_span(each)} a configuration"
         if self.confirmed:
             confirming = self.seeds[self.seeds["confirmation"]]
-            words += f"; {len(confirming):,} of them, numbers {_span(confirming['init_seed'], '')}, confirm"
-        return words
+            text += f"; {len(confirming):,} of them, numbers {_span(confirming['init_seed'], '')}, confirm"
+        return text
+
+    def _rules(self, study: Study) -> list[tuple[str, str]]:
+        """Return what ends seeds early, and what asks for more."""
+        on = "on: seeds that it calls hopeless are given up, a random tenth of them spared"
+        rules = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
+        if study.stop.rungs:
+            rules.append(("Screen", describe_screen(study.stop.rungs, self.configurations["configuration"])))
+        if study.until.grokked:
+            exact = ", and its interval the exact one for that, of the negative binomial distribution"
+            biased = f"once {study.until.grokked} grokked: so the rate is biased upwards"
+            rules.append(("Stops", biased + (exact if stopping_rule(study) else "")))
+        if study.allocation:
+            threshold = f"{study.allocation.threshold:.0%}"
+            more = (
+                f"more of them while the interval has {threshold} in it, or a place on the front is possible"
+            )
+            rules.append(("Allocation of seeds", more))
+        return rules
 
     def file(self) -> str:
-        """The study file, as far as it says something."""
+        """Return the study file, without defaults."""
         if not self.study:
             return ""
         plain = self.study.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
 
     def fixed(self) -> list[tuple[str, str, str, str]]:
-        """Path, value, unit and sentence of every field that is the same everywhere and not nothing."""
+        """Return path, value, unit and sentence of every field that is the same everywhere and not empty."""
         frame, searched = self.configurations, {f.path for f in self.fields}
-        same = {c: shown(frame[c].iloc[0]) for c in columns(frame) if len(set(map(shown, frame[c]))) == 1}
-        return [(c, value, *meaning(c)) for c, value in same.items() if c not in searched and value != "–"]
+        texts = {c: set(map(shown, frame[c])) for c in columns(frame) if c not in searched}
+        same = {c: values.pop() for c, values in texts.items() if len(values) == 1}
+        return [(c, value, *meaning(c)) for c, value in same.items() if value != "–"]
 
     # ---- what was found
 
     def outcomes(self) -> list[tuple[str, int, str]]:
-        return [(o.value.replace("_", " "), int(self.counts.get(o, 0)), means) for o, means in MEANS.items()]
+        return [(o.value.replace("_", " "), int(self.counts.get(o, 0)), text) for o, text in OUTCOMES.items()]
 
     def headline(self) -> str:
-        """The answer in one or two sentences."""
+        """Return the answer in one or two sentences."""
         if self.counted.empty:
             return f"Nothing yet: all {len(self.seeds):,} seeds were ended from outside."
         best = self.row(0)
-        rate: Rate = best["rate"]
-        grokked = int(self.counts.get(Outcome.GROKKED, 0))
         if not self.several:
-            return f"{rate} grokked."
+            return f"{best['rate']} grokked."
+        grokked = int(self.counts.get(Outcome.GROKKED, 0))
         pairs = f"{len(self.counted):,} counted seeds of {len(self.configurations):,} configurations"
         if not grokked:
             return f"None of {pairs} grokked."
         some = int((self.configurations["grokked"] > 0).sum())
-        words = f"{grokked:,} of {pairs} grokked, in {some:,} configurations. "
+        text = f"{grokked:,} of {pairs} grokked, in {some:,} configurations. "
         if not self.confirmed:
-            return words + f"The best is {best['title']} with {rate}."
+            return text + f"The best is {best['title']} with {best['rate']}."
         fresh = [row for row in self.best() if row["confirmation"].counts.n]
         best = max(fresh, key=lambda row: row["confirmation"].counts.rate)
-        return words + f"On fresh seeds the best is {best['title']} with {best['confirmation']}."
+        return text + f"On fresh seeds the best is {best['title']} with {best['confirmation']}."
 
     def unended(self) -> str:
-        """What seeds that have not ended do to the rates."""
-        said = unended_warning(self.seeds.to_dict("records"))
-        return f"{said}." if said else ""
+        """Return how seeds that have not ended bias the rates."""
+        warning = unended_warning(self.seeds.to_dict("records"))
+        return f"{warning}." if warning else ""
 
     def trust(self) -> str:
-        """What selection does to the rates; empty where nothing was selected."""
+        """Return how selection biases the rates; empty where nothing was selected."""
         if not self.several:
             return ""
         if self.confirmed:
@@ -257,80 +259,81 @@ class _Study:
 
     def stopping(self) -> str:
         """Describe what the rules that stop seeds did; empty if they never fired."""
-        columns_ = self.seeds[["outcome", *RULE_COLUMNS.values()]].astype(object)
-        rows = columns_.where(columns_.notna(), None).to_dict("records")
+        rows = _plain(self.seeds[["outcome", *RULE_COLUMNS.values()]])
+        screened_wrongly = self.configurations["screened_wrongly"].sum()
         text = ""
         if given_up := _rule_sentences("The hopeless rule gave up", StoppingCounts.of(rows)):
             text = (
-                f"{given_up}Intervals reach up to what they would be had {self.given_up_wrongly:,.1f} of the "
-                f"given-up seeds grokked: at most {FALSE_KILLS_UPPER:.1%} where the rule was measured, elsewhere "
-                "what the spared ones of each configuration allow. "
+                f"{given_up}Intervals reach up to what they would be had "
+                f"{self.configurations['wrongly'].sum() - screened_wrongly:,.1f} of the given-up seeds grokked: at "
+                f"most {FALSE_KILLS_UPPER:.1%} where the rule was measured, elsewhere what the spared ones of each "
+                "configuration allow. "
             )
         if screened := _rule_sentences("The screen ended", StoppingCounts.of(rows, Outcome.SCREENED)):
-            missed = self.configurations["screened_wrongly"].sum()
             text += (
-                f"{screened}Had those run on, at most {missed:.1f} would have grokked, by the spared ones and "
-                "what was measured of the rung before (one-sided 95 %); intervals reach up to that."
+                f"{screened}Had those run on, at most {screened_wrongly:.1f} would have grokked, by the spared ones "
+                "and what was measured of the rung before (one-sided 95 %); intervals reach up to that."
             )
         return text.strip()
 
     def cost(self) -> str:
-        """What grokked seeds cost, all counted ones paid for."""
-        return f"{Cost.of(self.counted.astype(object).where(self.counted.notna(), None).to_dict('records'))}."
+        """Return what grokked seeds cost, all counted ones paid for."""
+        return f"{Cost.of(_plain(self.counted))}."
 
     def best(self) -> list[dict[str, Any]]:
-        """The configurations of the first table: the first few, and all that were confirmed."""
+        """Return the first few configurations, and all that were confirmed."""
         confirmed = np.flatnonzero(self.configurations["confirmation_seeds"] > 0)
-        first = np.arange(min(BEST, len(self.configurations)))
-        return [self.row(i) for i in sorted({*first.tolist(), *confirmed.tolist()})]
+        first = range(min(BEST, len(self.configurations)))
+        return [self.row(i) for i in sorted({*first, *confirmed.tolist()})]
 
     def rows(self) -> list[dict[str, Any]]:
         return [self.row(i) for i in range(len(self.configurations))]
 
     def row(self, i: int) -> dict[str, Any]:
-        """One configuration for the tables: its columns, its three rates and its command."""
+        """Return one configuration for the tables: its columns, its three rates and its command."""
         row: dict[str, Any] = self.configurations.iloc[i].to_dict()
         whole, confirmation, search = rates_of(row)
-        ends = (row["grok_rate_low"], row["grok_rate_high"])
-        rates = {
-            "rate": Rate(whole, ends),
+        return {
+            **row,
+            "rate": Rate(whole, (row["grok_rate_low"], row["grok_rate_high"])),
             "search": Rate(search, search.interval),
             "confirmation": Rate(confirmation, confirmation.interval),
+            "searched": [
+                (f.values[i], labels[i]) for f, labels in zip(self.fields, self._labels, strict=True)
+            ],
+            "front": self._front[i],
+            "shrunk": self.objective[i],
+            "pull": pull_command(self.name, row["configuration"]) if str(row["best_seed"]) else "",
         }
-        searched = [(f.values[i], label) for f, label in zip(self.fields, self._labels[i], strict=True)]
-        pull = pull_command(self.name, row["configuration"]) if len(str(row["best_seed"])) else ""
-        extra = {"searched": searched, "front": self._front[i], "shrunk": self.objective[i]}
-        return {**row, **rates, **extra, "pull": pull}
 
     @cached_property
-    def _labels(self) -> list[tuple[str, ...]]:
-        """The varied fields' values as text, a tuple a configuration."""
-        columns_ = [f.labels() for f in self.fields]
-        return list(zip(*columns_, strict=True)) if columns_ else [()] * len(self.configurations)
+    def _labels(self) -> list[list[str]]:
+        """The varied fields' values as text, a list a field."""
+        return [f.labels() for f in self.fields]
 
     @cached_property
     def _front(self) -> list[bool]:
-        judged = self.configurations[self.configurations["seeds"] > 0]
-        on_front = judged[
-            np.array(pareto(judged["params"].tolist(), judged["grok_rate"].tolist()), dtype=bool)
-        ].index
-        return self.configurations.index.isin(on_front).tolist()
+        """True for the configurations on the Pareto front, of those with counted seeds if there are any."""
+        frame = self.configurations
+        front = pareto(frame["params"].tolist(), frame["grok_rate"].tolist())
+        return [member and n > 0 for member, n in zip(front, frame["seeds"], strict=True)]
 
     # ---- pictures
 
     def figures(self) -> dict[str, Figure]:
-        """The pictures that apply, by name, in the page's order."""
+        """Return the pictures that apply, by name, in the page's order."""
         figures: dict[str, Figure] = {}
         if self.study and self.study.compress:  # its sets have pictures of their own
             return figures
         if len(self.curves):
             figures["grokking-curves"] = self._curves_figure()
-        if (probed := probes_of(self.curves)) and len(self.counted):
-            figures["probes"] = probes_figure(self.curves, probed, self.counted)
+        if (probes := probes_of(self.curves)) and len(self.counted):
+            figures["probes"] = probes_figure(self.curves, probes, self.counted)
         if len(self.seeds):
             figures["time-to-grok"] = time_figure(self._groups())
         if self.several and self.fields and len(self.counted):
-            figures["rate-against-fields"] = rate_against_fields(self._panelled(), self.configurations)
+            some = self.fields if len(self.fields) <= MOST_AXES else self._axes()[:MOST_AXES]
+            figures["rate-against-fields"] = rate_against_fields(some, self.configurations)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
         if self.importances:
@@ -340,32 +343,31 @@ class _Study:
         return figures
 
     def _curves_figure(self) -> Figure:
-        shown_ = self.configurations.head(FEW)
-        panels = [self._panel(row) for row in shown_.to_dict("records")]
-        panels = [panel for panel in panels if len(panel[1])]
-        if not self.several:
-            title, curves, grokked = panels[0]
-            return curves_figure(curves, grokked, f"{title} grokked")
-        return small_multiples(panels)
-
-    def _panel(self, row: dict[str, Any]) -> tuple[str, pd.DataFrame, set[tuple[int, int]]]:
-        key = row["configuration"]
-        grokked = self.seeds[
-            (self.seeds["configuration"] == key) & (self.seeds["outcome"] == Outcome.GROKKED)
-        ]
-        title = f"{row['title']}: {row['grokked']:,} of {row['seeds']:,}"
-        pairs = {(int(a), int(b)) for a, b in grokked[SEED].to_numpy()}
-        return title, self.curves[self.curves["configuration"] == key], pairs
+        """Draw the curves of the first few configurations that have some."""
+        by_key, panels = dict(list(self.curves.groupby("configuration"))), []
+        grokked = self.seeds[self.seeds["outcome"] == Outcome.GROKKED]
+        for title, key in self._titles().items():
+            if key in by_key:
+                winners = grokked.loc[grokked["configuration"] == key, SEED].itertuples(
+                    index=False, name=None
+                )
+                panels.append((title, by_key[key], set(winners)))
+        if self.several:
+            return small_multiples(panels)
+        title, curves, pairs = panels[0]
+        return curves_figure(curves, pairs, f"{title} grokked")
 
     def _groups(self) -> dict[str, pd.DataFrame]:
+        """Return seeds by the titles of few configurations, or all together."""
         if len(self.configurations) > FEW:
             return {"all": self.seeds}
         by_key = dict(list(self.seeds.groupby("configuration")))
-        return {
-            f"{row['title']}: {row['grokked']:,} of {row['seeds']:,}": by_key[row["configuration"]]
-            for row in self.configurations.to_dict("records")
-            if row["configuration"] in by_key
-        }
+        return {title: by_key[key] for title, key in self._titles().items() if key in by_key}
+
+    def _titles(self) -> dict[str, str]:
+        """Return the keys of the first few configurations by titles that have their counts."""
+        rows = self.configurations.head(FEW).to_dict("records")
+        return {f"{r['title']}: {r['grokked']:,} of {r['seeds']:,}": r["configuration"] for r in rows}
 
     @cached_property
     def importances(self) -> Importances | None:
@@ -374,7 +376,7 @@ class _Study:
         return importances(self.fields, self.objective)
 
     def why_no_importance(self) -> str:
-        """A sentence where one would look for importances and there are none."""
+        """Return a sentence where one would look for importances and there are none."""
         if self.importances or not self.several:
             return ""
         if not (self.study and self.study.space):
@@ -383,15 +385,28 @@ class _Study:
             return f"Parameter importance takes {FEWEST_FOR_IMPORTANCE} configurations or more."
         return "All configurations did equally well: no parameter importance."
 
-    def _panelled(self) -> list[Field]:
-        """The fields that have a panel; of many, those that tell most."""
-        return self.fields if len(self.fields) <= MOST_AXES else self._axes()[:MOST_AXES]
-
     def _axes(self) -> list[Field]:
-        """The fields, the most important first, or else those that all configurations have."""
+        """Return the fields, the most important first, or else those that all configurations have."""
         if self.importances:
             return [f for f, _ in self.importances.shares]
         return sorted(self.fields, key=lambda f: -int(f.holds.sum()))
+
+
+def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame) -> np.ndarray:
+    """Return (grokked + t) / (seeds + 2) of each configuration; t: its seeds' mean best token accuracy, below 1.
+
+    A search's objective (search/run/allocation.py) without its least part, how early they grokked: it tells
+    apart configurations that never grokked.
+    """
+    tokens = seeds["best_token"].fillna(0.0).clip(upper=0.999).groupby(seeds["configuration"]).mean()
+    t = configurations["configuration"].map(tokens).fillna(0.0)
+    return ((configurations["grokked"] + t) / (configurations["seeds"] + 2)).to_numpy(dtype=float)
+
+
+def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return rows with None where a frame has NaN."""
+    plain = frame.astype(object)
+    return plain.where(plain.notna(), None).to_dict("records")
 
 
 def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
@@ -403,17 +418,6 @@ def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
         grokked = f"{counts.spared_grokked:,} of them grokked" if counts.spared_grokked else "none grokked"
         text += f"{counts.spared:,} more that it called were spared and ran on: {grokked}. "
     return text
-
-
-def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame) -> np.ndarray:
-    """(grokked + t) / (seeds + 2) of each configuration; t: its seeds' mean best token accuracy, below 1.
-
-    A search's objective (search/run/allocation.py) without its least part, how early they grokked: it tells
-    apart configurations that never grokked.
-    """
-    tokens = seeds["best_token"].fillna(0.0).clip(upper=0.999).groupby(seeds["configuration"]).mean()
-    t = configurations["configuration"].map(tokens).fillna(0.0)
-    return ((configurations["grokked"] + t) / (configurations["seeds"] + 2)).to_numpy(dtype=float)
 
 
 def _span(numbers: pd.Series, style: str = ",") -> str:

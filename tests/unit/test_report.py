@@ -10,7 +10,7 @@ from search.analysis.fields import shown
 from search.analysis.report import percent, pictures, report
 from search.study.trial import Configuration
 from tests.pages import Page
-from tests.test_plots import frames, searched, seed_row, size, study_of
+from tests.unit.test_plots import frames, searched, seed_row, size, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 
@@ -143,7 +143,7 @@ def test_of_many_fields_the_pictures_show_some_and_say_so(monkeypatch):
     for module in (report_module, plots_search):
         monkeypatch.setattr(module, "MOST_AXES", 2)
     study, *given = searched(8)
-    drawn = report_module._Study(study, *given).figures()["rate-against-fields"]
+    drawn = report_module._Page(study, *given).figures()["rate-against-fields"]
     assert sum(axis.get_visible() for axis in drawn.axes) == 2 < len(study.space)
     assert words_of(study, *given).count(f"2 of {len(study.space)} fields") == 2, "panels, and parallel axes"
 

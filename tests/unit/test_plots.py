@@ -13,7 +13,6 @@ from search.analysis.fields import shown, varied
 from search.analysis.plots import (
     curves_figure,
     front_figure,
-    grokking_curves,
     png,
     small_multiples,
     time_figure,
@@ -226,48 +225,47 @@ def test_the_field_that_decides_is_the_important_one():
 def test_pictures_of_a_search():
     study, configurations, _, curves = searched()
     fields = varied(study, configurations)
-    wide = size(png(rate_against_fields(fields, configurations)))
-    assert wide[0] > 1_200
-    assert size(png(parallel_figure(fields, configurations)))
-    panels = [("a $title$", curves, {(0, 0)}), ("b", curves, set())]
-    assert size(png(small_multiples(panels)))
+    rates = rate_against_fields(fields, configurations)
+    assert size(png(rates))[0] > 1_200 and sum(axis.get_visible() for axis in rates.axes) == len(fields)
+    parallel = parallel_figure(fields, configurations)
+    assert size(png(parallel))
+    labels = [text.get_text() for axis in parallel.axes for text in axis.get_xticklabels()]
+    assert labels[0] == "grok rate" and "lr" in labels and "wd_drop_exact" in labels
+    assert size(png(small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())])))
 
 
-def test_picture_of_a_front():
-    listed = [Configuration(*study_of(model=rung).configuration({})) for rung in ("57p", "67p", "74p", "80p")]
+def test_the_front_is_labelled():
+    listed = [Configuration(*study_of(model=name).configuration({})) for name in ("57p", "67p", "74p", "80p")]
     configurations, *_ = frames(
         [(c, [seed_row(c, n, "grokked" if n < i else "failed", 40_000 * (n < i)) for n in range(4)])
          for i, c in enumerate(listed)]
     )  # fmt: skip
     figure = front_figure(configurations)
     assert size(png(figure))
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts == ["57p: 0 of 4", "67p: 1 of 4", "74p: 2 of 4", "80p: 3 of 4"]
+    assert [text.get_text() for text in figure.axes[0].texts] == [
+        "57p: 0 of 4", "67p: 1 of 4", "74p: 2 of 4", "80p: 3 of 4",
+    ]  # fmt: skip
 
 
-def test_grokked_seeds_are_in_front_and_named_while_they_are_few(tmp_path):
+@pytest.mark.parametrize("grokked", [[], [(1, 1), (2, 2)], [(n, n) for n in range(8)]])
+def test_grokked_seeds_are_named_while_they_are_few(grokked):
     _, _, seeds, curves = searched(2)
-    figure = curves_figure(
-        curves[curves["configuration"] == seeds["configuration"].iloc[-1]], {(1, 1), (2, 2)}, "t"
-    )
-    top = figure.axes[0]
-    assert [line.get_label() for line in top.lines] == ["seed 1", "seed 2"]
-    assert max(c.get_zorder() for c in top.collections) < min(line.get_zorder() for line in top.lines)
-    grokking_curves(curves, [(1, 1)], "t", tmp_path / "curves.png")
-    assert size((tmp_path / "curves.png").read_bytes())
+    last = curves[curves["configuration"] == seeds["configuration"].iloc[-1]]
+    figure = curves_figure(last, grokked, "a study, 57p [abc] $x$")
+    names = ["seed 1", "seed 2"] if len(grokked) == 2 else []
+    assert [line.get_label() for line in figure.axes[0].lines] == names
+    assert size(png(figure))
 
 
 def test_probes_are_drawn_of_those_that_grokked_and_of_the_others():
-    study = study_of()
-    configuration = Configuration(*study.configuration({}))
+    configuration = Configuration(*study_of().configuration({}))
     rows = [seed_row(configuration, n, "grokked" if n < 2 else "failed", 30_000) for n in range(6)]
     _, seeds, curves = frames([(configuration, rows)])
     assert probes_of(curves) == []
     curves["odd"], curves["basin"], curves["lead"] = curves["exact"], 1.0, np.nan
     assert probes_of(curves) == ["odd", "basin"]
-    one, two = probes_figure(curves, ["odd", "basin"], seeds).axes
-    assert [axis.get_title(loc="left") for axis in (one, two)] == ["odd", "basin"]
-    others, grokked = one.lines
+    figure = probes_figure(curves, ["odd", "basin"], seeds)
+    others, grokked = figure.axes[0].lines
     assert [line.get_label() for line in (others, grokked)] == ["others: 4", "grokked: 2"]
     assert grokked.get_ydata().tolist() == [0.25, 0.5, 0.75, 1.0]
     assert others.get_ydata() == pytest.approx([0.075, 0.15, 0.225, 0.3])
