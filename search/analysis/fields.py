@@ -119,7 +119,9 @@ def _categories(values: pd.Series, distribution: Distribution | None) -> tuple[s
         isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in by_label.values()
     )
     is_range = distribution.choice is None if distribution else numeric and len(by_label) > MOST_CATEGORIES
-    return () if is_range else tuple(sorted(by_label, key=lambda label: by_label[label] if numeric else label))
+    return (
+        () if is_range else tuple(sorted(by_label, key=lambda label: by_label[label] if numeric else label))
+    )
 
 
 def _is_wide(values: pd.Series) -> bool:
