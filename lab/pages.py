@@ -82,7 +82,7 @@ def generated(page: Path, text: str) -> str:
     """Return a page's text with everything between markers made anew. Raises ValueError naming the marker."""
 
     def fill(match: re.Match[str]) -> str:
-        kind, source = match.group(1), match.group(2)
+        kind, source = match.group(1), " ".join(match.group(2).split())
         try:
             body = KINDS[kind](page, source)
         except Exception as error:

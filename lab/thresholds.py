@@ -1,5 +1,6 @@
-"""The Reflection's three thresholds (section 8) from a folder of certificates: how few numbers can add, can
-be learned from random values, and can be kept up from a trained parent.
+"""The Reflection's three thresholds (section 8) from a folder of certificates.
+
+How few numbers can add, can be learned from random values, and can be kept up from a trained parent.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
 
 PUBLISHED = {"representable": 40, "learnable": 75, "maintainable": 62}  # Reflection, section 8
-MEANS = {
+MEANINGS = {
     "representable": "some numbers, wherever they are from, add",
     "learnable": "gradient descent finds them from random values in one run",
     "maintainable": "gradient descent keeps them up from a trained parent",
@@ -25,21 +26,19 @@ COLUMNS = ("inside", "across", "constants")
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a folder holds. standard: verified or qualified (99 %), by its verification.json."""
+    """A folder's checkpoint. standard: verified or qualified (99 %), by its verification.json."""
 
     name: str
-    origin: str
+    threshold: str
     standard: str
-    correct: int
     count: Count
 
-    def reaches(self, threshold: str) -> bool:
-        """Whether it shows something of a threshold: all of them show what is representable."""
-        return threshold in ("representable", self.origin)
+    def numbers(self, column: str) -> int:
+        return int(asdict(self.count)[column])
 
 
 def certificates(folder: Path) -> Iterator[Certificate]:
-    """Those in a folder's folders that are at least qualified. Raises UserError for one that is damaged."""
+    """Yield the certificates in a folder's folders that are at least qualified. Raises UserError for a damaged one."""
     if not folder.is_dir():
         raise UserError(
             f"{folder}: no such folder; name one whose folders are checkpoints with verification.json"
@@ -48,56 +47,54 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         with reraise_as():
             checkpoint = Checkpoint.load(path)
         try:
-            its = json.loads((path / "verification.json").read_text())
-            verified, qualified, correct = bool(its["verified"]), bool(its["qualified"]), int(its["correct"])
+            verification = json.loads((path / "verification.json").read_text())
+            is_verified, is_qualified = bool(verification["verified"]), bool(verification["qualified"])
         except (ValueError, TypeError, LookupError):
             raise UserError(f"{path / 'verification.json'}: not what `verify --json` says") from None
-        if verified or qualified:
-            standard = "verified" if verified else "qualified"
-            origin = origin_of(checkpoint.provenance)
-            yield Certificate(path.name, origin, standard, correct, count(checkpoint.spec))
+        if is_verified or is_qualified:
+            standard = "verified" if is_verified else "qualified"
+            threshold = threshold_of(checkpoint.provenance)
+            yield Certificate(path.name, threshold, standard, count(checkpoint.spec))
 
 
-def origin_of(provenance: dict[str, Any]) -> str:
-    """The threshold of which a checkpoint is evidence, by its papers."""
+def threshold_of(provenance: dict[str, Any]) -> str:
+    """Return the threshold that a checkpoint is evidence for, by its provenance."""
     if "built_by_hand" in provenance:
         return "representable"
     return "learnable" if provenance.get("trained") == "from scratch" else "maintainable"
 
 
 def thresholds(folder: Path) -> list[dict[str, Any]]:
-    """A row for each threshold and standard: the published number, and the smallest certificate by each way
-    to count; none for qualified where nothing smaller is qualified than is verified.
+    """Return a row for each threshold and standard: the published number, and the smallest certificate by each
+    way to count. Every certificate shows what is representable. A row of what is qualified is left out where
+    nothing smaller is qualified than is verified.
     """
-    known, rows = list(certificates(folder)), list[dict[str, Any]]()
+    existing, rows = list(certificates(folder)), list[dict[str, Any]]()
     for threshold, published in PUBLISHED.items():
         for standards in (("verified",), ("verified", "qualified")):
-            mine = [c for c in known if c.reaches(threshold) and c.standard in standards]
-            least = {c: _least(mine, c) for c in COLUMNS}
-            if mine and (len(standards) == 1 or any(its.standard == "qualified" for its in least.values())):
-                shown = {c: {"numbers": asdict(m.count)[c], "certificate": m.name} for c, m in least.items()}
-                rows.append(
-                    {"threshold": threshold, "standard": standards[-1], "published": published, **shown}
-                )
+            candidates = [
+                c for c in existing if c.standard in standards and threshold in ("representable", c.threshold)
+            ]
+            if not candidates:
+                continue
+            smallest = {
+                column: min(candidates, key=lambda c: (c.numbers(column), c.standard == "qualified", c.name))
+                for column in COLUMNS
+            }
+            if len(standards) == 1 or any(c.standard == "qualified" for c in smallest.values()):
+                cells = {k: {"numbers": c.numbers(k), "certificate": c.name} for k, c in smallest.items()}
+                about = {"threshold": threshold, "standard": standards[-1], "published": published}
+                rows.append(about | cells)
     return rows
 
 
-def _least(known: list[Certificate], column: str) -> Any:
-    """Verified before qualified where both are as small."""
-    return min(
-        known, key=lambda c: (asdict(c.count)[column], c.standard == "qualified", c.name), default=None
-    )
-
-
 def text(rows: list[dict[str, Any]]) -> str:
-    """The table for a terminal."""
+    """Return the table for a terminal."""
     head = f"{'threshold':14} {'standard':10} {'published':>9}" + "".join(f"  {c:22}" for c in COLUMNS)
     lines = [head.rstrip()]
     for row in rows:
         cells = [f"{row[c]['numbers']} ({row[c]['certificate']})" for c in COLUMNS]
-        line = f"{row['threshold']:14} {row['standard']:10} {row['published']:9}" + "".join(
-            f"  {c:22}" for c in cells
-        )
-        lines.append(line.rstrip())
-    lines += ["", *(f"{name}: {says}" for name, says in MEANS.items())]
+        about = f"{row['threshold']:14} {row['standard']:10} {row['published']:9}"
+        lines.append((about + "".join(f"  {c:22}" for c in cells)).rstrip())
+    lines += ["", *(f"{name}: {meaning}" for name, meaning in MEANINGS.items())]
     return "\n".join(lines)

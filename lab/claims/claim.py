@@ -1,4 +1,4 @@
-"""A claim as data (claims.yaml): who says what where, and which contrast of which study decides it."""
+"""A claim as data (claims.yaml): its source, and the contrast of the study that decides it."""
 
 from __future__ import annotations
 
@@ -99,46 +99,47 @@ class Claim(Strict):
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """All of them, in the papers' order."""
+    """Return all claims, in the papers' order."""
     text = files("lab.claims").joinpath("claims.yaml").read_text("utf-8")
     return read(text)
 
 
 def read(text: str) -> tuple[Claim, ...]:
-    """Claims from YAML: a list. Raises UserError naming the claim and what is wrong."""
-    found = []
+    """Parse a YAML list of claims. Raises UserError naming the claim and what is wrong."""
+    parsed = []
     for entry in yaml.safe_load(text):
         try:
-            found.append(Claim.model_validate(entry))
+            parsed.append(Claim.model_validate(entry))
         except ValidationError as error:
             raise UserError(f"claim {entry.get('id')}: {error.errors()[0]['msg']}") from None
-    if twice := [c.id for c in found if sum(c.id == other.id for other in found) > 1]:
+    ids = [claim.id for claim in parsed]
+    if twice := [name for name in ids if ids.count(name) > 1]:
         raise UserError(f"claim {twice[0]}: there are two")
-    return tuple(found)
+    return tuple(parsed)
 
 
 @cache
 def seeds_of(study: str) -> frozenset[tuple[int, int]]:
-    """The seeds that a study's file lists, its further rounds too: those that were fixed before the run."""
+    """Return the seeds that a study's file lists, further rounds included: they were fixed before the run."""
     return frozenset((s.init_seed, s.data_seed) for round_ in load_plan(study).rounds() for s in round_)
 
 
 @cache
 def arm(study: str, name: str) -> Configuration:
-    """A named configuration of a study. Raises UserError where it has none of that name.
+    """Return a named configuration of a study. Raises UserError where it has none of that name.
 
     `base` is what the file's model and recipe say, another name an entry's; `NAME toggled CONSTRAINT` is one
     of those with the constraint taken off or applied. `NAME of STUDY` is another study's.
     """
-    name, _, other = name.partition(" of ")
-    asked, (name, _, constraint) = load_plan(other or study), name.partition(" toggled ")
-    names = {entry.name: i for i, entry in enumerate(asked.configurations)}
+    name, _, elsewhere = name.partition(" of ")
+    plan, (name, _, constraint) = load_plan(elsewhere or study), name.partition(" toggled ")
+    names = {entry.name: i for i, entry in enumerate(plan.configurations)}
     if name == "base":
-        spec, recipe = asked.spec(), asked.base_recipe()
+        spec, recipe = plan.spec(), plan.base_recipe()
     elif name in names:
-        spec, recipe = asked.spelled_out[names[name]]
+        spec, recipe = plan.spelled_out[names[name]]
     else:
-        raise UserError(f"study {asked.name} has no configuration {name!r}")
+        raise UserError(f"study {plan.name} has no configuration {name!r}")
     if constraint:
         field, _, value = constraint.partition("=")
         spec = spec.toggled(field, int(value) if value else True)

@@ -1,4 +1,4 @@
-"""What the records say of a claim: counts, differences with their intervals, a verdict."""
+"""Judge claims by records: counts, differences with their intervals, a verdict."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Arm = dict[tuple[int, int], Row]
 MARGIN = 0.05
 """A gain below 5 points is none."""
 HOLD = 10_000  # steps for which a grokked seed must stay perfect
-KEPT = 0.5
-"""What costs nothing leaves at least so much of the rate without it."""
-MOST = 0.5
-"""What always is so is so of more than this share of what is trained."""
+HARMLESS = 0.5
+"""A harmless change leaves at least this share of the rate without it."""
+ALWAYS = 0.5
+"""An `always` claim holds if the lower bound of the share exceeds this."""
 
 
 class Verdict(StrEnum):
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Count:
-    """k of n seeds, and of how many others a rule may at most have kept it."""
+    """k of n seeds, and an upper bound on how many more a stopping rule may have kept from it."""
 
     k: int
     n: int
@@ -50,7 +50,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what is known of it. `paired`: of the seeds that both arms had."""
+    """A claim with its counts. paired: of the seeds that both arms had."""
 
     claim: Claim
     with_it: Count
@@ -59,14 +59,14 @@ class Judged:
 
     @property
     def p(self) -> float | None:
-        """Of the test that the claim's kind asks for; None where there is none."""
+        """Return p of the test of the claim's kind; None where there is none."""
         if self.paired is None or not self.paired.n or self.claim.kind == "rate":
             return None
         return self.paired.association if self.claim.kind == "unrelated" else self.paired.p
 
     @property
     def power(self) -> float | None:
-        """How likely McNemar's test would have told the arm in which more do from one in which none does."""
+        """Return how likely McNemar's test tells the better arm from one in which no seed succeeds."""
         if self.p is None or self.paired is None or self.claim.kind == "unrelated":
             return None
         return power(
@@ -80,7 +80,7 @@ class Judged:
         return _RULES[self.claim.kind](self)
 
     def _differs(self, sign: int) -> bool:
-        """Whether the arm with it has more (1) or fewer (-1) by the paired test."""
+        """Return True if the arm with it has more (sign 1) or fewer (-1) by the paired test."""
         differs = self.paired is not None and self.paired.n > 0 and self.paired.p < LEVEL
         return differs and self.paired is not None and self.paired.difference * sign > 0
 
@@ -112,7 +112,7 @@ def _harmless(judged: Judged) -> Verdict:
         return Verdict.FAILS
     assert judged.paired and judged.without
     base = (judged.paired.both + judged.paired.second) / judged.paired.n if judged.paired.n else 0.0
-    return Verdict.HOLDS if base and judged.paired.interval[0] >= (KEPT - 1) * base else Verdict.OPEN
+    return Verdict.HOLDS if base and judged.paired.interval[0] >= (HARMLESS - 1) * base else Verdict.OPEN
 
 
 def _rate(judged: Judged) -> Verdict:
@@ -133,7 +133,7 @@ def _found(judged: Judged) -> Verdict:
 def _always(judged: Judged) -> Verdict:
     if judged.with_it.k < judged.with_it.n:
         return Verdict.FAILS
-    return Verdict.HOLDS if exact_low(judged.with_it.k, judged.with_it.n) > MOST else Verdict.OPEN
+    return Verdict.HOLDS if exact_low(judged.with_it.k, judged.with_it.n) > ALWAYS else Verdict.OPEN
 
 
 _OPPOSITE = {Verdict.HOLDS: Verdict.FAILS, Verdict.FAILS: Verdict.HOLDS, Verdict.OPEN: Verdict.OPEN}
@@ -152,56 +152,57 @@ _RULES: dict[str, Callable[[Judged], Verdict]] = {
 
 
 def arms(rows: Iterable[Row]) -> dict[str, Arm]:
-    """The counted seeds of each configuration. A seed of several studies counts once: a seed is a function of
-    its configuration and numbers, so that they are the same run, of which one table may say more; where they
-    are not (another engine), the one whose study comes first by name counts.
+    """Return the counted seeds of each configuration.
+
+    A seed that several studies trained counts once. It is the same run, of which one table may say more; where it
+    is not (another engine), the study that comes first by name counts.
     """
-    found: dict[str, Arm] = {}
+    by_key: dict[str, Arm] = {}
     for row in sorted(rows, key=lambda r: str(r["study"]), reverse=True):
         if row["outcome"] in COUNTED:
-            seeds = found.setdefault(row["configuration"], {})
-            called = row.get("hopeless_step")
-            none = {"hopeless_step": None if called is None or isnan(called) else called}
+            seeds = by_key.setdefault(row["configuration"], {})
+            step = row.get("hopeless_step")
+            hopeless = {"hopeless_step": None if step is None or isnan(step) else step}
             numbers = int(row["init_seed"]), int(row["data_seed"])
-            seeds[numbers] = {**seeds.get(numbers, {}), **row, **none}
-    return found
+            seeds[numbers] = {**seeds.get(numbers, {}), **row, **hopeless}
+    return by_key
 
 
-def judge(claim: Claim, known: Mapping[str, Arm], trained: Sequence[Trained] = ()) -> Judged:
-    """A claim by the records of `arms`, or by checkpoints."""
+def judge(claim: Claim, by_key: Mapping[str, Arm], trained: Sequence[Trained] = ()) -> Judged:
+    """Judge a claim by the rows of `arms`, or by checkpoints."""
     if claim.kind not in OF_SEEDS:
         return Judged(claim, _of_checkpoints(claim, trained))
     assert claim.study and claim.with_
-    one = _eligible(claim, known.get(arm(claim.study, claim.with_).key, {}))
+    first = _eligible(claim, by_key.get(arm(claim.study, claim.with_).key, {}))
     if claim.without is None:
-        return Judged(claim, _count(claim, one))
-    other = _eligible(claim, known.get(arm(claim.study, claim.without).key, {}))
-    pairs = [(_succeeds(claim, one[s]), _succeeds(claim, other[s])) for s in one.keys() & other.keys()]
-    return Judged(claim, _count(claim, one), _count(claim, other), Paired.of(pairs))
+        return Judged(claim, _count(claim, first))
+    second = _eligible(claim, by_key.get(arm(claim.study, claim.without).key, {}))
+    pairs = [(_succeeds(claim, first[s]), _succeeds(claim, second[s])) for s in first.keys() & second.keys()]
+    return Judged(claim, _count(claim, first), _count(claim, second), Paired.of(pairs))
 
 
 def _of_checkpoints(claim: Claim, trained: Sequence[Trained]) -> Count:
-    mine = [t for t in trained if t.rung in claim.rungs]
+    checkpoints = [t for t in trained if t.preset in claim.rungs]
     if claim.measure is None:
-        return Count(len(mine), len(mine))
+        return Count(len(checkpoints), len(checkpoints))
     low, high = claim.bounds
-    return Count(sum(low <= t.measure(claim.measure) <= high for t in mine), len(mine))
+    return Count(sum(low <= t.measure(claim.measure) <= high for t in checkpoints), len(checkpoints))
 
 
 def judge_all(rows: Iterable[Row], trained: Sequence[Trained] = ()) -> list[Judged]:
-    """All claims, in the papers' order."""
-    known = arms(rows)
-    return [judge(claim, known, trained) for claim in claims()]
+    """Judge all claims, in the papers' order."""
+    by_key = arms(rows)
+    return [judge(claim, by_key, trained) for claim in claims()]
 
 
 def believed(judged: Sequence[Judged]) -> list[Judged]:
-    """Those whose test counts, and which to believe so that at most 5 % of them are expected to be false."""
+    """Return the claims whose test is left at a false discovery rate of 5 %."""
     tested = [j for j in judged if j.p is not None]
     return [j for j, keep in zip(tested, discoveries([j.p or 0.0 for j in tested]), strict=True) if keep]
 
 
 def _eligible(claim: Claim, seeds: Arm) -> Arm:
-    """The counted seeds that the claim's study lists; where it is about some that grokked, those."""
+    """Return the counted seeds that the claim's study lists; of a claim about grokked seeds, those."""
     assert claim.study
     listed = seeds_of(claim.study)
     return {s: row for s, row in seeds.items() if s in listed and _could_show(claim, row)}

@@ -21,8 +21,8 @@ MISSING = "–"
 
 
 def as_json(judged: Sequence[Judged]) -> str:
-    kept = {id(j) for j in believed(judged)}
-    return json.dumps([_plain(j, id(j) in kept) for j in judged], indent=1, allow_nan=False) + "\n"
+    lasting = {id(j) for j in believed(judged)}
+    return json.dumps([_plain(j, id(j) in lasting) for j in judged], indent=1, allow_nan=False) + "\n"
 
 
 ABOUT = {"id", "paper", "section", "says", "kind", "study", "rungs", "measure", "open"}
@@ -47,14 +47,17 @@ def _plain(j: Judged, is_believed: bool) -> dict[str, Any]:
 
 
 def _arm(name: str | None, count: Count | None, is_rate: bool) -> dict[str, Any] | None:
-    """An interval only where the claim is about the share: others may have chosen seeds, or end at one."""
+    """Return an arm as plain values, with an interval if the claim is about the share.
+
+    Other claims may have chosen seeds, or a study that ends at a success.
+    """
     if count is None:
         return None
     return {"arm": name, "k": count.k, "n": count.n, "interval": count.interval if is_rate else None}
 
 
 def markdown(judged: Sequence[Judged]) -> str:
-    """The table, how verdicts are reached, and how many tests there were."""
+    """Return the table, how verdicts are reached, and how many tests there were."""
     parts = [
         summary(judged),
         markdown_table(HEAD, [_line(j) for j in judged]),
@@ -67,14 +70,16 @@ def markdown(judged: Sequence[Judged]) -> str:
 
 def summary(judged: Sequence[Judged]) -> str:
     count = Counter(j.verdict for j in judged)
-    said = f"{count[Verdict.HOLDS]} hold, {count[Verdict.FAILS]} do not hold, {count[Verdict.OPEN]} are open"
-    return f"{len(judged)} claims: {said}."
+    counts = (
+        f"{count[Verdict.HOLDS]} hold, {count[Verdict.FAILS]} do not hold, {count[Verdict.OPEN]} are open"
+    )
+    return f"{len(judged)} claims: {counts}."
 
 
 def notes(judged: Sequence[Judged]) -> list[str]:
-    tests, kept = [j for j in judged if j.p is not None], believed(judged)
+    tests, lasting = [j for j in judged if j.p is not None], believed(judged)
     small = [j for j in tests if (j.p or 0.0) < LEVEL]
-    lost = ", ".join(j.claim.id for j in small if j not in kept)
+    lost = ", ".join(j.claim.id for j in small if j not in lasting)
     return [
         "k of n: seeds that grokked (or did what the claim counts), of all that were counted; only "
         "censored seeds are not, and given-up ones did not grok",
@@ -84,18 +89,18 @@ def notes(judged: Sequence[Judged]) -> list[str]:
         "does",
         f"{len(tests)} claims have a test; {len(small)} have p below 5 %, by chance alone "
         f"{LEVEL * len(tests):.1f} would; at a false discovery rate of 5 % (Benjamini and Hochberg) "
-        f"{len(kept)} are left" + (f", without {lost}" if lost else ""),
+        f"{len(lasting)} are left" + (f", without {lost}" if lost else ""),
         "rows that share an arm or a checkpoint are no independent evidence",
     ]
 
 
 def _line(j: Judged) -> tuple[str, ...]:
-    claim, none = j.claim, [MISSING] * 4
+    claim, missing = j.claim, [MISSING] * 4
     about = (claim.paper, claim.section, claim.says)
     if claim.kind is None:
-        return (*about, f"needs {claim.open}", MISSING, *none, str(j.verdict))
+        return (*about, f"needs {claim.open}", MISSING, *missing, str(j.verdict))
     if claim.kind not in OF_SEEDS:
-        return (*about, _checkpoints(claim), str(j.with_it), *none, str(j.verdict))
+        return (*about, _checkpoints(claim), str(j.with_it), *missing, str(j.verdict))
     against = f" against {claim.without}" if claim.without else ""
     return (
         *about,

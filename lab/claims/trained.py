@@ -1,4 +1,4 @@
-"""What trained checkpoints are like: measures of θ that the papers make claims about."""
+"""Measures of a trained θ that the papers make claims about."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Trained:
     checkpoint: Checkpoint
 
     @property
-    def rung(self) -> str:
+    def preset(self) -> str:
         return preset_name(self.checkpoint.spec)
 
     @cached_property
     def tensors(self) -> Tensors:
-        """θ by the names of its layout, in float64."""
+        """Return θ by the names of its layout, in float64."""
         split = self.checkpoint.spec.layout.split(self.checkpoint.theta_P[None])
         return {name: t[0].double().numpy() for name, t in split.items()}
 
     def measure(self, name: str) -> float:
-        """One of MEASURES. Raises UserError where the checkpoint has no such thing."""
+        """Return one of MEASURES. Raises UserError where the checkpoint has no such thing."""
         try:
             return MEASURES[name][1](self.tensors, self.checkpoint.spec)
         except KeyError as error:
-            raise UserError(f"{self.rung} has no {error.args[0]}: {name} cannot be measured") from None
+            raise UserError(f"{self.preset} has no {error.args[0]}: {name} cannot be measured") from None
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -49,12 +49,12 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def read(folders: Iterable[Path]) -> list[Trained]:
-    """Those among checkpoint folders that grokked from scratch. Raises UserError for a damaged one."""
+    """Return the checkpoints of folders that grokked from scratch. Raises UserError for a damaged one."""
     from trainer.checkpoints.checkpoint import Checkpoint
 
     with reraise_as():
-        found = [Checkpoint.load(folder) for folder in folders]
-    return [Trained(c) for c in found if _grokked_from_scratch(c)]
+        checkpoints = [Checkpoint.load(folder) for folder in folders]
+    return [Trained(c) for c in checkpoints if _grokked_from_scratch(c)]
 
 
 def _grokked_from_scratch(checkpoint: Checkpoint) -> bool:
@@ -139,4 +139,4 @@ MEASURES: dict[str, tuple[str, Callable[[Tensors, Any], float]]] = {
     ),
     "values-beside-head": ("the cosine of values with the head", _values_beside_head),
 }
-"""Name -> what it is, and how it is made of θ."""
+"""Name -> description, function of θ and spec."""
