@@ -71,7 +71,6 @@ BAD = {
     GOOD + "recipe: {grokfast_lambda: 2, grokfast_start: 10, grokfast_end: 5}": [
         "recipe.grokfast_end: must be above grokfast_start, or 0, got 5 and 10"
     ],
-    GOOD + "recipe: {lookahead_alpha: 0.9}": ["recipe: lookahead_alpha=0.9 needs lookahead_k"],
     GOOD + "recipe: {sam_rho: -1}": ["recipe.sam_rho: must be 0.0 or more, got -1"],
     GOOD + "recipe: {ema_decay: 1}": ["recipe.ema_decay: must be from 0 to 0.9999999, got 1"],
     GOOD + "recipe: {wd_period: 5}": ["recipe: wd_period=5 needs wd_schedule=cyclical"],
@@ -98,15 +97,19 @@ BAD = {
     ],
     GOOD + "recipe: {lr_factors: {norm: 2}}": ["recipe.lr_factors: must be a list, got {'norm': 2}"],
     GOOD + "recipe: {wd_factors: [[norm, 1], [norm, 2]]}": ["recipe: wd_factors must name a tensor once, *"],
-    GOOD + "recipe: {optimiser: full_adam, root_every: 300}": [
-        "recipe: root_every must divide eval_every, got 300 and 1000"
-    ],
-    GOOD + "recipe: {root_every: 50}": ["recipe: root_every=50 needs optimiser=full_adam"],
-    GOOD + "recipe: {damping: 1}": ["recipe: damping=1.0 needs optimiser=levenberg_marquardt"],
+    # What went away
     GOOD + "recipe: {jiggle_every: 6000}": [
-        "recipe.jiggle_every: must be above what a jiggle takes, 6000 steps, got 6000"
+        "recipe.jiggle_every = 6000: removed; the tag optimisers-measured has it"
     ],
-    GOOD + "recipe: {jiggle_every: 7500}": ["recipe: eval_every must divide jiggle_every, got 1000 and 7500"],
+    GOOD + "recipe: {optimiser: full_adam}": [
+        "recipe.optimiser = full_adam: removed; the tag optimisers-measured has it"
+    ],
+    GOOD + "configurations: [{recipe: {noise_eta: 0.1}}]": [
+        "configurations.0.recipe.noise_eta = 0.1: removed; the tag optimisers-measured has it"
+    ],
+    GOOD + "space: {recipe.lookahead_k: {int: [2, 9]}}": [
+        "space.recipe.lookahead_k: removed; the tag optimisers-measured has it"
+    ],
     GOOD + "recipe: {curriculum: 3}": ["recipe.curriculum: must be a list, got 3"],
     GOOD + "recipe: {init: [[fc3, normal, 1]]}": [
         "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?"

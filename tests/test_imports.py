@@ -32,7 +32,18 @@ ROOMS = {
         "cli",
     ),
     "trainer": (
-        *("fields", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature"),
+        *(
+            "fields",
+            "retired",
+            "data",
+            "files",
+            "optimisers",
+            "recipe",
+            "step",
+            "engine",
+            "checkpoints",
+            "curvature",
+        ),
         *("bank", "finishing"),
     ),
 }

@@ -57,10 +57,6 @@ def test_it_trains_as_torchs_adamw_on_the_penalised_loss():
         ({"l1_entries": ("arc",)}, r"l1_entries=\('arc',\) needs l1_lambda"),
         ({"l1_lambda": 0.1, "l1_entries": (("arc", 1),)}, "l1_entries must be names"),
         ({"l1_lambda": 0.1, "l1_entries": ("arc",), "l1_start": 5, "l1_end": 5}, "must be after l1_start"),
-        (
-            {"l1_lambda": 0.1, "l1_entries": ("arc",), "optimiser": "levenberg_marquardt"},
-            "l1_lambda excludes",
-        ),
     ],
 )
 def test_what_cannot_be_is_one_line(fields, line):

@@ -21,13 +21,10 @@ from trainer.step.schedule import hyper_of
 
 CONSTANT = {"warmup": 0, "lr_floor": 1.0}
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
-ROOT = {"optimiser": "full_adam", "root_every": EVERY}
 TEACHER = Teacher(preset("100p"), tuple(preset("100p").initial(5).tolist())).word
 WRAPPED = {
     "sam": {"sam_rho": 0.05},
-    "noise": {"noise_eta": 0.01},
     "grokfast": {"grokfast_lambda": 2.0, "grokfast_start": 1, "grokfast_end": 4},
-    "lookahead": {"lookahead_k": 2},
     "average": {"ema_decay": 0.9},
     "factors": {"lr_factors": (("norm", 3.0),), "wd_factors": (("arc", 0.0),)},
     "schedules": {"lr_schedule": "restarts", "lr_cycle": 3, "wd_schedule": "cyclical", "wd_period": 4},
@@ -36,33 +33,18 @@ WRAPPED = {
     "data": {"swapped": 0.5, "targeted": 0.5},
     "l1": {"l1_lambda": 0.5, "l1_entries": ("fc1", "norm[0,4]"), "l1_start": 1, "l1_rise": 4, "l1_end": 7},
     "freeze": {"freeze": ((1, "arc", "norm[0,4]"), (4, "out_B"))},
-    "jiggle": {"jiggle_every": 3 * EVERY, "jiggle_settle": EVERY, "jiggle_candidates": 1},
 }
-VARIANTS = {name: ROOT if name == "full_adam" else {"optimiser": name} for name in OPTIMISERS}
-VARIANTS["levenberg_marquardt"]["batch"] = 8
-VARIANTS |= WRAPPED
+VARIANTS = {**{name: {"optimiser": name} for name in OPTIMISERS}, **WRAPPED}
 VARIANTS["all wrappers"] = {k: v for fields in WRAPPED.values() for k, v in fields.items()} | {
     "optimiser": "sgd"
 }
-VARIANTS["full_adam, wrapped"] = {**ROOT, **WRAPPED["sam"], **WRAPPED["average"]}
 every_variant = pytest.mark.parametrize("name", VARIANTS)
-LOOKS = [name for name, fields in VARIANTS.items() if OPTIMISERS[Recipe(**SMALL | fields).optimiser].look]
 
 
 def test_every_entry_and_every_switch_is_tried():
     assert {fields.get("optimiser", "adamw") for fields in VARIANTS.values()} == OPTIMISERS.keys()
     tried = {key for fields in VARIANTS.values() for key in fields}
     assert tried >= WRAPPERS.keys() and tried >= SWITCHES.keys() - {"fold_step"}  # which needs a fold
-
-
-class Bowl:
-    """A model of which an optimiser may ask anything: the loss is half of |θ|²."""
-
-    def loss(self, theta_SP):
-        return theta_SP.square().sum(1) / 2
-
-    def curvature(self, theta_SP):
-        return torch.eye(theta_SP.shape[1]).to(theta_SP).expand(len(theta_SP), -1, -1)
 
 
 def recipe_of(name, **more):
@@ -81,10 +63,9 @@ def initial(slots):
     return torch.stack([SPEC.initial(s) for s in range(slots)])
 
 
-def steps(optimiser, state, hyper, grads, draws=None):
-    for n, grad_SP in enumerate(grads):
-        given = hyper if draws is None else {**hyper, "draws": draws[n]}
-        state = step.apply_update(optimiser, state, given, grad_SP, Bowl())
+def steps(optimiser, state, hyper, grads):
+    for grad_SP in grads:
+        state = step.apply_update(optimiser, state, hyper, grad_SP)
     return state
 
 
@@ -96,11 +77,10 @@ def test_slots_come_first_and_names_are_its_own(name):
     recipe, theta = recipe_of(name), initial(3)
     optimiser = optimiser_of(recipe)
     fresh, plain = optimiser.fresh(theta), _empty(SPEC, Optimiser(lambda _: {}, None), 3, "cpu")
-    aside = optimiser.aside(theta)
-    assert not fresh.keys() & (plain.keys() | aside.keys()) and not aside.keys() & plain.keys()
-    assert all(t.shape[0] == 3 and t.device == theta.device for t in (fresh | aside).values())
-    state, draws = state_of(theta, optimiser), torch.full((1, 3, 2 * SPEC.params), 0.25)
-    new = steps(optimiser, state, hyper_of([recipe] * 3, SPEC.layout), torch.ones(1, *theta.shape), draws)
+    assert not fresh.keys() & plain.keys()
+    assert all(t.shape[0] == 3 and t.device == theta.device for t in fresh.values())
+    state = state_of(theta, optimiser)
+    new = steps(optimiser, state, hyper_of([recipe] * 3, SPEC.layout), torch.ones(1, *theta.shape))
     changed = {key for key in new if not torch.equal(new[key], state[key])}
     assert changed <= {"theta", "step", *fresh} and new.keys() == state.keys()
     for key, t in new.items():
@@ -115,16 +95,13 @@ def test_a_slot_depends_on_itself_alone(name):
     optimiser, draw = optimiser_of(recipes[0]), torch.Generator().manual_seed(0)
     hyper = hyper_of(recipes, SPEC.layout)
     grads = torch.randn(5, 4, SPEC.params, generator=draw)
-    draws = torch.rand(5, 4, 2 * SPEC.params, generator=draw)
     grads[2, 3, 7] = torch.nan
     state = state_of(initial(4), optimiser)
-    if optimiser.root:
-        state["root"] += torch.eye(SPEC.params)
     state["active"][1] = False
-    after = steps(optimiser, state, hyper, grads, draws)
+    after = steps(optimiser, state, hyper, grads)
     for slot in range(4):
         mine, its = ({k: t[slot : slot + 1] for k, t in d.items()} for d in (state, hyper))
-        alone = steps(optimiser, mine, its, grads[:, slot : slot + 1], draws[:, slot : slot + 1])
+        alone = steps(optimiser, mine, its, grads[:, slot : slot + 1])
         for key in after:
             assert torch.equal(after[key][slot].nan_to_num(5), alone[key][0].nan_to_num(5)), key
     assert after["step"].tolist() == [5, 0, 5, 5]
@@ -136,19 +113,16 @@ def test_a_slot_depends_on_itself_alone(name):
 
 @every_variant
 def test_a_loss_falls(name):
-    fields = {"lr": 1.0, "damping": 0.1} if name in LOOKS else {}
-    result = finish(make([pair(777, **VARIANTS[name] | fields, steps=6 * EVERY)])).result(0)
+    result = finish(make([pair(777, **VARIANTS[name], steps=6 * EVERY)])).result(0)
     assert float(result.curve_EM[-1, 3]) < float(result.curve_EM[0, 3])
 
 
 @every_variant
 def test_its_state_is_forgotten_in_a_refilled_slot_and_kept_in_a_saved_bank(name, tmp_path):
-    lengths = (5, 6) if "jiggle_every" in VARIANTS[name] else (1, 2, 2)
-    pairs = [pair(s, **VARIANTS[name], steps=n * EVERY) for s, n in enumerate(lengths)]
-    slots = max(1, len(pairs) - 1)
+    pairs = [pair(s, **VARIANTS[name], steps=n * EVERY) for s, n in enumerate((1, 2, 2))]
+    slots = 2
     bank = make(pairs, slots)
-    for _ in range(lengths[0] - 1 or 1):
-        bank.advance()
+    bank.advance()
     bank.save(tmp_path / "bank.state")
     expected = results(finish(bank))
     again = make(pairs, slots)
@@ -160,14 +134,14 @@ def test_its_state_is_forgotten_in_a_refilled_slot_and_kept_in_a_saved_bank(name
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 @every_variant
 def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
-    """Before rounding has grown; what asks more of the model than a gradient is torch's alone."""
+    """Before rounding has grown."""
     pairs = [pair(s, **VARIANTS[name], steps=6 * EVERY, warmup=3, lr=0.01) for s in (1, 2)]
     engine, eager = make(pairs), make(pairs, compiled=False)
-    assert isinstance(engine.programs, EngineBackend) != (name in LOOKS)
-    for n in range(2 if "jiggle_every" not in VARIANTS[name] else 6):
+    assert isinstance(engine.programs, EngineBackend)
+    for _ in range(2):
         engine.advance(), eager.advance()
         here, there = (b.state["theta"][:2] for b in (engine, eager))
-        torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-3 if n < 2 else 0.02)
+        torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-3)
     assert (engine.state["theta"][:2] - initial(3)[1:]).abs().max() > 1e-3
 
 
@@ -177,7 +151,7 @@ def test_a_bank_with_six_different_recipes_equals_six_banks(compiled):
     changes = [
         {"lr_schedule": "wsd", "lr_cycle": 10_000}, {"sam_rho": 0.2, "lr": 0.05}, {"grokfast_lambda": 0.5},
         {"wd_schedule": "drops", "wd_drops": ((2, 0.5),), "wd_period": 10_000},
-        {"lookahead_k": 3, "jiggle_strength": 9.0}, {"noise_eta": 1.0, "lr_factors": (("arc", 0.5),)},
+        {"ema_decay": 0.5}, {"l1_lambda": 0.1, "lr_factors": (("arc", 0.5),)},
     ]  # fmt: skip
     pairs = [pair(n, **fields | change) for n, change in enumerate(changes)]
     together = results(finish(make(pairs, compiled=compiled)))
@@ -190,16 +164,14 @@ def test_a_bank_with_six_different_recipes_equals_six_banks(compiled):
 
 
 def test_what_shapes_the_program():
-    assert SHAPING == ("batch", "eval_every", "optimiser", "root_every", "teacher")
-    assert Recipe().program() == (256, 1_000, "adamw", 100, "")
+    assert SHAPING == ("batch", "eval_every", "optimiser", "teacher")
+    assert Recipe().program() == (256, 1_000, "adamw", "")
     assert Recipe(lr=0.5, steps=2_000).program() == Recipe().program() != Recipe(batch=32).program()
     assert "optimiser" not in hyper_of([Recipe()]), "a name is no number of a slot"
 
 
 def test_an_unknown_optimiser_is_one_line():
-    with pytest.raises(
-        ValueError, match=r"^optimiser: unknown 'adamv'; did you mean adam or adamw or full_adam\?$"
-    ):
+    with pytest.raises(ValueError, match=r"^optimiser: unknown 'adamv'; did you mean adam or adamw\?$"):
         Recipe(optimiser="adamv")
     with pytest.raises(ValueError, match="optimiser must be a string, got 3"):
         Recipe(optimiser=3)

@@ -3,8 +3,7 @@
 import pytest
 
 from search.errors import UserError
-from search.run import packing
-from search.run.packing import Capacity, check_resources, pack, placement, trial_shape
+from search.run.packing import Capacity, pack, placement, trial_shape
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.trial import Configuration, Trial
@@ -247,18 +246,6 @@ def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
     text = MANY.replace("recipe: {steps: 1000}\n", "") if change.startswith("recipe") else MANY
     found = drain(planner_of(text + change + "\n", home, rows, ahead=1))
     assert trials[0] not in found and sum(len(t.work) for t in found) == 70
-
-
-def test_what_the_engine_lacks_is_said_where_there_is_a_compiler(monkeypatch):
-    """Without one all is slow, and that is what is said; on a GPU the engine trains nothing."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    for missing, asked, said in (
-        ("", ["adamw"], ""), ("", ["levenberg_marquardt"], "the engine has no levenberg_marquardt"),
-        ("g++", ["adamw"], "without g++ training"), ("g++", ["levenberg_marquardt"], "without g++ training"),
-    ):  # fmt: skip
-        monkeypatch.setattr(packing, "missing_for_compilation", lambda on_gpu, missing=missing: missing)
-        found = check_resources(Resources(cpu=1, gpu=0), asked)
-        assert (found or "").startswith(said) and bool(found) == bool(said)
 
 
 def test_trials_confirm_nothing_unless_they_are_told_to():

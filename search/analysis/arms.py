@@ -137,7 +137,7 @@ def _recipe(values: dict[str, Any]) -> Recipe:
         if isinstance(recipe_field.default, tuple) and name in values:
             entries = json.loads(values[name]) if isinstance(values[name], str) else values[name]
             values[name] = [e if isinstance(e, str) else [_number(part) for part in e] for e in entries]
-    return Recipe(**_typed(Recipe, values))
+    return Recipe.from_record(_typed(Recipe, values))
 
 
 def _number(entry: Any) -> Any:

@@ -130,12 +130,12 @@ def _open_and_run(
     study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None
 ) -> None:
     """Check resources and stores, then run the study here or in the background."""
-    from search.run.packing import check_resources, optimisers_of
+    from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.tracking.tracking import connect, is_local, tracking_uri
 
     with reraise_as(source, UserError):
-        if remark := check_resources(study.resources, optimisers_of(study)):
+        if remark := check_resources(study.resources):
             click.echo(f"{source}: {remark}", err=True)
         uri = tracking_uri(home, study.tracking_uri)
         home.depot.check()

@@ -9,7 +9,6 @@ from search.run.packing import (
     Capacity,
     check_resources,
     local_resources,
-    optimisers_of,
     placement,
     programs_of,
     trial_shape,
@@ -29,7 +28,7 @@ GUESSED_RATE = {True: 8_000, False: 100}
 
 def estimate(study: Study, home: Home) -> str:
     """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
-    remark = check_resources(study.resources, optimisers_of(study))
+    remark = check_resources(study.resources)
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
     rounds = list(study.rounds())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,6 @@ from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.files.installed import cache_folder, missing_for_compilation
-from trainer.optimisers import OPTIMISERS
 
 DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
 """Where drivers of GPUs show themselves: NVIDIA's, AMD's, and Windows' below Linux."""
@@ -47,14 +46,6 @@ UNTIL_SLOTS = 4
 fewer bring the first seeds to their end sooner, and less is in training for nothing when it comes. One alone
 is a fifth slower a step.
 """
-
-
-def optimisers_of(study: Study) -> list[str]:
-    """The optimisers that a study may train with."""
-    searched = study.space.get("recipe.optimiser")
-    return list(
-        dict.fromkeys([*(r.optimiser for _, r in study.listed()), *(searched.values() if searched else ())])
-    )
 
 
 def trial_shape(study: Study, program: Program, fits: Capacity) -> TrialShape:
@@ -148,11 +139,10 @@ def local_resources() -> dict[str, float]:
     return {"CPU": os.cpu_count() or 1, "GPU": gpus}
 
 
-def check_resources(resources: Resources, optimisers: Collection[str] = ()) -> str | None:
+def check_resources(resources: Resources) -> str | None:
     """Raise UserError at once if this machine cannot place a trial; a cluster is asked later.
 
-    Returns what is to be said first, if anything: without a C++ compiler, or with one of the optimisers that
-    the engine does not have, a CPU trains without the engine.
+    Returns what is to be said first, if anything: without a C++ compiler a CPU trains without the engine.
     """
     if os.environ.get("RAY_ADDRESS"):
         return None
@@ -167,9 +157,6 @@ def check_resources(resources: Resources, optimisers: Collection[str] = ()) -> s
             f"resources.compiled: compiling needs {missing}, which is not here; "
             "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
         )
-    slow = [name for name in optimisers if OPTIMISERS[name].look and not fits.on_gpu]
-    if slow and not missing:
-        return f"the engine has no {slow[0]}: torch trains instead, a hundred times slower"
     return missing and f"without {missing} training is a hundred times slower (apt-get install g++)"
 
 

@@ -26,11 +26,12 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.native import EngineBackend
 from trainer.files.installed import cache_folder, missing_for_compilation
+from trainer.retired import Retired
 from trainer.step import step
 
 THREADS_A_CORE = 16
 """More would take the machine and show nothing."""
-ENGINE = EngineBackend.__name__.lower()
+ENGINE = EngineBackend.name
 NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
 """What θ's bits depend on by torch's programs, and not by the engine: it compares across machines."""
 
@@ -78,7 +79,9 @@ def read_request(loaded: Checkpoint) -> Request:
     if not {"init_seed", "data_seed"} <= loaded.seed.keys():
         raise ValueError("it has no seed")
     try:
-        recipe = Recipe(**loaded.recipe)
+        recipe = Recipe.from_record(loaded.recipe)
+    except Retired:
+        raise
     except (TypeError, ValueError) as error:
         raise ValueError(f"recipe: {error}") from None
     if not 0 < loaded.step <= recipe.steps or loaded.step % recipe.eval_every:

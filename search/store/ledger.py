@@ -36,6 +36,7 @@ from search.study.schema import is_name
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
+from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.store.results import ConfigurationResults
@@ -184,13 +185,13 @@ class Ledger:
         """Return a study's configurations by key, in the order in which they came."""
         rows = self._select(CONFIGURATIONS, study, "configuration", "spec", "recipe")
         digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, study)}
-        with self._undamaged("a configuration"):
+        with self._undamaged("a configuration"), reraise_as(f"study {study}", Retired):
             starts = self._select(STARTS, study) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
             return {
                 key: Configuration(
                     make_spec(**row["spec"]),
-                    Recipe(**row["recipe"]),
+                    Recipe.from_record(row["recipe"]),
                     start_of[digests[key]] if key in digests else None,
                 )
                 for row in rows

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from model import Spec
 from model.fields import did_you_mean
 from trainer import Recipe
+from trainer.retired import RETIRED, Retired
 
 LARGEST_SEED = 2**31 - 1
 MOST_TRIED = 1_000  # combinations of the other fields' end points
@@ -291,6 +292,8 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
 def _check_path(space: Space, path: str, names: Sequence[str], base: Callable[[str], Any]) -> None:
     """Raise ValueError for an unknown field, and for a place in a list that is absent or searched twice."""
     name, places = ".".join(path.split(".")[:2]), path.split(".")[2:]
+    if (field := name.removeprefix("recipe.")) in RETIRED:
+        raise error_at(f"space.{path}", f"removed; the tag {RETIRED[field][1]} has it")
     if name not in names:
         raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
     if places and name in space:
@@ -350,6 +353,8 @@ def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
 
 def error_at(path: str, problem: str | Exception) -> ValueError:
     """Return a ValueError for a problem at a key path, or at the field that an error's text begins with."""
+    if isinstance(problem, Retired):
+        return ValueError(path.removesuffix("recipe") + str(problem))
     name, _, rest = str(problem).partition(" ")
     if isinstance(problem, Exception) and rest.startswith("must be"):
         path, problem = f"{path}.{name}", rest

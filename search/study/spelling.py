@@ -15,6 +15,7 @@ from model.tied import Tied
 from search.study.space import error_at
 from trainer import Recipe
 from trainer.recipe.seed import check_fit
+from trainer.retired import Retired, without_retired
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
@@ -80,6 +81,10 @@ def recipe_of(
 ) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
     names = [f.name for f in dataclasses.fields(Recipe)]
+    try:
+        fields = without_retired(fields)
+    except Retired as error:
+        raise error_at(path, error) from None
     for name in fields:
         if name not in names:
             raise error_at(f"{path}.{name}", f"unknown key; {did_you_mean(name, names)}")

@@ -188,7 +188,7 @@ class Trial:
         starts = {digest: InitialTheta.of(start) for digest, start in about.get("starts", {}).items()}
         digests = about.get("begun", {})
         configurations = {
-            key: Configuration(specs.get(key, spec), Recipe(**recipe), starts.get(digests.get(key)))
+            key: Configuration(specs.get(key, spec), Recipe.from_record(recipe), starts.get(digests.get(key)))
             for key, recipe in about["recipes"].items()
         }
         work = tuple((configurations[key], Seed(*numbers)) for key, *numbers in about["pairs"])

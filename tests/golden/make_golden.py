@@ -25,7 +25,7 @@ from search.study.trial import Configuration
 from tests import homes
 from tests.commands import call
 from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
-from trainer.recipe.retired import RETIRED
+from trainer.retired import RETIRED
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).with_name("data")

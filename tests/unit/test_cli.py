@@ -26,7 +26,6 @@ from search.store.ledger import Ledger
 from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
 from tests.commands import adder_search, call, fails, fails_with_one, says
-from trainer.files.installed import missing_for_compilation
 
 pytestmark = pytest.mark.usefixtures("here")
 SMOKE = "resources: {gpu: 0, compiled: false}\nrecipe: {steps: 20, eval_every: 20, batch: 8}\n"
@@ -115,20 +114,6 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
     said = call("run", "some.yaml", "--dry-run")
     lacks = "without a C++ compiler (no-such-compiler) training is a hundred times slower"
     assert said.exit_code == 0 and said.stdout.splitlines()[-1].startswith(lacks), said.output
-
-
-@pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
-@pytest.mark.parametrize(
-    "more",
-    [
-        "recipe: {optimiser: levenberg_marquardt}",
-        "space: {recipe.optimiser: {choice: [adamw, levenberg_marquardt]}}",
-    ],
-)
-def test_an_optimiser_that_the_engine_has_not_is_told(more: str) -> None:
-    Path("some.yaml").write_text(f"{GOOD}{more}\n")
-    said = call("run", "some.yaml", "--dry-run").stdout.splitlines()
-    assert said[-1] == "the engine has no levenberg_marquardt: torch trains instead, a hundred times slower"
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

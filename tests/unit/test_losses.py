@@ -178,8 +178,6 @@ def test_what_is_off_is_plain_and_what_is_on_is_another_program():
         ({"label_smoothing": 1.0}, "label_smoothing must be from 0 to 0.99, got 1.0"),
         ({"hardest": 0}, "hardest must be from 0.001 to 1, got 0"),
         ({"focal_gamma": -1.0}, "focal_gamma must be from 0 to 10, got -1.0"),
-        ({"focal_gamma": 2.0, "optimiser": "levenberg_marquardt"},
-         "focal_gamma=2.0 excludes optimiser=levenberg_marquardt: it bends as cross-entropy does"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_line(fields, said):

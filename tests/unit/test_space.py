@@ -53,22 +53,22 @@ def test_a_field_follows_those_that_it_depends_on(fields: tuple[str, ...], expec
 
 def test_optimisers_wrappers_and_their_lists_are_searched_under_conditions() -> None:
     study = study_of(
-        "recipe.optimiser: {choice: [adamw, lion, full_adam]}",
-        "recipe.root_damping: {float: [0.0001, 0.1], log: true, when: {recipe.optimiser: full_adam}}",
+        "recipe.optimiser: {choice: [adamw, lion, sgd]}",
+        "recipe.beta1: {float: [0.5, 0.99], when: {recipe.optimiser: sgd}}",
         "recipe.grokfast_lambda: {float: [0.5, 5]}",
         "recipe.wd_schedule: {choice: [constant, drops]}",
         "recipe.wd_drops: {choice: [[[2, 0.1]], [[9, 0.5], [30000, 0]]], when: {recipe.wd_schedule: drops}}",
         "recipe.lr_factors: {choice: [[], [[norm, 3], [arc, 0.5]]]}",
     )
     numbers = {
-        "recipe.optimiser": "full_adam", "recipe.root_damping": 0.01, "recipe.grokfast_lambda": 2.0,
+        "recipe.optimiser": "sgd", "recipe.beta1": 0.75, "recipe.grokfast_lambda": 2.0,
         "recipe.wd_schedule": "drops", "recipe.wd_drops": "[[9, 0.5], [30000, 0]]",
         "recipe.lr_factors": '[["norm", 3], ["arc", 0.5]]',
     }  # fmt: skip
     found = study.configuration(resolve(study.space, numbers, BASE))[1]
     assert (found.wd_drops, found.lr_factors) == (((9, 0.5), (30_000, 0.0)), (("norm", 3.0), ("arc", 0.5)))
-    assert found.root_damping == 0.01 and found.program() == (
-        256, 1_000, "full_adam", 100, "", "wd_schedule", "grokfast_lambda", "lr_factors",
+    assert found.beta1 == 0.75 and found.program() == (
+        256, 1_000, "sgd", "", "wd_schedule", "grokfast_lambda", "lr_factors",
     )  # fmt: skip
     plain = {"recipe.optimiser": "lion", "recipe.grokfast_lambda": 1.0, "recipe.wd_schedule": "constant"}
     values = resolve(study.space, plain | {"recipe.lr_factors": "[]"}, BASE)

@@ -166,7 +166,6 @@ OTHER = Teacher(preset("456p"), tuple(preset("456p").initial(1).tolist())).word
         ({"teacher": WORD}, "teacher=.* needs distill_alpha"),
         ({**FIELDS, "teacher": "somewhere"}, "teacher must be a checkpoint's folder, or .*, got 'somewhere'"),
         ({**FIELDS, "teacher": WORD[:-8] + "AAAAAAA="}, "teacher must be a checkpoint's folder"),
-        ({**FIELDS, "optimiser": "levenberg_marquardt"}, "distill_alpha=0.75 excludes optimiser"),
         (
             {**FIELDS, "teacher": OTHER},
             "^teacher must have 57p's sequence of tokens, which 456p [0-9a-f]{12} has not$",

@@ -34,7 +34,7 @@ from trainer.recipe.outcomes import MEASURES
 from trainer.recipe.recycle import is_recycling_due
 from trainer.recipe.restarts import is_restart_due, restart_seed
 from trainer.recipe.starts import hashed_seed, initial_theta
-from trainer.step import schedule, step
+from trainer.step import step
 from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
@@ -110,7 +110,6 @@ class Bank:
     def _advance(self, running: int) -> None:
         measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
         self.seed_steps += running * self.eval_every
-        self._settle(measured_SM)
         self._target(running)
         self._judge(measured_SM.cpu(), shown_SP)
         self._fill()
@@ -211,16 +210,6 @@ class Bank:
         """The measures [count] of a θ of the slots' states, and it as the model reads it."""
         read_SP = step.apply_ties(state[name], state["step"], hyper)
         return self.programs.evaluate(read_SP), read_SP
-
-    def _settle(self, measured_SM: Tensor) -> None:
-        """What an optimiser does after an evaluation."""
-        if not self.optimiser.settle:
-            return
-        count = len(measured_SM)
-        state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
-        now = schedule.now(state, hyper)
-        for name, t in self.optimiser.settle(self.spec, state, now, measured_SM).items():
-            self.state[name][:count] = t
 
     def _target(self, count: int) -> None:
         """Have the live slots, which come first, know their errors, where the recipes ask for them."""
@@ -335,7 +324,7 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
     """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
     engine cannot be built for want of a compiler or a kernel.
     """
-    engine = spec.kernel() and not missing_for_compilation() and not optimiser_of(recipe).look
+    engine = spec.kernel() and not missing_for_compilation()
     if compiled and device == "cpu" and engine:
         return EngineBackend(spec, recipe)
     return TorchBackend(spec, recipe, device, compiled and device != "cpu")
@@ -343,7 +332,7 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
 def _begun(optimiser: Optimiser, theta_SP: Tensor) -> State:
     """θ and what the optimiser keeps of it before the first step."""
-    return {"theta": theta_SP, **optimiser.fresh(theta_SP), **optimiser.aside(theta_SP)}
+    return {"theta": theta_SP, **optimiser.fresh(theta_SP)}
 
 
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:

@@ -65,16 +65,6 @@ def fraction(word: Tensor, low: int, bits: int) -> Tensor:
     return (_shift(word, low) & ((1 << bits) - 1)).double() * 2.0**-bits
 
 
-def uniforms(data_seed_R: Tensor, step_R: Tensor, count: int) -> Tensor:
-    """Random numbers [R, count] of a step beside its problems, between 0 and 1: odd multiples of 2^-24,
-    which float32 has.
-    """
-    key_R = mix(mix(data_seed_R * GOLDEN + APART) + step_R * GOLDEN)
-    place = torch.arange(1, count + 1, dtype=torch.int64, device=step_R.device)
-    word = mix(key_R[:, None] + place * GOLDEN)
-    return ((_shift(word, 41).double() + 0.5) * 2.0**-23).float()
-
-
 def _power(base: int, exponent: Tensor) -> Tensor:
     """base^exponent as float64 for int64 exponents 0 to 15, by the exponent's bits.
 

@@ -112,8 +112,7 @@ class EngineBackend:
             ),
         )
         made = torch.from_numpy(rows)
-        kept = [*self._kept_names(), *(self.optimiser.root or ())[1:]]
-        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in kept}
+        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in self._kept_names()}
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
@@ -168,10 +167,8 @@ class EngineBackend:
         scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
         hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe], self.spec.layout).items()}
         kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
-        read = {name: kept.pop(name) for name in (self.optimiser.root or ())[1:]}  # made by the engine
-        draws: Shapes = {"draws": (count,)} if (count := self.optimiser.draws * self.spec.params) else {}
         theta = (self.spec.params,)
-        return {"theta": theta, **kept, **scalars, **read, **hyper, "gradient": theta, **draws}
+        return {"theta": theta, **kept, **scalars, **hyper, "gradient": theta}
 
     def _record(self) -> list[Tape]:
         return [
@@ -244,11 +241,9 @@ class EngineBackend:
         source = sources(self.spec)
         updated = np.arange(self.places["step"].start, dtype=np.int32)
         lesson, expand, probe, take = map(CTape.of, self.tapes)
-        drawn = self.places.get("draws", slice(0, 0))
-        matrix, root = self.optimiser.root or (None, None)
 
-        def start(name: str | None) -> int:
-            return self.places[name].start if name else 0
+        def start(name: str) -> int:
+            return self.places[name].start
 
         def share(name: str) -> int:
             return start(name) if getattr(recipe, name) else -1
@@ -268,13 +263,6 @@ class EngineBackend:
             updated=updated.ctypes.data,
             train=ctypes.cast(self.kernel.kernel_train, ctypes.c_void_p),
             evaluate=ctypes.cast(self.kernel.kernel_evaluate, ctypes.c_void_p),
-            drawn=drawn.start,
-            draws=drawn.stop - drawn.start,
-            root_every=recipe.root_every if root else 0,
-            matrix=start(matrix),
-            root=start(root),
-            damping=start("root_damping"),
-            epsilon=start("epsilon"),
             learning=self._learning(recipe),
             swapped=share("swapped"),
             targeted=share("targeted"),

@@ -19,7 +19,6 @@ from trainer.data.problems import selection
 from trainer.engine.replay import Replay
 from trainer.files.installed import CACHE, cache_folder
 from trainer.optimisers import optimiser_of
-from trainer.optimisers.full_adam import inverse_root
 from trainer.recipe import Recipe
 from trainer.step import step
 from trainer.step.objective import Objective
@@ -47,8 +46,7 @@ class TorchBackend:
     def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
         self.spec, self.compile_s, self.cache_misses = spec, 0.0, 0
         self.optimiser = optimiser_of(recipe)
-        self.root_every = recipe.root_every if self.optimiser.root else 0
-        self.block = block_of(self.root_every or recipe.eval_every)
+        self.block = block_of(recipe.eval_every)
         self._batch = recipe.batch
         self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=BatchParts.of(recipe))
         self._tokens = partial(step.tokens_of, spec)
@@ -84,18 +82,7 @@ class TorchBackend:
         """`steps` steps, whole blocks of them; on a GPU a block is recorded once and played back, so that
         launches cost nothing. Returns the new state and the summed losses [S].
         """
-        loss_S = torch.zeros_like(state["wd_scale"])
-        stretch = self.root_every or steps
-        for _ in range(steps // stretch):
-            state, stretch_loss_S = self._train_blocks(state, hyper, stretch // self.block)
-            loss_S = loss_S + stretch_loss_S
-            if self.optimiser.root:
-                matrix, root = self.optimiser.root
-                made_SPP = inverse_root(state[matrix], hyper["root_damping"], hyper["epsilon"])
-                state = {**state, root: torch.where(state["active"][:, None, None], made_SPP, state[root])}
-        return state, loss_S
-
-    def _train_blocks(self, state: State, hyper: Hyper, blocks: int) -> tuple[State, Tensor]:
+        blocks = steps // self.block
         if self.graphs:
             self._replay = self._replay or Replay(self.train_block, state, hyper)
             return self._replay.run(state, hyper, blocks)

@@ -22,30 +22,21 @@ from trainer.optimisers.base import Optimiser, zeros
 from trainer.optimisers.factors import OfTensors
 from trainer.optimisers.first_order import adam, adamw, lion, sgd
 from trainer.optimisers.freeze import Freeze, freeze
-from trainer.optimisers.full_adam import FULL_ADAM, FullAdam
 from trainer.optimisers.grokfast import Grokfast, grokfast
-from trainer.optimisers.jiggle import Jiggle, jiggle
 from trainer.optimisers.l1 import L1, l1
-from trainer.optimisers.levenberg_marquardt import LEVENBERG_MARQUARDT, LevenbergMarquardt
-from trainer.optimisers.lookahead import Lookahead, lookahead
-from trainer.optimisers.noise import Noise, noise
 from trainer.optimisers.sam import Sam, sam
+from trainer.retired import RETIRED_OPTIMISERS, Retired
 
 OPTIMISERS = {
     "adamw": Optimiser(zeros("m", "v"), adamw),
     "adam": Optimiser(zeros("m", "v"), adam),
     "lion": Optimiser(zeros("m"), lion),
     "sgd": Optimiser(zeros("m"), sgd),
-    "full_adam": FULL_ADAM,
-    "levenberg_marquardt": LEVENBERG_MARQUARDT,
 }
 WRAPPERS: dict[str, Callable[[Optimiser], Optimiser]] = {
     "sam_rho": sam,
-    "noise_eta": noise,
     "grokfast_lambda": grokfast,
-    "lookahead_k": lookahead,
     "ema_decay": average,
-    "jiggle_every": jiggle,
     "l1_lambda": l1,
     "freeze": freeze,
 }
@@ -74,14 +65,13 @@ class Chosen(Group):
 
     @staticmethod
     def validate(recipe: Any) -> None:
+        if recipe.optimiser in RETIRED_OPTIMISERS:
+            raise Retired("optimiser", recipe.optimiser, RETIRED_OPTIMISERS[recipe.optimiser])
         if recipe.optimiser not in OPTIMISERS:
             hint = did_you_mean(recipe.optimiser, OPTIMISERS)
             raise ValueError(f"optimiser: unknown {recipe.optimiser!r:.80}; {hint}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stepping(
-    Freeze, L1, OfTensors, Jiggle, Average, Lookahead, Grokfast, Noise, Sam, LevenbergMarquardt, FullAdam,
-    Chosen,
-):  # fmt: skip
+class Stepping(Freeze, L1, OfTensors, Average, Grokfast, Sam, Chosen):
     """Every field of optimisers and wrappers; groups are listed from the last one to the first."""

@@ -7,37 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from model.spec import Spec
 
 Tensors = dict[str, "Tensor"]
 Update = Callable[[Tensors, Tensors, "Tensor"], Tensors]
 Filter = Callable[[Tensors, Tensors, "Tensor"], "tuple[Tensor, Tensors]"]
 
 
-class Model(Protocol):
-    """What is trained, on the problems of one step. θ [S, P]."""
-
-    def loss(self, theta_SP: Tensor) -> Tensor:
-        """The mean loss [S]."""
-
-    def curvature(self, theta_SP: Tensor) -> Tensor:
-        """The loss's Gauss-Newton matrix [S, P, P]."""
-
-
 def clipped(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
     """Each seed's gradient, no longer than the recipe's `clip`."""
     norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
     return grad_SP * (now["clip"][:, None] / (norm_S1 + 1e-6)).clamp(max=1), {}
-
-
-def nothing(theta_SP: Tensor) -> Tensors:
-    """No tensors."""
-    return {}
 
 
 @dataclass(frozen=True)
@@ -50,25 +33,15 @@ class Optimiser:
     is not finite must make θ so, for by θ a bank sees that a seed diverged; `sign` would hide it.
 
     Everything else is for few. gradient: (state, now, raw gradient) -> what `update` is given, and new
-    tensors of `fresh`. probe: (state, now, raw gradient) -> θ at which the gradient is taken instead. look:
-    (model, state, now, gradient) -> what else of the model `update` finds in `now`; only torch's programs
-    have a model. draws: random numbers an entry of θ, `now["draws"]` [S, draws * P], uniform between 0 and 1.
-    root: the names of a matrix of `fresh` and of its inverse root, made anew every `root_every` steps.
+    tensors of `fresh`. probe: (state, now, raw gradient) -> θ at which the gradient is taken instead.
     """
 
     fresh: Callable[[Tensor], Tensors]
     update: Update
     gradient: Filter = clipped
     probe: Callable[[Tensors, Tensors, Tensor], Tensor] | None = None
-    look: Callable[[Model, Tensors, Tensors, Tensor], Tensors] | None = None
-    draws: int = 0
-    root: tuple[str, str] | None = None
     beside: str | None = None
     """The name of a tensor of `fresh` that is a θ, and evaluated beside θ."""
-    aside: Callable[[Tensor], Tensors] = nothing
-    """As `fresh`: tensors that no step changes, and `settle` does."""
-    settle: Callable[[Spec, Tensors, Tensors, Tensor], Tensors] | None = None
-    """(spec, state, now, measures [S, M]) -> new tensors of the state, after an evaluation."""
 
 
 Wrap = Callable[[Optimiser], Optimiser]
@@ -82,17 +55,6 @@ def zeros(*names: str) -> Callable[[Tensor], Tensors]:
 def columns(now: Tensors, *names: str) -> list[Tensor]:
     """Numbers of the recipe as [S, 1], to go with θ; those that every entry has of its own as they are."""
     return [t if (t := now[name]).dim() == 2 else t[:, None] for name in names]
-
-
-def slot_by_slot(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """What a function of LAPACK makes of each slot's tensors [S, ...]. On a CPU of a copy of each slot's own:
-    where a number lies in memory, LAPACK rounds by that.
-    """
-    import torch
-
-    if tensors[0].device.type != "cpu":
-        return function(*tensors)
-    return torch.cat([function(*(t[s : s + 1].clone() for t in tensors)) for s in range(len(tensors[0]))])
 
 
 def also(inner: Optimiser, fresh: Callable[[Tensor], Tensors], **changes: Any) -> Optimiser:

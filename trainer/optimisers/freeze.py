@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from model.fields import LARGEST, option
 from model.layout import Layout
 from trainer.fields import Group, entry_indices
-from trainer.optimisers.base import Model, Optimiser, Tensors
+from trainer.optimisers.base import Optimiser, Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,43 +61,13 @@ def freeze(inner: Optimiser) -> Optimiser:
         assert inner.probe
         return inner.probe(state, now, _without(state, now, grad_SP))
 
-    def look(model: Model, state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
-        assert inner.look
-        return inner.look(_Held(model, state, now), state, now, grad_SP)
-
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
-        return _kept(state, now, inner.update(state, now, grad_SP))
-
-    def settle(spec: Any, state: Tensors, now: Tensors, measures_SM: Tensor) -> Tensors:
-        assert inner.settle
-        return _kept(state, now, inner.settle(spec, state, now, measures_SM))
-
-    def _kept(state: Tensors, now: Tensors, new: Tensors) -> Tensors:
-        """With the frozen entries of θ, and of a θ beside it, as θ has them."""
-        frozen_SP = _frozen(state, now)
+        """θ, and a θ beside it, keep their frozen entries."""
+        new, frozen_SP = inner.update(state, now, grad_SP), _frozen(state, now)
         names = [name for name in ("theta", inner.beside) if name in new]
         return new | {name: state["theta"].where(frozen_SP, new[name]) for name in names if name}
 
-    return dataclasses.replace(
-        inner, gradient=gradient, update=update, probe=inner.probe and probe, look=inner.look and look,
-        settle=inner.settle and settle,
-    )  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class _Held:
-    """A model of which an optimiser sees what is not frozen."""
-
-    model: Model
-    state: Tensors
-    now: Tensors
-
-    def loss(self, theta_SP: Tensor) -> Tensor:
-        return self.model.loss(self.state["theta"].where(_frozen(self.state, self.now), theta_SP))
-
-    def curvature(self, theta_SP: Tensor) -> Tensor:
-        free_SP = (~_frozen(self.state, self.now)).to(theta_SP)
-        return self.model.curvature(theta_SP) * free_SP[:, :, None] * free_SP[:, None, :]
+    return dataclasses.replace(inner, gradient=gradient, update=update, probe=inner.probe and probe)
 
 
 def _frozen(state: Tensors, now: Tensors) -> Tensor:

@@ -40,10 +40,6 @@ class L1(Group):
             raise ValueError(f"l1_entries must be names, got {list(recipe.l1_entries)!s:.80}")
         if recipe.l1_end and recipe.l1_end <= recipe.l1_start:
             raise ValueError(f"l1_end must be after l1_start, got {recipe.l1_end} <= {recipe.l1_start}")
-        if recipe.l1_lambda and recipe.optimiser == "levenberg_marquardt":
-            raise ValueError(
-                "l1_lambda excludes optimiser=levenberg_marquardt, which asks for the loss itself"
-            )
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:

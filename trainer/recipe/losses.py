@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.fields import ON, option, spelt
+from model.fields import ON, option
 from trainer.fields import Group, dependent_option
 from trainer.recipe.teacher import teacher_of
 
@@ -66,6 +66,3 @@ class Losses(Group):
     def validate(recipe: Any) -> None:
         if recipe.teacher:
             teacher_of(recipe.teacher)
-        if recipe.optimiser == "levenberg_marquardt" and recipe.losses:
-            said = spelt(recipe.losses[0], getattr(recipe, recipe.losses[0]))
-            raise ValueError(f"{said} excludes optimiser=levenberg_marquardt: it bends as cross-entropy does")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from trainer.optimisers import Stepping
@@ -17,6 +18,7 @@ from trainer.recipe.recycle import Recycle
 from trainer.recipe.restarts import Restarts
 from trainer.recipe.starts import Starts
 from trainer.recipe.weight_decay import Decay
+from trainer.retired import without_retired
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,13 @@ class Recipe(
     def switched_on(self) -> tuple[str, ...]:
         """The fields of SWITCHES that differ from their defaults."""
         return tuple(name for name, off in SWITCHES.items() if getattr(self, name) != off)
+
+    @classmethod
+    def from_record(cls, fields: Mapping[str, Any]) -> Recipe:
+        """Return the recipe of recorded fields. Raise Retired for what went away, ValueError or TypeError for
+        what none has.
+        """
+        return cls(**without_retired(fields))
 
     def as_dict(self) -> dict[str, Any]:
         """Every field, as plain values."""

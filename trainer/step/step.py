@@ -6,7 +6,6 @@ Axes: S slot, K step of a block, T position, B problem, A answer position, P par
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,8 +21,8 @@ from trainer.data.hard_examples import (
     pool_seed,
     select_errors,
 )
-from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns, uniforms
-from trainer.optimisers.base import Model, Optimiser, slot_by_slot
+from trainer.data.problems import DIGITS, Kinds, sample, sequence_columns
+from trainer.optimisers.base import Optimiser
 from trainer.step import schedule
 from trainer.step.objective import PLAIN, Objective, cross_entropy
 from trainer.step.schedule import Hyper
@@ -95,44 +94,6 @@ def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
     return (1 - r_S1) * theta_SP + r_S1 * sign_SP * means_SK.gather(1, number_SP)
 
 
-@dataclass(frozen=True)
-class AtStep:
-    """The model on the problems of a step [S, T + 1, B], as an optimiser asks it (optimisers/base.py)."""
-
-    spec: Spec
-    state: State
-    hyper: Hyper
-    tokens_STB: Tensor
-    objective: Objective = PLAIN
-
-    def loss(self, theta_SP: Tensor) -> Tensor:
-        """The mean loss [S]."""
-        read_SP = apply_ties(theta_SP, self.state["step"], self.hyper)
-        return self.objective(self.spec, read_SP, self.tokens_STB, self.hyper)
-
-    def logits(self, theta_SP: Tensor) -> Tensor:
-        """[V, S, A, B]"""
-        read_SP = apply_ties(theta_SP, self.state["step"], self.hyper)
-        made = self.spec.forward(read_SP, self.tokens_STB[:, :-1], first=self.spec.prompt - 1)
-        return torch.stack(list(torch.broadcast_tensors(*made)))
-
-    def curvature(self, theta_SP: Tensor) -> Tensor:
-        """The Gauss-Newton matrix [S, P, P] of the mean cross-entropy: Jᵀ (diag p − p pᵀ) J, J of the logits
-        (Schraudolph 2002).
-        """
-        one_PP = torch.eye(theta_SP.shape[1], device=theta_SP.device, dtype=theta_SP.dtype)
-
-        def along(one_P: Tensor) -> Tensor:
-            made: Tensor = torch.func.jvp(self.logits, (theta_SP,), (one_P.expand_as(theta_SP),))[1]
-            return made
-
-        p_VSAB = self.logits(theta_SP).softmax(0)
-        slope_PVSAB = torch.func.vmap(along)(one_PP)
-        apart_PVSAB = slope_PVSAB - (slope_PVSAB * p_VSAB).sum(1, keepdim=True)
-        rows_SPN = (apart_PVSAB * p_VSAB.sqrt()).permute(2, 0, 1, 3, 4).flatten(2)
-        return slot_by_slot(lambda rows: rows @ rows.mT, rows_SPN) / (p_VSAB.shape[2] * p_VSAB.shape[3])
-
-
 def train_step(
     spec: Spec,
     optimiser: Optimiser,
@@ -158,21 +119,13 @@ def train_step(
     if optimiser.probe:
         there_SP = optimiser.probe(state, schedule.now(state, hyper), grad_SP)
         grad_SP, _ = slope(there_SP)
-    if optimiser.draws:
-        count = optimiser.draws * grad_SP.shape[1]
-        hyper = {**hyper, "draws": uniforms(state["data_seed"], state["step"], count)}
-    model = AtStep(spec, state, hyper, tokens_STB, objective)
-    return apply_update(optimiser, state, hyper, grad_SP, model), loss_S
+    return apply_update(optimiser, state, hyper, grad_SP), loss_S
 
 
-def apply_update(
-    optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor, model: Model | None = None
-) -> State:
+def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor) -> State:
     """Clip each seed's gradient and have the optimiser take its step where the slot is active."""
     now = schedule.now(state, hyper)
     grad_SP, kept = optimiser.gradient(state, now, grad_SP)
-    if optimiser.look and model:
-        now |= optimiser.look(model, state, now, grad_SP)
     new = {**kept, **optimiser.update(state, now, grad_SP)}
     active_S = state["active"]
     new = {k: torch.where(active_S.reshape(-1, *[1] * (t.dim() - 1)), t, state[k]) for k, t in new.items()}

@@ -9,7 +9,6 @@
 
 #include "aims.h"
 #include "problems.h"
-#include "root.h"
 #include "tape.h"
 
 // A seed is a row of numbers, which all three tapes take as their inputs: trainer/engine/native.py says which is which.
@@ -20,8 +19,6 @@ struct Program {
     const int32_t* updated;  // the places in the row of what `take` makes
     float (*train)(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
     void (*evaluate)(const float* wide, const int32_t* tokens, int problems, Measures* sums);
-    int32_t drawn, draws, root_every;  // random numbers of a step: where and how many; 0: none, no matrix
-    int32_t matrix, root, damping, epsilon;  // where they are: root = (matrix + ...)^(-1/2), trainer/engine/cpp/root.h
     Learning learning;
     int32_t swapped, targeted;  // places of shares of problems; -1: off
 };
@@ -127,28 +124,14 @@ template <int L> struct Group {
         std::copy(there.begin(), there.end(), &row[p.theta]);
     }
 
-    // Odd multiples of 2^-24, as trainer/data/problems.py's `uniforms`.
-    void draw(const int64_t* data_seeds, int seeds) {
-        for (int l = 0; l < seeds; l++) {
-            const uint64_t apart = mixed((uint64_t)data_seeds[l] * GOLDEN + APART);
-            const uint64_t key = mixed(apart + (uint64_t)lane(row[p.step], l) * GOLDEN);
-            for (int n = 0; n < p.draws; n++)
-                lane(row[p.drawn + n], l) = (float)((fraction(mixed(key + (n + 1) * GOLDEN), 41, 23)) + 0x1p-24);
-        }
-    }
-
     void step(const int64_t* data_seeds, int seeds, int32_t* tokens, float* losses) {
         Floats<L> asked[10];  // in the order of `_lesson` (trainer/engine/native.py)
         lesson.run(p.lesson, row.data(), asked);
         slope(data_seeds, asked, seeds, tokens, losses);
         if (p.probe.outputs) elsewhere(data_seeds, asked, seeds, tokens);
-        if (p.draws) draw(data_seeds, seeds);
         take.run(p.take, row.data(), made.data());
         for (int n = 0; n < p.take.outputs; n++) row[p.updated[n]] = made[n];
         row[p.step] += all<L>(1.0f);
-        if (p.root_every && (int64_t)lane(row[p.step], 0) % p.root_every == 0)  // seeds of a bank keep in step
-            inverse_root<L>((float*)&row[p.matrix], (float*)&row[p.root], (float*)&row[p.damping],
-                            (float*)&row[p.epsilon], p.parameters);
     }
 
     void train(float* rows, const int64_t* data_seeds, const int32_t* held, const Errors* wrong, int seeds, int steps,
@@ -191,11 +174,6 @@ int64_t engine_layout(const char* name) { return layout_of(name); }
 // A step's problems as the engine makes them, for tests.
 void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {
     problems(*l, p->sequence, p->batch, tokens);
-}
-
-// (M + (damping * mean eigenvalue + epsilon^2) 1)^(-1/2) of a symmetric M [size][size], for tests.
-void engine_root(const float* matrix, float* root, float damping, float epsilon, int size) {
-    inverse_root<1>(matrix, root, &damping, &epsilon, size);
 }
 
 // A tape on its own, one lane: outputs from inputs, and, where `pull` is given, the inputs' gradient.

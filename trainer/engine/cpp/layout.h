@@ -27,9 +27,7 @@ static const struct {
     SIZE(Errors), AT(Errors, operands), AT(Errors, count), AT(Errors, kept),
     SIZE(Program), AT(Program, lesson), AT(Program, expand), AT(Program, probe), AT(Program, take), AT(Program, sequence),
     AT(Program, batch), AT(Program, row), AT(Program, theta), AT(Program, step), AT(Program, gradient),
-    AT(Program, parameters), AT(Program, updated), AT(Program, train), AT(Program, evaluate), AT(Program, drawn),
-    AT(Program, draws), AT(Program, root_every), AT(Program, matrix), AT(Program, root), AT(Program, damping),
-    AT(Program, epsilon), AT(Program, learning), AT(Program, swapped), AT(Program, targeted),
+    AT(Program, parameters), AT(Program, updated), AT(Program, train), AT(Program, evaluate), AT(Program, learning), AT(Program, swapped), AT(Program, targeted),
 };
 
 inline int64_t layout_of(const char* name) {

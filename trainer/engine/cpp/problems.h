@@ -12,7 +12,6 @@
 
 constexpr int DIGITS = 10, COLUMNS = 3 * DIGITS + 1, PER_BLOCK = 16, HALF = DIGITS / 2;
 constexpr uint64_t GOLDEN = 0x9E3779B97F4A7C15ull, STREAM = 0xD1B54A32D192ED03ull;
-constexpr uint64_t APART = 0xA24BAED4963EE407ull;
 
 inline uint64_t mixed(uint64_t w) {  // SplitMix64's finaliser
     w = (w ^ (w >> 30)) * 0xBF58476D1CE4E5B9ull;

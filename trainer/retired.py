@@ -1,0 +1,43 @@
+"""Fields of a recipe that were measured, lost and went away: their off values, and the git tag that has them.
+
+Records of before have every field. A retired one is ignored at its off value, and refused at any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MEASURED = "optimisers-measured"
+RETIRED: dict[str, tuple[Any, str]] = {
+    "damping": (0.01, MEASURED),
+    "damping_by": (2.0, MEASURED),
+    "jiggle_candidates": (2, MEASURED),
+    "jiggle_every": (0, MEASURED),
+    "jiggle_settle": (2_000, MEASURED),
+    "jiggle_strength": (3.0, MEASURED),
+    "lookahead_alpha": (0.5, MEASURED),
+    "lookahead_k": (0, MEASURED),
+    "noise_eta": (0.0, MEASURED),
+    "noise_gamma": (0.55, MEASURED),
+    "root_damping": (0.001, MEASURED),
+    "root_every": (100, MEASURED),
+}
+"""Name -> (off value, tag)."""
+RETIRED_OPTIMISERS = {"full_adam": MEASURED, "levenberg_marquardt": MEASURED}
+
+
+class Retired(ValueError):
+    """A recipe asks for what went away. One line names the tag that has it."""
+
+    def __init__(self, name: str, value: Any, tag: str) -> None:
+        super().__init__(f"recipe.{name} = {value!s:.80}: removed; the tag {tag} has it")
+
+
+def without_retired(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe's fields without retired ones. Raise Retired unless these are at their off values."""
+    for name in fields.keys() & RETIRED.keys():
+        off, tag = RETIRED[name]
+        if fields[name] != off:
+            raise Retired(name, fields[name], tag)
+    return {name: value for name, value in fields.items() if name not in RETIRED}
