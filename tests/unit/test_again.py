@@ -5,7 +5,7 @@ import torch
 
 from search.errors import UserError
 from search.study.file import parse_study
-from tests.banks import EVERY, SPEC, assert_all_same, assert_same, finish, make, pair, results
+from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Outcome, Pair, Recipe, Seed
 from trainer.recipe.restarts import is_restart_due, restart_seed
 
@@ -58,21 +58,6 @@ def test_whoever_gets_there_goes_on_as_if_nothing_were_asked():
     mine = finish(make([pair(seed, **{**ON, "again_unless": [["token", between]]})])).result(0)
     expected = torch.cat([alone(seed, 2 * EVERY), alone(restart_seed(seed, 1), 6 * EVERY, seed)])
     assert torch.equal(mine.curve_EM, expected)
-
-
-def test_seeds_that_begin_again_are_the_same_in_any_company_slot_and_after_an_interruption(tmp_path):
-    pairs = [pair(s, **ON) for s in range(4)] + [pair(9), pair(3, **{**ON, "again_most": 1})]
-    expected = results(finish(make(pairs)))
-    assert_all_same(results(finish(make(pairs[::-1], 2))), expected)
-    for evaluations in (2, 5):
-        first = make(pairs, 3)
-        for _ in range(evaluations):
-            first.advance()
-        first.save(tmp_path / "bank.state")
-        again = make(pairs, 3)
-        assert again.load(tmp_path / "bank.state")
-        for p, result in results(finish(again)).items():
-            assert_same(result, expected[p])
 
 
 @pytest.mark.parametrize(

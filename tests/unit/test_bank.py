@@ -8,7 +8,7 @@ import torch
 
 from model import preset
 from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
-from trainer import MEASURES, Bank, Outcome, Pair, Recipe, Seed
+from trainer import Bank, Outcome, Pair, Recipe, Seed
 from trainer.engine.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
@@ -21,17 +21,6 @@ def final_thetas(pairs, slots):
 
 
 # A seed is its own
-
-
-@pytest.mark.parametrize(("slots", "steps"), [(3, 30), pytest.param(16, 200, marks=pytest.mark.full)])
-def test_a_bank_is_as_many_banks_of_one(slots, steps):
-    pairs = [pair(s, steps=steps) for s in range(slots)]
-    together = results(finish(make(pairs)))
-    for p in pairs:
-        alone, beside = finish(make([p])).result(0), together[p]
-        assert beside.curve_EM.shape == (steps // EVERY, len(MEASURES))
-        torch.testing.assert_close(beside.curve_EM, alone.curve_EM, rtol=0, atol=1e-4)
-        assert float(alone.curve_EM[-1, 3]) < float(alone.curve_EM[0, 3]), "something must have been learnt"
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +58,6 @@ def test_a_refilled_slot_starts_afresh():
         assert_same(result, results(other)[p])
     assert_all_same(padded, results(one))
     assert one.seed_steps == other.seed_steps == 9 * EVERY
-
-
-def test_recipes_share_a_bank():
-    pairs = [
-        pair(1, lr=0.1, steps=3 * EVERY),
-        pair(1, curriculum=(), carry_mix=0.0),
-        pair(1, warmup=0, weight_decay=0.5, clip=0.1, steps=EVERY),
-        pair(1, beta1=0.5, beta2=0.9, lr_floor=1.0, fade_start=2, fade_end=6),
-    ]
-    together = results(finish(make(pairs)))
-    for p in pairs:
-        alone = finish(make([p], slots=4)).result(0)
-        assert_same(together[p], alone)
-        assert len(alone.curve_EM) == p.recipe.steps // EVERY
-    assert len({tuple(r.theta_P.tolist()) for r in together.values()}) == 4
 
 
 def test_init_and_data_seed_are_apart():
@@ -170,30 +144,6 @@ def test_a_diverged_seed_keeps_no_theta_that_is_not_finite():
 
 
 # Every number differs, so that a slot that goes on with another pair's recipe is seen.
-QUEUE = [
-    pair(s, steps=n * EVERY, lr=0.01 * (s + 1), carry_mix=0.2 * s, wd_drop=0.5, wd_drop_token=0.0)
-    for s, n in enumerate((2, 1, 3, 1))
-]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted():
-    return results(finish(make(QUEUE, 2)))
-
-
-def assert_goes_on_as(expected, path):
-    again = make(QUEUE, 2)
-    assert again.load(path)
-    assert_all_same(results(finish(again)), expected)
-
-
-@pytest.mark.parametrize("evaluations", [1, 3])
-def test_a_saved_bank_goes_on_bit_for_bit(uninterrupted, tmp_path, evaluations):
-    first = make(QUEUE, 2)
-    for _ in range(evaluations):
-        first.advance()
-    first.save(tmp_path / "bank.state")
-    assert_goes_on_as(uninterrupted, tmp_path / "bank.state")
 
 
 def test_another_banks_state_is_refused(tmp_path):

@@ -99,9 +99,3 @@ def test_an_impossible_schedule_is_one_clear_line(options, says):
     with pytest.raises(ValueError, match=says) as caught:
         Recipe(**options)
     assert "\n" not in str(caught.value)
-
-
-def test_a_schedule_survives_plain_values():
-    recipe = Recipe(carry_shares=[[0, 0.1], [9, 1]], carry_lengths=[[0, 1, 10]])
-    assert Recipe(**recipe.as_dict()) == recipe and hash(recipe) == hash(Recipe(**recipe.as_dict()))
-    assert recipe.as_dict()["carry_shares"] == [[0, 0.1], [9, 1]]

@@ -159,9 +159,3 @@ def test_a_checkpoint_is_finished_and_says_so(parent, here, tmp_path, monkeypatc
     assert papers["finished_from"]["theta_sha256"] == lineage_of(Checkpoint.load(parent))[-1]["theta_sha256"]
     assert lineage_of(made)[-1]["how"] == ["finished by train"] and len(lineage_of(made)) == 2
     assert "cannot be trained again" in fails_with_one(2, "rerun", tmp_path / "done")
-
-
-def test_wrong_use_is_one_line(parent, here, tmp_path):
-    assert "choose another folder" in fails_with_one(2, "finish", parent, "-o", parent)
-    assert "no such" in fails_with_one(2, "finish", tmp_path / "none", "-o", tmp_path / "x")
-    assert call("finish", parent, "-o", tmp_path / "x", "--method", "luck").exit_code == 2

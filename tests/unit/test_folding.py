@@ -58,18 +58,6 @@ def test_a_seed_is_folded_and_goes_on_where_it_was():
     assert (found.theta_P[ties == 0] == 0).all()
 
 
-def test_the_fold_changes_no_answer():
-    bank = bank_of(pairs(3))
-    while bank.second is None:
-        bank.advance()
-    begun = bank.first.result(0)
-    folded = torch.tensor(bank.second.pairs[0].start)
-    problems = bank.first.programs.problems
-    one = bank.first.programs.evaluate(begun.theta_P[None], problems)
-    other = bank.second.programs.evaluate(folded[None])
-    assert float(one["token"]) == pytest.approx(float(other["token"]), abs=1e-3)
-
-
 def test_company_slots_and_interruptions_change_nothing(tmp_path):
     alone = finished(bank_of(pairs(3))).result(0)
     several = bank_of(pairs(1, 2), slots=2)

@@ -136,23 +136,6 @@ def test_theta_is_the_same_in_any_company_slot_and_number_of_threads(name, threa
         torch.set_num_threads(1)
 
 
-def test_a_diverged_neighbour_changes_nothing():
-    expected = trained(small(preset("57p"), [1]))[1]
-    bank = small(preset("57p"), [0, 1])
-    bank.state["theta"][0] = torch.nan
-    found = trained(bank)
-    assert found[0].outcome == "diverged" and torch.equal(found[1].theta_P, expected.theta_P)
-
-
-def test_an_interruption_changes_nothing(tmp_path):
-    expected = trained(small(preset("57p"), range(3)))
-    first, again = small(preset("57p"), range(3)), small(preset("57p"), range(3))
-    first.advance()
-    first.save(tmp_path / "bank.state")
-    assert again.load(tmp_path / "bank.state")
-    assert all(torch.equal(r.theta_P, expected[s].theta_P) for s, r in trained(again).items())
-
-
 THETA = """
 import hashlib, sys, torch
 from model import preset
@@ -328,19 +311,6 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     EngineBackend(preset("57p"), Recipe(batch=64))
     EngineBackend(preset("67p"), Recipe())
     assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
-
-
-def test_wide_tensors_that_do_not_fit_a_kernel_are_refused(monkeypatch):
-    spec = preset("57p")
-    wide, tokens = operator.flat(spec, spec.initial(1)), some_tokens(spec, 1, 4)[0]
-    with pytest.raises(ValueError, match="got 496 and 34"):
-        operator.loss(spec, wide[:-1], tokens)
-    with pytest.raises(ValueError, match="got 497 and 33"):
-        operator.loss(spec, wide, tokens[1:])
-    other = preset("100p").kernel()
-    monkeypatch.setattr(type(spec), "kernel", lambda self: other)
-    with pytest.raises(AssertionError, match="reads"):
-        EngineBackend(spec, Recipe())
 
 
 def test_every_source_goes_into_a_wheel():

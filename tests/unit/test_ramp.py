@@ -85,17 +85,6 @@ def test_a_pair_starts_where_it_is_told():
     assert torch.allclose(held, projector(ties) @ torch.tensor(start), atol=1e-6)
 
 
-def test_a_saved_bank_goes_on_to_the_same_bits(tmp_path):
-    bank = Bank(SPEC, pairs(), compiled=False, futility=None)
-    bank.advance()
-    bank.save(tmp_path / "state")
-    again = Bank(SPEC, pairs(), compiled=False, futility=None)
-    assert again.load(tmp_path / "state")
-    while again.advance():
-        pass
-    assert torch.equal(again.result(1).theta_P, trained(pairs(), compiled=False)[1].theta_P)
-
-
 @pytest.mark.parametrize(
     ("pair", "says"),
     [

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from trainer.recipe import Recipe, Seed
+from trainer.recipe import Recipe
 from trainer.step import schedule
 
 
@@ -88,8 +88,3 @@ def test_a_recipe_survives_plain_values():
     recipe = Recipe(lr=1, curriculum=[[2, 50]])
     assert Recipe(**recipe.as_dict()) == recipe
     assert recipe.as_dict()["curriculum"] == [[2, 50]] and recipe.lr == 1.0
-
-
-def test_a_seed_is_written_as_one_number_where_it_is_one():
-    assert Seed.of(777) == Seed(777, 777)
-    assert (str(Seed.of(777)), str(Seed(1, 2))) == ("777", "1.2")

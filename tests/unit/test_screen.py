@@ -80,19 +80,6 @@ def test_a_seed_is_ended_that_shows_too_little_at_a_rung(exact, token, expected)
     assert facts(bank) == expected
 
 
-@pytest.mark.usefixtures("nobody_spared")
-def test_a_rung_between_evaluations_looks_at_the_next_one_and_each_looks_once():
-    late = Rung(at=11, keep=(("token", 0.35, inf),))
-    low_after = [0.4, 0.4, 0.4, 0.4, 0.4, 0.4]
-    bank, _ = scripted([0.0] * 6, 0.1, pairs=[screened(1, late, **SIX)])
-    assert facts(bank) == (Outcome.SCREENED, 15, "token 0.35 at 11")
-    both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))
-    bank, _ = scripted([0.0] * 6, low_after, pairs=[screened(1, *both, **SIX)])
-    assert facts(bank) == (Outcome.SCREENED, 20, "exact 0.01 at 20")
-    bank, _ = scripted([0.0] * 6, low_after, pairs=[screened(1, TOKEN, **SIX)])
-    assert facts(bank) == (Outcome.FAILED, 30, None)
-
-
 def test_a_spared_seed_runs_on_and_the_first_rung_that_would_have_ended_it_is_kept(monkeypatch):
     monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: True)
     both = (TOKEN, Rung(at=20, keep=(("exact", 0.01, inf),)))

@@ -9,7 +9,7 @@ import torch
 from model import add
 from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Recipe
-from trainer.data.hard_examples import AS_DRAWN, CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
+from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
 from trainer.engine.native import EngineBackend, Lesson
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
@@ -36,11 +36,6 @@ def some_errors():
 def drawn(batch=256, errors=None, **fields):
     recipe = Recipe(**fields)
     return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, BatchParts.of(recipe))
-
-
-def test_off_nothing_is_asked_but_what_is_drawn():
-    assert BatchParts.of(Recipe()) == AS_DRAWN
-    assert Recipe(swapped=0.5).program() == (*Recipe().program(), "swapped")
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0])

@@ -1,0 +1,55 @@
+"""Whatever a recipe switches on: a seed is the same in any company and slot, and after an interruption."""
+
+import pytest
+
+from model import preset
+from model.tied import constrained
+from tests.banks import EVERY, SPEC, assert_all_same, finish, make, pair, results
+from trainer import Pair
+from trainer.files.installed import missing_for_compilation
+from trainer.recipe.teacher import Teacher
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
+WIDER = preset("100p")
+TIES = constrained(SPEC, ["norm[0,1] = -norm[0,0]"])
+FEATURES = {
+    "plain": {},
+    "restarts": {"again_at": EVERY, "again_unless": [["token", 1]], "again_most": 2},
+    "recycling": {"recycle_every": EVERY, "recycle_from": EVERY, "recycle_unless": [["switches", 2]]},
+    "hard examples": {"targeted": 0.5, "swapped": 0.5},
+    "losses": {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4},
+    "teacher": {
+        "teacher": Teacher(WIDER, tuple(WIDER.initial(5).tolist())).word,
+        "distill_alpha": 0.75,
+    },
+    "carry by kind": {"carry_shares": ((0, 0.1, 0.2, 0.3, 0.0), (9, 0.3, 0.0, 0.1, 0.4))},
+    "freeze": {"freeze": ((EVERY, "arc"),)},
+    "l1": {"l1_lambda": 0.1, "l1_entries": ("arc",)},
+    "ramp": {"ramp": EVERY, "ramp_start": EVERY},
+}
+
+
+def pairs_of(fields):
+    """Five seeds of different budgets and rates."""
+    changes = ({}, {"lr": 0.05}, {"steps": 4 * EVERY}, {"carry_mix": 0.0}, {"weight_decay": 0.5})
+    pairs = [pair(n, **{"steps": 3 * EVERY, **fields, **c}) for n, c in enumerate(changes)]
+    return [Pair(p.recipe, p.seed, ties=TIES) for p in pairs] if "ramp" in fields else pairs
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["torch", "engine"])
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_seed_depends_on_itself_alone(name, compiled, tmp_path):
+    if compiled and missing_for_compilation():
+        pytest.skip(f"needs {missing_for_compilation()}")
+    pairs = pairs_of(FEATURES[name])
+    first = make(pairs, 3, compiled=compiled)
+    first.advance()
+    first.save(tmp_path / "bank.state")
+    expected = results(finish(first))
+    assert len({tuple(r.theta_P.tolist()) for r in expected.values()}) == len(pairs)
+    again = make(pairs, 3, compiled=compiled)
+    assert again.load(tmp_path / "bank.state")
+    assert_all_same(results(finish(again)), expected)
+    arrangements = [(pairs[::-1], 2), (pairs[2:3], 1)] if compiled else [(pairs[::-1], 3)]
+    for others, slots in arrangements:  # torch rounds by the number of slots
+        assert_all_same(results(finish(make(others, slots, compiled=compiled))), expected)
