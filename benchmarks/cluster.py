@@ -23,22 +23,22 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.fake import FakeBank
 from search.run import driver as drivers
 from search.run import worker
 from search.run.driver import Driver
+from search.run.executor import Event, Finished, Reported
 from search.run.packing import Capacity
 from search.store.home import Home
 from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger, is_final
 from search.study.schema import Study
-from search.study.trial import Trial
 from search.tracking.tracking import connect, tracking_uri
 from trainer.checkpoints.checkpoint import code_version
 
@@ -75,79 +75,102 @@ class Inline:
 
 @dataclass
 class Place:
-    """A worker: its trial, what it will say next, and how long it was busy."""
+    """A worker: what it will say next, and how long it was busy."""
 
-    first: Trial
+    key: str
     reports: Iterator[dict[str, Any]]
     busy_s: float = 0.0
 
 
-class Simulation:
-    """One study, from its first worker's start until all is recorded. Times are seconds."""
+class SimulatedCluster:
+    """An executor in simulated time, from its first worker's start until all is recorded. Times are seconds.
 
-    def __init__(self, driver: Driver, workers: int, tune_s: float):
-        self.driver, self.workers, self.tune_s = driver, workers, tune_s
-        driver.planner.capacity = Capacity(workers)
-        self.free_s = self.busy_s = self.spent = 0.0
+    What the driver does between two polls takes as long as it takes; while it does, no other event is handled.
+    """
+
+    is_parallel = True
+
+    def __init__(self, workers: int, tune_s: float):
+        self.workers, self.tune_s = workers, tune_s
+        self.now = self.free_s = self.busy_s = self.spent = 0.0
         self.worker_s, self.reports, self.count = 0.0, 0, 0
-        self.events: list[tuple[float, int, Place, str | None]] = []
+        self.events: list[tuple[float, int, Place, dict[str, Any] | None]] = []
+        self.outbox: Inline | None = None
+        self.reporting: Place | None = None
         FakeBank.spend = staticmethod(self._spend)  # type: ignore[method-assign]
+
+    def __enter__(self) -> Self:
+        self.since = self._driver_s()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing runs."""
 
     def _spend(self, seconds: float) -> None:
         self.spent += seconds
 
-    def run(self) -> dict[str, float]:
-        now = 0.0
-        self._start(now)
-        while self.events:
-            now, _, place, payload = heapq.heappop(self.events)
-            if payload is None:
-                self._serve(now, self.driver.finished, place.first, None)
-                self._start(self.free_s)
+    def _driver_s(self) -> float:
+        """The processor time of all but workers and outbox."""
+        return time.thread_time() - (self.outbox.busy_s if self.outbox else 0.0)
+
+    def _serve(self) -> None:
+        """Count what the driver did since the last event."""
+        took = self._driver_s() - self.since
+        self.free_s, self.busy_s = max(self.now, self.free_s) + took, self.busy_s + took
+
+    def capacity(self) -> Capacity:
+        return Capacity(self.workers)
+
+    def start(self, key: str, config: Mapping[str, Any]) -> None:
+        self._serve()
+        self._go_on(Place(key, worker.run_trial(Path(config["folder"]))), self.free_s + START_S)
+        self.since = self._driver_s()
+
+    def poll(self, timeout_s: float) -> Sequence[Event]:
+        self._serve()
+        if self.reporting:
+            self.free_s += self.tune_s
+            self.busy_s += self.tune_s
+            self._go_on(self.reporting, self.free_s)
+        self.reporting, events = None, []
+        if self.events:
+            self.now, _, place, report = heapq.heappop(self.events)
+            if report is None:
+                events = [Finished(place.key)]
             else:
-                self.reports += 1
-                self._serve(now, self.driver.reported, place.first, json.loads(payload))
-                self.free_s += self.tune_s
-                self.busy_s += self.tune_s
-                self._go_on(place, self.free_s)
-        wall_s = max(now, self.free_s, self.driver.outbox.busy_s)
+                self.reports, self.reporting = self.reports + 1, place
+                events = [Reported(place.key, report)]
+        self.since = self._driver_s()
+        return events
+
+    def export(self, values: Callable[[], Any]) -> None:
+        """Nobody looks."""
+
+    def summary(self) -> dict[str, float]:
+        assert self.outbox is not None
+        wall_s = max(self.now, self.free_s, self.outbox.busy_s)
         return {
             "wall_s": wall_s,
             "workers_busy": self.worker_s / (wall_s * self.workers),
             "driver_busy": self.busy_s / wall_s,
-            "outbox_busy": self.driver.outbox.busy_s / wall_s,
+            "outbox_busy": self.outbox.busy_s / wall_s,
             "reports": self.reports,
             "report_ms": 1e3 * self.busy_s / max(1, self.reports),
         }
 
-    def _start(self, now: float) -> None:
-        """As many workers as fit."""
-        while len(self.driver.chains) < self.workers:
-            trial = self._serve(now, self.driver.start_next)
-            if not isinstance(trial, Trial):
-                return
-            folder = self.driver.home.trial(trial.study, trial.key)
-            self._go_on(Place(trial, worker.run_trial(folder)), self.free_s + START_S)
-
-    def _serve(self, now: float, call: Callable[..., Any], *args: Any) -> Any:
-        """The driver does something for the one who comes now; its outbox has its own time."""
-        outbox, start = self.driver.outbox.busy_s, time.thread_time()
-        done = call(*args)
-        took = time.thread_time() - start - (self.driver.outbox.busy_s - outbox)
-        self.free_s, self.busy_s = max(now, self.free_s) + took, self.busy_s + took
-        return done
-
     def _go_on(self, place: Place, now: float) -> None:
-        """A worker works until it says something; it looks at the simulation's clock."""
+        """Let a worker work until it says something; it looks at the simulation's clock."""
         before = self.spent
         worker.time = _Clock(lambda: now + self.spent - before, self._spend)  # type: ignore[assignment]
-        said = next(place.reports, None)
+        report = next(place.reports, None)
         took = self.spent - before
-        phase = json.loads(said["payload"])["phase"] if said else ""
-        place.busy_s += took if phase == "training" else 0.0
-        self.worker_s += took if phase == "training" else 0.0
+        if report and report["phase"] == "training":
+            place.busy_s += took
+            self.worker_s += took
         self.count += 1
-        heapq.heappush(self.events, (now + took, self.count, place, said and said["payload"]))
+        heapq.heappush(
+            self.events, (now + took, self.count, place, report and json.loads(json.dumps(report)))
+        )
 
 
 @dataclass
@@ -182,8 +205,11 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
         with acquire_study_lease(
             ledger, study.name, study.model_dump(mode="json", by_alias=True), None
         ) as hold:
-            driver = Driver(study, home, hold, client, Silent())  # type: ignore[arg-type]
-            found = Simulation(driver, workers, tune_s).run()
+            cluster = SimulatedCluster(workers, tune_s)
+            with Driver.open(study, home, hold, client, Silent()) as driver:  # type: ignore[arg-type]
+                cluster.outbox = driver.outbox  # type: ignore[assignment]
+                driver.run(cluster)
+            found = cluster.summary()
         rows = ledger.list_seeds(study.name)
         assert all(is_final(r) and r["published"] for r in rows), "not all is recorded"
     return {

@@ -37,9 +37,11 @@ from rich.console import Console
 
 from benchmarks import fake
 from search.analysis.publish import publish
-from search.run import engine, worker
+from search.run import worker
 from search.run.driver import Driver
+from search.run.executor import Event, InProcessExecutor
 from search.run.progress import Display
+from search.run.ray_executor import RayExecutor
 from search.store.home import Home
 from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger, is_final
@@ -101,13 +103,13 @@ class Measured(Driver):
         self.written: float | None = None
         super().__init__(*args, **options)
 
-    def _waiting(self, left: int) -> bool:
-        if left <= 1:  # the study's own pictures and table, whatever the number of its trials
+    def _show_drain(self, remaining: int) -> bool:
+        if remaining <= 1:  # the study's own pictures and table, whatever the number of its trials
             self.written = self.written or time.perf_counter()
-        return super()._waiting(left)
+        return super()._show_drain(remaining)
 
-    def _ended(self, trial: Trial) -> None:
-        super()._ended(trial)
+    def _record(self, trial: Trial) -> None:
+        super()._record(trial)
         row = {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "memory": memory()}
         self.noted.append(row | {"jobs": len(self.outbox.jobs)})
 
@@ -134,7 +136,7 @@ def run_trials(
             ray.cloudpickle.register_pickle_by_value(module)
         speed = STEPS / busy_s if busy_s else float("inf")
         worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
-        engine.ray.init = functools.partial(engine.ray.init, num_cpus=workers)
+        ray.init = functools.partial(ray.init, num_cpus=workers)
     ledger = Ledger(home)
     client = connect(home, tracking_uri(home))
     start, before = time.perf_counter(), jiffies()
@@ -142,9 +144,9 @@ def run_trials(
     with (
         acquire_study_lease(ledger, study.name, definition, None) as hold,
         Display(Console(file=sys.stderr)) as display,
+        Measured.open(study, home, hold, client, display, max_hours) as driver,
     ):
-        driver = Measured(study, home, hold, client, display, max_hours)
-        (engine.run if workers else directly)(driver)
+        driver.run(RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
     rows = ledger.list_seeds(study.name)
     done = [r for r in rows if is_final(r)]
     if not driver.ended.interrupted:
@@ -157,13 +159,17 @@ def run_trials(
     return summary(driver.noted, end - start, workers, busy_s) | {"written_s": written_s, "stolen": stolen}
 
 
-def directly(driver: Driver) -> None:
-    """What Ray does with a driver, if its trials took no time."""
-    while isinstance(trial := driver.start_next(), Trial):
+class Instant(InProcessExecutor):
+    """Workers that take no time and train nothing."""
+
+    def poll(self, timeout_s: float) -> Sequence[Event]:
+        if not self._waiting:
+            return []
+        folder = Path(self._waiting[0][1]["folder"])
+        trial = Trial.read(folder)
         part = ConfigurationResults(trial, [result_of(p, trial.spec) for p in trial.pairs], about())
-        write_parts(driver.home.trial(trial.study, trial.key), [part])
-        driver.finished(trial, None)
-    driver.close()
+        write_parts(folder, [part])
+        return [self._finish()]
 
 
 def summary(noted: Sequence[dict[str, Any]], total_s: float, workers: int, busy_s: float) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mlflow.tracking._tracking_service import utils
 from search.analysis import publish as publishing
 from search.analysis.frames import records
 from search.run.driver import Driver
-from search.run.packing import Capacity
+from search.run.executor import InProcessExecutor
 from search.store.home import Home
 from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger
@@ -179,21 +179,33 @@ class Silent:
         return False
 
 
+class MadeUpExecutor(InProcessExecutor):
+    """Workers that end as soon as they begin. seen: called with each poll."""
+
+    def __init__(self, home: Home, grokked, seen: Callable[[], None]):
+        super().__init__()
+        self.home, self.grokked, self.seen = home, grokked, seen
+
+    def poll(self, timeout_s: float):
+        self.seen()
+        if not self._waiting:
+            return []
+        leave_parts(self.home, Trial.read(Path(self._waiting[0][1]["folder"])), self.grokked)
+        return [self._finish()]
+
+
 def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
     """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
     ledger, client = Ledger(home), client or connect(home, tracking_uri(home))
-    with acquire_study_lease(ledger, study.name, study.model_dump(mode="json", by_alias=True), None) as hold:
-        driver = Driver(study, home, hold, client, Silent())
-        driver.planner.capacity = Capacity(1)
+    definition = study.model_dump(mode="json", by_alias=True)
+    with (
+        acquire_study_lease(ledger, study.name, definition, None) as lease,
+        Driver.open(study, home, lease, client, Silent()) as driver,
+    ):
+        driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
         seen(driver)
-        while isinstance(trial := driver.start_next(), Trial):
-            leave_parts(home, trial, grokked)
-            driver.finished(trial, None)
-            seen(driver)
-        seen(driver)
-        driver.close()
 
 
 def recorded(folder, *trials, text=STUDY, **more) -> Path:

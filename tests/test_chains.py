@@ -39,19 +39,19 @@ def run(study, here, *options):
 @pytest.fixture
 def reports(monkeypatch):
     """What the driver was told: the worker's first trial, phase, its trials, and their seeds' steps."""
-    told, whole = [], Driver.reported
+    told, whole = [], Driver.on_report
 
-    def reported(self, first, report):
-        tallies, open_ = report.get("tallies", {}), self.chains[first.key].open
+    def on_report(self, worker, report):
+        tallies, open_ = report.get("tallies", {}), worker.open
         steps = {
             (c.key, seed.init_seed): step
             for key, tally in tallies.items()
             for (c, seed), step in zip(open_[key].work, TrialReport(**tally).each_step(), strict=True)
         }
-        told.append((first.key, report["phase"], set(tallies), steps))
-        whole(self, first, report)
+        told.append((worker.first.key, report["phase"], set(tallies), steps))
+        whole(self, worker, report)
 
-    monkeypatch.setattr(Driver, "reported", reported)
+    monkeypatch.setattr(Driver, "on_report", on_report)
     return told
 
 
@@ -114,15 +114,15 @@ def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatc
 
 @pytest.mark.parametrize("at", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3, 5, 7, 11, 14))])
 def test_trials_of_one_bank_go_on_each_from_its_own_state(at, reports, here, monkeypatch):
-    whole, left = Driver.reported, [at]
+    whole, left = Driver.on_report, [at]
 
-    def reported(self, first, report):
-        whole(self, first, report)
+    def on_report(self, worker, report):
+        whole(self, worker, report)
         left[0] -= 1
         if left[0] == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Driver, "reported", reported)
+    monkeypatch.setattr(Driver, "on_report", on_report)
     assert run(MIXED, here).exit_code == 130
     rows = [r for r in rows_of(here / "home", "quick") if not is_final(r)]
     reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows if r["steps"]}
@@ -257,15 +257,15 @@ def read_spec(here):
 @pytest.mark.parametrize("at", [6, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 5, 7, 8, 9))])
 def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
     """Before or after a trial that was cut is recorded."""
-    left, whole = [at], Driver.reported
+    left, whole = [at], Driver.on_report
 
-    def reported(self, first, report):
+    def on_report(self, worker, report):
         left[0] -= 1
         if left[0] == 0:
             raise KeyboardInterrupt
-        whole(self, first, report)
+        whole(self, worker, report)
 
-    monkeypatch.setattr(Driver, "reported", reported)
+    monkeypatch.setattr(Driver, "on_report", on_report)
     assert run(UNTIL, here).exit_code == 130
     assert run(UNTIL, here).exit_code == 0
     rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.run import engine, metrics
+from search.run import metrics
 from search.run.metrics import COUNTER, MEASURES, STUDY, Metrics
-from search.store.ledger import Ledger
+from search.run.ray_executor import RayExecutor
+from search.store.ledger import Ledger, is_final
 from tests import homes
 from tests.commands import running
 from tests.homes import quick  # noqa: F401
@@ -43,7 +44,7 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
 
     def look(driver):
         values = driver.measures()
-        ended = Counter(r["outcome"] for r in Ledger(home).list_seeds(study.name))
+        ended = Counter(r["outcome"] for r in Ledger(home).list_seeds(study.name) if is_final(r))
         assert values.keys() == MEASURES.keys() and values["seeds_ended"] == ended
         assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
         said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))
@@ -88,20 +89,13 @@ def test_totals_are_handed_on_as_what_came_since(ray):
     }
 
 
-def test_a_watch_shows_now_and_then(ray, monkeypatch):
+def test_values_are_shown_now_and_then(ray, monkeypatch, tmp_path):
     now = SimpleNamespace(s=0.0)
-    for module in (engine, metrics):
-        monkeypatch.setattr(module.time, "monotonic", lambda: now.s)
-    driver = SimpleNamespace(
-        study=SimpleNamespace(name="any", faults=SimpleNamespace(stall_s=9)),
-        tick=lambda: None,
-        measures=lambda: {"reports": now.s},
-    )
-    watch = engine.Watch(driver)
+    monkeypatch.setattr(metrics.time, "monotonic", lambda: now.s)
+    executor = RayExecutor(homes.study_of(), tmp_path, print)
     for now.s in (1.0, 2.0, 5.0, 7.0):
-        watch.on_step_begin(0, [])
-    assert ray == {("adder_search_reports", "any"): 7.0} and watch.metrics.shown == 7.0
-    assert watch.__getstate__()["metrics"] is None, "Tune pickles it"
+        executor.export(lambda: {"reports": now.s})
+    assert ray == {("adder_search_reports", "sweep"): 7.0}
 
 
 # ---- the dashboard

@@ -51,15 +51,15 @@ def run(study, here, *options):
 
 def interrupt(monkeypatch, at):
     """The driver is stopped at its at-th report, once."""
-    left, whole = [at], Driver.reported
+    left, whole = [at], Driver.on_report
 
-    def reported(self, first, report):
+    def on_report(self, worker, report):
         left[0] -= 1
         if left[0] == 0:
             raise KeyboardInterrupt
-        whole(self, first, report)
+        whole(self, worker, report)
 
-    monkeypatch.setattr(Driver, "reported", reported)
+    monkeypatch.setattr(Driver, "on_report", on_report)
 
 
 @pytest.mark.parametrize("study", [RANKED, BY_A_PROBE], ids=["ranked", "by-a-probe"])

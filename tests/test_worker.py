@@ -1,6 +1,5 @@
 """What runs in a trial: a bank with more pairs than slots, its results on disk, and seeds given up."""
 
-import json
 import threading
 import time
 from dataclasses import replace
@@ -33,7 +32,7 @@ def trial_of(*seeds, slots=2, stop=False):
 def run(trial, folder):
     """The reports of a trial that runs to its end, and what it left."""
     trial.write(folder)
-    reports = [json.loads(r["payload"]) for r in worker.run_trial(folder)]
+    reports = list(worker.run_trial(folder))
     (part,) = read_parts(folder)
     return reports, (part.trial, part.results, part.about)
 
@@ -161,7 +160,7 @@ def test_who_waits_ends_as_soon_as_nothing_is_left(tmp_path):
     trial.write(folder := tmp_path / trial.key)
     WorkerAssignment((trial.key,), wait_s=60.0).write(folder)
     reports = worker.run_trial(folder)
-    assert "done" in [json.loads(next(reports)["payload"])["phase"] for _ in range(5)]
+    assert "done" in [next(reports)["phase"] for _ in range(5)]
     told = threading.Timer(0.5, WorkerAssignment((trial.key,)).write, [folder])
     told.start()
     since = time.monotonic()

@@ -164,14 +164,16 @@ def _run(
 
     console = Console(highlight=False)
     with reraise_as(source, UserError), _study_lease(study, ledger) as lease:
-        from search.run import engine
+        from search.run import ray_executor
         from search.run.driver import Driver
 
         console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
-        with Display(console) as display:
-            driver = Driver(study, home, lease, client, display, max_hours)
+        with (
+            Display(console) as display,
+            Driver.open(study, home, lease, client, display, max_hours) as driver,
+        ):
             ledger.update_study(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
-            ended = engine.run(driver)
+            ended = driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due))
     click.echo(render.summary(study, source, home, ended))
     _exit(ended)
 

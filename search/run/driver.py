@@ -1,6 +1,7 @@
-"""One run of one study: keeps the planner, the ledger, MLflow's outbox and the display in step.
+"""One run of one study: a loop over what becomes of its workers.
 
-It knows nothing of Ray: search/run/engine.py has Tune ask it for trials and tell it of them.
+The driver keeps plan, ledger, MLflow and display in step. Where workers run is the executor's business
+(search/run/executor.py).
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from mlflow import MlflowClient
 
@@ -18,6 +22,7 @@ from search.analysis.publish import log_evidence
 from search.compress.pictures import log_descents
 from search.compress.study import StudyDescent
 from search.errors import UserError
+from search.run.executor import Event, Executor, Finished, Lost, Reported
 from search.run.metrics import Values
 from search.run.packing import interrupted
 from search.run.planner import Planner
@@ -25,11 +30,12 @@ from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
 from search.run.recorder import Recorder
 from search.run.tally import OPEN, TrialReport
+from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
 from search.store.home import Home
 from search.store.lease import StudyLease
-from search.store.ledger import is_final
-from search.store.results import ERROR, PARTS, Damaged, WorkerAssignment, assignment_path
+from search.store.ledger import Ledger, is_final
+from search.store.results import ERROR, PARTS, Damaged
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.artifacts import KEPT, ArtifactCache
@@ -42,18 +48,15 @@ from search.tracking.views import write_views
 from trainer import Outcome
 
 PATIENCE_S = 600.0
-"""How long a database that is away is waited for."""
+"""Seconds to wait for a database that is away."""
 DRAIN_S, DRAIN_AWAY_S = 3_600.0, 60.0
-"""How long the end of a study waits for MLflow: in all, and while it is away."""
+"""Seconds that the end of a study waits for MLflow: in all, and while it is away."""
 STOPPING_S = 10.0
-"""The same for the end of a run that was stopped."""
+"""The same at the end of a run that was stopped."""
+POLL_S = 0.2
+"""Seconds without events after which the driver looks at lease, deadline and display."""
 LATE = "its worker ended before it began"
-WAIT_S = 20.0
-"""How often a worker that waits for work says so."""
-FEW, REPORTS_PER_S = 8, 20.0
-"""Workers that report each evaluation; of more, reports that are wanted in a second of all together."""
-BEGIN_S = 60.0
-"""A worker that has not begun after so long waits for room that others have."""
+INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -62,303 +65,287 @@ class Ended:
 
     interrupted: bool = False
     why: str = ""
-    """What stopped it."""
+    """The reason why it was stopped."""
     trials: int = 0
-    """Trials that were started."""
+    """Number of trials that were started."""
     failed_trials: dict[str, str] = field(default_factory=dict)
-    """What each failed trial's error says and where it is, by trial key."""
+    """Error of each failed trial and its file, by trial key."""
     unpublished: int = 0
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
     compile_s: float = 0.0
 
 
-@dataclass
-class Chain:
-    """Trials of one worker: the one that it was started with, and those that followed."""
-
-    first: Trial
-    last: Trial
-    """Whose program its bank has, or will have next."""
-    open: dict[str, Trial]
-    """Those that have not ended, by their keys."""
-    unseen: set[str] = field(default_factory=set)
-    """Those that were ordered and of which no report has spoken yet."""
-    starts: int = 0
-    waits: bool = False
-    """Whether it is to wait for work, having none."""
-    due: float = float("inf")
-    """By when a worker is to have begun that was started, or started again."""
-    orders: WorkerAssignment | None = None
-
-
 class Driver:
-    """One run of one study, which must be held (search/store/lease.py)."""
+    """One run of one study, whose lease must be held (search/store/lease.py). Made by `open`."""
 
     def __init__(
         self,
         study: Study,
         home: Home,
-        hold: StudyLease,
+        lease: StudyLease,
+        display: Display,
+        planner: Planner,
+        recorder: Recorder,
+        mirror: Mirror | None = None,
+        max_hours: float | None = None,
+    ):
+        self.study, self.home, self.lease, self.display = study, home, lease, display
+        self.planner, self.recorder, self.mirror = planner, recorder, mirror
+        self.ledger, self.outbox, self.tracker = lease.ledger, recorder.outbox, recorder.tracker
+        self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
+        self.ended, self.progress = Ended(), Progress()
+        self.workers = Workers(study, home, planner, self._begin)
+        self.unconcluded: set[str] = set()
+        """Keys of configurations that an earlier run left without a conclusion in MLflow."""
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        study: Study,
+        home: Home,
+        lease: StudyLease,
         client: MlflowClient,
         display: Display,
         max_hours: float | None = None,
-    ):
-        ledger = hold.ledger
-        self.study, self.home, self.hold, self.ledger, self.display = study, home, hold, ledger, display
-        self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
+    ) -> Iterator[Self]:
+        """Recover what an earlier run left, plan the rest and yield the run's driver. Raises UserError."""
+        ledger = lease.ledger
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-        self._check_store(client)
-        self.tracker = Tracker(client, home, study)
-        self.outbox = Outbox(lambda: client.search_experiments(max_results=1))
-        round_ = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
-        self.shelf = ArtifactCache(client, ledger, study.name, max(KEPT, 2 * round_))
-        share = study.sampler.share if study.space else None
-        self.recorder = Recorder(study.name, home, ledger, self.tracker, self.outbox, self.shelf, share)
-        self.ended = Ended()
-        self.progress = Progress()
-        self.is_done = False
-        self.chains: dict[str, Chain] = {}
-        """By the keys of their first trials."""
-        self.wait_s = min(WAIT_S, study.faults.stall_s / 3)
-        ledger.censor_orphaned(study.name)
-        recovered = self.recorder.recover()
-        rows = ledger.list_seeds(study.name)
-        listed = [] if study.proposes else configurations(study, ledger)
-        self.proposals = Proposals(study, ledger, maker(study, ledger)) if study.space else None
-        self.mirror = Mirror(home, study.name, self.proposals.objectives) if self.proposals else None
-        source = self.proposals or (StudyDescent(study, ledger, self.shelf) if study.compress else None)
-        unfinished = interrupted(study, rows, home, listed)
-        self.planner = Planner(study, rows, source, unfinished, listed)
-        with answered(study.name):
+        _check_store(study, ledger, client)
+        with ExitStack() as undo:
+            tracker = Tracker(client, home, study)
+            outbox = Outbox(lambda: client.search_experiments(max_results=1))
+            undo.callback(outbox.close)
+            seeds_a_round = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
+            cache = ArtifactCache(client, ledger, study.name, max(KEPT, 2 * seeds_a_round))
+            undo.callback(cache.close)
+            share = study.sampler.share if study.space else None
+            recorder = Recorder(study.name, home, ledger, tracker, outbox, cache, share)
+            ledger.censor_orphaned(study.name)
+            recovered = recorder.recover()
+            proposals = proposals_of(study, ledger, cache)
+            mirror = (
+                Mirror(home, study.name, proposals.objectives) if isinstance(proposals, Proposals) else None
+            )
+            planner = plan(study, home, ledger, proposals)
+            driver = cls(study, home, lease, display, planner, recorder, mirror, max_hours)
+            driver._resume_tracking(client, recovered)
+            ledger.database.patience_s = PATIENCE_S
+            yield driver
+
+    def _resume_tracking(self, client: MlflowClient, recovered: set[str]) -> None:
+        """Conclude in MLflow what an earlier run did not, and write what belongs to the study as a whole."""
+        with answered(self.study.name):
             open_runs = self.tracker.unconcluded()
         self.unconcluded = open_runs.keys() | recovered
         for key in open_runs.keys() - self.planner.run.states.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
         self.outbox.put(self.tracker.asked)
-        self.outbox.put(write_views, client, study, self.tracker.experiment)
-        self.conclude_earlier()
-        ledger.database.patience_s = PATIENCE_S
+        self.outbox.put(write_views, client, self.study, self.tracker.experiment)
+        self._conclude_earlier()
 
-    def _check_store(self, client: MlflowClient) -> None:
-        """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
-        published = any(r["published"] for r in self.ledger.list_seeds(self.study.name))
-        with answered(self.study.name):
-            if published and client.get_experiment_by_name(self.study.name) is None:
-                raise UserError(
-                    f"study {self.study.name}: this MLflow store has none of its records; name the store "
-                    "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
-                )
+    # ---- the loop
 
-    def start_next(self) -> Trial | None:
-        """Claim and write the next trial for a worker of its own, if there is one."""
-        trial = self.planner.next()
-        self.conclude_earlier()
-        if trial is not None:
-            chain = self.chains[trial.key] = Chain(trial, trial, {}, due=time.monotonic() + BEGIN_S)
-            self._start(trial, chain)
-            self._order(self.chains[trial.key])
-        self.is_done = trial is None and self.planner.is_done
-        self.tick()
-        return trial
+    def run(self, executor: Executor) -> Ended:
+        """Train until nothing is left or the run is stopped, and write the end to ledger and MLflow."""
+        if not self.planner.is_done:
+            with executor, _signals(self.stop):
+                if not executor.is_parallel:
+                    self.workers.wait_s = 0.0  # no other worker trains while one waits
+                try:
+                    self._loop(executor)
+                except KeyboardInterrupt:
+                    self.stop(INTERRUPTED)
+        self.close()
+        return self.ended
 
-    def config(self, trial: Trial) -> dict[str, Any]:
-        """What a worker of its own is told of a trial."""
-        found = {"folder": str(self.home.trial(self.study.name, trial.key))}
-        return found | ({"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {})
+    def _loop(self, executor: Executor) -> None:
+        while not (self.is_done or self.ended.why):
+            for event in executor.poll(POLL_S):
+                self._handle(event)
+            self._start_what_fits(executor)
+            self._check_end()
+            self._show(executor)
 
-    def _start(self, trial: Trial, chain: Chain) -> None:
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is left to train and no worker runs."""
+        return self.planner.is_done and not self.workers
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Reported(worker, report):
+                self.on_report(self.workers[worker], report)
+            case Lost(worker, preempted):
+                self.workers.lose(worker, preempted)
+            case Finished(worker, failure):
+                self._on_worker_finished(worker, failure)
+
+    def _start_what_fits(self, executor: Executor) -> None:
+        """Start workers while the executor has room and there is something for them to train."""
+        capacity = executor.capacity()
+        if capacity.concurrent:  # with no room at all, what is running is not planned anew
+            self.planner.capacity = capacity
+        while len(self.workers) < capacity.concurrent and (trial := self.planner.next()):
+            self.workers.add(trial)
+            executor.start(trial.key, self._config(trial))
+        self._conclude_earlier()
+
+    def _check_end(self) -> None:
+        """Stop if somebody asked for it, or the time is over."""
+        if self.lease.why:
+            self.stop(self.lease.why)
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self.stop("time limit")
+
+    def _show(self, executor: Executor) -> None:
+        executor.export(self.measures)
+        if self.display.due():
+            has_enough = self.planner.run.has_enough
+            self.display.show(self.progress.snapshot(self.planner.queued_steps, has_enough))
+
+    def stop(self, why: str = INTERRUPTED) -> None:
+        """End the loop after the event at hand."""
+        self.ended.why = self.ended.why or why
+
+    # ---- trials and events
+
+    def _config(self, trial: Trial) -> dict[str, Any]:
+        """Return the arguments of a worker that begins with a trial."""
+        depot = {"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {}
+        return {"folder": str(self.home.trial(self.study.name, trial.key)), **depot}
+
+    def _begin(self, trial: Trial, worker: WorkerState) -> None:
+        """Claim a trial and write it for a worker."""
         self.ledger.claim(trial)
         self.ended.trials += 1
         folder = self.home.trial(self.study.name, trial.key)
         trial.write(folder)
         self.home.depot.put(folder / TRIAL_FILE)
-        chain.open[trial.key] = chain.last = trial
-        chain.unseen.add(trial.key)
-        self.progress.started(trial, chain.first.key)
+        self.progress.started(trial, worker.first.key)
         for configuration in trial.configurations:
             self.outbox.put(self.tracker.reopen, configuration)
-        self._show_proposals()
+        self._mirror_proposals()
 
-    def reported(self, first: Trial, report: dict[str, Any]) -> None:
-        """Take the progress report of the worker that was started with this trial."""
-        chain = self.chains[first.key]
+    def on_report(self, worker: WorkerState, report: dict[str, Any]) -> None:
+        """Take a worker's progress report, record the trials that have ended, and assign more."""
+        is_compiling = report["phase"] == "compiling"
+        worker.starts, worker.due = worker.starts + is_compiling, float("inf")
+        reports = {key: TrialReport(**facts) for key, facts in report.pop("tallies", {}).items()}
         self.progress.reports += 1
-        chain.starts, chain.due = chain.starts + (report["phase"] == "compiling"), float("inf")
-        tallies = {key: TrialReport(**found) for key, found in report.pop("tallies", {}).items()}
-        for trial in list(chain.open.values()):
-            its = report
-            if mine := tallies.get(trial.key):
-                chain.unseen.discard(trial.key)
-                self.planner.update_progress(trial, mine)
-                its = report | {"tally": mine}
-            self.progress.report(trial, its)
+        for key, trial in worker.open.items():
+            if trial_report := reports.get(key):
+                worker.unseen.discard(key)
+                self.planner.update_progress(trial, trial_report)
+            self.progress.report(trial, report | ({"tally": trial_report} if trial_report else {}))
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         for key in report.get("ended", []):
-            self._ended(chain.open.pop(key))
-        if report["phase"] != "compiling":
-            self._feed(chain)
-        self._order_again(chain)
-        self.tick()
+            self._record(worker.open.pop(key))
+        if not is_compiling:
+            self.workers.assign_more(worker)
+        self.workers.refresh(worker)
 
-    def _feed(self, chain: Chain) -> None:
-        """Have trials follow in a worker: of its program in the slots that are free, of others when it has
-        nothing else, where a bank costs no compilation. With none to be had, now, it waits.
-
-        Not in one whose process has died before: how often it may is counted for all of its trials together.
-        """
-        chain.waits = False
-        while chain.starts < 2 and self.planner.run.open_seeds(chain.open.values()) < chain.last.slots:
-            trial = self.planner.next(chain.last)
-            goes_on = not (chain.open or self.planner.capacity.on_gpu or self._is_room_wanted())
-            if not trial and goes_on:
-                trial = self.planner.next()
-                chain.waits = trial is None
-            if not trial:
-                return
-            self._start(trial, chain)
-
-    def _order_again(self, *chains: Chain) -> None:
-        """Leave word for some workers, and for those for whom something may have changed.
-
-        Who waits gets work, as far as there is some; and all are to know what has enough.
-        """
-        waiting = [chain for chain in self.chains.values() if chain.waits]
-        for chain in waiting:
-            self._feed(chain)
-            if chain.waits:
-                break
-        is_shared = self.study.until.grokked is not None
-        for chain in self.chains.values() if is_shared else (*chains, *waiting):
-            self._order(chain)
-
-    def _is_room_wanted(self) -> bool:
-        """Whether a worker that was to begin finds no room: then others end that have nothing left to do."""
-        now = time.monotonic()
-        return any(now > chain.due for chain in self.chains.values())
-
-    def lost(self, first: str, preempted: bool = False) -> None:
-        """The process of a worker has died, by the key of its first trial; it is started again.
-
-        preempted: its node was taken away, after notice; that says nothing of what it did.
-        """
-        self.chains[first].due = 0.0
-        self.chains[first].starts -= preempted
-        for chain in self.chains.values():
-            if chain.waits:
-                self._feed(chain)
-                self._order(chain)
-
-    def _order(self, chain: Chain) -> None:
-        """Leave word for a worker, if there is something new."""
-        searched = (t for t in chain.open.values() if self.study.until.grokked and not t.confirmation)
-        enough = {c.key for t in searched for c in t.configurations if self.planner.run.has_enough(c)}
-        many = 1 << len(self.chains).bit_length()  # else each worker more would be new orders for all
-        apart_s = many / REPORTS_PER_S if len(self.chains) > FEW else 0.0
-        times = (self.wait_s if chain.waits else 0.0, min(apart_s, self.wait_s))
-        orders = WorkerAssignment(tuple(chain.open), tuple(sorted(enough)), *times)
-        if orders != chain.orders:
-            folder = self.home.trial(self.study.name, chain.first.key)
-            orders.write(folder)
-            self.home.depot.put(assignment_path(folder))
-            chain.orders = orders
-
-    def finished(self, first: Trial, failure: str | None) -> None:
-        """A worker has ended: by itself, with results in its trials' folders, or for the reason given."""
-        chain = self.chains.pop(first.key)
-        for key, trial in chain.open.items():
-            has_ended = self.home.depot.get_folder(self.home.trial(self.study.name, key) / PARTS)
-            if key in chain.unseen and trial is not first and not has_ended:  # it came too late
+    def _on_worker_finished(self, key: str, failure: str | None) -> None:
+        """Record what a worker left. Trials that it has not seen go back to the plan."""
+        worker = self.workers.remove(key)
+        for trial in worker.open.values():
+            has_results = self.home.depot.get_folder(self.home.trial(self.study.name, trial.key) / PARTS)
+            if trial.key in worker.unseen and trial is not worker.first and not has_results:
                 self.progress.finished(trial, [])
                 self.ledger.censor([trial], LATE)
                 self.ledger.delete_unstarted(trial)
                 self.planner.requeue(trial)
-            elif failure is None or has_ended:
-                self._ended(trial)
+            elif failure is None or has_results:
+                self._record(trial)
             else:
-                self._failed(trial, failure)
-        orders = assignment_path(self.home.trial(self.study.name, first.key))
-        orders.unlink(missing_ok=True)
-        self.home.depot.remove(orders)
-        self._order_again()
+                self._fail(trial, failure)
+        self.workers.refresh()
 
-    def _ended(self, trial: Trial) -> None:
+    def _record(self, trial: Trial) -> None:
+        """Record a trial's results."""
         try:
             self.recorder.record(trial, self.recorder.parts(trial))
         except Damaged as damaged:
             self.ended.failed_trials[trial.key] = str(damaged)
             self.recorder.set_aside(trial.key, str(damaged))
-        self._tell(trial)
+        self._finish_trial(trial)
 
-    def _failed(self, trial: Trial, failure: str) -> None:
+    def _fail(self, trial: Trial, failure: str) -> None:
+        """Record a trial as failed, with the error that its worker left or the reason given."""
         error = self.home.trial(self.study.name, trial.key) / ERROR
         self.home.depot.get(error)
         reason = error.read_text().partition("\n")[0] if error.exists() else failure
         self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
         self.ledger.censor([trial], reason, self.progress.steps())
-        self._tell(trial)
+        self._finish_trial(trial)
 
-    def _tell(self, trial: Trial) -> None:
+    def _finish_trial(self, trial: Trial) -> None:
         rows = self.ledger.list_seeds(self.study.name, trial=trial.key)
         self.progress.finished(trial, [r["outcome"] for r in rows])
         for configuration in self.planner.complete_trial(trial, rows):
             self.recorder.conclude(configuration)
-        self._show_proposals()
+        self._mirror_proposals()
 
-    def conclude_earlier(self) -> None:
+    def _conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
         while self.planner.complete_before:
             configuration = self.planner.complete_before.pop()
             if configuration.key in self.unconcluded:
                 self.recorder.conclude(configuration)
 
-    def _show_proposals(self, running: bool = True) -> None:
+    def _mirror_proposals(self, running: bool = True) -> None:
         """Have Optuna's mirror follow the search."""
-        if self.proposals and self.mirror:
-            self.outbox.put(self.mirror.update, self.proposals.trials(), running, optional=running)
+        if self.mirror and isinstance(proposals := self.planner.search.proposals, Proposals):
+            self.outbox.put(self.mirror.update, proposals.trials(), running, optional=running)
 
-    def stop(self, why: str) -> None:
-        """End the run as Ctrl-C does."""
-        if not self.ended.why:
-            self.ended.why = why
-            signal.raise_signal(signal.SIGINT)  # in this thread, and at once
+    # ---- the end
 
     def close(self) -> None:
-        """After Tune has stopped: whatever still counts as running was interrupted."""
-        self.ended.interrupted = not self.is_done
-        why = self.ended.why = (self.ended.why or "interrupted") if self.ended.interrupted else ""
-        open_ = [] if self.is_done else self.planner.in_flight
+        """Write the run's end: whatever still counts as running was interrupted."""
+        is_done = self.is_done
+        self.ended.interrupted = not is_done
+        why = self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
+        in_flight = [] if is_done else self.planner.in_flight
         self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
-        self._show_proposals(running=False)
-        for configuration in open_:
+        self._mirror_proposals(running=False)
+        for configuration in in_flight:
             self.recorder.conclude(configuration, "KILLED")
-        if self.is_done:
-            as_a_whole = log_descents if self.study.compress else log_evidence
-            self.outbox.put(as_a_whole, self.ledger, self.tracker, self.shelf)
-        longest = (DRAIN_S, DRAIN_AWAY_S) if self.is_done else (STOPPING_S, STOPPING_S)
-        left = self.outbox.drain(*longest, self._waiting)
+        if is_done:
+            log_study = log_descents if self.study.compress else log_evidence
+            self.outbox.put(log_study, self.ledger, self.tracker, self.recorder.shelf)
+        longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
+        remaining = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
-        self.shelf.close()
         rows = self.ledger.list_seeds(self.study.name)
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
-        if not (left or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
+        if not (remaining or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
 
+    def _show_drain(self, remaining: int) -> bool:
+        """Show that MLflow is being written. Returns True if somebody asked to end now."""
+        if self.display.due():
+            is_evidence = self.is_done and remaining == 1
+            text = "the study's table and pictures" if is_evidence else f"{remaining} left"
+            self.display.say(f"writing to MLflow: {text}")
+        return self.is_done and self.lease.why is not None
+
     def measures(self) -> Values:
-        """What is shown of it to Prometheus, by the names in search/run/metrics.py."""
-        open_ = self.progress.states()
-        waiting = sum(chain.waits for chain in self.chains.values())
+        """Return what Prometheus is shown, by the names in search/run/metrics.py."""
+        states = self.progress.states()
+        waiting = len(self.workers.waiting)
         return {
             "seeds_ended": {o: n for o, n in self.progress.ended.items() if o not in OPEN},
             "seeds_open": {
-                "running": open_[Outcome.RUNNING],
-                "waiting": open_[Outcome.QUEUED],
+                "running": states[Outcome.RUNNING],
+                "waiting": states[Outcome.QUEUED],
                 "planned": self.planner.queued_seeds,
             },
             "seed_steps_per_s": self.progress.rate,
-            "workers": {"training": len(self.chains) - waiting, "waiting": waiting},
+            "workers": {"training": len(self.workers) - waiting, "waiting": waiting},
             "trials_failed": len(self.ended.failed_trials),
             "outbox_jobs": len(self.outbox.jobs),
             "mlflow_away": self.outbox.away,
@@ -366,20 +353,48 @@ class Driver:
             "driver_cpu_s": time.process_time(),
         }
 
-    def tick(self) -> None:
-        """Look whether the run is to end, and show how far it is when that is due."""
-        if self.hold.why:
-            self.stop(self.hold.why)
-        if self.deadline is not None and time.monotonic() > self.deadline:
-            self.stop("time limit")
-        if self.display.due():
-            needless = self.planner.run.has_enough
-            self.display.show(self.progress.snapshot(self.planner.queued_steps, needless))
 
-    def _waiting(self, left: int) -> bool:
-        """While the run ends: whoever looks is told why. True: it was asked to end now."""
-        if self.display.due():
-            evidence = self.is_done and left == 1
-            what = "the study's table and pictures" if evidence else f"{left} left"
-            self.display.say(f"writing to MLflow: {what}")
-        return self.is_done and self.hold.why is not None
+def proposals_of(study: Study, ledger: Ledger, cache: ArtifactCache) -> Proposals | StudyDescent | None:
+    """Return the source of a study's configurations, unless its file lists them."""
+    if study.space:
+        return Proposals(study, ledger, maker(study, ledger))
+    return StudyDescent(study, ledger, cache) if study.compress else None
+
+
+def plan(study: Study, home: Home, ledger: Ledger, proposals: Proposals | StudyDescent | None) -> Planner:
+    """Return the plan of what the ledger does not have."""
+    rows = ledger.list_seeds(study.name)
+    listed = [] if study.proposes else configurations(study, ledger)
+    return Planner(study, rows, proposals, interrupted(study, rows, home, listed), listed)
+
+
+def _check_store(study: Study, ledger: Ledger, client: MlflowClient) -> None:
+    """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
+    published = any(r["published"] for r in ledger.list_seeds(study.name))
+    with answered(study.name):
+        if published and client.get_experiment_by_name(study.name) is None:
+            raise UserError(
+                f"study {study.name}: this MLflow store has none of its records; name the store "
+                "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
+            )
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM call `stop`, the second time raise KeyboardInterrupt. In the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def on_signal(number: int, frame: Any) -> None:
+        signal.signal(number, signal.default_int_handler)
+        stop()
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

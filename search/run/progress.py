@@ -43,7 +43,7 @@ class Progress:
         self.start = time.monotonic()
         self.trials: dict[str, Row] = {}
         self.running: dict[str, Trial] = {}
-        self.chain_of: dict[str, str] = {}
+        self.worker_of: dict[str, str] = {}
         """Of each running trial, the first trial of its worker: they share one bank and its speed."""
         self.ended: Counter[str] = Counter()
         self.best_exact = 0.0
@@ -61,13 +61,13 @@ class Progress:
     @property
     def rate(self) -> float:
         """Seed-steps/s of all workers, as they last said."""
-        rates = {self.chain_of[key]: t["seed_steps_per_s"] for key, t in self.trials.items()}
+        rates = {self.worker_of[key]: t["seed_steps_per_s"] for key, t in self.trials.items()}
         return sum(rates.values())
 
-    def started(self, trial: Trial, chain: str | None = None) -> None:
-        """chain: the key of its worker's first trial, if that is another one."""
-        self.chain_of[trial.key] = chain or trial.key
-        speed = (t["seed_steps_per_s"] for key, t in self.trials.items() if self.chain_of[key] == chain)
+    def started(self, trial: Trial, worker: str | None = None) -> None:
+        """Note that a trial starts. worker: the key of its worker's first trial, if that is another one."""
+        self.worker_of[trial.key] = worker or trial.key
+        speed = (t["seed_steps_per_s"] for key, t in self.trials.items() if self.worker_of[key] == worker)
         budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
         self.trials[trial.key] = {
             "phase": "starting",
@@ -82,7 +82,7 @@ class Progress:
         if report["phase"] == "training":
             self.trained_to = time.monotonic()
             self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
-            self.seed_steps[self.chain_of[trial.key]] = report["seed_steps"]
+            self.seed_steps[self.worker_of[trial.key]] = report["seed_steps"]
         self.best_exact = max(self.best_exact, latest["tally"].best_exact)
 
     def finished(self, trial: Trial, outcomes: list[str]) -> None:
@@ -192,6 +192,11 @@ class Display:
             self.live.update(line)
         else:
             self.console.print(line, soft_wrap=True)
+
+    def say_if_due(self, line: str) -> None:
+        """Show a line in place of a snapshot, if enough time has passed since the last one."""
+        if self.due():
+            self.say(line)
 
 
 def _cells(s: Snapshot) -> dict[str, str]:

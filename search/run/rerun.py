@@ -9,12 +9,11 @@ import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 
-from search.run.worker import environment_of, of
+from search.run.worker import bank_of, environment_of, in_configuration_space
 from search.study.schema import Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
@@ -150,17 +149,7 @@ def train_again(
     given up: that rule ends a seed, and changes nothing in one that goes on.
     """
     trial = asked.trial
-    torch.set_num_threads(trial.resources.cpu)
-    begun = trial.work[0][0].initial_spec
-    make = Bank if begun == trial.spec else partial(FoldingBank, begun)
-    bank = make(
-        trial.spec,
-        trial.pairs,
-        slots=trial.slots,
-        device=_device(_recorded(loaded)),
-        compiled=trial.resources.compiled,
-        futility=None,
-    )
+    bank = bank_of(trial, _device(_recorded(loaded)), futility=None)
     watch(0)
     at_end = asked.step == trial.work[0][0].recipe.steps  # what is finished there is finished again
     while (bank.result(0).steps < asked.step or at_end) and bank.advance():
@@ -176,7 +165,8 @@ def _device(recorded: dict[str, Any]) -> str:
 
 
 def _compare(loaded: Checkpoint, asked: Request, bank: Bank | FoldingBank) -> Rerun:
-    result, spec, recorded = of(asked.trial.work[0][0], bank.result(0)), loaded.spec, _recorded(loaded)
+    spec, recorded = loaded.spec, _recorded(loaded)
+    result = in_configuration_space(asked.trial.work[0][0], bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()

@@ -1,10 +1,10 @@
-"""What runs inside a Ray trial: banks, one after another, each from its saved state to its last seed.
+"""A worker: banks, one after another, each from its saved state to its last seed.
 
-The driver leaves trial.json in the trial's folder; the worker keeps the trial's state there and leaves its
-parts for the driver to record (search/store/results.py). Where they see no folder in common these go through a
-depot (search/store/depot.py), and the worker has a folder of its own. While a bank trains the driver may
-order other trials: those of its program take the slots that have fallen free, others get a bank of their own
-after it.
+The driver leaves trial.json in the trial's folder. The worker keeps the trial's state there and leaves its
+results for the driver to record (search/store/results.py). Where they see no folder in common, the files go
+through a depot (search/store/depot.py) and the worker has a folder of its own. While a bank trains, the driver
+may assign other trials: those of its program take the slots that have fallen free, others get a bank of their
+own after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import platform
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,33 +44,43 @@ from search.store.results import (
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import FUTILITY_RULE, Bank, Outcome, Result
 from trainer.bank.folding import FoldingBank
+from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
 
-LOCK_WAIT_S = 60.0  # for a worker whose driver or node has died, and which has not noticed yet
+LOCK_WAIT_S = 60.0  # a worker whose driver or node has died may not have noticed yet
+AnyBank = Bank | FoldingBank
 
 
-def train(config: dict[str, Any]) -> None:
-    """Ray Tune's trainable. `config["folder"]`: where its first trial is described."""
+def train(config: Mapping[str, Any]) -> None:
+    """Train a worker's trials as Ray Tune's trainable."""
     from ray import tune  # the worker's process; `run_trial` itself needs no Ray
 
-    with _own(Path(config["folder"]), config.get("depot")) as (folder, depot):
-        for place in _named(folder, _orders(folder, depot)):
+    for report in train_reporting(config):
+        tune.report({"payload": json.dumps(report)})
+
+
+def train_reporting(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Train a worker's trials and yield its reports. Before it raises it leaves the error in their folders.
+
+    `config["folder"]`: where its first trial is described. `config["depot"]`: URI of the depot, if any.
+    """
+    with _local_folder(Path(config["folder"]), config.get("depot")) as (folder, depot):
+        for place in _assigned(folder, depot):
             (place / ERROR).unlink(missing_ok=True)  # of an earlier attempt
             depot.remove(place / ERROR)
         try:
-            for progress in run_trial(folder, depot):
-                tune.report(progress)
+            yield from run_trial(folder, depot)
         except Exception as error:
             first = str(error).strip().partition("\n")[0]
-            for place in filter(Path.exists, _named(folder, _orders(folder, depot))):
+            for place in filter(Path.exists, _assigned(folder, depot)):
                 (place / ERROR).write_text(f"{type(error).__name__}: {first}\n\n{traceback.format_exc()}")
                 depot.put(place / ERROR)
             raise
 
 
 @contextmanager
-def _own(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]]:
-    """Where a worker has the trial whose folder the driver names, and what its files go through."""
+def _local_folder(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]]:
+    """Yield the worker's folder of its first trial, and what its files go through."""
     if uri is None:
         yield folder, Shared()
         return
@@ -79,64 +89,83 @@ def _own(folder: Path, uri: str | None) -> Iterator[tuple[Path, Shared]]:
 
 
 def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, Any]]:
-    """Train a trial, and what is ordered after it, yielding a report after each evaluation, or less often.
+    """Train a trial and those assigned after it. Yield a report after each evaluation, or less often.
 
-    The last one is `done`; it is no more the last if trials were ordered meanwhile. Who is to wait for more
-    says it again now and then.
+    The final report has phase "done". If the driver assigned more trials meanwhile, training goes on. A waiting
+    worker repeats "done" as a heartbeat.
     """
-    chain = _Chain(folder, depot or Shared())
+    session = WorkerSession(folder, depot or Shared())
     try:
-        if not chain.take():  # it died between its results and its end
+        if not session.load_assigned():  # it died between its results and its end
             return
-        yield {"payload": json.dumps({"phase": "compiling"})}
-        chain.follow()
+        yield {"phase": "compiling"}
+        session.run_next()
         while True:
-            alive = chain.bank.advance()
-            rows = chain.rows()
-            ended = chain.finish(rows)
+            alive = session.bank.advance()
+            rows = session.rows()
+            ended = session.write_results(rows)
             if alive:
-                chain.save_at_times()
-            if ended or not alive or chain.has_news(rows):
+                session.save_states()
+            if ended or not alive or session.has_news(rows):
                 phase = "training" if alive else "done"
-                report = {"phase": phase, "tallies": chain.tallies(rows), "ended": ended}
-                yield {"payload": json.dumps(report | chain.speed())}
-            if not (chain.follow() or alive or chain.wait()):
+                yield {"phase": phase, "tallies": session.reports(rows), "ended": ended} | session.speed()
+            if not (session.run_next() or alive or session.wait()):
                 return
     finally:
-        chain.release()
+        session.release()
+
+
+def bank_of(trial: Trial, device: str, futility: FutilityRule | None) -> AnyBank:
+    """Return a bank of a trial's pairs before their first step. It computes in as many threads as the trial has."""
+    torch.set_num_threads(trial.resources.cpu)
+    initial = trial.work[0][0].initial_spec
+    make = Bank if initial == trial.spec else partial(FoldingBank, initial)
+    return make(
+        trial.spec,
+        trial.pairs,
+        slots=trial.slots,
+        device=device,
+        compiled=trial.resources.compiled,
+        futility=futility,
+    )
 
 
 @dataclass
-class _Chain:
-    """Trials of one worker: the first one, and those that were ordered after it.
+class WorkerSession:
+    """The trials of one worker: the first one, and those assigned after it.
 
-    `folder` is the first one's, where the orders are; each trial has its own state and parts, so that it
-    can go on without the others.
+    `folder` is the first one's, beside which the assignment is. Each trial has its own state and results, so
+    that it can go on without the others.
     """
 
     folder: Path
     depot: Shared
-    orders: WorkerAssignment = field(init=False)
-    """As they were found when it looked last."""
+    assignment: WorkerAssignment = field(init=False)
+    """As it was read last."""
     trials: dict[Path, Trial] = field(default_factory=dict)
-    """Those that have not ended, by their folders; of the first that waits, the next bank is made."""
+    """Trials that have not ended, by their folders. The next bank is made of the first that waits."""
     numbers: dict[Path, range] = field(default_factory=dict)
-    """Which of the bank's pairs are theirs; of trials that have ended, too."""
+    """Numbers of trials' pairs in the bank; of trials that have ended, too."""
     locks: dict[Path, FileLock] = field(default_factory=dict)
-    bank: Bank | FoldingBank = field(init=False)
+    bank: AnyBank = field(init=False)
     trial: Trial = field(init=False)
-    """Of which the bank was made."""
+    """The trial that the bank was made of."""
     evaluations: int = 0
-    said: tuple[float, int, int] = (0.0, 0, 0)
-    """When it reported, and what: seeds that had grokked, slots that were free."""
-    before: dict[str, float] = field(default_factory=dict)
-    """What the banks came to that were trained before this one."""
+    last_report: tuple[float, int, int] = (0.0, 0, 0)
+    """When it was, and how many seeds had grokked and slots were free."""
+    earlier: dict[str, float] = field(default_factory=dict)
+    """`speed` of the banks before this one."""
 
-    def take(self) -> list[Path]:
-        """Have what is ordered and was not known; the results of some may be there already."""
-        self.orders = _orders(self.folder, self.depot)
-        ordered = _named(self.folder, self.orders)
-        new = [f for f in ordered if f not in self.numbers and f not in self.trials]
+    @property
+    def training(self) -> dict[Path, Trial]:
+        """Trials with seeds in the bank that have not ended."""
+        return {f: t for f, t in self.trials.items() if f in self.numbers}
+
+    def load_assigned(self) -> list[Path]:
+        """Load newly assigned trials, skipping those whose results exist. Returns their folders."""
+        self.assignment = _read_assignment(self.folder, self.depot)
+        folders = _folders(self.folder, self.assignment)
+        new = [f for f in folders if f not in self.numbers and f not in self.trials]
         new = [f for f in new if self.depot.get(f / TRIAL_FILE) and not self.depot.has_folder(f / PARTS)]
         for folder in new:
             self.locks[folder] = FileLock(folder / LOCK, timeout=LOCK_WAIT_S)
@@ -144,135 +173,126 @@ class _Chain:
             self.trials[folder] = Trial.read(folder)
         return new
 
-    def follow(self) -> bool:
-        """Do as is ordered now. Whether there is more to train for it."""
-        self.take()
+    def run_next(self) -> bool:
+        """Do as is assigned now. Returns True if there is more to train for it."""
+        self.load_assigned()
         waiting = [f for f in self.trials if f not in self.numbers]
         begins = bool(waiting) and len(waiting) == len(self.trials)
         if begins:
-            self._begin(waiting.pop(0))
+            self._make_bank(waiting.pop(0))
         fitting = [f for f in waiting if can_follow(self.trials[f], self.trial)]
         for folder in fitting:
-            self._know(folder, self.bank.add(self.trials[folder].pairs))
-        self._end_enough()
+            self._restore(folder, self.bank.add(self.trials[folder].pairs))
+        self._end_satisfied()
         return begins or bool(fitting)
 
-    def _begin(self, folder: Path) -> None:
-        """Make a bank of a trial, from where it was saved; the one before has no seed left."""
+    def _make_bank(self, folder: Path) -> None:
+        """Make a bank of a trial, from where it was saved. The one before has no seed left."""
         trial = self.trial = self.trials[folder]
         if hasattr(self, "bank"):
-            self.before = self.speed()
-        torch.set_num_threads(trial.resources.cpu)
-        begun = trial.work[0][0].initial_spec
-        make = Bank if begun == trial.spec else partial(FoldingBank, begun)
-        self.bank = make(
-            trial.spec,
-            trial.pairs,
-            slots=trial.slots,
-            device="cuda" if torch.cuda.is_available() and trial.resources.gpu != 0 else "cpu",
-            compiled=trial.resources.compiled,
-            futility=FUTILITY_RULE if trial.stop.hopeless else None,
+            self.earlier = self.speed()
+        on_gpu = torch.cuda.is_available() and trial.resources.gpu != 0
+        self.bank = bank_of(
+            trial, "cuda" if on_gpu else "cpu", FUTILITY_RULE if trial.stop.hopeless else None
         )
         self.evaluations = 0
         self.numbers.clear()
-        self._know(folder, range(len(trial.pairs)))
+        self._restore(folder, range(len(trial.pairs)))
 
     def wait(self) -> bool:
-        """Without work: look for orders, as long as is ordered. False if there will be none.
+        """Without work: look for more while the assignment says so. Returns False if there will be none.
 
-        How long may change meanwhile: who waits is told when nothing is left.
+        The time may change meanwhile: a worker that waits is told when nothing is left.
         """
         since = time.monotonic()
-        while time.monotonic() - since < self.orders.wait_s:
-            if self.follow():
+        while time.monotonic() - since < self.assignment.wait_s:
+            if self.run_next():
                 return True
             time.sleep(self.depot.look_s)
-        return _orders(self.folder, self.depot).wait_s > 0
+        return _read_assignment(self.folder, self.depot).wait_s > 0
 
-    def _know(self, folder: Path, numbers: range) -> None:
+    def _restore(self, folder: Path, numbers: range) -> None:
         self.numbers[folder] = numbers
         if self.depot.keeps:  # else its predecessor may be whole where it is torn
             self.depot.get(folder / STATE)
         self.bank.load(folder / STATE, numbers)
 
-    def _end_enough(self) -> None:
-        """Of configurations that have enough, only grokked seeds go on: to see whether they hold."""
-        enough = set(self.orders.enough)
-        mine = [(f, t) for f, t in self.trials.items() if f in self.numbers]
-        searching = [(f, t) for f, t in mine if enough and not t.confirmation]
-        work = [(n, c) for f, t in searching for n, (c, _) in zip(self.numbers[f], t.work, strict=True)]
-        over = [n for n, c in work if c.key in enough and self.bank.result(n).grok_step is None]
-        if over:
-            self.bank.end(over)
+    def _end_satisfied(self) -> None:
+        """End the seeds of configurations that have enough. Grokked ones go on, to see if they hold."""
+        enough = set(self.assignment.enough)
+        trials = {f: t for f, t in self.training.items() if enough and not t.confirmation}
+        work = [(n, c) for f, t in trials.items() for n, (c, _) in zip(self.numbers[f], t.work, strict=True)]
+        ended = [n for n, c in work if c.key in enough and self.bank.result(n).grok_step is None]
+        if ended:
+            self.bank.end(ended)
 
     def rows(self) -> dict[int, dict[str, Any]]:
-        """How far the seeds are of trials that have not ended: trial, what Tally wants to know, measures."""
+        """Return how far the seeds of training trials are, by number: trial, TrialReport's facts, measures."""
         newest = self.bank.newest()
         return {
             n: newest[n]
             | {"trial": t.key, "configuration": c.key, "seed": (s.init_seed, s.data_seed)}
             | {"budget": c.recipe.steps}
-            for f, t in self.trials.items()
-            if f in self.numbers
+            for f, t in self.training.items()
             for n, (c, s) in zip(self.numbers[f], t.work, strict=True)
         }
 
-    def tallies(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """What is said of them, by their trials' keys."""
-        of = group_by(rows.values(), "trial")
-        return {key: vars(TrialReport.of(mine)) for key, mine in of.items()}  # asdict would copy all
+    def reports(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Return each trial's TrialReport as a dict, by its key."""
+        by_trial = group_by(rows.values(), "trial")
+        return {key: vars(TrialReport.of(own)) for key, own in by_trial.items()}  # asdict would copy all
 
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
-        """Whether to report: one of many workers does so seldom, but for grokked seeds and free slots."""
+        """True if it is time to report: one of many workers does so seldom, but for winners and free slots."""
         grokked = sum(row["grok_step"] is not None for row in rows.values())
         free = self.trial.slots - sum(row["outcome"] in OPEN for row in rows.values())
-        due = time.monotonic() - self.said[0] >= self.orders.apart_s
-        if due or grokked != self.said[1] or free - self.said[2] > self.trial.slots // 8:
-            self.said = time.monotonic(), grokked, free
+        reported_s, grokked_before, free_before = self.last_report
+        due = time.monotonic() - reported_s >= self.assignment.apart_s
+        if due or grokked != grokked_before or free - free_before > self.trial.slots // 8:
+            self.last_report = time.monotonic(), grokked, free
             return True
         return False
 
-    def finish(self, rows: dict[int, dict[str, Any]]) -> list[str]:
-        """Leave the parts of trials of which every seed has ended. Returns their keys."""
-        mine = [f for f in self.trials if f in self.numbers]
-        ended = [f for f in mine if not any(rows[n]["outcome"] in OPEN for n in self.numbers[f])]
+    def write_results(self, rows: dict[int, dict[str, Any]]) -> list[str]:
+        """Write the results of trials whose seeds have all ended. Returns their keys."""
         keys = []
-        for folder in ended:
+        for folder in list(self.training):
+            if any(rows[n]["outcome"] in OPEN for n in self.numbers[folder]):
+                continue
             trial = self.trials.pop(folder)
             results = [self.bank.result(n) for n in self.numbers[folder]]
-            pairs = list(zip(trial.work, results, strict=True))
             cut = {
                 (c.key, s.init_seed, s.data_seed): r.steps
-                for (c, s), r in pairs
+                for (c, s), r in zip(trial.work, results, strict=True)
                 if r.outcome == Outcome.CENSORED
             }
-            write_parts(folder, parts_of(trial, self.bank, results), cut)
+            write_parts(folder, results_of(trial, self.bank, results), cut)
             self.depot.put_folder(folder / PARTS)
             self.locks.pop(folder).release()
             keys.append(trial.key)
         return keys
 
-    def save_at_times(self) -> None:
-        """A disk that is full for a while costs a state, not the trial: the one before is still there."""
+    def save_states(self) -> None:
+        """Save the trials' states when it is time. On a full disk the states before them stay."""
         self.evaluations += 1
         if self.evaluations % self.trial.resources.save_every:
             return
-        for folder in self.trials.keys() & self.numbers.keys():
+        for folder in self.training:
             try:
                 self.bank.save(folder / STATE, self.numbers[folder])
                 self.depot.put(folder / STATE, patient=False)
             except (OSError, Failure) as error:
-                said = getattr(error, "strerror", error)
-                logging.getLogger(__name__).warning("%s: state not saved (%s)", folder, said)
+                reason = getattr(error, "strerror", error)
+                logging.getLogger(__name__).warning("%s: state not saved (%s)", folder, reason)
 
     def speed(self) -> dict[str, float]:
-        """Of the bank, and what all banks of this worker came to."""
-        bank, before = self.bank, self.before
+        """Return the bank's speed, and the sums over all banks of this worker."""
+        bank, earlier = self.bank, self.earlier
         return {
             "seed_steps_per_s": bank.seed_steps_per_s,
-            "seed_steps": before.get("seed_steps", 0) + bank.seed_steps,
-            "train_s": before.get("train_s", 0.0) + bank.train_s,
-            "compile_s": before.get("compile_s", 0.0) + bank.programs.compile_s,
+            "seed_steps": earlier.get("seed_steps", 0) + bank.seed_steps,
+            "train_s": earlier.get("train_s", 0.0) + bank.train_s,
+            "compile_s": earlier.get("compile_s", 0.0) + bank.programs.compile_s,
         }
 
     def release(self) -> None:
@@ -280,20 +300,24 @@ class _Chain:
             lock.release()
 
 
-def _orders(first: Path, depot: Shared) -> WorkerAssignment:
-    """What is ordered of the worker whose first trial has this folder; of a store that is away, what was."""
+def _read_assignment(first: Path, depot: Shared) -> WorkerAssignment:
+    """Return the assignment of the worker whose first trial has this folder; the last one of a depot that is away."""
     with suppress(Failure):
         depot.get(assignment_path(first), patient=False)
     return WorkerAssignment.read(first)
 
 
-def _named(first: Path, orders: WorkerAssignment) -> list[Path]:
-    """The folders of the trials that are ordered. `first`: that of the worker's first one."""
-    return [first if key == first.name else first.with_name(key) for key in orders.trials]
+def _folders(first: Path, assignment: WorkerAssignment) -> list[Path]:
+    """Return the folders of the assigned trials. `first`: that of the worker's first one."""
+    return [first if key == first.name else first.with_name(key) for key in assignment.trials]
 
 
-def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:
-    """What a θ depends on beside configuration and seed."""
+def _assigned(first: Path, depot: Shared) -> list[Path]:
+    return _folders(first, _read_assignment(first, depot))
+
+
+def environment_of(trial: Trial, bank: AnyBank) -> dict[str, Any]:
+    """Return what a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),
         "torch": torch.__version__,
@@ -307,10 +331,10 @@ def environment_of(trial: Trial, bank: Bank | FoldingBank) -> dict[str, Any]:
     }
 
 
-def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) -> list[ConfigurationResults]:
-    """A part for each configuration: every seed's best θ, its curve, and what became of it.
+def results_of(trial: Trial, bank: AnyBank, results: Sequence[Result]) -> list[ConfigurationResults]:
+    """Return each configuration's results: every seed's best θ, its curve, and its outcome.
 
-    Seeds that were ended from outside are in none: they have not become anything.
+    Seeds that were ended from outside are left out: they have no outcome.
     """
     about = {
         "environment": environment_of(trial, bank),
@@ -318,14 +342,17 @@ def parts_of(trial: Trial, bank: Bank | FoldingBank, results: Sequence[Result]) 
         "compile_s": bank.programs.compile_s,
         "cache_misses": bank.programs.cache_misses,
     }
-    pairs = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
-    own = replace(trial, work=tuple(work for work, _ in pairs))
-    found = {c: [of(c, r) for (mine, _), r in pairs if mine == c] for c in own.configurations}
-    return [ConfigurationResults(own.part(c), results, about) for c, results in found.items()]
+    ended = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
+    trained = replace(trial, work=tuple(work for work, _ in ended))
+    by_configuration = {
+        c: [in_configuration_space(c, r) for (configuration, _), r in ended if configuration == c]
+        for c in trained.configurations
+    }
+    return [ConfigurationResults(trained.part(c), own, about) for c, own in by_configuration.items()]
 
 
-def of(configuration: Configuration, result: Result) -> Result:
-    """A bank's result as the configuration's: of a tied spec whose base was trained, θ's numbers."""
+def in_configuration_space(configuration: Configuration, result: Result) -> Result:
+    """Return a bank's result with θ in the configuration's own numbers, where the base of a tied spec was trained."""
     spec = configuration.spec
     if configuration.trained == spec or not isinstance(spec, Tied):
         return result

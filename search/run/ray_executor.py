@@ -1,0 +1,328 @@
+"""Workers in Ray Tune, on this machine or on the cluster at RAY_ADDRESS.
+
+Tune places trials, watches their processes and starts them again. It runs in a thread of its own, asks a
+searcher for trials and tells it their results: here it is handed what the driver starts, and what it tells
+becomes events. Tune's own saved state is never read: after any kind of death the ledger says what is left, and
+a trial finds its bank's state at the same path.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import ray
+from ray import tune
+from ray.tune.experiment import Trial as TuneTrial
+from ray.tune.search import Searcher
+
+from search.errors import Failure, UserError
+from search.run import worker
+from search.run.executor import DIED, Event, Finished, Lost, Reported
+from search.run.metrics import Metrics, Values
+from search.run.packing import Capacity, placement
+from search.run.ray_private import OUT_OF_MEMORY, check_cluster, nodes, retry_after_out_of_memory
+from search.study.schema import Study
+
+REFRESH_S, REFRESH_EMPTY_S = 5.0, 0.5
+"""Seconds between two looks at the nodes of a cluster: normally, and while it has no room."""
+MOST_WORKERS = 100_000
+"""More than any cluster has: the driver counts them, by `RayExecutor.capacity`."""
+BLIND_S = 10.0  # a watchdog that did not look for so long cannot say that a trial was silent
+LATE_START = "timed out during startup"
+QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "3600",  # seconds between states that nobody reads
+    "TUNE_WARN_THRESHOLD_S": "60",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+}
+
+
+class RayExecutor:
+    """Workers as Ray Tune's trials. say: shows a line while the cluster has no room.
+
+    Entering starts Ray or reaches its cluster; raises Failure.
+    """
+
+    is_parallel = True
+
+    def __init__(self, study: Study, storage: Path, say: Callable[[str], None]):
+        self.study, self.storage, self.say = study, storage, say
+        self.metrics = Metrics(study.name)
+        self.share: dict[str, float] = {}
+        """What Ray reserves for a trial: decided when there is room for the first time."""
+        self._capacity, self._refreshed = Capacity(0), float("-inf")
+        self._handover = Handover()
+        self._starting: deque[tuple[str, Mapping[str, Any]]] = deque()
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+        self._undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        os.environ.update(QUIET)
+        # Workers import the installed packages: without a working directory of its own, Ray would put the
+        # directory that the command was called from in front of them. A home may come from elsewhere.
+        working_dir = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="adder-search-"))
+        try:
+            start_ray(working_dir)
+        except BaseException:
+            self._undo.close()
+            raise
+        self._undo.callback(ray.shutdown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handover.is_closed.set()
+        try:
+            if self._thread is not None:
+                self._thread.join()
+        finally:
+            self._undo.close()
+
+    def capacity(self) -> Capacity:
+        since = time.monotonic() - self._refreshed
+        if since > (REFRESH_S if self._capacity.concurrent else REFRESH_EMPTY_S):
+            self._refresh()
+            self._refreshed = time.monotonic()
+        return self._capacity
+
+    def _refresh(self) -> None:
+        try:
+            share, self._capacity = placement(self.study.resources, *nodes())
+        except UserError as no_room:
+            if not os.environ.get("RAY_ADDRESS"):
+                raise
+            self._capacity = Capacity(0, self._capacity.on_gpu)
+            self.say(f"waiting for a node that has room ({no_room})")
+            return
+        self.share = self.share or share
+
+    def start(self, key: str, config: Mapping[str, Any]) -> None:
+        self._starting.append((key, config))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run_tune, name="tune", daemon=True)
+            self._thread.start()
+
+    def poll(self, timeout_s: float) -> Sequence[Event]:
+        event = self._handover.get(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return [] if event is None else [event]
+
+    def export(self, values: Callable[[], Values]) -> None:
+        if self.metrics.due():
+            self.metrics.show(values())
+
+    def _run_tune(self) -> None:
+        retry_after_out_of_memory()
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        watchdog = StallWatchdog(self.study.faults.stall_s, self._handover)
+        searcher = QueueSearcher(self._starting, watchdog, self._handover)
+        try:
+            tune.Tuner(
+                tune.with_resources(worker.train, self.share),
+                tune_config=tune.TuneConfig(
+                    search_alg=searcher, num_samples=-1, max_concurrent_trials=MOST_WORKERS
+                ),
+                run_config=tune.RunConfig(
+                    name=f"{self.study.name}-{time.strftime('%Y%m%d-%H%M%S')}",
+                    storage_path=str(self.storage),
+                    verbose=0,
+                    callbacks=[watchdog],
+                    stop=StopWhen(self._handover.is_closed),
+                    failure_config=tune.FailureConfig(max_failures=self.study.faults.max_failures),
+                ),
+            ).fit()
+        except Exception as error:
+            self._error = error
+
+
+class Handover:
+    """Events from Tune's thread to the driver's, one at a time.
+
+    `put` returns once the driver has handled the event and asks for the next: a worker that goes on then finds
+    what the driver has assigned to it.
+    """
+
+    def __init__(self) -> None:
+        self.is_closed = threading.Event()
+        self._events: queue.SimpleQueue[tuple[Event, threading.Event]] = queue.SimpleQueue()
+        self._handled = threading.Event()
+
+    def put(self, event: Event) -> None:
+        handled = threading.Event()
+        self._events.put((event, handled))
+        while not (handled.wait(1.0) or self.is_closed.is_set()):
+            pass
+
+    def get(self, timeout_s: float) -> Event | None:
+        self._handled.set()
+        try:
+            event, self._handled = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        return event
+
+
+class QueueSearcher(Searcher):
+    """Hands Tune the workers that wait to be started, and passes on what becomes of them as events."""
+
+    def __init__(
+        self, starting: deque[tuple[str, Mapping[str, Any]]], watchdog: StallWatchdog, handover: Handover
+    ):
+        super().__init__()
+        self.starting, self.watchdog, self.handover = starting, watchdog, handover
+        self.workers: dict[str, str] = {}
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Let the driver decide how many are at work."""
+        return True
+
+    def suggest(self, trial_id: str) -> Any:
+        if self.handover.is_closed.is_set():
+            return Searcher.FINISHED
+        if not self.starting:
+            return None
+        self.workers[trial_id], config = self.starting.popleft()
+        return dict(config)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        self.handover.put(Reported(self.workers[trial_id], json.loads(result["payload"])))
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        failure = self.watchdog.reason(trial_id) if error else None
+        self.handover.put(Finished(self.workers.pop(trial_id), failure))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its searcher when it starts, and never reads it here."""
+        return {}
+
+    def save(self, checkpoint_path: str) -> None:
+        """Save nothing: the ledger is the state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Restore nothing: the ledger is the state."""
+
+
+class StopWhen(tune.Stopper):
+    """Ends Tune, and its trials, once an event is set."""
+
+    def __init__(self, event: threading.Event):
+        self.event: threading.Event | None = event
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.event is not None and self.event.is_set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"event": None}
+
+
+class StallWatchdog(tune.Callback):
+    """Kills trials that have been silent for `stall_s` seconds, and says which process has died."""
+
+    def __init__(self, stall_s: float, handover: Handover):
+        self.stall_s, self.handover = stall_s, handover
+        self.last_seen: dict[str, float] = {}
+        self.running: dict[str, TuneTrial] = {}
+        self.stalled: set[str] = set()
+        self.looked = time.monotonic()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        now = time.monotonic()
+        if now - self.looked > BLIND_S:
+            self.last_seen = dict.fromkeys(self.last_seen, now)
+        self.looked = now
+        for trial_id, seen in self.last_seen.items():
+            if now - seen > self.stall_s:
+                self._kill(trial_id)
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
+        self.running[trial.trial_id], self.last_seen[trial.trial_id] = trial, time.monotonic()
+        self.stalled.discard(trial.trial_id)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: TuneTrial, result: Any, **info: Any
+    ) -> None:
+        self.last_seen[trial.trial_id] = time.monotonic()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
+        self._forget(trial)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
+        self._forget(trial)
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
+        self.last_seen.pop(trial.trial_id, None)  # until it starts again
+        self.stalled.discard(trial.trial_id)
+        preempted = bool(getattr(trial.get_pickled_error(), "preempted", False))
+        self.handover.put(Lost(Path(trial.config["folder"]).name, preempted))
+
+    def reason(self, trial_id: str) -> str:
+        """Return what killed a trial's process, as far as is known here."""
+        if trial_id in self.stalled:
+            return f"stalled: nothing was heard of it for {self.stall_s} s"
+        trial = self.running.get(trial_id)
+        if OUT_OF_MEMORY in str(trial.get_pickled_error() if trial else None):
+            return "out of memory: Ray ended its process"
+        return DIED
+
+    def _kill(self, trial_id: str) -> None:
+        """Kill a process: Tune starts its trial again or gives it up, as after any death."""
+        actor = self.running[trial_id].temporary_state.ray_actor
+        if actor is not None:
+            self.stalled.add(trial_id)
+            self.last_seen[trial_id] = time.monotonic()  # so long it has to die
+            ray.kill(actor)
+
+    def _forget(self, trial: TuneTrial) -> None:
+        self.last_seen.pop(trial.trial_id, None)
+        self.running.pop(trial.trial_id, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+def start_ray(working_dir: str) -> None:
+    """Start Ray, or reach its cluster. Raises Failure."""
+    cluster = os.environ.get("RAY_ADDRESS")
+    try:
+        if cluster and ":" in cluster and "://" not in cluster:
+            check_cluster(cluster)
+        init_ray(
+            address=cluster or "local",
+            include_dashboard=None if cluster else False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={"working_dir": working_dir, "env_vars": QUIET},
+        )
+    except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
+        first = str(error).strip().partition("\n")[0]
+        raise Failure(f"Ray{f' at {cluster}' if cluster else ''}: {first or type(error).__name__}") from None
+
+
+def init_ray(**options: Any) -> None:
+    """Call ray.init, a second time if the machine was too busy to start Ray in the 30 s that Ray gives it."""
+    try:
+        ray.init(**options)
+    except Exception as error:
+        if LATE_START not in str(error):
+            raise
+        ray.init(**options)  # the processes of the first time end with this one

@@ -1,0 +1,63 @@
+"""What of Ray 2.60 is used that its public interface does not offer, in one place, with the reasons."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.air.execution._internal import RayActorManager
+
+OUT_OF_MEMORY = "OutOfMemoryError"
+
+
+def nodes() -> list[dict[str, float]]:
+    """Return the resources of each node that is there to stay.
+
+    `ray.nodes()` lists nodes that are being drained as alive, and `ray.util.state` needs a dashboard.
+    """
+    draining = ray._private.state.state.get_draining_nodes()
+    return [n["Resources"] for n in ray.nodes() if n["Alive"] and n["NodeID"] not in draining]
+
+
+def check_cluster(address: str) -> None:
+    """Raise at once what is wrong with a cluster's address or token.
+
+    `ray.init` tries for most of a minute, writes to stderr meanwhile, and may exit.
+    """
+    token = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if token and not Path(token).is_file():  # Ray would exit without a word
+        raise FileNotFoundError(f"there is no token at {token} (RAY_AUTH_TOKEN_PATH)")
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10):
+        pass
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)  # Ray's C++ writes there whatever the log level
+    try:
+        GcsClient(address=address).get_all_node_info(timeout=10)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
+
+
+def retry_after_out_of_memory() -> None:
+    """Have Tune start a trial again that Ray's memory monitor ended.
+
+    Its error is of a kind that Tune does not know and raises out of the whole run.
+    """
+    whole = RayActorManager._actor_task_failed
+    if hasattr(whole, "__wrapped__"):
+        return
+
+    @functools.wraps(whole)
+    def actor_task_failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, ray.exceptions.OutOfMemoryError):
+            exception = ray.exceptions.RayActorError(error_msg=f"{OUT_OF_MEMORY}: {exception}")
+        whole(self, tracked_actor_task, exception)
+
+    RayActorManager._actor_task_failed = actor_task_failed

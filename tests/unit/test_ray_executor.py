@@ -1,0 +1,193 @@
+"""What becomes of workers in Ray Tune, as far as it can be shown without a cluster."""
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+
+import pytest
+import ray
+from ray.air.execution._internal import RayActorManager
+from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
+from ray.tune.experiment import Trial as TuneTrial
+
+from search.errors import UserError
+from search.run import ray_executor, ray_private
+from search.run.executor import DIED, Finished, Lost, Reported
+from search.run.packing import Capacity
+from search.run.ray_executor import Handover, QueueSearcher, RayExecutor, StallWatchdog
+from tests.homes import study_of
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("no room"), ActorDiedError()])
+def test_out_of_memory_is_a_process_that_died(error):
+    """Ray's memory monitor has an error of its own, which Tune would raise out of the run."""
+    ray_private.retry_after_out_of_memory()
+    ray_private.retry_after_out_of_memory()  # once is enough
+    errors = []
+    actor = SimpleNamespace(actor_id=1, _on_error=lambda *given: errors.append(given[1]))
+    task = SimpleNamespace(_tracked_actor=actor, _on_error=lambda *given: errors.append(given[1]))
+    manager = SimpleNamespace(_failed_actor_ids=set(), _cleanup_actor=lambda tracked_actor: None)
+    RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
+    assert len(errors) == 2 and all(isinstance(e, RayActorError) for e in errors)
+    assert (ray_private.OUT_OF_MEMORY in str(errors[0])) == isinstance(error, OutOfMemoryError)
+
+
+class Events(list):
+    """A handover whose events nobody waits for."""
+
+    is_closed = threading.Event()
+    put = list.append
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(s=0.0)
+    monkeypatch.setattr(ray_executor.time, "monotonic", lambda: now.s)
+    return now
+
+
+def tune_trial(error=None):
+    return SimpleNamespace(
+        temporary_state=SimpleNamespace(ray_actor="its actor"), trial_id="a",
+        config={"folder": "trials/first"}, get_pickled_error=lambda: error,
+    )  # fmt: skip
+
+
+def watched(stall_s):
+    """A watchdog over one trial that runs, and its trial."""
+    watchdog, trial = StallWatchdog(stall_s, Events()), tune_trial()
+    watchdog.on_trial_start(0, [], trial)
+    return watchdog, trial
+
+
+def step(watchdog, clock, seconds, every=1.0):
+    """So much time passes, in which Tune looks up as often as that."""
+    until = clock.s + seconds
+    while clock.s < until:
+        clock.s += every
+        watchdog.on_step_begin(0, [])
+
+
+def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
+    killed = []
+    monkeypatch.setattr(ray, "kill", killed.append)
+    watchdog, trial = watched(stall_s=30)
+    step(watchdog, clock, 25)
+    watchdog.on_trial_result(0, [], trial, {})
+    step(watchdog, clock, 25)
+    assert killed == []
+    step(watchdog, clock, 10)
+    assert killed == ["its actor"]
+    assert watchdog.reason("a") == "stalled: nothing was heard of it for 30 s"
+    watchdog.on_trial_recover(0, [], trial)
+    assert watchdog.handover == [Lost("first")]
+    step(watchdog, clock, 100)
+    assert killed == ["its actor"], "it waits to be started again"
+    watchdog.on_trial_start(0, [], trial)
+    step(watchdog, clock, 31)
+    assert killed == ["its actor"] * 2
+
+
+def test_a_trial_is_not_silent_while_nobody_looks(clock, monkeypatch):
+    """A machine that slept, a database that was waited for."""
+    monkeypatch.setattr(ray, "kill", pytest.fail)
+    watchdog, _ = watched(stall_s=30)
+    step(watchdog, clock, 300, every=60.0)
+
+
+@pytest.mark.parametrize("preempted", [True, False])
+def test_a_preempted_worker_has_not_failed(preempted):
+    """Ray says of an actor's death that its node was taken away after notice; Tune counts it as no failure."""
+    died, trial = RayActorError(preempted=preempted), TuneTrial("trainable", stub=True, trial_id="a")
+    trial._handle_ray_actor_error(died)
+    assert trial.run_metadata.num_failures == (not preempted)
+    watchdog = StallWatchdog(9, Events())
+    watchdog.on_trial_recover(0, [], tune_trial(died))
+    assert watchdog.handover == [Lost("first", preempted)]
+
+
+def test_a_searcher_hands_on_what_is_to_start_and_what_became_of_it():
+    starting, events = deque([("first", {"folder": "trials/first"})]), Events()
+    searcher = QueueSearcher(starting, StallWatchdog(9, events), events)
+    assert searcher.set_max_concurrency(7), "Tune does not count them"
+    assert searcher.suggest("a") == {"folder": "trials/first"} and searcher.suggest("b") is None
+    searcher.on_trial_result("a", {"payload": '{"phase": "training"}'})
+    searcher.on_trial_complete("a", error=True)
+    assert events == [Reported("first", {"phase": "training"}), Finished("first", DIED)]
+
+
+def test_a_worker_goes_on_once_the_driver_has_handled_its_report():
+    """So it finds what the driver has assigned to it since."""
+    handover, order = Handover(), []
+
+    def tune():
+        for number in (1, 2):
+            handover.put(Lost(str(number)))
+            order.append(f"{number} goes on")
+
+    thread = threading.Thread(target=tune)
+    thread.start()
+    for number in (1, 2):
+        assert handover.get(60) == Lost(str(number))
+        order.append(f"{number} handled")
+    assert handover.get(0.01) is None
+    thread.join()
+    assert order == ["1 handled", "1 goes on", "2 handled", "2 goes on"]
+
+
+def test_nothing_is_waited_for_once_the_run_is_over():
+    handover = Handover()
+    handover.is_closed.set()
+    handover.put(Lost("any"))
+
+
+@pytest.fixture
+def cluster(monkeypatch, clock):
+    """Nodes that come and go."""
+    found = SimpleNamespace(nodes=[], lines=[])
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    monkeypatch.setattr(ray_executor, "nodes", lambda: found.nodes)
+    return found
+
+
+def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
+    executor = RayExecutor(study_of(), tmp_path, cluster.lines.append)
+
+    def capacity(nodes):
+        cluster.nodes = [{"CPU": n} for n in nodes]
+        clock.s += 10
+        return executor.capacity()
+
+    assert capacity([]) == Capacity(0)
+    assert cluster.lines == [
+        "waiting for a node that has room (resources.cpu: a trial asks for 1, there are 0)"
+    ]
+    assert capacity([2.0]) == Capacity(2) and executor.share == {"cpu": 1, "gpu": 0.0}
+    assert (
+        capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
+    )
+
+
+def test_one_machine_without_room_is_an_error(cluster, monkeypatch, tmp_path):
+    monkeypatch.delenv("RAY_ADDRESS")
+    with pytest.raises(UserError, match=r"resources\.cpu"):
+        RayExecutor(study_of(), tmp_path, print).capacity()
+
+
+def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
+    errors = [Exception("The current node timed out during startup. This could happen because ..."), None]
+    calls = []
+
+    def init(**options):
+        calls.append(options)
+        if error := errors[len(calls) - 1]:
+            raise error
+
+    monkeypatch.setattr(ray, "init", init)
+    ray_executor.init_ray(address="local")
+    assert calls == [{"address": "local"}] * 2
+    calls.clear()
+    errors[0] = ConnectionError("no such cluster")
+    with pytest.raises(ConnectionError):
+        ray_executor.init_ray(address="local")
+    assert len(calls) == 1
