@@ -237,7 +237,7 @@ CUTS = {
     "before a round is written": (DatabaseCandidates, "propose", "before"),
     "between recording and judging": (DatabaseCandidates, "judge", "before"),
     "between judging and the next": (DatabaseCandidates, "judge", "after"),
-    "in mid-round": (driver.Driver, "reported", "after"),
+    "in mid-round": (driver.Driver, "on_report", "after"),
 }
 
 
