@@ -83,7 +83,7 @@ def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
     theirs = {row["configuration"]: row for row in of_mlflow(toggled, "sweep")}
     table = constraint_table(list(theirs.values()))
     assert table.tidy(paper=True) == constraint_table(list(ours.values())).tidy(paper=True)
-    assert [c.says for c in table.cells] == ["cannot tell"] * 2, (
+    assert [c.summary for c in table.cells] == ["cannot tell"] * 2, (
         "what both arms did with a seed is in the ledger"
     )
     (base, *_) = ours.values()

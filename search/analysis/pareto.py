@@ -13,51 +13,54 @@ HEADINGS = (
     "median grok step", "held", "verified",
 )  # fmt: skip
 NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-aligned
-
-
-def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
-    """Of a configuration as search.analysis.frames has it: of all of its seeds, of the confirmation's, of the
-    search's, by which it was chosen. Where the search stopped once enough had grokked, its interval says so.
-    """
-    ends = (row["grok_rate_low"], row["grok_rate_high"]) if row["stopped"] else None
-    whole = GrokRate(row["grokked"], row["seeds"], row["given_up"], row["wrongly"], recorded_interval=ends)
-    fresh = GrokRate(*(row[f"confirmation_{name}"] for name in ("grokked", "seeds", "given_up", "wrongly")))
-    search = GrokRate(
-        whole.grokked - fresh.grokked,
-        whole.n - fresh.n,
-        whole.given_up - fresh.given_up,
-        max(whole.missed - fresh.missed, 0.0),
-        recorded_interval=ends,
-    )
-    return whole, fresh, search
-
-
-def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
-    """The Pareto front of those with a grokked seed, smallest first.
-
-    By the lower end of the rate's interval, so that one of two seeds does not outrank twenty of sixty-four;
-    of the confirmation's rate where there is one. `configurations`: rows as search.analysis.frames has them.
-    """
-    mine = [r for r in configurations if r["grokked"] > 0 and r["params"] <= (max_params or r["params"])]
-    shown = [_plain(r) for r in mine]
-    lows = [r["grok_rate_low"] if r["confirmation_low"] is None else r["confirmation_low"] for r in shown]
-    members = pareto([r["params"] for r in shown], lows)
-    kept = [r for r, is_member in zip(shown, members, strict=True) if is_member]
-    return sorted(kept, key=itemgetter("params", "study", "configuration"))
-
-
-SHOWN = (
+COLUMNS = (
     "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
     "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped",
 )  # fmt: skip
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the table and JSON show of a configuration. Where it was confirmed the rate is the search's, and
-    the confirmation's stands beside it: nothing is pooled.
+def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
+    """Return a configuration's rates: of all its seeds, of the confirmation's, of the search's.
+
+    row: as search.analysis.frames has it. A search that stopped once enough had grokked has its own interval.
     """
-    shown = {name: row[name] for name in SHOWN} | {"confirmation_low": None, "confirmation_high": None}
+    interval = (row["grok_rate_low"], row["grok_rate_high"]) if row["stopped"] else None
+    whole = GrokRate(
+        row["grokked"], row["seeds"], row["given_up"], row["wrongly"], recorded_interval=interval
+    )
+    fresh = GrokRate(*(row[f"confirmation_{name}"] for name in ("grokked", "seeds", "given_up", "wrongly")))
+    search = GrokRate(
+        whole.grokked - fresh.grokked,
+        whole.n - fresh.n,
+        whole.given_up - fresh.given_up,
+        max(whole.missed - fresh.missed, 0.0),
+        recorded_interval=interval,
+    )
+    return whole, fresh, search
+
+
+def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = None) -> list[dict[str, Any]]:
+    """Return the Pareto front of configurations with a grokked seed, smallest first.
+
+    They are compared by the lower end of the rate's interval, so that one of two seeds does not outrank twenty
+    of sixty-four; by the confirmation's rate where there is one. configurations: as search.analysis.frames
+    has them.
+    """
+    rows = [
+        _shown(row)
+        for row in configurations
+        if row["grokked"] > 0 and (max_params is None or row["params"] <= max_params)
+    ]
+    lows = [r["grok_rate_low"] if r["confirmation_low"] is None else r["confirmation_low"] for r in rows]
+    members = pareto([r["params"] for r in rows], lows)
+    on_front = [row for row, is_member in zip(rows, members, strict=True) if is_member]
+    return sorted(on_front, key=itemgetter("params", "study", "configuration"))
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the table and JSON show. Search and confirmation have a rate each: nothing is pooled."""
+    shown = {name: row[name] for name in COLUMNS} | {"confirmation_low": None, "confirmation_high": None}
     _, fresh, search = rates_of(row)
     if not fresh.n:
         return shown
@@ -70,10 +73,9 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows of `front` in aligned columns, and the commands below them.
+    """Return rows of `front` in aligned columns, and the commands below them.
 
-    The column of confirmations is left out where there is none. `per million`: grokked seeds for each million
-    seed-steps of all counted ones.
+    Confirmations have a column if there are any. `per million`: grokked seeds per million seed-steps.
     """
     cells = [dict(zip(HEADINGS, _cells(r), strict=True)) for r in rows]
     shown = [h for h in HEADINGS if h != "confirmed" or any(c[h] for c in cells)]
@@ -88,8 +90,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    low, high = row["grok_rate_low"], row["grok_rate_high"]
-    counted = f"{row['grokked']} of {row['seeds']}"
+    stopped = "stopped there: " if row["stopped"] else ""
+    interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
     confirmed = ""
     if row["confirmation_seeds"]:
         ends = f"{row['confirmation_low']:.1%} to {row['confirmation_high']:.1%}"
@@ -99,7 +101,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["rung"],
         row["study"],
         row["configuration"],
-        f"{counted} ({'stopped there: ' * row['stopped']}{low:.1%} to {high:.1%})",
+        f"{row['grokked']} of {row['seeds']} ({stopped}{interval})",
         f"{row['grokked_per_million']:.3g}",
         confirmed,
         row["best_seed"],
@@ -110,7 +112,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def certificate(row: dict[str, Any]) -> str:
-    """Whether the best grokked seeds decode all 10,010 official additions, as far as that was tried."""
+    """Return how many of the best grokked seeds decode all 10,010 official additions."""
     if not row["verify_tried"]:
         return "not decoded yet"
     return f"{'yes' if row['verified'] else 'no'} ({row['verified']} of {row['verify_tried']})"

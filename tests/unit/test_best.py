@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from search.analysis import frames
-from search.analysis.pareto import HEADINGS, certificate, front, table
+from search.analysis.pareto import HEADINGS, front, table
 from search.stats.intervals import wilson
 from search.store.home import Home
 from tests.commands import call, fails_with_one
@@ -39,30 +39,15 @@ ROWS = [LARGE, WORSE, NEVER, MIDDLE, SMALL]
 FRAME = pd.DataFrame(ROWS)
 
 
-def test_the_front_is_what_nothing_smaller_matches():
-    assert [r["params"] for r in front(ROWS)] == [46, 57, 74]
-
-
-def test_who_never_grokked_is_not_on_it():
-    assert front([NEVER]) == front([]) == []
-
-
-def test_larger_models_can_be_left_out():
-    assert [r["params"] for r in front(ROWS, max_params=57)] == [46, 57]
-    assert front(ROWS, max_params=45) == []
+@pytest.mark.parametrize(("most", "expected"), [(None, [46, 57, 74]), (57, [46, 57]), (45, [])])
+def test_the_front_is_what_nothing_smaller_matches(most, expected):
+    """It leaves out configurations that never grokked, and larger ones if asked."""
+    assert [r["params"] for r in front(ROWS, max_params=most)] == expected
 
 
 def test_equals_are_on_it_together():
     twin = configuration(57, 8, study="t")
     assert [(r["params"], r["study"]) for r in front([twin, MIDDLE])] == [(57, "s"), (57, "t")]
-
-
-@pytest.mark.parametrize(
-    ("verified", "tried", "said"),
-    [(0, 0, "not decoded yet"), (0, 2, "no (0 of 2)"), (1, 3, "yes (1 of 3)")],
-)
-def test_a_certificate_is_given_refused_or_not_tried(verified, tried, said):
-    assert certificate({"verified": verified, "verify_tried": tried}) == said
 
 
 TABLE = """
