@@ -35,3 +35,9 @@ def test_the_links_of_a_page_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
     local = [link for link in links if "://" not in link and not link.startswith("mailto:")]
     assert [link for link in local if not Path(page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
+def test_no_line_begins_with_a_rate(page):
+    """Markdown takes such a line for HTML and leaves its links alone."""
+    assert not re.search(r"^ *(- )?<!-- (rate|k of n)", page.read_text("utf-8"), re.MULTILINE)
