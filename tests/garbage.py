@@ -1,14 +1,10 @@
-"""Damaged inputs as hypothesis strategies, and a fence that reports what a reader does beside reading."""
+"""Damaged inputs as hypothesis strategies."""
 
 from __future__ import annotations
 
 import copy
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -33,63 +29,6 @@ def feed(strategy: st.SearchStrategy[Any], count: int, read: Callable[[Any], Non
 
     one()
     assert fed >= count
-
-
-# ---- what a reader must not do
-
-
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGING = (
-    "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
-    "os.truncate", "os.utime", "os.chdir",
-)  # fmt: skip
-FOREIGN = (
-    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.putenv",
-    "socket.connect", "socket.bind", "urllib.Request", "ctypes.dlopen", "code.__new__",
-)  # fmt: skip
-_inside: Path | None = None
-_seen: list[str] = []
-
-
-def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note a write outside the folder, a process or a connection; Python calls this for every one."""
-    if _inside is None:
-        return
-    if event == "open":
-        path, _, flags = arguments
-        if not (isinstance(flags, int) and flags & WRITING) or isinstance(path, int):
-            return
-    elif event in CHANGING:
-        path = arguments[0]
-    elif event in FOREIGN:
-        _seen.append(f"{event} {arguments!r:.200}")
-        return
-    else:
-        return
-    if not Path(os.path.realpath(os.fsdecode(path))).is_relative_to(_inside):
-        _seen.append(f"{event} {path!r}")
-
-
-@contextmanager
-def fence(folder: Path) -> Iterator[None]:
-    """Fails if the block writes a file outside the folder, starts a process or opens a connection.
-
-    What it did is only noted until the block ends: an exception on the spot might be taken for bad input.
-    """
-    global _inside
-    if _on_audit_event not in _hooked:
-        sys.addaudithook(_on_audit_event)  # for good: there is no way back
-        _hooked.append(_on_audit_event)
-    _seen.clear()
-    _inside = Path(os.path.realpath(folder))
-    try:
-        yield
-    finally:
-        _inside = None
-    assert not _seen, _seen
-
-
-_hooked: list[Any] = []
 
 
 # ---- values that nobody expects
@@ -214,17 +153,6 @@ def _all_bites(data: bytes, bites: list[tuple[int, str, int]]) -> bytes:
 
 
 # ---- as text
-
-
-def as_json(value: Any) -> str:
-    """JSON with what JSON has not: NaN, lone surrogates."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{as_json(str(k))}:{as_json(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(as_json, value)) + "]"
-    if isinstance(value, Raw):
-        return str(value)
-    return json.dumps(value)
 
 
 def as_yaml(value: Any) -> str:

@@ -13,11 +13,8 @@ from model import PRESETS
 from search.cli import ui
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.study.file import parse_study
-from search.study.trial import Configuration, Trial
 from search.tracking.tracking import connect
 from tests.commands import fails_with_one
-from trainer import Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 
 SMALL = {
@@ -59,18 +56,6 @@ def test_a_configuration_that_is_a_path_is_none(key, here):
     assert line.startswith(f"study 'startup' has no configuration {key!r}; ")
 
 
-def test_a_trials_folder_is_named_by_what_it_trains(tmp_path):
-    """The keys in a trial's description are names in that file alone: its own are made from its contents."""
-    study = parse_study(yaml.safe_dump(SMALL), "small.yaml")
-    configuration = Configuration(*study.listed()[0])
-    trial = Trial("small", ((configuration, Seed.of(1)),), 1, study.resources, study.stop)
-    trial.write(tmp_path)
-    file = tmp_path / "trial.json"
-    file.write_text(file.read_text().replace(configuration.key, EVIL))
-    found = Trial.read(tmp_path)
-    assert (found.key, found.configurations[0].key) == (trial.key, configuration.key)
-
-
 @pytest.mark.parametrize("name", ["..", "a/b", "x" * 65, "ä", "x\n", "-x"])
 def test_no_file_gives_a_study_such_a_name(name, here):
     Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"name": name}))
@@ -79,17 +64,6 @@ def test_no_file_gives_a_study_such_a_name(name, here):
 
 
 # ---- text that would be code
-
-
-def test_yaml_tags_make_nothing_through_the_command(here):
-    for tag in (
-        "!!python/object/apply:os.system ['touch made']",
-        "!!python/object/new:os.system [touch made]",
-    ):
-        Path("own.yaml").write_text(yaml.safe_dump(SMALL) + f"about: {tag}\n")
-        line = fails_with_one(2, "run", "own.yaml")
-        assert "not valid YAML" in line
-    assert not Path("made").exists()
 
 
 def test_what_a_checkpoint_says_reaches_the_terminal_as_text(here):

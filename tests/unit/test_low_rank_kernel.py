@@ -104,14 +104,6 @@ def test_gradient_for_random_wide_tensors_and_any_tokens(spec):
     assert_same_gradient(spec, random_wide(spec), random_sequences(spec))
 
 
-def test_scores_that_exponentials_cannot_take():
-    """Scores of some twenty, and of hundreds."""
-    spec, wide = preset("456p"), random_wide(preset("456p"))
-    for factor in (4, 100):
-        queries = factor * wide["queries"]
-        assert_same_gradient(spec, {**wide, "queries": queries}, some_tokens(spec, batch=PROBLEMS))
-
-
 @pytest.mark.parametrize("count", [1, 16, 17])
 def test_lanes_without_a_problem_do_not_count(count):
     spec = preset("456p")
