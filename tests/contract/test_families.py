@@ -9,27 +9,31 @@ import importlib
 import pkgutil
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, fields
-from types import ModuleType
+from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 
-from model import PRESETS, Spec, add, families, make_spec, submissions
+from model import PRESETS, add, families, make_spec, submissions
 from model.adderboard import official_pairs
 from model.export import export_source
+from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES
 from tests.specs import ENDS, any_tokens, bases, reference, some_theta, some_tokens, specs, variants
-from trainer.engine import native
+from tests.submissions import loaded
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.engine import native, operator
+from trainer.engine.native import EngineBackend
+from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 
 VARIANTS = variants()
 every_family = pytest.mark.parametrize("family", FAMILIES)
 every_end = pytest.mark.parametrize("spec", ENDS.values(), ids=ENDS)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
-rungs_by_tier = pytest.mark.parametrize(
+presets_by_tier = pytest.mark.parametrize(
     "spec",
     [
         pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full)
@@ -201,7 +205,7 @@ def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
     assert torch.equal(gradient(theta[slots], tokens[slots]), gradient(theta, tokens)[slots])
 
 
-@rungs_by_tier
+@presets_by_tier
 def test_the_forward_pass_is_one_graph(spec):
     torch._dynamo.reset()
     graphs = []
@@ -220,14 +224,81 @@ def test_the_forward_pass_is_one_graph(spec):
     assert len(graphs) == 1
 
 
+# The C++ kernel
+
+KERNELS = dict(PRESETS) | {
+    f"{family} {name}": spec
+    for family in FAMILIES
+    for name, spec in {
+        "alone": FAMILIES[family](),
+        **{f"tie_qkv={t}": replace(PRESETS["582p"], tie_qkv=t) for t in SHARED if family == "low_rank"},
+    }.items()
+}
+BATCH = 40  # problems: two blocks of lanes and a half
+kernels_by_tier = pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full)
+        for name, spec in KERNELS.items()
+    ],
+)
+needs_compiler = pytest.mark.skipif(bool(missing_for_compilation()), reason=f"{missing_for_compilation()}")
+
+
+def loss_gradient(spec, theta_SP, tokens_STB):
+    theta_SP = theta_SP.detach().requires_grad_()
+    return torch.autograd.grad(step.loss(spec, theta_SP, tokens_STB).sum(), theta_SP)[0][0]
+
+
+@needs_compiler
+@kernels_by_tier
+def test_the_kernel_has_the_loss_and_gradient_of_theta(spec):
+    """Through the tape of expand and the kernel, against float64 autograd through everything."""
+    theta, tokens = some_theta(spec), some_tokens(spec, batch=BATCH)
+    engine = EngineBackend(spec, Recipe(batch=BATCH))
+    tape, place = engine.tapes[1], engine.places["theta"]
+    row = torch.zeros(tape.inputs)
+    row[place] = theta[0]
+    wide_N = torch.from_numpy(native.run(tape, row.numpy())).requires_grad_()
+    loss = operator.loss(spec, wide_N, tokens[0])
+    assert loss.item() == pytest.approx(step.loss(spec, theta.double(), tokens).item(), rel=1e-5)
+    pull_N = torch.autograd.grad(loss, wide_N)[0].numpy()
+    gradient_P = torch.from_numpy(native.gradient(tape, row.numpy(), pull_N))[place]
+    exact_P, rounded_P = (loss_gradient(spec, theta.to(t), tokens) for t in (torch.float64, torch.float32))
+    # A norm's gradient can be large, and its rounding with it: float32 autograd shows how much.
+    tolerance = max(1e-5 * float(exact_P.abs().max()), 8 * float((rounded_P - exact_P).abs().max()))
+    assert float((gradient_P - exact_P).abs().max()) < tolerance
+
+
+@needs_compiler
+@kernels_by_tier
+def test_the_engine_measures_what_evaluate_does(spec):
+    """On 5,000 problems, which leave half of the last block empty."""
+    theta = some_theta(spec, 3)
+    measures = EngineBackend(spec, Recipe(batch=BATCH)).evaluate(theta)
+    expected = step.evaluate(spec, theta, step.tokens_of(spec, *native.selection()))
+    torch.testing.assert_close(measures["loss"], expected["loss"], rtol=1e-5, atol=0)
+    for name in ("exact", "token"):  # two logits may be equal but for rounding
+        torch.testing.assert_close(measures[name], expected[name], rtol=0, atol=1e-4)
+
+
+@needs_compiler
+@kernels_by_tier
+def test_a_bank_of_the_engine_is_the_eager_one(spec):
+    recipe = Recipe(steps=6, batch=BATCH, eval_every=3, hold=0, warmup=2, lr=0.001)
+    pairs = [Pair(recipe, Seed.of(n)) for n in range(3)]
+    banks = [Bank(spec, pairs, compiled=compiled, futility=None) for compiled in (True, False)]
+    for bank in banks:
+        while bank.advance():
+            pass
+    for n in range(3):
+        engine, eager = (bank.result(n) for bank in banks)
+        assert not torch.equal(engine.theta_P, spec.initial(n))
+        torch.testing.assert_close(engine.curve_EM, eager.curve_EM, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(engine.theta_P, eager.theta_P, rtol=0, atol=2e-4)
+
+
 # Export
-
-
-def submission_of(spec: Spec, theta_P: torch.Tensor) -> ModuleType:
-    module = ModuleType("submission")
-    source = export_source(spec, theta_P, name="n", author="a", provenance={})
-    exec(compile(source, "submission.py", "exec"), module.__dict__)
-    return module
 
 
 def talkative_theta(spec):
@@ -241,11 +312,11 @@ def talkative_theta(spec):
     raise AssertionError(f"every one of them says the same to all: {spec}")
 
 
-@rungs_by_tier
+@presets_by_tier
 def test_the_exported_file_answers_what_verify_counts(spec):
     """In float64: in single precision one of many thousand random choices is a tie."""
     theta_P, pairs = talkative_theta(spec), official_pairs()[:60]
-    submission = submission_of(spec, theta_P)
+    submission = loaded(export_source(spec, theta_P, name="n", author="a", provenance={}))
     model, metadata = submission.build_model()
     assert metadata["params"] == spec.params == sum(p.numel() for p in model.parameters())
     assert metadata["architecture"] and len(metadata["tricks"]) == len(spec.applied())
