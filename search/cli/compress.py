@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from model import Verification
-    from search.compress.local import LocalDescent, Round
+    from search.compress.local import LocalDescent
+    from search.store.candidates import TieCandidate
     from trainer.checkpoints.checkpoint import Checkpoint
 
 KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
@@ -192,28 +193,29 @@ def _show_rounds(local: LocalDescent, save: Callable[[], None], quiet: bool) -> 
             progress.update(task, completed=done, total=total, description=description)
 
         local.on_progress = show
-        for ended in local.rounds():
+        for candidates in local.rounds():
             if not quiet:
-                click.echo(_round_text(local, ended), err=True)
+                click.echo(_round_text(local, candidates), err=True)
             if local.descent.smallest != smallest:
                 smallest = local.descent.smallest
                 save()
 
 
-def _round_text(local: LocalDescent, ended: Round) -> str:
+def _round_text(local: LocalDescent, candidates: list[TieCandidate]) -> str:
     from model.tied import describe_change
 
-    numbers, seconds = local.descent.smallest.numbers, local.journal.seconds
-    head = f"round {ended.number}, {seconds:,.0f} s: {numbers} numbers"
-    if not ended.accepted:
-        best = max((c.reached or 0.0 for c in ended.candidates), default=0.0)
-        none = f"none of {len(ended.candidates)} sets held (best exact match {best:.4f})"
-        return f"{head}; from {ended.parent.numbers}, {none}"
-    new = min(ended.accepted, key=lambda c: (c.numbers, c.loss))
-    loosened, tied = describe_change(local.base, ended.parent.ties, new.ties)
+    descent, accepted = local.descent, [c for c in candidates if c.start]
+    parent = descent.parent_of(candidates[0])
+    seconds, numbers = local.journal.seconds, descent.smallest.numbers
+    head = f"round {descent.progress.rounds}, {seconds:,.0f} s: {numbers} numbers"
+    if not accepted:
+        best = max(c.reached or 0.0 for c in candidates)
+        none = f"none of {len(candidates)} sets held (best exact match {best:.4f})"
+        return f"{head}; from {parent.numbers}, {none}"
+    new = min(accepted, key=lambda c: (c.numbers, c.loss))
+    loosened, tied = describe_change(local.base, parent.ties, new.ties)
     ties = ", ".join([*tied, *(f"not {text}" for text in loosened)])
-    count = f"{len(ended.accepted)} of {len(ended.candidates)}"
-    return f"{head}; {count} sets held, {new.numbers} by {ties}"
+    return f"{head}; {len(accepted)} of {len(candidates)} sets held, {new.numbers} by {ties}"
 
 
 def _text(about: dict[str, Any], verification: Verification, target: Path) -> str:
@@ -237,7 +239,7 @@ def _text(about: dict[str, Any], verification: Verification, target: Path) -> st
 @kinds_option
 @reach_option
 @click.option(
-    "--most", type=click.IntRange(1, 500), default=20, show_default=True, help="Constraints to list."
+    "--most", "limit", type=click.IntRange(1, 500), default=20, show_default=True, help="Constraints to list."
 )
 @click.option("--problems", type=click.IntRange(1, 5_000), default=2_048, show_default=True)
 @click.option("--try", "measure", is_flag=True, help="Impose each constraint and measure the loss.")
@@ -247,7 +249,7 @@ def diagnose(
     checkpoint: Path,
     kinds: str,
     reach: str,
-    most: int,
+    limit: int,
     problems: int,
     measure: bool,
     cores: int | None,
@@ -261,6 +263,6 @@ def diagnose(
     loaded = load_checkpoint(checkpoint)
     with reraise_as(checkpoint):
         result = diagnosis.diagnose(
-            loaded.spec, loaded.theta_P, wanted, SCOPES[reach], most, problems, measure
+            loaded.spec, loaded.theta_P, wanted, SCOPES[reach], limit, problems, measure
         )
     click.echo(json.dumps(asdict(result)) if as_json else result.text())

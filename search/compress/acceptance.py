@@ -34,7 +34,7 @@ class AcceptanceSet:
     def errors(self, theta_P: Tensor) -> int:
         """Return the number of problems that θ [P] adds wrongly."""
         count = 0
-        for tokens in (self.programs.problems, self.others):
+        for tokens in (self.programs.problems, self.strata):
             exact = self.programs.evaluate(theta_P[None], tokens)["exact"]
             count += round((1 - float(exact)) * tokens.shape[-1])
         return count
@@ -46,7 +46,7 @@ class AcceptanceSet:
     @property
     def size(self) -> int:
         """Number of problems."""
-        return int(self.programs.problems.shape[-1] + self.others.shape[-1])
+        return int(self.programs.problems.shape[-1] + self.strata.shape[-1])
 
     @cached_property
     def programs(self) -> EngineBackend | TorchBackend:
@@ -54,13 +54,13 @@ class AcceptanceSet:
         return programs_of(self.base, Recipe(), "cpu", compiled=True)
 
     @cached_property
-    def others(self) -> Tensor:
+    def strata(self) -> Tensor:
         """Uniform problems, and some for each length of the longest run of carries."""
         pairs = [p for run in range(DIGITS + 1) for p in carry_pairs(run, STRATUM, "of descents")]
-        strata = torch.tensor(pairs, dtype=torch.float64).T[:, None]
-        one = torch.ones(1, dtype=torch.int64)
-        uniform = torch.stack(sample(one * OWN_SEED, one, one * DIGITS, torch.zeros(1), UNIFORM))
-        return step.tokens_of(self.base, *torch.cat([strata, uniform], dim=2))
+        stratified = torch.tensor(pairs, dtype=torch.float64).T[:, None]
+        seed, step_, digits = (torch.tensor([n]) for n in (OWN_SEED, 1, DIGITS))
+        uniform = torch.stack(sample(seed, step_, digits, torch.zeros(1), UNIFORM))
+        return step.tokens_of(self.base, *torch.cat([stratified, uniform], dim=2))
 
 
 def base_theta(spec: Spec, theta_P: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from model import Verification
-from model.tied import Tied, count, describe_change
+from model.tied import Tied, count, describe_change, tie
 from search.compress.acceptance import own_theta
 from search.compress.local import LocalDescent
 from search.store.candidates import TieCandidate, lineage_of
@@ -26,7 +26,7 @@ def to_checkpoint(local: LocalDescent, start: Checkpoint, folds: Sequence[str]) 
     """
     descent = local.descent
     smallest = descent.smallest
-    spec, recipe = local.spec_of(smallest), local.settings.recipe()
+    spec, recipe = tie(local.base, smallest.ties), local.settings.recipe()
     steps = [_step(local, *pair) for pair in pairwise(lineage_of(descent.candidates, smallest.number))]
     provenance = {
         "trained": "from a parent",
@@ -62,7 +62,7 @@ def _step(local: LocalDescent, parent: TieCandidate, candidate: TieCandidate) ->
 def summary(local: LocalDescent, verification: Verification) -> dict[str, Any]:
     """Return what came of a descent, as plain values."""
     descent, journal = local.descent, local.journal
-    spec = local.spec_of(descent.smallest)
+    spec = tie(local.base, descent.smallest.ties)
     return {
         "params": spec.params,
         "start": descent.candidates[0].numbers,

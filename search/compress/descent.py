@@ -8,7 +8,6 @@ Axes: P parameters of a base.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,34 +19,11 @@ from model import preset_name
 from model.spec import Spec
 from model.tied import Ties, ties_of
 from search.compress.acceptance import AcceptanceSet, base_theta
-from search.compress.proposers import Parent, propose
+from search.compress.proposers import Parent, Rules, propose
 from search.store.candidates import CandidateStore, TieCandidate, smallest
-from search.study.compress import KINDS
 from search.study.start import ANY, InitialTheta
 
 LARGEST_BATCH = 16  # constraints at once, or an eighth of the numbers; up to twice as many are tried
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """Rules of a descent.
-
-    kinds: of constraints. scope: `tensor` ties numbers of one tensor only, `global` any two. proposals:
-    candidates a round. beam: accepted candidates that a round goes on from. rounds: at most. patience: rounds
-    that may pass without a smaller candidate. accept: the share of the problems that a candidate must get
-    right. problems: on which curvature is measured. seed: of the proposer's own generator.
-    """
-
-    kinds: tuple[str, ...] = KINDS
-    scope: str = "global"
-    proposer: str = "saliency"
-    seed: int = 0
-    proposals: int = 12
-    beam: int = 1
-    rounds: int = sys.maxsize
-    patience: int = 40
-    accept: float = 1.0
-    problems: int = 1_024
 
 
 @dataclass(frozen=True)
@@ -97,8 +73,8 @@ class Descent:
         """
         base, ties = ties_of(spec)
         acceptance = self.acceptance_of(base)
-        first, *others = (base_theta(spec, theta_P) for theta_P in thetas)
-        errors = max(map(acceptance.errors, (first, *others)))
+        full = [base_theta(spec, theta_P) for theta_P in thetas]
+        errors = max(map(acceptance.errors, full))
         if errors > self._tolerated(acceptance):
             count = f"it adds {errors:,} of {acceptance.size:,} of our own problems wrongly"
             raise ValueError(f"{preset_name(spec)} has not grokked: {count}")
@@ -108,9 +84,9 @@ class Descent:
             ties,
             reached=1.0 - errors / acceptance.size,
             wrong=errors,
-            loss=max(map(acceptance.loss, (first, *others))),
-            start=InitialTheta(base, {ANY: tuple(first.tolist())}, lineage, number),
-            companions=tuple(tuple(theta_P.tolist()) for theta_P in others),
+            loss=max(map(acceptance.loss, full)),
+            start=InitialTheta(base, {ANY: tuple(full[0].tolist())}, lineage, number),
+            companions=tuple(tuple(theta_P.tolist()) for theta_P in full[1:]),
         )
 
     # ---- what there is
@@ -239,11 +215,11 @@ class Descent:
         judged = replace(candidate, reached=exact, wrong=errors, loss=training.loss)
         if errors > self._tolerated(acceptance):
             return judged
-        first, *others = (tuple(theta_P.tolist()) for theta_P in training.thetas)
+        thetas = [tuple(theta_P.tolist()) for theta_P in training.thetas]
         return replace(
             judged,
-            start=InitialTheta(base, {ANY: first}, training.lineage),
-            companions=tuple(others),
+            start=InitialTheta(base, {ANY: thetas[0]}, training.lineage),
+            companions=tuple(thetas[1:]),
             data_seed=training.data_seed,
             is_finished=training.is_finished,
         )

@@ -55,11 +55,11 @@ class Diagnosis:
 
 
 def diagnose(
-    spec: Spec, theta_P: Tensor, kinds: tuple[str, ...], scope: str, most: int, problems: int, measure: bool
+    spec: Spec, theta_P: Tensor, kinds: tuple[str, ...], scope: str, limit: int, problems: int, measure: bool
 ) -> Diagnosis:
     """Diagnose θ [P] on so many selection problems.
 
-    most: constraints to list. measure: impose each of them, untrained, for its loss.
+    limit: constraints to list. measure: impose each of them, untrained, for its loss.
     """
     base, ties = ties_of(spec)
     at = expand_loss(spec, theta_P, problems)
@@ -72,7 +72,7 @@ def diagnose(
             "predicted": at.loss + c.cost,
             "measured": measured_loss(spec, theta_P, c.ties, problems) if measure else None,
         }
-        for c in constraints(at, kinds, scope, most)
+        for c in constraints(at, kinds, scope, limit)
     ]
     count = int((live > LIVE * live.max()).sum())
     return Diagnosis(

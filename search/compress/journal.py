@@ -19,9 +19,9 @@ from search.study.trial import Configuration
 from trainer.files import durable
 
 FILE, FORMAT = "descent.json", 2
-LATER_FIELDS: dict[str, Any] = {"core_seconds": 0.0, "seed_steps": 0}
-LATER_FIELDS_OF_A_SET: dict[str, Any] = {"beside": [], "empty": False, "finished": False}
-"""Fields that the oldest files of this format do not have."""
+COSTS = ("seconds", "core_seconds", "seed_steps")
+LATER_FIELDS: dict[str, Any] = {"beside": [], "empty": False, "finished": False}
+"""Fields of a set that the oldest files of this format do not have."""
 
 
 class Journal:
@@ -52,11 +52,9 @@ class Journal:
     def _load(self, about: dict[str, Any]) -> None:
         if about["format"] != FORMAT:
             raise ValueError
-        about = LATER_FIELDS | about
-        rows = [LATER_FIELDS_OF_A_SET | row for row in about["kept"]]
-        self.origin, self.settings = about["origin"], about["settings"]
-        self.seconds, self.core_seconds = about["seconds"], about["core_seconds"]
-        self.seed_steps = about["seed_steps"]
+        for name in ("origin", "settings", *COSTS):
+            setattr(self, name, about.get(name, 0))
+        rows = [LATER_FIELDS | row for row in about["kept"]]
         self.candidates = [self._candidate(n, row, about["tried"]) for n, row in enumerate(rows)]
         self.counters = Progress(
             rounds=about["rounds"],
@@ -67,14 +65,14 @@ class Journal:
             tried=about["tried"],
         )
 
-    def _candidate(self, number: int, row: dict[str, Any], tried: Mapping[str, float]) -> TieCandidate:
+    def _candidate(self, number: int, row: dict[str, Any], reached: Mapping[str, float]) -> TieCandidate:
         ties = tuple(row["ties"])
         return TieCandidate(
             number,
             round=0,  # one of those that are counted
             ties=ties,
             parent=row["parent"],
-            reached=tried.get(digest(ties), 1.0),
+            reached=reached.get(digest(ties), 1.0),
             loss=row["loss"],
             start=InitialTheta(self.base, {ANY: tuple(row["theta"])}),
             companions=tuple(map(tuple, row["beside"])),
@@ -123,8 +121,6 @@ class Journal:
             "rounds": progress.rounds,
             "shrunk": progress.last_gain,
             "several": progress.batch_size,
-            "seconds": self.seconds,
-            "core_seconds": self.core_seconds,
-            "seed_steps": self.seed_steps,
+            **{name: getattr(self, name) for name in COSTS},
         }
         durable.write(self.folder / FILE, (json.dumps(about) + "\n").encode())

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import tie, ties_of
-from search.compress.descent import Descent, Rules, Training
+from model.tied import ties_of
+from search.compress.descent import Descent, Training
 from search.compress.finishing import finish_candidate, project_by_curvature
 from search.compress.journal import Journal
+from search.compress.proposers import Rules
 from search.store.candidates import TieCandidate
 from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.recipe.ramp import tie_ramp_defaults
@@ -62,20 +63,6 @@ class Settings(Rules):
         return Recipe(**tie_ramp_defaults(times * self.steps) | fields | {"eval_every": eval_every})
 
 
-@dataclass(frozen=True)
-class Round:
-    """A round that has ended: its candidates as they were judged."""
-
-    number: int
-    parent: TieCandidate
-    candidates: list[TieCandidate]
-
-    @property
-    def accepted(self) -> list[TieCandidate]:
-        """Candidates that hold."""
-        return [c for c in self.candidates if c.start]
-
-
 class LocalDescent:
     """A descent from one θ, or of several side by side, as far as its folder has it."""
 
@@ -96,31 +83,25 @@ class LocalDescent:
         if not self.descent.candidates:
             self.descent.begin([self.descent.root(spec, thetas)])
 
-    def rounds(self) -> Iterator[Round]:
-        """Go on until patience, time or what can be proposed has run out."""
-        while not self.descent.is_over and not self._is_late:
-            done = self._round()
-            if done is None:
-                return
-            yield done
-
-    def spec_of(self, candidate: TieCandidate) -> Spec:
-        """Return the spec of a candidate."""
-        return tie(self.base, candidate.ties)
+    def rounds(self) -> Iterator[list[TieCandidate]]:
+        """Yield the judged candidates of each round, until patience, time or proposals have run out."""
+        while not self.descent.is_over and (candidates := self._round()):
+            yield candidates
 
     @property
     def _is_late(self) -> bool:
         return time.time() > self.deadline
 
-    def _round(self) -> Round | None:
-        """Return None if time ran out, or nothing is left to propose. Nothing is written then."""
+    def _round(self) -> list[TieCandidate]:
+        """Return none if time ran out, or nothing is left to propose. Nothing is written then."""
         descent, journal, settings = self.descent, self.journal, self.settings
         start, cpu_start = time.perf_counter(), time.process_time()
-        smallest, number = descent.smallest.numbers, descent.progress.rounds + 1
-        proposals, preview_steps = self._preview(descent.propose(settings.preview * settings.proposals))
+        smallest = descent.smallest.numbers
+        proposals = [] if self._is_late else descent.propose(settings.preview * settings.proposals)
+        proposals, preview_steps = self._preview(proposals)
         results = self._train(proposals) if proposals else None
         if results is None:
-            return None
+            return []
         candidates = descent.add(proposals)
         best: dict[int, Training] = {}
         for candidate, of_set in zip(candidates, results, strict=True):
@@ -134,8 +115,7 @@ class LocalDescent:
         journal.seed_steps += preview_steps
         journal.seed_steps += sum(r.steps for of_set in results for of_seed in of_set for r in of_seed)
         descent.end_round()
-        judged = descent.candidates[candidates[0].number :]
-        return Round(number, descent.parent_of(judged[0]), judged)
+        return descent.candidates[candidates[0].number :]
 
     def _preview(self, proposals: list[TieCandidate]) -> tuple[list[TieCandidate], int]:
         """Return a round of those with the lowest loss after a brief training, and its seed-steps.

@@ -68,7 +68,7 @@ def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:
 
 
 def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
-    """Numbers against exact match, a point a set; the Pareto front as a line."""
+    """Draw numbers against exact match, a point a set; the Pareto front as a line."""
     figure = new_figure(9.5, 5.2)
     axis = figure.subplots()
     kinds = (
@@ -85,14 +85,14 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     jitter = np.random.default_rng(0)
     for name, some, colour, marker, z in kinds:
         x = np.array([t.numbers for t in some]) + jitter.uniform(-0.22, 0.22, len(some))
-        axis.scatter(x, [_off(t) for t in some], s=20, color=colour, marker=marker, lw=0, alpha=0.6,
+        axis.scatter(x, [_errors(t) for t in some], s=20, color=colour, marker=marker, lw=0, alpha=0.6,
                      label=f"{name} ({len(some):,})", zorder=z)  # fmt: skip
     best = front(judged)
-    at = [t.numbers for t in best], [_off(t) for t in best]
+    at = [t.numbers for t in best], [_errors(t) for t in best]
     axis.step(*at, where="post", color=INK, lw=1.3, zorder=5)
     axis.plot(*at, "o", mfc="none", color=INK, ms=8, zorder=5, label="Pareto front")
     for t in best:
-        axis.annotate(str(t.numbers), (t.numbers, _off(t)), xytext=(0, 7), textcoords="offset points",
+        axis.annotate(str(t.numbers), (t.numbers, _errors(t)), xytext=(0, 7), textcoords="offset points",
                       ha="center", fontsize=8, color=INK, zorder=6)  # fmt: skip
     axis.set_yscale("log")
     axis.set_ylim(1.3, ALL_RIGHT * 0.55)
@@ -107,13 +107,15 @@ def sets_figure(judged: Sequence[TieCandidate]) -> Figure:
     return figure
 
 
-def _off(tried: TieCandidate) -> float:
-    return max(1.0 - (tried.reached or 0.0), ALL_RIGHT)
+def _errors(candidate: TieCandidate) -> float:
+    return max(1.0 - (candidate.reached or 0.0), ALL_RIGHT)
 
 
 def strip_figure(line: Sequence[TieCandidate]) -> Figure:
-    """A column a step of the descent, a row an entry of θ: its colour the entry's value, of its tensor's
-    largest one; in it the number that it reads. What a step tied or loosened is framed.
+    """Draw a column a step of the descent, a row an entry of θ.
+
+    Colour is the entry's value as a share of its tensor's largest; the text in it the number that it reads.
+    Entries that a step tied or loosened are framed.
     """
     assert line[0].start
     base = line[0].start.spec
@@ -123,9 +125,9 @@ def strip_figure(line: Sequence[TieCandidate]) -> Figure:
     axis = figure.subplots()
     scale = np.repeat([_largest(theta[a:b]) for a, b in _spans(sizes)], sizes)
     axis.imshow(theta / scale[:, None], cmap="RdBu", vmin=-1.15, vmax=1.15, aspect="auto")
-    for column, tried in enumerate(line):
-        before = line[column - 1].ties if column else tried.ties
-        _write(axis, column, tried.ties, before, np.abs(theta[:, column] / scale) > DARK)
+    for column, candidate in enumerate(line):
+        before = line[column - 1].ties if column else candidate.ties
+        _write(axis, column, candidate.ties, before, np.abs(theta[:, column] / scale) > DARK)
     for _, end in _spans(sizes)[:-1]:
         axis.axhline(end - 0.5, color=INK, lw=0.8)
     axis.set_xticks(range(len(line)), [str(t.numbers) for t in line])
@@ -150,8 +152,8 @@ def _largest(theta: np.ndarray) -> float:
 def _write(
     axis: Axes, column: int, ties: Sequence[int], before: Sequence[int], is_dark: Sequence[bool]
 ) -> None:
-    """The numbers that entries read, where they share one or it is zero; what changed is framed."""
-    shared = {abs(k) for k in ties if sum(abs(k) == abs(other) for other in ties) > 1}
+    """Write the numbers that entries read, where they share one or it is zero; frame what changed."""
+    shared = {abs(k) for k in ties if sum(abs(k) == abs(n) for n in ties) > 1}
     for row, k in enumerate(ties):
         if len(ties) <= MOST_WRITTEN and (k == 0 or abs(k) in shared):
             text = "0" if k == 0 else str(k).replace("-", "−")
@@ -162,13 +164,9 @@ def _write(
 
 
 def _group(ties: Sequence[int], row: int) -> tuple[int, ...] | None:
-    """The entries that one reads its number with, None for zero."""
+    """Return the entries that read the same number as one does, None for zero."""
     k = ties[row]
-    return (
-        tuple(p if other == k else -1 - p for p, other in enumerate(ties) if abs(other) == abs(k))
-        if k
-        else None
-    )
+    return tuple(p if n == k else -1 - p for p, n in enumerate(ties) if abs(n) == abs(k)) if k else None
 
 
 def _frame(column: int, row: int) -> Rectangle:
@@ -176,7 +174,7 @@ def _frame(column: int, row: int) -> Rectangle:
 
 
 def _name_entries(axis: Axes, base: Spec, names: Sequence[str], sizes: Sequence[int]) -> None:
-    """A row's name; of many rows each tensor's."""
+    """Label each row; of many rows each tensor."""
     if len(names) <= MOST_WRITTEN:
         axis.set_yticks(range(len(names)), names, fontsize=6.5, color=SOFT)
         return

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain, zip_longest
 
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Ties, constrained, equated, retied, tie, ties_of, zeroed
+from model.tied import Ties, canonical, constrained, equated, retied, tie, ties_of, zeroed
 from search.compress.acceptance import own_theta
 from search.store.candidates import digest
-from trainer.curvature.hessian import LossExpansion, cheapest_together, constraints, expand_loss
+from trainer.curvature.hessian import LossExpansion, cheapest_together, constraints, expand_loss, possible
 from trainer.curvature.quadratic import Quadratic, quadratic
 
 SINGLE = ("zero", "equal", "opposite")
@@ -59,17 +60,17 @@ class SaliencyProposer:
         model = quadratic(base, theta_P, problems)
         return cls(spec, model.inside(ties), model, kinds, scope)
 
-    def sets(self, count: int, batch_size: int, tried: Container[str]) -> list[Ties]:
-        """Return up to `count` sets that were not tried, up to half of them of several constraints at once.
+    def sets(self, count: int, batch_size: int, excluded: Container[str]) -> list[Ties]:
+        """Return up to `count` sets, up to half of them of several constraints at once.
 
-        tried: digests.
+        excluded: digests of sets to leave out.
         """
         sets: dict[str, Ties] = {}
         for limit, source in ((count // 2, self._batches(batch_size)), (count, self._one_by_one())):
             for ties in source:
                 if len(sets) >= limit:
                     break
-                if (name := digest(ties)) not in tried:
+                if (name := digest(ties)) not in excluded:
                     sets.setdefault(name, ties)
         return list(sets.values())
 
@@ -104,10 +105,7 @@ class SaliencyProposer:
         chosen = cheapest_together(at, pool, size)
         if chosen is None:
             return None
-        ties = at.ties
-        for constraint in chosen:
-            ties = _imposed(at.ties, ties, constraint.a_R)
-        return _possible(at.spec, ties)
+        return possible(at.spec, reduce(joined, (constraint.ties for constraint in chosen), at.ties))
 
     def _structures(self) -> list[Ties]:
         """Return sets in which rows, columns or blocks of matrices have something in common, cheapest first."""
@@ -117,7 +115,7 @@ class SaliencyProposer:
         listed = base.structures().items()
         for texts in chain.from_iterable(structures for kind, structures in listed if kind in self.kinds):
             try:
-                ties = _possible(base, constrained(base, texts, self.at.ties))
+                ties = possible(base, constrained(base, texts, self.at.ties))
             except ValueError:  # contradicts a tie that is there
                 continue
             if ties is not None and ties != self.at.ties:
@@ -153,7 +151,7 @@ class SaliencyProposer:
             for k in (0, *(s * k for k in range(1, max(ties) + 1) for s in (1, -1))):
                 is_in_scope = self.scope == "global" or k == 0 or readers[abs(k)] == {tensors[p]}
                 if k != before and is_in_scope:
-                    sets.add(_possible(base, retied(ties, p, k)))
+                    sets.add(possible(base, retied(ties, p, k)))
         return {new for new in sets if new and new != ties and max(new) == self.spec.params}
 
     def _cheapest(self, sets: set[Ties]) -> list[Ties]:
@@ -163,23 +161,17 @@ class SaliencyProposer:
         return [ordered[n] for n in self.model.costs(ordered).argsort().tolist()]
 
 
-def _possible(spec: Spec, ties: Ties) -> Ties | None:
-    """Return the ties, or None where they leave a tensor empty that must not be."""
-    try:
-        tie(spec, ties)
-    except ValueError:
-        return None
-    return ties
-
-
-def _imposed(numbered: Ties, ties: Ties, a_R: Tensor) -> Ties:
-    """Return ties with one constraint more, a [R] with aᵀx = 0 for the numbers of `numbered`."""
-    read = a_R.nonzero().flatten().tolist()
-    first = [next(p for p, k in enumerate(numbered) if abs(k) == n + 1) for n in read]
-    if len(read) == 1:
-        return zeroed(ties, first[0])
-    sign = -1 if a_R[read[0]] * a_R[read[1]] > 0 else 1
-    try:
-        return equated(ties, first[1], first[0], sign)
-    except ValueError:  # equal and opposite: both are zero
-        return zeroed(ties, first[0])
+def joined(ties: Ties, constraint: Ties) -> Ties:
+    """Return the ties of two sets together. What they make equal and opposite both is zero."""
+    first: dict[int, int] = {}
+    for p, k in enumerate(constraint):
+        q = first.setdefault(abs(k), p)
+        sign = 1 if (constraint[q] > 0) == (k > 0) else -1
+        if k == 0:
+            ties = zeroed(ties, p) if ties[p] else ties
+        elif ties[p] != sign * ties[q]:
+            try:
+                ties = equated(ties, p, q, sign)
+            except ValueError:
+                ties = zeroed(ties, p)
+    return canonical(ties)

@@ -9,10 +9,12 @@ Axes: P entries of a base's θ.
 from __future__ import annotations
 
 import random
+import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import reduce
+from typing import Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution
@@ -22,30 +24,38 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Ties, canonical, equated, tie, zeroed
+from model.tied import Ties, tie
 from search.compress.acceptance import own_theta
-from search.compress.proposals import SINGLE, SaliencyProposer
+from search.compress.proposals import SINGLE, SaliencyProposer, joined
 from search.store.candidates import digest
-from trainer.curvature.hessian import constraints, expand_loss
+from search.study.compress import KINDS
+from trainer.curvature.hessian import constraints, expand_loss, possible
 
 POOL = 100  # cheapest constraints that a genetic search and chance choose among
 DRAWS = 50  # for each set that is to be proposed, how many are drawn at most
 CHOICE = CategoricalDistribution([False, True])
 
 
-class ProposalRules(Protocol):
-    """The part of a descent's rules that proposers read (search/compress/descent.py)."""
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Rules of a descent.
 
-    @property
-    def kinds(self) -> Sequence[str]: ...
-    @property
-    def scope(self) -> str: ...
-    @property
-    def proposer(self) -> str: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def problems(self) -> int: ...
+    kinds: of constraints. scope: `tensor` ties numbers of one tensor only, `global` any two. proposals:
+    candidates a round. beam: accepted candidates that a round goes on from. rounds: at most. patience: rounds
+    that may pass without a smaller candidate. accept: the share of the problems that a candidate must get
+    right. problems: on which curvature is measured. seed: of the proposer's own generator.
+    """
+
+    kinds: tuple[str, ...] = KINDS
+    scope: str = "global"
+    proposer: str = "saliency"
+    seed: int = 0
+    proposals: int = 12
+    beam: int = 1
+    rounds: int = sys.maxsize
+    patience: int = 40
+    accept: float = 1.0
+    problems: int = 1_024
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,11 @@ class Parent:
 
 
 def propose(
-    rules: ProposalRules, parent: Parent, count: int, batch_size: int, tried: Collection[str], draw: int
+    rules: Rules, parent: Parent, count: int, batch_size: int, excluded: Collection[str], draw: int
 ) -> list[Ties]:
-    """Return up to `count` sets that were not tried.
+    """Return up to `count` sets that go on from a parent.
 
-    batch_size: constraints at once, about. tried: digests. draw: of the proposer's generator.
+    batch_size: constraints at once, about. excluded: digests of sets to leave out. draw: of the generator.
     """
     if parent.numbers < 2 or count < 1:
         return []
@@ -79,8 +89,8 @@ def propose(
         proposer = SaliencyProposer.around(
             parent.base, parent.ties, parent.theta_P, rules.kinds, rules.scope, rules.problems
         )
-        sets = proposer.sets(count, batch_size, tried)
-        return sets if len(sets) == count else proposer.exhaustive.sets(count, batch_size, tried)
+        sets = proposer.sets(count, batch_size, excluded)
+        return sets if len(sets) == count else proposer.exhaustive.sets(count, batch_size, excluded)
     single = [kind for kind in rules.kinds if kind in SINGLE]
     spec = tie(parent.base, parent.ties)
     at = expand_loss(spec, own_theta(spec, parent.theta_P), rules.problems)
@@ -89,37 +99,26 @@ def propose(
         return []
     chance = random.Random(f"{rules.seed} {draw}")
     if rules.proposer == "nsga2" and parent.children:
-        return _new_sets(parent, count, tried, _genetic(parent, pool, max(4, count), chance))
+        return _new_sets(parent, count, excluded, _genetic(parent, pool, max(4, count), chance))
 
     def at_random() -> list[Ties]:
         return chance.sample(pool, chance.randint(1, min(2 * batch_size, len(pool))))
 
-    return _new_sets(parent, count, tried, at_random)
+    return _new_sets(parent, count, excluded, at_random)
 
 
 def _new_sets(
-    parent: Parent, count: int, tried: Collection[str], draw: Callable[[], Sequence[Ties]]
+    parent: Parent, count: int, excluded: Collection[str], draw: Callable[[], Sequence[Ties]]
 ) -> list[Ties]:
     """Draw constraints until `count` sets of the parent's ties with them are possible and new."""
     sets: dict[Ties, None] = {}
     for _ in range(DRAWS * count):
         if len(sets) == count:
             break
-        ties = parent.ties
-        for constraint in draw():
-            ties = joined(ties, constraint)
-        if ties != parent.ties and digest(ties) not in tried and _is_possible(parent.base, ties):
+        ties = possible(parent.base, reduce(joined, draw(), parent.ties))
+        if ties and ties != parent.ties and digest(ties) not in excluded:
             sets[ties] = None
     return list(sets)
-
-
-def _is_possible(base: Spec, ties: Ties) -> bool:
-    """True unless the ties empty a tensor that must not be."""
-    try:
-        tie(base, ties)
-    except ValueError:
-        return False
-    return True
 
 
 class NSGAII(NSGAIISampler):
@@ -162,18 +161,3 @@ def _genetic(parent: Parent, pool: Sequence[Ties], population: int, chance: Any)
         return chosen
 
     return draw
-
-
-def joined(ties: Ties, constraint: Ties) -> Ties:
-    """Return the ties of two sets together. What they make equal and opposite both is zero."""
-    first: dict[int, int] = {}
-    for p, k in enumerate(constraint):
-        if k == 0:
-            ties = zeroed(ties, p) if ties[p] else ties
-        elif (q := first.setdefault(abs(k), p)) != p:
-            sign = 1 if (constraint[q] > 0) == (k > 0) else -1
-            try:
-                ties = equated(ties, p, q, sign)
-            except ValueError:
-                ties = zeroed(ties, p)
-    return canonical(ties)

@@ -16,7 +16,8 @@ import torch
 from model.fold import fold
 from model.tied import Tied, tie
 from search.compress.acceptance import base_theta
-from search.compress.descent import Descent, Rules, Training
+from search.compress.descent import Descent, Training
+from search.compress.proposers import Rules
 from search.errors import reraise_as
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.ledger import Ledger, Row, is_final
@@ -56,11 +57,6 @@ class StudyDescent:
         """Return all that was proposed before and is not judged."""
         numbers, self.waiting = self.waiting, []
         return [self._configuration(self.descent.candidates[n]) for n in numbers]
-
-    def told(self) -> list[Configuration]:
-        """Return those that are judged."""
-        judged = (c for c in self.descent.candidates if c.configuration and c.reached is not None)
-        return [self._configuration(c) for c in judged]
 
     def ask(self) -> Configuration | None:
         """Return the next candidate of the round, or None while its last are in training, and at the end."""

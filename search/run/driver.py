@@ -41,7 +41,7 @@ from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.artifacts import KEPT, ArtifactCache
 from search.tracking.optuna_mirror import Mirror
 from search.tracking.outbox import Outbox
-from search.tracking.starts import configurations, maker
+from search.tracking.starts import configuration_maker, configurations
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import answered
 from search.tracking.views import write_views
@@ -357,7 +357,7 @@ class Driver:
 def proposals_of(study: Study, ledger: Ledger, cache: ArtifactCache) -> Proposals | StudyDescent | None:
     """Return the source of a study's configurations, unless its file lists them."""
     if study.space:
-        return Proposals(study, ledger, maker(study, ledger))
+        return Proposals(study, ledger, configuration_maker(study, ledger))
     return StudyDescent(study, ledger, cache) if study.compress else None
 
 

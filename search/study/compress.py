@@ -16,7 +16,7 @@ PROPOSERS = ("saliency", "nsga2", "random")
 
 
 class Accept(Strict):
-    """What a set must reach to be gone on from."""
+    """Share of problems that a set must get right to be gone on from."""
 
     exact: float = Field(
         1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own"
@@ -61,7 +61,7 @@ class Compress(Strict):
 
     @field_validator("kinds")
     @classmethod
-    def _known(cls, value: list[str]) -> list[str]:
+    def _check_kinds(cls, value: list[str]) -> list[str]:
         for kind in value:
             if kind not in KINDS:
                 raise ValueError(f"unknown {kind!r:.80}; {did_you_mean(kind, KINDS)}")

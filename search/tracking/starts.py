@@ -30,143 +30,134 @@ if TYPE_CHECKING:
 
 
 def configurations(study: Study, ledger: Ledger) -> list[Configuration]:
-    """What a study's file lists, each from each θ that it starts from. Raises UserError."""
+    """Return the configurations that a study's file lists, each from each θ that it starts from.
+
+    Raises UserError.
+    """
     if study.start is None:
         return [Configuration(*listed) for listed in study.listed()]
     parents = parents_of(study, ledger)
-    known = {
-        (c.spec, c.recipe, c.start.number): c
-        for c in ledger.list_configurations(study.name).values()
-        if c.start
-    }
-    made = [
-        known.get((*listed, parent.number)) or begun(*listed, parent)
-        for listed in study.listed()
-        for parent in parents
-    ]
-    ledger.create_configurations(study.name, made)
-    return list(dict.fromkeys(made))
+    started = (c for c in ledger.list_configurations(study.name).values() if c.start)
+    existing = {(c.spec, c.recipe, c.start.number): c for c in started if c.start}
+    pairs = [(listed, parent) for listed in study.listed() for parent in parents]
+    rows = [existing.get((*listed, p.number)) or configuration_from_parent(*listed, p) for listed, p in pairs]
+    ledger.create_configurations(study.name, rows)
+    return list(dict.fromkeys(rows))
 
 
-def maker(study: Study, ledger: Ledger) -> Callable[[Spec, Recipe], Configuration]:
-    """What makes configurations of a search, each from the θ that it starts from. Raises UserError."""
-    return partial(begun, parent=parents_of(study, ledger)[0]) if study.start else Configuration
+def configuration_maker(study: Study, ledger: Ledger) -> Callable[[Spec, Recipe], Configuration]:
+    """Return a function that makes a search's configurations, from the θ that it starts from.
+
+    Raises UserError.
+    """
+    if study.start is None:
+        return Configuration
+    return partial(configuration_from_parent, parent=parents_of(study, ledger)[0])
 
 
 def parents_of(study: Study, ledger: Ledger) -> list[InitialTheta]:
-    """The θ that a study starts from: as kept, or chosen now."""
-    if known := ledger.list_parents(study.name):
-        return known
-    assert study.start is not None
-    found = _found(study.start, study, ledger)
-    ledger.create_parents(study.name, found)
-    return found
+    """Return the θ that a study starts from: as the ledger has them, or chosen now."""
+    parents = ledger.list_parents(study.name)
+    if not parents:
+        assert study.start is not None
+        parents = _choose(study.start, study, ledger)
+        ledger.create_parents(study.name, parents)
+    return parents
 
 
-def begun(spec: Spec, recipe: Recipe, parent: InitialTheta) -> Configuration:
-    """A configuration whose seeds start from a parent's θ. Raises UserError where that cannot be."""
+def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta) -> Configuration:
+    """Return a configuration whose seeds start from a parent's θ. Raises UserError where that cannot be."""
     plain = Configuration(spec, recipe)
     if recipe.fold_step:
         return replace(plain, start=parent)
     import torch
 
     with reraise_as("start"):
-        made = {n: transfer(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()}
+        transfers = {
+            n: transfer(parent.spec, torch.tensor(t), plain.trained) for n, t in parent.thetas.items()
+        }
     *before, last = parent.lineage
-    lineage = (*before, {**last, "then": list(next(iter(made.values())).how)})
-    thetas = {name: tuple(m.theta_Q.tolist()) for name, m in made.items()}
+    lineage = (*before, {**last, "then": list(next(iter(transfers.values())).how)})
+    thetas = {name: tuple(t.theta_Q.tolist()) for name, t in transfers.items()}
     return replace(plain, start=InitialTheta(plain.trained, thetas, lineage, parent.number))
 
 
-def _found(asked: StartSpec, study: Study, ledger: Ledger) -> list[InitialTheta]:
-    if asked.unfolded:
-        return [InitialTheta(asked.unfolded, {})]
-    if asked.checkpoint:
-        return [_of_checkpoint(asked, Path(asked.checkpoint))]
-    assert asked.study is not None
-    if asked.study == study.name:
+def _choose(start: StartSpec, study: Study, ledger: Ledger) -> list[InitialTheta]:
+    if start.unfolded:
+        return [InitialTheta(start.unfolded, {})]
+    if start.checkpoint:
+        return [_from_file(start, Path(start.checkpoint))]
+    assert start.study is not None
+    if start.study == study.name:
         raise UserError("start.study: a study cannot start from itself")
     with reraise_as("start.study", UserError):
-        ledger.require_study(asked.study)
-    rows = _rows(asked, study.first_seeds(), ledger)
-    pages = ledger.list_runs(asked.study)
-    with ArtifactCache(reach(ledger, asked.study), ledger, asked.study) as shelf:
-        found = [(r, shelf.seed(r).checkpoint()) for r in rows]
-    if asked.each:
-        thetas = {str(seed_of(r)): tuple(c.theta_P.tolist()) for r, c in found}
-        parent = lineage_of(found[0][1])
-        parent[-1] |= {"seed": "its own", "run": pages[rows[0]["configuration"]][1]}
+        ledger.require_study(start.study)
+    rows = _rows(start, study.first_seeds(), ledger)
+    runs = [ledger.list_runs(start.study)[r["configuration"]][1] for r in rows]
+    with ArtifactCache(reach(ledger, start.study), ledger, start.study) as cache:
+        checkpoints = [cache.seed(r).checkpoint() for r in rows]
+    if start.each:
+        seeds = [str(seed_of(r)) for r in rows]
+        thetas = {s: tuple(c.theta_P.tolist()) for s, c in zip(seeds, checkpoints, strict=True)}
+        parent = lineage_of(checkpoints[0])
+        parent[-1] |= {"seed": "its own", "run": runs[0]}
         del parent[-1]["theta_sha256"], parent[-1]["exact"]
-        return [InitialTheta(found[0][1].spec, thetas, tuple(parent))]
-    return [_start(c, n, pages[r["configuration"]][1]) for n, (r, c) in enumerate(found)]
+        return [InitialTheta(checkpoints[0].spec, thetas, tuple(parent))]
+    return [_from_checkpoint(c, n, run) for n, (c, run) in enumerate(zip(checkpoints, runs, strict=True))]
 
 
-def _start(checkpoint: Checkpoint, number: int = 0, run: str = "") -> InitialTheta:
-    *before, own = lineage_of(checkpoint)
-    theta = tuple(checkpoint.theta_P.tolist())
-    return InitialTheta(checkpoint.spec, {ANY: theta}, (*before, own | ({"run": run} if run else {})), number)
+def _from_checkpoint(checkpoint: Checkpoint, number: int = 0, run: str = "") -> InitialTheta:
+    *before, last = lineage_of(checkpoint)
+    lineage = (*before, last | ({"run": run} if run else {}))
+    return InitialTheta(checkpoint.spec, {ANY: tuple(checkpoint.theta_P.tolist())}, lineage, number)
 
 
-def _rows(asked: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
-    """The ledger's rows of the seeds whose θ is asked for, the best first."""
-    assert asked.study is not None
-    known = ledger.list_configurations(asked.study)
-    keys = chosen(asked.study, known, None, asked.configuration)
-    rows = [
-        r
-        for r in ledger.list_seeds(asked.study)
-        if r["configuration"] in keys and r["published"] and is_final(r)
-    ]
-    if asked.seed is not None:
-        rows = [r for r in rows if str(seed_of(r)) == str(Seed.named(str(asked.seed)))]
-    if asked.each:
-        return _each(asked, seeds, rows)
-    fit = [r for r in rows if r["outcome"] == Outcome.GROKKED or not asked.grokked]
-    if len(fit) < asked.count:
-        what = f"seed {asked.seed}" if asked.seed is not None else f"{asked.count} seeds"
-        have = "has not grokked (start.grokked: false takes it)" if rows and asked.seed is not None else ""
-        have = have or f"are asked for, {len(fit)} {'grokked' if asked.grokked else 'ended'}"
-        raise UserError(f"start: of study {asked.study} {what} {have}")
-    fit.sort(key=lambda r: (rank(r), known[r["configuration"]].spec.params))
-    return fit[: asked.count]
+def _rows(start: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
+    """Return the ledger's rows of the seeds whose θ is asked for, the best first."""
+    assert start.study is not None
+    existing = ledger.list_configurations(start.study)
+    keys = chosen(start.study, existing, None, start.configuration)
+    ended = (r for r in ledger.list_seeds(start.study) if r["published"] and is_final(r))
+    rows = [r for r in ended if r["configuration"] in keys]
+    if start.seed is not None:
+        rows = [r for r in rows if str(seed_of(r)) == str(Seed.named(str(start.seed)))]
+    if start.each:
+        return _each(start, seeds, rows)
+    fit = [r for r in rows if r["outcome"] == Outcome.GROKKED or not start.grokked]
+    if len(fit) < start.count:
+        wanted = f"seed {start.seed}" if start.seed is not None else f"{start.count} seeds"
+        reason = f"are asked for, {len(fit)} {'grokked' if start.grokked else 'ended'}"
+        if rows and start.seed is not None:
+            reason = "has not grokked (start.grokked: false takes it)"
+        raise UserError(f"start: of study {start.study} {wanted} {reason}")
+    fit.sort(key=lambda r: (rank(r), existing[r["configuration"]].spec.params))
+    return fit[: start.count]
 
 
-def _each(asked: StartSpec, seeds: list[Seed], rows: list[Row]) -> list[Row]:
-    """The row of each of the study's own seeds; of one configuration."""
+def _each(start: StartSpec, seeds: list[Seed], rows: list[Row]) -> list[Row]:
+    """Return the row of each of the study's own seeds; of one configuration."""
+    place = f"study {start.study}"
     if len({r["configuration"] for r in rows}) > 1:
-        raise UserError(
-            f"start.each: study {asked.study} has several configurations; name one (start.configuration)"
-        )
+        raise UserError(f"start.each: {place} has several configurations; name one (start.configuration)")
     by_seed = {seed_of(r): r for r in rows}
     if missing := [s for s in seeds if s not in by_seed]:
-        raise UserError(f"start.each: study {asked.study} has no θ of seed {missing[0]}")
-    found = [by_seed[s] for s in seeds]
-    failed = [r for r in found if r["outcome"] != Outcome.GROKKED]
-    if failed and asked.grokked:
-        raise UserError(f"start.each: seed {seed_of(failed[0])} of study {asked.study} has not grokked")
-    return found
+        raise UserError(f"start.each: {place} has no θ of seed {missing[0]}")
+    failed = [s for s in seeds if by_seed[s]["outcome"] != Outcome.GROKKED]
+    if failed and start.grokked:
+        raise UserError(f"start.each: seed {failed[0]} of {place} has not grokked")
+    return [by_seed[s] for s in seeds]
 
 
-def _of_checkpoint(asked: StartSpec, path: Path) -> InitialTheta:
+def _from_file(start: StartSpec, path: Path) -> InitialTheta:
     from trainer.checkpoints.foreign import load_any
+    from trainer.checkpoints.teachers import selection_errors
 
     if not path.exists():
         raise UserError(f"start.checkpoint: {path}: no such checkpoint")
     with reraise_as("start.checkpoint"):
         checkpoint = load_any(path)
-    if asked.grokked and (wrong := wrong_of(checkpoint)):
+    if start.grokked and (errors := selection_errors(checkpoint.spec, checkpoint.theta_P)):
         raise UserError(
-            f"start.checkpoint: {path}: has not grokked, {wrong:,} of 5,000 selection problems are wrong"
+            f"start.checkpoint: {path}: has not grokked, {errors:,} of 5,000 selection problems are wrong"
         )
-    return _start(checkpoint)
-
-
-def wrong_of(checkpoint: Checkpoint) -> int:
-    """How many selection problems a checkpoint adds wrongly."""
-    from trainer.data.problems import selection
-    from trainer.step import step
-
-    spec = checkpoint.spec
-    tokens = step.tokens_of(spec, *selection())
-    exact = step.evaluate(spec, checkpoint.theta_P[None], tokens)["exact"]
-    return round((1 - float(exact)) * tokens.shape[-1])
+    return _from_checkpoint(checkpoint)

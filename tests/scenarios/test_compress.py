@@ -14,7 +14,7 @@ from search.compress import descent, local
 from search.compress.acceptance import AcceptanceSet
 from search.compress.journal import Journal
 from search.compress.pictures import TREE, log_descents
-from search.compress.proposers import joined
+from search.compress.proposals import joined
 from search.run import driver, worker
 from search.store.candidates import DatabaseCandidates, digest, front, lineage_of, smallest
 from search.store.home import Home

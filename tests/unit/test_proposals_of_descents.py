@@ -8,9 +8,8 @@ import torch
 from model import preset
 from model.structures import STRUCTURES, rotations
 from model.tied import constrained, describe_new, free, retied, tie, ties_of
-from search.compress.descent import Rules
-from search.compress.proposals import SaliencyProposer
-from search.compress.proposers import Parent, joined, propose
+from search.compress.proposals import SaliencyProposer, joined
+from search.compress.proposers import Parent, Rules, propose
 from search.store.candidates import digest
 from search.study.compress import KINDS
 from trainer.checkpoints.checkpoint import Checkpoint

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import Tensor
+
+from model.spec import Spec
 from model.tied import Tied
 from trainer.checkpoints.foreign import load_any
 from trainer.data.problems import selection
 from trainer.recipe.teacher import Teacher
 from trainer.step import step
+
+
+def selection_errors(spec: Spec, theta_P: Tensor) -> int:
+    """Return how many of the 5,000 selection problems θ [P] of a spec adds wrongly."""
+    tokens = step.tokens_of(spec, *selection())
+    exact = float(step.evaluate(spec, theta_P[None], tokens)["exact"])
+    return round((1 - exact) * tokens.shape[-1])
 
 
 def read_teacher(path: Path) -> str:
@@ -19,12 +29,9 @@ def read_teacher(path: Path) -> str:
     if not path.exists():
         raise ValueError(f"{path}: no such checkpoint")
     checkpoint = load_any(path)
-    spec, theta_1P = checkpoint.spec, checkpoint.theta_P[None]
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
     if isinstance(spec, Tied):
-        theta_1P, spec = spec.untie(theta_1P), spec.base
-    tokens = step.tokens_of(spec, *selection())
-    exact = float(step.evaluate(spec, theta_1P, tokens)["exact"])
-    if exact < 1:
-        wrong = round((1 - exact) * tokens.shape[-1])
-        raise ValueError(f"{path}: has not grokked, {wrong:,} of 5,000 selection problems are wrong")
-    return Teacher(spec, tuple(theta_1P[0].tolist())).word
+        theta_P, spec = spec.untie(theta_P[None])[0], spec.base
+    if errors := selection_errors(spec, theta_P):
+        raise ValueError(f"{path}: has not grokked, {errors:,} of 5,000 selection problems are wrong")
+    return Teacher(spec, tuple(theta_P.tolist())).word

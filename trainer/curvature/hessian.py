@@ -123,10 +123,10 @@ def _constraint(
     a_R = torch.zeros_like(unit_R)
     a_R[k] = unit_R[k]
     if kind == "zero":
-        ties = _allowed(at.spec, zeroed(at.ties, first[0]))
+        ties = possible(at.spec, zeroed(at.ties, first[0]))
     else:
         a_R[j] = -sign * unit_R[j]
-        ties = _allowed(at.spec, equated(at.ties, first[0], first[1], sign))
+        ties = possible(at.spec, equated(at.ties, first[0], first[1], sign))
     return None if ties is None else Constraint(kind, ties, a_R, cost)
 
 
@@ -142,7 +142,7 @@ def _in_one_tensor(at: LossExpansion) -> Tensor:
     return (both.sum(-1) == 1).double()
 
 
-def _allowed(spec: Spec, ties: Ties) -> Ties | None:
+def possible(spec: Spec, ties: Ties) -> Ties | None:
     """Return the ties, or None where they leave a tensor empty that must not be."""
     try:
         tie(spec, ties)
