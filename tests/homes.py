@@ -180,16 +180,27 @@ class Silent:
 
 
 class MadeUpExecutor(InProcessExecutor):
-    """Workers that end as soon as they begin. seen: called with each poll."""
+    """Workers that end as soon as they begin. seen: called before the first one, after each, and at the end."""
 
     def __init__(self, home: Home, grokked, seen: Callable[[], None]):
         super().__init__()
-        self.home, self.grokked, self.seen = home, grokked, seen
+        self.home, self.grokked, self.seen, self.ended = home, grokked, seen, 0
+
+    def __enter__(self):
+        self.seen()
+        return self
+
+    def __exit__(self, *error):
+        if not any(error):
+            self.seen()
+            self.seen()
 
     def poll(self, timeout_s: float):
-        self.seen()
+        if self.ended:
+            self.seen()
         if not self._waiting:
             return []
+        self.ended += 1
         leave_parts(self.home, Trial.read(Path(self._waiting[0][1]["folder"])), self.grokked)
         return [self._finish()]
 
@@ -205,7 +216,6 @@ def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] =
         Driver.open(study, home, lease, client, Silent()) as driver,
     ):
         driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
-        seen(driver)
 
 
 def recorded(folder, *trials, text=STUDY, **more) -> Path:
