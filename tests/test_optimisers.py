@@ -54,7 +54,7 @@ def recipe_of(name, **more):
 def state_of(theta_SP, optimiser=OPTIMISERS["adamw"]):
     """A bank's slots at step 0, all of them active."""
     fresh = _empty(SPEC, optimiser, len(theta_SP), "cpu")
-    state = {**fresh, **optimiser.fresh(theta_SP), "theta": theta_SP}
+    state = {**fresh, **optimiser.init(theta_SP), "theta": theta_SP}
     state |= {"data_seed": torch.arange(len(theta_SP)), "active": torch.ones(len(theta_SP)).bool()}
     return state | {"wd_scale": state["wd_scale"].to(theta_SP)}
 
@@ -76,7 +76,7 @@ def steps(optimiser, state, hyper, grads):
 def test_slots_come_first_and_names_are_its_own(name):
     recipe, theta = recipe_of(name), initial(3)
     optimiser = optimiser_of(recipe)
-    fresh, plain = optimiser.fresh(theta), _empty(SPEC, Optimiser(lambda _: {}, None), 3, "cpu")
+    fresh, plain = optimiser.init(theta), _empty(SPEC, Optimiser(lambda _: {}, None), 3, "cpu")
     assert not fresh.keys() & plain.keys()
     assert all(t.shape[0] == 3 and t.device == theta.device for t in fresh.values())
     state = state_of(theta, optimiser)

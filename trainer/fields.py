@@ -1,6 +1,6 @@
-"""Groups: fields of a recipe that belong together, a dataclass a group, and what all groups rest on.
+"""Groups of fields of a recipe, a dataclass each.
 
-A group is a frozen dataclass of its own file, `Recipe` inherits them all: so whoever adds fields adds a file.
+A group is a frozen dataclass in its own file, and `Recipe` inherits them all: new fields are a new file.
 Without torch, so that a recipe can be checked at once.
 """
 

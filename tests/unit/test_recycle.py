@@ -13,7 +13,7 @@ from search.study.file import parse_study
 from tests.banks import EVERY, SPEC, finish, make, pair
 from trainer import Pair, Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.recycle import is_recycling_due
+from trainer.recipe.restarts import is_recycling_due
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ON = {

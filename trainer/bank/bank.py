@@ -22,7 +22,7 @@ from model.spec import Spec
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
-from trainer.data import hard_examples as targets
+from trainer.data import hard_examples
 from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import snapshot
@@ -31,8 +31,7 @@ from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
 from trainer.recipe.outcomes import MEASURES
-from trainer.recipe.recycle import is_recycling_due
-from trainer.recipe.restarts import is_restart_due, restart_seed
+from trainer.recipe.restarts import is_recycling_due, is_restart_due, restart_seed
 from trainer.recipe.starts import hashed_seed, initial_theta
 from trainer.step import step
 from trainer.step.schedule import Hyper
@@ -58,9 +57,9 @@ class Bank:
         compiled: bool = True,
         futility: FutilityRule | None = FUTILITY_RULE,
     ):
-        """`slots`: at least so many, by default one a pair. `hopeless`: the rule that gives seeds up, if any.
+        """slots: by default one a pair. futility: the rule that gives seeds up, if any.
 
-        Raises ValueError if there is no pair or slot, or the recipes' programs differ.
+        Raise ValueError if there is no pair or slot, or the recipes' programs differ.
         """
         if len({p.program() for p in pairs}) != 1:
             raise ValueError(DISAGREE)
@@ -77,13 +76,13 @@ class Bank:
         self.tracker = SeedTracker(pairs, spec, futility, tuple(spec.probes()))
         self.state = _empty(spec, self.optimiser, self.slots, device)
         if recipe.targeted:
-            self.state |= targets.empty_buffer(self.slots, device)
+            self.state |= hard_examples.empty_buffer(self.slots, device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
         self.parked: dict[int, State] = {}
-        """Pairs that wait for a slot with the state in which they were saved, [1, ...] each."""
+        """Pair -> its saved state [1, ...], while it waits for a slot."""
         self.spent: list[int] = []
-        """Pairs that have spent their budget and are to be finished, one at each call of `advance`."""
+        """Pairs that spent their budget and are to be finished, one at each call of `advance`."""
         self.seed_steps, self.train_s = 0, 0.0
         self._fill()
         self.programs.warm_up(self.state, self.hyper)
@@ -94,9 +93,7 @@ class Bank:
         return self.seed_steps / self.train_s if self.train_s else 0.0
 
     def advance(self) -> bool:
-        """Train to the next evaluation and judge it, and finish one that is nearly right. False if no pair is
-        left.
-        """
+        """Train to the next evaluation, judge it, and finish one pair. Return False if no pair is left."""
         running = int((self.pair_S != IDLE).sum())
         start, nearly = time.perf_counter(), self.spent[:1]
         for n in nearly:
@@ -110,14 +107,14 @@ class Bank:
     def _advance(self, running: int) -> None:
         measured_SM, shown_SP = self._train(running if self.programs.supports_partial_bank else self.slots)
         self.seed_steps += running * self.eval_every
-        self._target(running)
+        self._refresh_hard_examples(running)
         self._judge(measured_SM.cpu(), shown_SP)
         self._fill()
 
     def add(self, pairs: Sequence[Pair]) -> range:
-        """Put more pairs at the end of the queue; free slots take them at once. Returns their numbers.
+        """Append pairs to the queue; free slots take them at once. Return their numbers.
 
-        Raises ValueError if their program is another one.
+        Raise ValueError if their program is another one.
         """
         if {p.program() for p in pairs} - {self.pairs[0].program()}:
             raise ValueError(DISAGREE)
@@ -130,17 +127,17 @@ class Bank:
         return range(first, len(self.pairs))
 
     def end(self, numbers: Sequence[int]) -> None:
-        """End pairs from outside, where they are: those that have not ended are censored."""
+        """End pairs from outside: those that have not ended are censored."""
         open_ = self.tracker.censor(numbers)
         self._vacate(open_)
         self._fill()
 
     def result(self, n: int) -> Result:
-        """The n-th pair as far as it got."""
+        """Return the n-th pair as far as it got."""
         return self.tracker.result(n)
 
     def newest(self) -> list[dict[str, Any]]:
-        """A row a pair, how far it is (trainer/bank/tracker.py)."""
+        """Return a row a pair with its progress (trainer/bank/tracker.py)."""
         return self.tracker.newest()
 
     def save(self, path: Path, numbers: Sequence[int] | None = None) -> None:
@@ -148,33 +145,33 @@ class Bank:
 
         A bank of the same spec and slots that has these pairs goes on from it bit for bit, in any company.
         """
-        mine = list(range(len(self.pairs)) if numbers is None else numbers)
-        begun_S = torch.isin(self.pair_S, torch.tensor(mine, dtype=torch.int64))
-        parked = [n for n in self.parked if n in mine]
-        states = [{k: t[begun_S.to(t.device)].cpu() for k, t in self.state.items()}]
+        chosen = list(range(len(self.pairs)) if numbers is None else numbers)
+        chosen_S = torch.isin(self.pair_S, torch.tensor(chosen, dtype=torch.int64))
+        parked = [n for n in self.parked if n in chosen]
+        states = [{k: t[chosen_S.to(t.device)].cpu() for k, t in self.state.items()}]
         states += [self.parked[n] for n in parked]
-        place = {n: i for i, n in enumerate(mine)}
+        place = {n: i for i, n in enumerate(chosen)}
         tensors = {f"state.{k}": torch.cat([s[k] for s in states]) for k in self.state}
-        tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[begun_S].tolist(), *parked)])
-        tensors |= {f"records.{k}": t[mine] for k, t in self.tracker.records.items()}
-        snapshot.write(path, tensors, {"key": self._key(mine)})
+        tensors["pair"] = torch.tensor([place[n] for n in (*self.pair_S[chosen_S].tolist(), *parked)])
+        tensors |= {f"records.{k}": t[chosen] for k, t in self.tracker.records.items()}
+        snapshot.write(path, tensors, {"key": self._key(chosen)})
 
     def load(self, path: Path, numbers: Sequence[int] | None = None) -> bool:
-        """Have some pairs, by default all, go on from a saved state.
+        """Restore some pairs, by default all, from a saved state.
 
-        False, and nothing changed, if there is none or it is that of others.
+        Return False, and change nothing, if there is none or it belongs to other pairs.
         """
-        mine = list(range(len(self.pairs)) if numbers is None else numbers)
-        found = snapshot.read(path)
-        if found is None or found[1]["key"] != self._key(mine):
+        chosen = list(range(len(self.pairs)) if numbers is None else numbers)
+        saved = snapshot.read(path)
+        if saved is None or saved[1]["key"] != self._key(chosen):
             return False
-        tensors, _ = found
-        self._vacate(mine)
-        self.tracker.restore(mine, {k: tensors[f"records.{k}"] for k in self.tracker.records})
-        self.spent += self.tracker.needs_finishing(torch.tensor(mine), QUEUED)
+        tensors, _ = saved
+        self._vacate(chosen)
+        self.tracker.restore(chosen, {k: tensors[f"records.{k}"] for k in self.tracker.records})
+        self.spent += self.tracker.needs_finishing(torch.tensor(chosen), QUEUED)
         for i, n in enumerate(tensors["pair"].tolist()):
             if n != IDLE:
-                self.parked[mine[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
+                self.parked[chosen[n]] = {k: tensors[f"state.{k}"][i : i + 1] for k in self.state}
         self._fill()
         return True
 
@@ -189,30 +186,30 @@ class Bank:
         self.pair_S[torch.isin(self.pair_S, torch.tensor(list(numbers), dtype=torch.int64))] = IDLE
 
     def _train(self, count: int) -> tuple[Tensor, Tensor]:
-        """Take the first slots to the next evaluation. Returns their measures [count, M], and the θ that they
-        are of [count, P].
-        """
+        """Train the first slots to the next evaluation. Return their measures [count, M] and their θ [count, P]."""
         state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
         state, loss_S = self.programs.train(state, hyper, self.eval_every)
         for name, t in state.items():
             self.state[name][:count] = t
         measured, shown_SP = self._evaluate("theta", state, hyper)
-        if self.optimiser.beside:
-            other, other_SP = self._evaluate(self.optimiser.beside, state, hyper)
-            same_S = other["exact"] == measured["exact"]
-            better_S = (other["exact"] > measured["exact"]) | (same_S & (other["loss"] < measured["loss"]))
-            measured = {name: torch.where(better_S, t, measured[name]) for name, t in other.items()}
-            shown_SP = torch.where(better_S[:, None], other_SP, shown_SP)
+        if self.optimiser.eval_theta:
+            average, average_SP = self._evaluate(self.optimiser.eval_theta, state, hyper)
+            same_S = average["exact"] == measured["exact"]
+            better_S = (average["exact"] > measured["exact"]) | (
+                same_S & (average["loss"] < measured["loss"])
+            )
+            measured = {name: torch.where(better_S, t, measured[name]) for name, t in average.items()}
+            shown_SP = torch.where(better_S[:, None], average_SP, shown_SP)
         measured["train_loss"] = loss_S / self.eval_every
         return torch.stack([measured[name] for name in MEASURES], dim=1), shown_SP
 
     def _evaluate(self, name: str, state: State, hyper: Hyper) -> tuple[dict[str, Tensor], Tensor]:
-        """The measures [count] of a θ of the slots' states, and it as the model reads it."""
+        """Measure a θ of the slots' states. Return the measures [count] and θ with its ties applied."""
         read_SP = step.apply_ties(state[name], state["step"], hyper)
         return self.programs.evaluate(read_SP), read_SP
 
-    def _target(self, count: int) -> None:
-        """Have the live slots, which come first, know their errors, where the recipes ask for them."""
+    def _refresh_hard_examples(self, count: int) -> None:
+        """Refresh the buffers of the first `count` slots, where the recipes draw their own errors again."""
         if not self.pairs[0].recipe.targeted:
             return
         state, hyper = ({k: t[:count] for k, t in d.items()} for d in (self.state, self.hyper))
@@ -220,7 +217,7 @@ class Bank:
             self.state[name][:count] = t
 
     def _judge(self, measured_SM: Tensor, shown_SP: Tensor) -> None:
-        """Record an evaluation of every running seed and free the slots of those that have ended.
+        """Record an evaluation of every running seed and free the slots of ended ones.
 
         Live slots come first, and are the first rows.
         """
@@ -239,26 +236,26 @@ class Bank:
         for name, scale_L in zip(("wd_scale", "mix_scale"), after, strict=True):
             self.state[name][slots_L] = scale_L.to(self.device)
         for slot in live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)].tolist():
-            self._change(slot)
+            self._restart_or_recycle(slot)
         outcomes = self.tracker.records["outcome"]
         for slot, n in zip(live_L[left_L].tolist(), pair_L[left_L].tolist(), strict=True):
-            if outcomes[n] == QUEUED:  # a rung has it wait
+            if outcomes[n] == QUEUED:  # it waits at a rung
                 self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
         self.pair_S[live_L[left_L]] = IDLE
         self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
 
     def _finish(self, n: int) -> None:
-        """Take a pair that has spent its budget on by curvature, from its best θ."""
+        """Finish a pair that spent its budget by curvature, from its best θ."""
         pair, best_P = self.pairs[n], self.tracker.records["best_theta"][n]
-        made_P = finish_by_curvature(
+        finished_P = finish_by_curvature(
             self.spec, pair.ties, self.programs, best_P, hashed_seed(f"finish {pair.seed}")
         )
-        found = self.programs.evaluate(made_P[None].to(self.device))
-        measures = [float(found[name]) if name in found else torch.nan for name in MEASURES]
-        self.tracker.finish(n, torch.tensor(measures), made_P)
+        measured = self.programs.evaluate(finished_P[None].to(self.device))
+        measures = [float(measured[name]) if name in measured else torch.nan for name in MEASURES]
+        self.tracker.finish(n, torch.tensor(measures), finished_P)
 
-    def _change(self, slot: int) -> None:
-        """Have a running pair begin again, or its units recycled, where its recipe asks for that."""
+    def _restart_or_recycle(self, slot: int) -> None:
+        """Restart the pair of a slot, or recycle its units, where its recipe says so."""
         n, state = int(self.pair_S[slot]), self.state
         recipe, values = self.pairs[n].recipe, self.tracker.values(n)
         age, before = int(state["step"][slot]), int(state["before"][slot])
@@ -268,12 +265,12 @@ class Bank:
             self._recycle(slot)
 
     def _recycle(self, slot: int) -> None:
-        """Give units of a slot another use; the optimiser forgets what it kept of them."""
+        """Recycle units of a slot; the optimiser's state of changed entries begins anew."""
         recycled, theta_P = self.spec.recycled(), self.state["theta"][slot]
         assert recycled is not None
         fresh_P = recycled(self.spec, theta_P.cpu()[None])[0].to(self.device)
         new_P = fresh_P != theta_P
-        for name, t in _begun(self.optimiser, fresh_P[None]).items():
+        for name, t in _initial_state(self.optimiser, fresh_P[None]).items():
             if t.shape[1:] == fresh_P.shape:
                 self.state[name][slot] = torch.where(new_P, t[0], self.state[name][slot])
 
@@ -289,7 +286,7 @@ class Bank:
         self._set_hyper()
 
     def _start(self, slot: int, n: int) -> None:
-        """Pair n in a slot: as it was saved, or else at its beginning."""
+        """Put pair n into a slot: as it was saved, or else at its beginning."""
         self.pair_S[slot] = n
         self.tracker.records["outcome"][n] = RUNNING
         if n in self.parked:
@@ -299,30 +296,32 @@ class Bank:
             self._begin(slot, n, 0)
 
     def _begin(self, slot: int, n: int, before: int) -> None:
-        """Pair n with its θ, the optimiser afresh and step 0, after so many steps of earlier tries."""
+        """Put pair n into a slot at its start. before: steps of earlier tries."""
         pair, state = self.pairs[n], self.state
         tries = before // pair.recipe.again_at if before else 0
-        given = None if pair.start is None else torch.tensor(pair.start)
-        vector = restart_seed(pair.seed.init_seed, tries)
-        theta_P = initial_theta(self.spec, pair.recipe, vector) if given is None else given
+        if pair.start is None:
+            theta_P = initial_theta(self.spec, pair.recipe, restart_seed(pair.seed.init_seed, tries))
+        else:
+            theta_P = torch.tensor(pair.start)
         theta_1P = theta_P.to(self.device)[None]
-        for name, t in _begun(self.optimiser, theta_1P).items():
+        for name, t in _initial_state(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
         state["step"][slot], state["data_seed"][slot] = pair.first_step, pair.seed.data_seed
         state["before"][slot] = before
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
-        if targets.COUNT in state:
-            state[targets.COUNT][slot] = 0
+        if hard_examples.COUNT in state:
+            state[hard_examples.COUNT][slot] = 0
 
     def _set_hyper(self) -> None:
-        """An idle slot keeps computing, on the first pair's numbers, but its θ is masked."""
+        """Set the numbers of each slot. An idle slot computes with the first pair's; its θ is masked."""
         pairs = [max(n, 0) for n in self.pair_S.tolist()]
         self.hyper = {name: t[pairs].to(self.device) for name, t in self.tracker.limits.items()}
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
-    """On a CPU the engine, on a GPU torch's programs, compiled. Eager ones where neither is wanted, or the
-    engine cannot be built for want of a compiler or a kernel.
+    """Choose a backend: on a CPU the engine, on a GPU torch's compiled programs.
+
+    Torch's eager programs where neither is wanted, or without a compiler or a kernel.
     """
     engine = spec.kernel() and not missing_for_compilation()
     if compiled and device == "cpu" and engine:
@@ -330,14 +329,14 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
     return TorchBackend(spec, recipe, device, compiled and device != "cpu")
 
 
-def _begun(optimiser: Optimiser, theta_SP: Tensor) -> State:
-    """θ and what the optimiser keeps of it before the first step."""
-    return {"theta": theta_SP, **optimiser.fresh(theta_SP)}
+def _initial_state(optimiser: Optimiser, theta_SP: Tensor) -> State:
+    """Return θ and the optimiser's state before the first step."""
+    return {"theta": theta_SP, **optimiser.init(theta_SP)}
 
 
 def _empty(spec: Spec, optimiser: Optimiser, slots: int, device: str) -> State:
     theta_SP = torch.zeros(slots, spec.params, device=device)
-    state = _begun(optimiser, theta_SP)
+    state = _initial_state(optimiser, theta_SP)
     state |= {
         name: torch.zeros(slots, dtype=torch.int64, device=device) for name in ("step", "before", "data_seed")
     }

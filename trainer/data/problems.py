@@ -87,9 +87,9 @@ def _low_digits(fraction: Tensor, fives: Tensor) -> Tensor:
 
 
 class Kinds(NamedTuple):
-    """What a carry schedule asks for beside the share of carry problems, each [R].
+    """Numbers of a carry schedule beside the share of carry problems, each [R].
 
-    by_kind: whether kinds have shares of their own, or else are equally likely. single, chain, place: the
+    by_kind: above 0 if kinds have shares of their own; else they are equally likely. single, chain, place: the
     share of carry problems of that kind and those before it. fewest, most: the columns that one uses (int64).
     """
 

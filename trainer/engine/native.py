@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Kernel, Spec
-from trainer.data import hard_examples as targets
+from trainer.data import hard_examples
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
 from trainer.engine.build import ENGINE, library
@@ -51,21 +51,21 @@ from trainer.step.schedule import Hyper, hyper_of
 from trainer.step.step import State
 
 FULL = {"LOSS": 1}
-"""What a kernel is built with that has more than cross-entropy, and shows its logits."""
+"""Macros of a kernel with more than cross-entropy, which shows its logits."""
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
 
 
 class EngineBackend:
-    """What `Programs` offers a bank (trainer/engine/torch_backend.py), by the engine, for a spec that has a kernel.
+    """The interface of `TorchBackend` (trainer/engine/torch_backend.py) by the engine, for a spec with a kernel.
 
-    Raises BuildError where the C++ cannot be compiled.
+    Raise BuildError where the C++ cannot be compiled.
     """
 
     name = "native"
     """As records have it."""
     supports_partial_bank = True
-    """Whether any number of slots may be trained: here what runs costs, and nothing else."""
+    """Any number of slots may be trained; only live ones cost time."""
     cache_misses = 0
 
     def __init__(self, spec: Spec, recipe: Recipe):
@@ -83,40 +83,42 @@ class EngineBackend:
             name: slice(at, at + math.prod(shape))
             for (name, shape), at in zip(self.shapes.items(), starts, strict=False)
         }
-        own = OPTIMISERS[recipe.optimiser]  # in its wrappers it would look like ours
-        owners = (type(spec), own.fresh, own.update, own.gradient)
+        inner = OPTIMISERS[recipe.optimiser]  # wrapped, all its functions would be from our files
+        owners = (type(spec), inner.init, inner.update, inner.gradient)
         self.tapes = tapes((spec, recipe.program(), list(self.shapes.items())), owners, self._record)
-        self.program, self._kept = self._program(recipe)
+        self.program, self._arrays = self._program(recipe)
         self.problems = step.tokens_of(spec, *selection())
         self._blocks = blocks(self.problems)
         self.compile_s = time.perf_counter() - start
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
-        """Nothing is left to compile."""
+        """Do nothing: all is compiled."""
 
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
-        """`steps` steps of every slot. Returns the new state and the summed losses [S]."""
-        given: dict[str, Tensor] = {**hyper, **state}
-        parts = [given[name].reshape(len(state["step"]), -1) for name in self.shapes if name in given]
-        left = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
-        rows = torch.cat([*(p.float() for p in parts), left], dim=1).numpy()
+        """Train every slot by `steps` steps. Return the new state and the summed losses [S]."""
+        values: dict[str, Tensor] = {**hyper, **state}
+        parts = [values[name].reshape(len(state["step"]), -1) for name in self.shapes if name in values]
+        scratch = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
+        rows = torch.cat([*(p.float() for p in parts), scratch], dim=1).numpy()
         losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
         ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
-        asked = [state[name].numpy() for name in (OPERANDS, COUNT) if name in state]
+        buffers = [state[name].numpy() for name in (OPERANDS, COUNT) if name in state]
         in_groups(
             len(rows),
             lambda s, n: self.engine.engine_train(
                 *(ctypes.byref(self.program), pointer(rows[s]), pointer(seeds[s])),
-                *(ties if ties is None else pointer(ties[s]), errors_of([t[s] for t in asked])),
+                *(ties if ties is None else pointer(ties[s]), errors_of([t[s] for t in buffers])),
                 *(n, steps, pointer(losses[s])),
             ),
         )
-        made = torch.from_numpy(rows)
-        new = {name: made[:, self.places[name]].reshape(state[name].shape) for name in self._kept_names()}
+        trained = torch.from_numpy(rows)
+        new = {
+            name: trained[:, self.places[name]].reshape(state[name].shape) for name in self._updated_names()
+        }
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
-        """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
+        """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
         count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
         problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
         rows = np.zeros((len(theta_SP), self.program.row), np.float32)
@@ -134,10 +136,10 @@ class EngineBackend:
         return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
-        """Whether problems of each slot's own are answered wrongly [S, N]."""
+        """Mark the wrong answers among each slot's own problems [S, N]."""
         row, count = np.zeros(self.program.row, np.float32), tokens_STN.shape[-1]
         shape = (-(-count // LANES), self.spec.answers, self.spec.vocabulary, LANES)
-        logits, made = np.zeros(shape, np.float32), []
+        logits, marks = np.zeros(shape, np.float32), []
         for theta_P, tokens_TN in zip(theta_SP, tokens_STN, strict=True):
             row[self.places["theta"]] = theta_P.numpy()
             wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
@@ -147,28 +149,28 @@ class EngineBackend:
                 count,
                 ctypes.byref(Seen(logits=logits.ctypes.data, losses=None)),
             )
-            whole = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
-            made.append(targets.is_wrong(list(whole), tokens_TN[None, self.spec.prompt :])[0])
-        return torch.stack(made)
+            logits_V = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
+            marks.append(hard_examples.is_wrong(list(logits_V), tokens_TN[None, self.spec.prompt :])[0])
+        return torch.stack(marks)
 
     def tokens(self, lesson: Lesson) -> Tensor:
-        """A step's problems as the engine makes them: tokens [T + 1, B]."""
-        made = np.zeros((-(-self.program.batch // LANES), self.program.sequence.length, LANES), np.int32)
-        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), pointer(made))
-        return torch.from_numpy(made).transpose(0, 1).flatten(1)[:, : self.program.batch]
+        """Return a step's problems as the engine makes them: tokens [T + 1, B]."""
+        tokens = np.zeros((-(-self.program.batch // LANES), self.program.sequence.length, LANES), np.int32)
+        self.engine.engine_problems(ctypes.byref(self.program), ctypes.byref(lesson), pointer(tokens))
+        return torch.from_numpy(tokens).transpose(0, 1).flatten(1)[:, : self.program.batch]
 
-    def _kept_names(self) -> list[str]:
-        """The tensors of a state that a step makes anew, first in a row: θ and what the optimiser keeps."""
+    def _updated_names(self) -> list[str]:
+        """Return the names of a state's tensors that a step changes, first in a row: θ and the optimiser's."""
         return list(self.shapes)[: list(self.shapes).index("step")]
 
     def _shapes(self, recipe: Recipe) -> Shapes:
-        """What a row has, without the slots' axis."""
-        fresh = self.optimiser.fresh(torch.zeros(1, self.spec.params))
+        """Return the shapes of a row's tensors, without the slots' axis."""
+        fresh = self.optimiser.init(torch.zeros(1, self.spec.params))
         scalars: Shapes = {"step": (), "wd_scale": (), "mix_scale": ()}
         hyper = {name: tuple(t.shape[1:]) for name, t in hyper_of([recipe], self.spec.layout).items()}
-        kept = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
+        tensors = {name: tuple(t.shape[1:]) for name, t in fresh.items()}
         theta = (self.spec.params,)
-        return {"theta": theta, **kept, **scalars, **hyper, "gradient": theta}
+        return {"theta": theta, **tensors, **scalars, **hyper, "gradient": theta}
 
     def _record(self) -> list[Tape]:
         return [
@@ -193,16 +195,16 @@ class EngineBackend:
         return list(self.spec.expand(row["theta"]).values())
 
     def _probe(self, row: dict[str, Tensor]) -> list[Tensor]:
-        probe = self.optimiser.probe
+        probe = self.optimiser.gradient_point
         return [probe(row, schedule.now(row, row), row["gradient"])] if probe else []
 
     def _take(self, row: dict[str, Tensor]) -> list[Tensor]:
         state = {**row, "active": torch.ones(1, dtype=torch.bool)}
         new = step.apply_update(self.optimiser, state, row, row["gradient"])
-        return [new[name] for name in self._kept_names()]
+        return [new[name] for name in self._updated_names()]
 
     def _learning(self, recipe: Recipe) -> Learning:
-        """What problems are learnt by, and where its numbers are in a row."""
+        """Return the loss and the places of its numbers in a row."""
 
         def place(name: str) -> int:
             return self.places[name].start if name in recipe.losses else -1
@@ -276,9 +278,7 @@ class EngineBackend:
 
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
-    """A kernel for a recipe's loss: what is more than cross-entropy is a build of its own. Raises
-    BuildError.
-    """
+    """Load a kernel for a recipe's loss; more than cross-entropy has its own build. Raise BuildError."""
     return library(kernel.source, {**kernel.shape, **FULL} if recipe.losses else kernel.shape)
 
 
@@ -291,59 +291,59 @@ def engine() -> ctypes.CDLL:
 
 
 def constant_fold(operation: int, *numbers: float) -> float:
-    """What the engine makes of an operation of tapes on three numbers."""
-    one = np.array([[operation, 0, 1]], np.int32)
+    """Compute an operation of tapes on three numbers by the engine."""
+    block = np.array([[operation, 0, 1]], np.int32)
     tape = Tape(
-        3, np.zeros(0, np.float32), one, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32)
+        3, np.zeros(0, np.float32), block, np.arange(3, dtype=np.int32)[:, None], np.array([3], np.int32)
     )
     return float(run(tape, np.array(numbers, np.float32))[0])
 
 
 def run(tape: Tape, inputs: Array) -> Array:
-    """A tape's outputs for one seed."""
-    made = np.zeros(len(tape.outputs), np.float32)
-    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(made), None, None)
-    return made
+    """Return a tape's outputs for one seed."""
+    outputs = np.zeros(len(tape.outputs), np.float32)
+    engine().engine_tape(ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), None, None)
+    return outputs
 
 
 def gradient(tape: Tape, inputs: Array, pull: Array) -> Array:
-    """The gradient towards a tape's inputs, from that of its outputs."""
-    made, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
+    """Return the gradient towards a tape's inputs, from that of its outputs."""
+    outputs, back = np.zeros(len(tape.outputs), np.float32), np.zeros(tape.inputs, np.float32)
     engine().engine_tape(
-        ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(made), pointer(pull), pointer(back)
+        ctypes.byref(CTape.of(tape)), pointer(inputs), pointer(outputs), pointer(pull), pointer(back)
     )
     return back
 
 
 def sources(spec: Spec) -> Array:
-    """Where each token of a sequence comes from: a column of digits, or -1 less the token itself."""
+    """Return the source of each token of a sequence: a column of digits, or -1 less the token itself."""
     return np.array([t - MARK if t >= MARK else -1 - t for t in marked(spec)], np.int32)
 
 
-def errors_of(asked: list[Array]) -> Any:
-    """What the engine is told of the errors of some slots: operands and counts, or nothing."""
-    if not asked:
+def errors_of(buffers: list[Array]) -> Any:
+    """Return the engine's view of some slots' errors: operands and counts, or None."""
+    if not buffers:
         return None
-    operands, count = asked
+    operands, count = buffers
     return ctypes.byref(Errors(operands=pointer(operands), count=pointer(count), kept=CAPACITY))
 
 
 def blocks(tokens_1TB: Tensor) -> Array:
-    """Tokens as kernels read them, [blocks, T, 16] int32; lanes that are left over hold the token 0."""
+    """Return tokens as kernels read them, [blocks, T, 16] int32; spare lanes have the token 0."""
     tokens_TB = tokens_1TB[0]
     padded = torch.nn.functional.pad(tokens_TB, (0, -tokens_TB.shape[1] % LANES))
     return np.ascontiguousarray(padded.unflatten(1, (-1, LANES)).transpose(0, 1).int().numpy())
 
 
 def pointer(array: Array) -> ctypes.c_void_p:
-    """Where an array's numbers are; keeps the array alive."""
+    """Return an array's address; the pointer keeps the array alive."""
     assert array.flags.c_contiguous
     address: ctypes.c_void_p = array.ctypes.data_as(ctypes.c_void_p)
     return address
 
 
 def in_groups(slots: int, work: Callable[[slice, int], Any]) -> None:
-    """Have torch's threads share the slots, each in groups of up to 16."""
+    """Share the slots among torch's threads, each in groups of up to 16."""
     threads = min(torch.get_num_threads(), slots)
     count = max(threads, -(-slots // LANES))
     ends = [slots * n // count for n in range(count + 1)]

@@ -76,7 +76,7 @@ class Sequence(Struct):
 
 
 class Lesson(Struct):
-    """What a step asks for: `Lesson` of trainer/engine/cpp/problems.h."""
+    """The numbers of a step: `Lesson` of trainer/engine/cpp/problems.h."""
 
     _fields_ = (
         ("data_seed", c_int64),

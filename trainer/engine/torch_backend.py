@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.data import hard_examples as targets
+from trainer.data import hard_examples
 from trainer.data.hard_examples import BatchParts
 from trainer.data.problems import selection
 from trainer.engine.replay import Replay
@@ -29,7 +29,7 @@ BLOCK = 20  # steps whose problems are made at once: 11 MB for 16 seeds of 57p
 
 
 def block_of(eval_every: int) -> int:
-    """The largest block of steps, at most BLOCK, that divides a distance."""
+    """Return the largest block of steps, at most BLOCK, that divides a distance."""
     return next(k for k in range(min(BLOCK, eval_every), 0, -1) if eval_every % k == 0)
 
 
@@ -39,9 +39,9 @@ class TorchBackend:
     name = "programs"
     """As records have it."""
     supports_partial_bank = False
-    """Whether any number of slots may be trained: these are compiled for all of a bank's."""
+    """All slots are trained: programs are compiled for their number."""
     graphs: bool
-    """Whether blocks of steps are recorded and played back, as CUDA graphs."""
+    """True if blocks of steps are recorded and played back, as CUDA graphs."""
 
     def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
         self.spec, self.compile_s, self.cache_misses = spec, 0.0, 0
@@ -64,14 +64,14 @@ class TorchBackend:
                 setattr(self, name, torch.compile(getattr(self, name), **how))
 
     def make_block(self, state: State, hyper: Hyper) -> Tensor:
-        """Tokens [K, S, T + 1, B] of the next K steps."""
+        """Return tokens [K, S, T + 1, B] of the next K steps."""
         return self._tokens(*self._draw(state, hyper))
 
     def train_step(self, state: State, hyper: Hyper, tokens_STB: Tensor) -> tuple[State, Tensor]:
         return self._train(state, hyper, tokens_STB)
 
     def train_block(self, state: State, hyper: Hyper) -> tuple[State, Tensor]:
-        """`block` steps of every slot, problems included. Returns the new state and the summed losses [S]."""
+        """Train every slot by `block` steps, problems included. Return the new state and the summed losses [S]."""
         loss_S = torch.zeros_like(state["wd_scale"])
         for tokens_STB in self.make_block(state, hyper):
             state, step_loss_S = self.train_step(state, hyper, tokens_STB)
@@ -93,14 +93,14 @@ class TorchBackend:
         return state, loss_S
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
-        """Exact match, token accuracy and loss [S] on the selection problems, or on others."""
+        """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
         return self._evaluate(theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
-        """Whether problems of each slot's own are answered wrongly [S, N]."""
+        """Mark the wrong answers among each slot's own problems [S, N]."""
         with torch.no_grad():
-            made = self.spec.forward(theta_SP, tokens_STN[:, :-1], first=self.spec.prompt - 1)
-        return targets.is_wrong(made, tokens_STN[:, self.spec.prompt :])
+            logits = self.spec.forward(theta_SP, tokens_STN[:, :-1], first=self.spec.prompt - 1)
+        return hard_examples.is_wrong(logits, tokens_STN[:, self.spec.prompt :])
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Compile everything by calling it once; the results are dropped.

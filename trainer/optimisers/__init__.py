@@ -1,4 +1,4 @@
-"""Optimisers: what turns a gradient into a step of every slot, and wrappers that combine with any of them.
+"""Optimisers, which turn a gradient into a step of every slot, and wrappers that combine with any of them.
 
 An optimiser is an entry of OPTIMISERS, a wrapper one of WRAPPERS; the fields of either stand in its own file.
 Without torch at import, so that a recipe can be checked against the names; updates use tensors' own methods,
@@ -17,14 +17,12 @@ from typing import Any
 
 from model.fields import did_you_mean, option
 from trainer.fields import Group
-from trainer.optimisers.average import Average, average
 from trainer.optimisers.base import Optimiser, zeros
-from trainer.optimisers.factors import OfTensors
+from trainer.optimisers.factors import TensorFactors
 from trainer.optimisers.first_order import adam, adamw, lion, sgd
 from trainer.optimisers.freeze import Freeze, freeze
-from trainer.optimisers.grokfast import Grokfast, grokfast
 from trainer.optimisers.l1 import L1, l1
-from trainer.optimisers.sam import Sam, sam
+from trainer.optimisers.wrappers import Average, Grokfast, Sam, average, grokfast, sam
 from trainer.retired import RETIRED_OPTIMISERS, Retired
 
 OPTIMISERS = {
@@ -40,17 +38,17 @@ WRAPPERS: dict[str, Callable[[Optimiser], Optimiser]] = {
     "l1_lambda": l1,
     "freeze": freeze,
 }
-"""By the field that switches one on; the innermost first."""
+"""Field that switches a wrapper on -> the wrapper; the innermost first."""
 
 
 def optimiser_of(recipe: Any) -> Optimiser:
-    """What takes a recipe's steps: its optimiser in the wrappers that are on."""
+    """Return a recipe's optimiser in the wrappers that are on."""
     on = (wrap for name, wrap in WRAPPERS.items() if getattr(recipe, name))
     return reduce(lambda inner, wrap: wrap(inner), on, OPTIMISERS[recipe.optimiser])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen(Group):
+class OptimiserFields(Group):
     optimiser: str = option(
         "adamw", f"what takes the steps: {', '.join(OPTIMISERS)}", unit="name", shapes=True
     )
@@ -73,5 +71,5 @@ class Chosen(Group):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stepping(Freeze, L1, OfTensors, Average, Grokfast, Sam, Chosen):
+class Stepping(Freeze, L1, TensorFactors, Average, Grokfast, Sam, OptimiserFields):
     """Every field of optimisers and wrappers; groups are listed from the last one to the first."""

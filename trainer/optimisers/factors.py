@@ -13,7 +13,7 @@ from trainer.fields import Group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OfTensors(Group):
+class TensorFactors(Group):
     lr_factors: tuple[tuple[Any, ...], ...] = option(
         (), "pairs [tensor, factor] of θ: the learning rate of some, times this; its decay too",
         unit="name, factor", switch=True, source="AdderBoard, vijec and warlockee (norm 3, arc 0.5)",

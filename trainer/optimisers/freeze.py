@@ -28,12 +28,12 @@ class Freeze(Group):
     @staticmethod
     def validate(recipe: Any) -> None:
         for row in recipe.freeze:
-            whole = isinstance(row, tuple) and len(row) > 1 and all(isinstance(n, str) for n in row[1:])
-            if not whole or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
+            valid = isinstance(row, tuple) and len(row) > 1 and all(isinstance(n, str) for n in row[1:])
+            if not valid or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
                 raise ValueError(f"freeze must be {FORM}, got {row!s:.80}")
-        for other in ("ramp", "fold_step"):
-            if recipe.freeze and getattr(recipe, other):
-                raise ValueError(f"freeze excludes {other}, by which θ becomes another one")
+        for name in ("ramp", "fold_step"):
+            if recipe.freeze and getattr(recipe, name):
+                raise ValueError(f"freeze excludes {name}, by which θ becomes another one")
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:
@@ -41,7 +41,7 @@ class Freeze(Group):
 
 
 def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
-    """The step from which each entry keeps its value [P]. Raises ValueError for a name that θ has not."""
+    """Return the step from which each entry keeps its value [P]. Raise ValueError for a name that θ has not."""
     steps = [NEVER] * layout.size
     for step, *names in rows:
         for p in entry_indices(layout, "freeze must be of", names):
@@ -50,31 +50,31 @@ def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
 
 
 def freeze(inner: Optimiser) -> Optimiser:
-    """The outermost wrapper, so that nothing inside moves what is frozen; frozen entries have no gradient,
-    and no share in its norm.
-    """
+    """Freeze entries of θ: the outermost wrapper. They have no gradient, and no share in its norm."""
 
     def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
-        return inner.gradient(state, now, _without(state, now, grad_SP))
+        return inner.gradient(state, now, _masked(state, now, grad_SP))
 
-    def probe(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-        assert inner.probe
-        return inner.probe(state, now, _without(state, now, grad_SP))
+    def gradient_point(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+        assert inner.gradient_point
+        return inner.gradient_point(state, now, _masked(state, now, grad_SP))
 
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
-        """θ, and a θ beside it, keep their frozen entries."""
+        """Restore the frozen entries of θ, and of `eval_theta`."""
         new, frozen_SP = inner.update(state, now, grad_SP), _frozen(state, now)
-        names = [name for name in ("theta", inner.beside) if name in new]
+        names = [name for name in ("theta", inner.eval_theta) if name in new]
         return new | {name: state["theta"].where(frozen_SP, new[name]) for name in names if name}
 
-    return dataclasses.replace(inner, gradient=gradient, update=update, probe=inner.probe and probe)
+    return dataclasses.replace(
+        inner, gradient=gradient, update=update, gradient_point=inner.gradient_point and gradient_point
+    )
 
 
 def _frozen(state: Tensors, now: Tensors) -> Tensor:
-    """Which entries are frozen [S, P]."""
+    """Mark the frozen entries [S, P]."""
     return state["step"][:, None] >= now["freeze"]
 
 
-def _without(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-    """A gradient that is 0 where θ is frozen; not a number where it is none, or nobody sees a divergence."""
+def _masked(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+    """Return a gradient that is 0 where θ is frozen; NaN stays, so that a divergence is seen."""
     return (grad_SP * 0).where(_frozen(state, now), grad_SP)

@@ -43,19 +43,19 @@ class L1(Group):
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:
-        penalised(layout, recipe.l1_entries)
+        penalty_mask(layout, recipe.l1_entries)
 
 
-def penalised(layout: Layout, names: tuple[str, ...]) -> list[float]:
-    """Which entries are named [P], 1 or 0. Raises ValueError for a name that θ has not."""
-    made = [0.0] * layout.size
+def penalty_mask(layout: Layout, names: tuple[str, ...]) -> list[float]:
+    """Return 1 for each named entry, else 0 [P]. Raise ValueError for a name that θ has not."""
+    mask = [0.0] * layout.size
     for p in entry_indices(layout, "l1_entries must be", names):
-        made[p] = 1.0
-    return made
+        mask[p] = 1.0
+    return mask
 
 
 def strength(state: Tensors, now: Tensors) -> Tensor:
-    """The penalty's factor at a step [S]: from the onset on, rising, until the end."""
+    """Return the penalty's factor at a step [S]: from the onset on, rising, until the end."""
     import torch
 
     since_S, rise_S, end_S = state["step"] - now["l1_start"], now["l1_rise"], now["l1_end"]
@@ -65,17 +65,19 @@ def strength(state: Tensors, now: Tensors) -> Tensor:
 
 
 def l1(inner: Optimiser) -> Optimiser:
-    """Its slope, which is 0 at 0, is a part of the gradient before anything else is made of that."""
+    """Add the penalty's slope, which is 0 at 0, to the raw gradient."""
 
-    def whole(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+    def penalised(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
         (mask_SP,) = columns(now, "l1_entries")
         return grad_SP + strength(state, now)[:, None] * mask_SP * state["theta"].sign()
 
     def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
-        return inner.gradient(state, now, whole(state, now, grad_SP))
+        return inner.gradient(state, now, penalised(state, now, grad_SP))
 
-    def probe(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-        assert inner.probe
-        return inner.probe(state, now, whole(state, now, grad_SP))
+    def gradient_point(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+        assert inner.gradient_point
+        return inner.gradient_point(state, now, penalised(state, now, grad_SP))
 
-    return dataclasses.replace(inner, gradient=gradient, probe=inner.probe and probe)
+    return dataclasses.replace(
+        inner, gradient=gradient, gradient_point=inner.gradient_point and gradient_point
+    )

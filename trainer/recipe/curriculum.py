@@ -1,4 +1,4 @@
-"""The curriculum: lengths of the numbers and the share of carry problems over time."""
+"""The problems of a seed: lengths and share of carry problems over time, swapped operands, own errors again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from model.fields import LARGEST, option
 from trainer.fields import PAPER, Group
+from trainer.recipe.losses import WARLOCKEE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,3 +47,18 @@ class Curriculum(Group):
                 raise ValueError(
                     f"curriculum must be pairs [digits 1 to 10, steps 0 to {LARGEST}], got {stage!s:.80}"
                 )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Augmentation(Group):
+    swapped: float = option(
+        0.0, "share of problems whose operands change places (commutative augmentation); 0 is off",
+        unit="fraction", ge=0, le=1, switch=True, source=f"{WARLOCKEE}: a half",
+    )  # fmt: skip
+    targeted: float = option(
+        0.0,
+        "share of a step's problems that are of the seed's own errors at the last evaluation, in a stream of "
+        "its own of such problems as the lesson has then; 0 is off",
+        unit="fraction", ge=0, le=1, switch=True,
+        source="AdderBoard: tbukic and vijec fine-tune on error pairs; the stream is ours",
+    )  # fmt: skip

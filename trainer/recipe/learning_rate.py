@@ -18,7 +18,7 @@ MOST_CYCLES = 24  # of growing length: 2^24 times the first is past every budget
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rates(Group):
+class LearningRate(Group):
     lr: float = option(0.02, "peak learning rate", unit="per step", ge=0.0, source=PAPER)
     lr_floor: float = option(0.1, "learning rate at the last step, of the peak", unit="fraction", ge=0, le=1)
     warmup: int = option(1_000, "linear warm-up of the learning rate", unit="steps", ge=0)

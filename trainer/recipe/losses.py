@@ -1,4 +1,4 @@
-"""What problems are learnt by, where it is more than cross-entropy: the fields of a recipe.
+"""The fields of a loss that is more than cross-entropy.
 
 The arithmetic is in trainer/step/objective.py, and for the engine in model/cpp/loss.h and trainer/engine/cpp/aims.h.
 """

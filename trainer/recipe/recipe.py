@@ -9,36 +9,43 @@ from typing import Any
 from trainer.optimisers import Stepping
 from trainer.recipe.budget import Budget
 from trainer.recipe.carry import CarrySchedule
-from trainer.recipe.curriculum import Curriculum
-from trainer.recipe.data import Data
-from trainer.recipe.learning_rate import Rates
+from trainer.recipe.curriculum import Augmentation, Curriculum
+from trainer.recipe.learning_rate import LearningRate
 from trainer.recipe.losses import Losses
 from trainer.recipe.ramp import Ramp
-from trainer.recipe.recycle import Recycle
-from trainer.recipe.restarts import Restarts
+from trainer.recipe.restarts import Recycle, Restarts
 from trainer.recipe.starts import Starts
-from trainer.recipe.weight_decay import Decay
+from trainer.recipe.weight_decay import WeightDecay
 from trainer.retired import without_retired
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe(
-    Restarts, Recycle, Starts, Data, Losses, CarrySchedule, Ramp, Curriculum, Stepping, Decay, Rates, Budget
+    Restarts,
+    Recycle,
+    Starts,
+    Augmentation,
+    Losses,
+    CarrySchedule,
+    Ramp,
+    Curriculum,
+    Stepping,
+    WeightDecay,
+    LearningRate,
+    Budget,
 ):  # listed from the last one to the first
-    """How a seed is trained. The defaults are those of the 57p paper's training command.
+    """Everything about a seed's training. The defaults are those of the 57p paper's training command.
 
-    What shapes the compiled program says so, and seeds share a bank where `program()` is the same. Everything
-    else is a number a seed.
+    Fields that shape the compiled program say so; seeds of the same `program()` share a bank. All other fields
+    are numbers of a seed.
     """
 
     def program(self) -> tuple[Any, ...]:
-        """What shapes the compiled program: the values of SHAPING, and the names of those SWITCHES that are
-        on.
-        """
+        """Return the values of SHAPING and the names of the SWITCHES that are on."""
         return (*(getattr(self, name) for name in SHAPING), *self.switched_on())
 
     def switched_on(self) -> tuple[str, ...]:
-        """The fields of SWITCHES that differ from their defaults."""
+        """Return the fields of SWITCHES that differ from their defaults."""
         return tuple(name for name, off in SWITCHES.items() if getattr(self, name) != off)
 
     @classmethod
@@ -49,7 +56,7 @@ class Recipe(
         return cls(**without_retired(fields))
 
     def as_dict(self) -> dict[str, Any]:
-        """Every field, as plain values."""
+        """Return every field, as plain values."""
         return {name: _lists(value) for name, value in dataclasses.asdict(self).items()}
 
 

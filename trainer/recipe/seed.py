@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.spec import Spec
 from trainer.recipe.recipe import Recipe
-from trainer.recipe.recycle import check_recycle
-from trainer.recipe.restarts import check_restarts
+from trainer.recipe.restarts import check_recycle, check_restarts
 from trainer.recipe.screen import Rung
 from trainer.recipe.starts import check_start
 from trainer.recipe.teacher import check_teacher

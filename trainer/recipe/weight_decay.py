@@ -22,7 +22,7 @@ REFLECTION = "Reflection 2 and 5, which name it and do not say how"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Decay(Group):
+class WeightDecay(Group):
     weight_decay: float = option(0.01, "decoupled decay of every parameter", unit="per unit of lr", ge=0.0)
     wd_drop: float = option(
         1.0, "adaptive decay: factor at each of two thresholds; 1 is off", unit="fraction", ge=0, le=1

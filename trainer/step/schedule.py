@@ -18,7 +18,7 @@ from model.layout import Layout
 from trainer.data.problems import DIGITS, Kinds
 from trainer.optimisers.factors import entries
 from trainer.optimisers.freeze import frozen_from
-from trainer.optimisers.l1 import penalised
+from trainer.optimisers.l1 import penalty_mask
 from trainer.recipe import Recipe, weight_decay
 from trainer.recipe.carry import KINDS, POINTS
 from trainer.recipe.learning_rate import learning_rate
@@ -60,7 +60,7 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
     if name == "fold_step":
         added["folded_at"] = chosen
     if name == "l1_lambda" and layout is not None:
-        added["l1_entries"] = [penalised(layout, r.l1_entries) for r in recipes]
+        added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
     if name == "freeze" and layout is not None:
         added[name] = [frozen_from(layout, rows) for rows in chosen]
     elif isinstance(chosen[0], tuple) and layout is not None:

@@ -33,7 +33,7 @@ what the optimiser keeps, tensors [S, ...] by names of its own."""
 
 
 def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
-    """Whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
+    """Return whole sequences [..., T + 1, B], int32, from operands [..., B] (float64 integers)."""
     columns = spec.sequence(*sequence_columns(a, b))
     return torch.stack([c.to(torch.int32) for c in columns], dim=-2)
 
@@ -41,7 +41,7 @@ def tokens_of(spec: Spec, a: Tensor, b: Tensor) -> Tensor:
 def draw(
     state: State, hyper: Hyper, batch: int, block: int, which: BatchParts = AS_DRAWN
 ) -> tuple[Tensor, Tensor]:
-    """The operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
+    """Draw the operands of the next `block` steps of every slot: two tensors [K, S, B], float64 integers."""
     step_KS = state["step"] + torch.arange(block, device=state["step"].device)[:, None]
     digits_KS = schedule.digits(step_KS, hyper)
     mix_KS = schedule.carry_mix(step_KS, hyper) * state["mix_scale"]
@@ -61,27 +61,27 @@ def draw(
 
 
 def find_hard_examples(
-    spec: Spec, state: State, hyper: Hyper, wrong: Callable[[Tensor, Tensor], Tensor]
+    spec: Spec, state: State, hyper: Hyper, is_wrong: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Each slot's own errors (trainer/data/hard_examples.py), in problems such as its lesson has now.
+    """Search each slot's own errors (trainer/data/hard_examples.py), among problems of its present schedule.
 
-    wrong: of θ as the model reads it [S, P] and tokens [S, T + 1, N], whether a problem is answered wrongly.
+    is_wrong: (θ with its ties applied [S, P], tokens [S, T + 1, N]) -> marks of wrong answers [S, N].
     """
     a_1SN, b_1SN = draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1)
     read_SP = apply_ties(state["theta"], state["step"], hyper)
-    return select_errors(a_1SN[0], b_1SN[0], wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
+    return select_errors(a_1SN[0], b_1SN[0], is_wrong(read_SP, tokens_of(spec, a_1SN[0], b_1SN[0])))
 
 
 def loss(spec: Spec, theta_SP: Tensor, tokens_STB: Tensor) -> Tensor:
-    """Mean cross-entropy [S] over the answer and the end token, where the spec has one; teacher-forced."""
+    """Return the mean cross-entropy [S] over the answer and, where the spec has one, the end token."""
     return PLAIN(spec, theta_SP, tokens_STB, {})
 
 
 def apply_ties(theta_SP: Tensor, step_S: Tensor, hyper: Hyper) -> Tensor:
-    """θ as the model reads it, (1 - r) θ + r Π θ, where slots have ties; r is the ramp at this step.
+    """Return (1 - r) θ + r Π θ where slots have ties, which the model reads; r is the ramp at this step.
 
-    Π makes each entry the mean of those that share its number, with its sign: so entries that are tied are
-    equal, opposite or zero to the bit when the ramp has ended.
+    Π makes each entry the mean of the entries of its number, with its sign: so tied entries are equal, opposite
+    or zero to the bit when the ramp has ended.
     """
     if "ties" not in hyper:
         return theta_SP
@@ -102,7 +102,7 @@ def train_step(
     tokens_STB: Tensor,
     objective: Objective = PLAIN,
 ) -> tuple[State, Tensor]:
-    """One step of every slot. Returns the new state and the losses [S] before it.
+    """Train every slot by one step. Return the new state and the losses [S] before it.
 
     The loss is summed over slots, so each seed's gradient is its own.
     """
@@ -116,17 +116,17 @@ def train_step(
         return grad_SP, loss_S
 
     grad_SP, loss_S = slope(state["theta"])
-    if optimiser.probe:
-        there_SP = optimiser.probe(state, schedule.now(state, hyper), grad_SP)
+    if optimiser.gradient_point:
+        there_SP = optimiser.gradient_point(state, schedule.now(state, hyper), grad_SP)
         grad_SP, _ = slope(there_SP)
     return apply_update(optimiser, state, hyper, grad_SP), loss_S
 
 
 def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tensor) -> State:
-    """Clip each seed's gradient and have the optimiser take its step where the slot is active."""
+    """Clip each seed's gradient and take the optimiser's step where the slot is active."""
     now = schedule.now(state, hyper)
-    grad_SP, kept = optimiser.gradient(state, now, grad_SP)
-    new = {**kept, **optimiser.update(state, now, grad_SP)}
+    grad_SP, tensors = optimiser.gradient(state, now, grad_SP)
+    new = {**tensors, **optimiser.update(state, now, grad_SP)}
     active_S = state["active"]
     new = {k: torch.where(active_S.reshape(-1, *[1] * (t.dim() - 1)), t, state[k]) for k, t in new.items()}
     return {**state, **new, "step": state["step"] + active_S}
@@ -134,7 +134,7 @@ def apply_update(optimiser: Optimiser, state: State, hyper: Hyper, grad_SP: Tens
 
 @torch.no_grad()
 def evaluate(spec: Spec, theta_SP: Tensor, tokens_1TB: Tensor) -> dict[str, Tensor]:
-    """Teacher-forced measures [S] on shared problems: exact match, token accuracy, loss.
+    """Return teacher-forced measures [S] on shared problems: exact match, token accuracy, loss.
 
     Exact match counts problems with all eleven answer digits right; for those, greedy decoding sees
     the same tokens and gives the same digits. The end token counts in the loss alone.

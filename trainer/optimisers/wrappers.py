@@ -1,0 +1,97 @@
+"""Wrappers of any optimiser: Grokfast, SAM, and a moving mean of θ. Axes: S slot, P parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from model.fields import option
+from trainer.fields import Group, dependent_option
+from trainer.optimisers.base import Optimiser, Tensors, columns, extend, zeros
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GROKFAST = "Lee et al., Grokfast, arXiv 2405.20233, algorithm 1"
+AVERAGE = "average"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grokfast(Group):
+    grokfast_lambda: float = option(
+        0.0, "Grokfast: how much of the gradients' moving mean is added; 0 is off", unit="factor", ge=0.0,
+        switch=True, source=GROKFAST,
+    )  # fmt: skip
+    grokfast_alpha: float = dependent_option(
+        "grokfast_lambda", 0.98, "that mean's memory", unit="fraction", ge=0, le=0.9999999, source=GROKFAST
+    )
+    grokfast_start: int = dependent_option(
+        "grokfast_lambda", 0, "when it begins, with a new mean", unit="steps", ge=0
+    )
+    grokfast_end: int = dependent_option("grokfast_lambda", 0, "when it ends; 0: never", unit="steps", ge=0)
+
+    @staticmethod
+    def validate(recipe: Any) -> None:
+        start, end = recipe.grokfast_start, recipe.grokfast_end
+        if end and end <= start:
+            raise ValueError(f"grokfast_end must be above grokfast_start, or 0, got {end} and {start}")
+
+
+def grokfast(inner: Optimiser) -> Optimiser:
+    """Filter the gradient before it is clipped, as MicroAdder does."""
+
+    def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
+        import torch
+
+        alpha, factor, start, end = columns(
+            now, *(f"grokfast_{n}" for n in ("alpha", "lambda", "start", "end"))
+        )
+        step_S1 = state["step"][:, None]
+        mean = torch.where(step_S1 == start, grad_SP, state["slow"] * alpha + grad_SP * (1 - alpha))
+        on_S1 = (step_S1 >= start) & ((end == 0) | (step_S1 < end))
+        filtered_SP, tensors = inner.gradient(
+            state, now, torch.where(on_S1, grad_SP + factor * mean, grad_SP)
+        )
+        return filtered_SP, {**tensors, "slow": mean}
+
+    return extend(inner, zeros("slow"), gradient=gradient)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sam(Group):
+    sam_rho: float = option(
+        0.0, "SAM: how far up the gradient is taken; 0 is off, else a step costs two gradients",
+        unit="norm of θ", ge=0.0, switch=True,
+        source="Foret et al., Sharpness-aware minimization, ICLR 2021; Reflection 2",
+    )  # fmt: skip
+
+
+def uphill(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
+    """Return θ + ρ g / |g| (equation 2)."""
+    norm_S1 = grad_SP.square().sum(1, keepdim=True).sqrt()
+    return state["theta"] + grad_SP * (columns(now, "sam_rho")[0] / (norm_S1 + 1e-12))
+
+
+def sam(inner: Optimiser) -> Optimiser:
+    return dataclasses.replace(inner, gradient_point=uphill)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Average(Group):
+    ema_decay: float = option(
+        0.0,
+        "memory of a moving mean of θ, which is evaluated too: what has more problems right counts; 0 is off",
+        unit="fraction", ge=0, le=0.9999999, switch=True,
+        source="Polyak and Juditsky, SIAM J. Control 30, 1992; tbukic and warlockee have 0.999",
+    )  # fmt: skip
+
+
+def average(inner: Optimiser) -> Optimiser:
+    """Keep a moving mean of θ, which does not change θ."""
+
+    def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
+        new = inner.update(state, now, grad_SP)
+        memory = columns(now, "ema_decay")[0]
+        return {**new, AVERAGE: state[AVERAGE] * memory + new["theta"] * (1 - memory)}
+
+    return extend(inner, lambda theta_SP: {AVERAGE: theta_SP.clone()}, update=update, eval_theta=AVERAGE)
