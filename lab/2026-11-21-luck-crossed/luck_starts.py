@@ -32,7 +32,7 @@ def readings(theta_VP: torch.Tensor) -> dict[str, np.ndarray]:
     turn = torch.zeros(4, 4, dtype=torch.float64)
     turn[[0, 1, 2, 3], [1, 0, 3, 2]] = torch.tensor([-1.0, 1, -1, 1], dtype=torch.float64)
     rotation = torch.einsum("via,ij,vjb->vab", queries, turn, queries)
-    found = {
+    values = {
         "probe odd": spec.probes()["odd"](spec, theta_VP.double()),
         "fc1 · head, unit by unit": (fc1[:, 0] * head[:, 0]).sum(1) - (fc1[:, 1] * head[:, 1]).sum(1),
         "turn of the scores": rotation[:, 1, 0].abs(),
@@ -43,15 +43,15 @@ def readings(theta_VP: torch.Tensor) -> dict[str, np.ndarray]:
             for name, x in {"head": head, "fc1": fc1, "A": column, "q_proj": queries}.items()
         },
     }
-    return {name: x.numpy() for name, x in found.items()}
+    return {name: x.numpy() for name, x in values.items()}
 
 
 def correlation(reading_V: np.ndarray, share_V: np.ndarray) -> tuple[float, float]:
-    """Of the read-out's rank with the share, and its p."""
+    """Return the correlation of the read-out's rank with the share, and its p."""
     rank_V, generator = reading_V.argsort().argsort(), np.random.default_rng(1)
-    found = float(np.corrcoef(rank_V, share_V)[0, 1])
+    rho = float(np.corrcoef(rank_V, share_V)[0, 1])
     chance = (np.corrcoef(generator.permutation(rank_V), share_V)[0, 1] for _ in range(PERMUTATIONS))
-    return found, (1 + sum(abs(r) >= abs(found) for r in chance)) / (1 + PERMUTATIONS)
+    return rho, (1 + sum(abs(r) >= abs(rho) for r in chance)) / (1 + PERMUTATIONS)
 
 
 def main() -> None:
@@ -61,8 +61,8 @@ def main() -> None:
     theta_VP = torch.stack([preset("57p").initial(int(v)) for v in vectors])
     for outcome, x_VDR in read(file, 6_000, ["as-built"]).items():
         for name, reading_V in readings(theta_VP).items():
-            found, p = correlation(reading_V, x_VDR.mean((1, 2)))
-            print(f"{outcome}; {name}: {found:+.2f}, p {p:.4f}")
+            rows, p = correlation(reading_V, x_VDR.mean((1, 2)))
+            print(f"{outcome}; {name}: {rows:+.2f}, p {p:.4f}")
 
 
 if __name__ == "__main__":

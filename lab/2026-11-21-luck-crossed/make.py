@@ -1,4 +1,4 @@
-"""What luck is made of: shares of the variance among seeds of crossed vectors, data streams and roundings.
+"""Shares of the variance among seeds of crossed vectors, data streams and roundings.
 
     python lab/2026-11-21-luck-crossed/make.py lab/2026-11-21-luck-crossed/luck-64-early.csv [--step 6000]
     python lab/2026-11-21-luck-crossed/make.py lab/2026-11-21-luck-crossed/luck-64.csv    # to their end
@@ -32,7 +32,7 @@ RESAMPLES, PERMUTATIONS = 2_000, 10_000
 
 
 def read(file: Path, step: int, roundings: Sequence[str]) -> dict[str, np.ndarray]:
-    """Outcomes [V, D, R] at a step, of the streams that all these roundings have."""
+    """Return outcomes [V, D, R] at a step, of the streams that all these roundings have."""
     with file.open() as opened:
         rows = [r for r in csv.DictReader(opened) if int(r["step"]) <= step]
     best: dict[tuple[str, str, str], float] = {}
@@ -43,7 +43,7 @@ def read(file: Path, step: int, roundings: Sequence[str]) -> dict[str, np.ndarra
     axes = [sorted({key[i] for key in last}) for i in range(3)]
     axes[2] = [r for r in axes[2] if r in roundings]
     axes[1] = [d for d in axes[1] if all((axes[0][0], d, r) in last for r in axes[2])]
-    given = {
+    readings = {
         "odd": lambda key: float(last[key]["odd"]),
         "left": lambda key: best[key],
         "basin": lambda key: float(last[key]["basin"]),
@@ -53,12 +53,12 @@ def read(file: Path, step: int, roundings: Sequence[str]) -> dict[str, np.ndarra
             [[[reading((v, d, r)) >= OUTCOMES[name] for r in axes[2]] for d in axes[1]] for v in axes[0]],
             dtype=float,
         )
-        for name, reading in given.items()
+        for name, reading in readings.items()
     }
 
 
 def read_whole(file: Path, roundings: Sequence[str]) -> dict[str, np.ndarray]:
-    """Outcomes [V, D, R] of seeds that were trained to their end, by luck_whole.py: grokked, plateau left."""
+    """Return outcomes [V, D, R] of seeds that were trained to their end, by luck_whole.py: grokked, plateau left."""
     with file.open() as opened:
         rows = {
             (r["init_seed"], r["data_seed"], r["rounding"]): r
@@ -79,7 +79,7 @@ def read_whole(file: Path, roundings: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def components(x_VDR: np.ndarray) -> dict[str, float]:
-    """Estimated variances; a negative one is 0."""
+    """Return estimated variances; a negative one is 0."""
     vectors, streams, roundings = x_VDR.shape
     mean, cell_VD = x_VDR.mean(), x_VDR.mean(2)
     vector_V, stream_D = cell_VD.mean(1), cell_VD.mean(0)
@@ -95,17 +95,17 @@ def components(x_VDR: np.ndarray) -> dict[str, float]:
         if roundings > 1
         else 0.0
     )
-    found = {
+    variances = {
         "vector": (of_vector - both) / (streams * roundings),
         "data": max((of_stream - both) / (vectors * roundings), 0.0) + max((both - rest) / roundings, 0.0),
         "rounding": rest,
     }
-    return {name: max(value, 0.0) for name, value in found.items()}
+    return {name: max(value, 0.0) for name, value in variances.items()}
 
 
 def shares(x_VDR: np.ndarray) -> dict[str, float]:
-    found = components(x_VDR)
-    return {name: value / (sum(found.values()) or 1.0) for name, value in found.items()}
+    variances = components(x_VDR)
+    return {name: value / (sum(variances.values()) or 1.0) for name, value in variances.items()}
 
 
 def intervals(x_VDR: np.ndarray, generator: np.random.Generator) -> dict[str, tuple[float, float]]:
@@ -114,7 +114,7 @@ def intervals(x_VDR: np.ndarray, generator: np.random.Generator) -> dict[str, tu
 
 
 def p_of_vector(x_VDR: np.ndarray, generator: np.random.Generator) -> float:
-    """How often vectors that are shuffled within each stream differ as much among themselves."""
+    """Return how often vectors that are shuffled within each stream differ as much among themselves."""
     cell_VD = x_VDR.mean(2)
     observed, order = cell_VD.mean(1).var(), np.arange(len(cell_VD))
     shuffled = (
@@ -154,11 +154,13 @@ def draw(path: Path) -> None:
     outcomes = read_whole(FOLDER / "luck-64.csv", ROUNDINGS)
     figure = Figure(figsize=(7.0, 1.9), layout="constrained", dpi=120)
     axes = figure.add_subplot()
-    left = np.zeros(len(outcomes))
+    edges = np.zeros(len(outcomes))
     for part, colour in (("vector", "#1f5aa6"), ("data", "#2b8a57"), ("rounding", "#b9bec5")):
         widths = np.array([100 * shares(x)[part] for x in outcomes.values()])
-        axes.barh([NAMES[name] for name in outcomes], widths, left=left, color=colour, label=part, height=0.6)
-        left += widths
+        axes.barh(
+            [NAMES[name] for name in outcomes], widths, left=edges, color=colour, label=part, height=0.6
+        )
+        edges += widths
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the variance, %")
@@ -177,14 +179,14 @@ def main() -> None:
     if args.picture:
         draw(args.picture)
     with args.file.open() as file:
-        whole = "outcome" in file.readline()
-    read_ = read_whole(args.file, args.rounding) if whole else read(args.file, args.step, args.rounding)
+        is_whole = "outcome" in file.readline()
+    read_ = read_whole(args.file, args.rounding) if is_whole else read(args.file, args.step, args.rounding)
     for name, x_VDR in read_.items():
         generator = np.random.default_rng(1)
-        found, around = shares(x_VDR), intervals(x_VDR, generator)
+        shares_of, around = shares(x_VDR), intervals(x_VDR, generator)
         said = ", ".join(
             f"{n} {100 * s:.0f} % ({100 * around[n][0]:.0f} to {100 * around[n][1]:.0f})"
-            for n, s in found.items()
+            for n, s in shares_of.items()
         )
         never, always = (int((x_VDR.mean((1, 2)) == end).sum()) for end in (0, 1))
         p = p_of_vector(x_VDR, generator)

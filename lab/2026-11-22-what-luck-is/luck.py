@@ -63,9 +63,10 @@ class Paths:
 
 def load(files: Sequence[Path], spec: Spec, every: int = 1_000) -> Paths:
     """What is kept in some files, in order of the seeds."""
-    kept = [np.load(f) for f in files]
+    arrays = [np.load(f) for f in files]
     whole = {
-        k: np.concatenate([d[k] for d in kept]) for k in ("init_seed", "theta", "curve", "steps", "grok_step")
+        k: np.concatenate([d[k] for d in arrays])
+        for k in ("init_seed", "theta", "curve", "steps", "grok_step")
     }
     order = np.argsort(whole["init_seed"])
     whole = {k: v[order] for k, v in whole.items()}
@@ -84,13 +85,13 @@ def states(paths: Paths, every: int = 1_000) -> np.ndarray:
     """The state of each seed at each evaluation, as its place in STATES [N, E]."""
     odd, basin = paths.probes_NER[..., 0], paths.probes_NER[..., 1]
     step_E = (np.arange(paths.evaluations) + 1) * every
-    found = np.where(odd <= EVEN, 0, 1)
-    found[odd > ODD] = 2
-    found[(odd > ODD) & (paths.token_NE >= LEFT)] = 3
-    found[basin > 0] = 4
+    state_NE = np.where(odd <= EVEN, 0, 1)
+    state_NE[odd > ODD] = 2
+    state_NE[(odd > ODD) & (paths.token_NE >= LEFT)] = 3
+    state_NE[basin > 0] = 4
     grok = paths.grok_step[:, None]
-    found[(grok >= 0) & (step_E >= grok)] = 5
-    return found
+    state_NE[(grok >= 0) & (step_E >= grok)] = 5
+    return state_NE
 
 
 class Column:
@@ -162,10 +163,10 @@ def rows_of(paths: Paths, names: Sequence[str], every: int = 1_000) -> list[dict
 def runs_of(paths: Paths, recipe: Recipe, names: Sequence[str]) -> list[Run]:
     """The seeds as benchmarks.screening replays them."""
     step_E = (np.arange(paths.evaluations) + 1) * recipe.eval_every
-    found = []
+    runs = []
     for n, seed in enumerate(paths.seeds):
         ran = int(paths.steps[n]) // recipe.eval_every
-        found.append(
+        runs.append(
             Run(
                 study="57p-faded", configuration="", seed=Seed.of(int(seed)), budget=recipe.steps,
                 taught=full_length_from(recipe.curriculum), steps=int(paths.steps[n]),
@@ -174,7 +175,7 @@ def runs_of(paths: Paths, recipe: Recipe, names: Sequence[str]) -> list[Run]:
                 probes={name: paths.probes_NER[n, :ran, r] for r, name in enumerate(names)},
             )
         )  # fmt: skip
-    return found
+    return runs
 
 
 def transitions(state_NE: np.ndarray, ends: Sequence[int], every: int = 1_000) -> str:
@@ -226,9 +227,9 @@ def moved(folder: Path, spec: Spec, base: str, arms: dict[str, str]) -> str:
         if not list(folder.glob(f"{key}-*.npz")):
             continue
         cells = []
-        for mine, its in zip(facts(key), first, strict=True):
-            more, fewer = int((mine & ~its).sum()), int((its & ~mine).sum())
-            said = f"{int(mine.sum())} of {len(mine)}"
+        for arm, rows_of_arm in zip(facts(key), first, strict=True):
+            more, fewer = int((arm & ~rows_of_arm).sum()), int((rows_of_arm & ~arm).sum())
+            said = f"{int(arm.sum())} of {len(arm)}"
             beside = f" (+{more} −{fewer}, p = {mcnemar(more, fewer):.2g})"
             cells.append(said + beside * (key != base))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")

@@ -95,10 +95,10 @@ def codes(paths: Any, spec: Spec, step: int = 12_000) -> Any:
         ("odd, will not", ~won & odd, COLOURS[1]),
         ("not odd", ~won & ~odd, GREY),
     )
-    for axis, (name, mine, colour) in zip(figure.subplots(1, 3, sharey=True), groups, strict=True):
-        for line in v[mine]:
+    for axis, (name, values_N, colour) in zip(figure.subplots(1, 3, sharey=True), groups, strict=True):
+        for line in v[values_N]:
             axis.plot(range(10), line, color=colour, lw=0.9, alpha=0.6)
-        axis.set_title(f"{name}: {int(mine.sum())} seeds", fontsize=11, loc="left")
+        axis.set_title(f"{name}: {int(values_N.sum())} seeds", fontsize=11, loc="left")
         axis.set_xticks(range(10))
         quiet(axis)
     figure.supxlabel("digit", fontsize=10)

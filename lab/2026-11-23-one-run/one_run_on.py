@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from one_run import BASE, LAB, LAST, into
 
-from lab.scripts.moved_form import kept
+from lab.scripts.moved_form import shared_entries
 from lab.scripts.table_file import append
 from model import verify
 from model.tied import Tied, project
@@ -68,7 +68,7 @@ def main(out: str, folder: str, how: str = "finished") -> None:
     if how == "plain":
         STAGES.update({n: replace(r, finish_above=1.0) for n, r in STAGES.items()})
     parents = {int(f.name.split("-")[1]): Checkpoint.load(f) for f in sorted(Path(folder).glob("15p-*-36"))}
-    mine = list(kept(BASE, FORM))
+    mine = list(shared_entries(BASE, FORM))
     theta = {
         s: c.spec.untie(c.theta_P[None])[0][mine] for s, c in parents.items() if isinstance(c.spec, Tied)
     }

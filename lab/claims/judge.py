@@ -116,10 +116,10 @@ def _harmless(judged: Judged) -> Verdict:
 
 
 def _rate(judged: Judged) -> Verdict:
-    (low, high), (least, most) = judged.with_it.interval, judged.claim.bounds
-    if least <= low and high <= most:
+    (low, high), (least, highest) = judged.with_it.interval, judged.claim.bounds
+    if least <= low and high <= highest:
         return Verdict.HOLDS
-    return Verdict.FAILS if high < least or most < low else Verdict.OPEN
+    return Verdict.FAILS if high < least or highest < low else Verdict.OPEN
 
 
 def _unrelated(judged: Judged) -> Verdict:

@@ -115,12 +115,12 @@ def _line(j: Judged) -> tuple[str, ...]:
 
 
 def _checkpoints(claim: Claim) -> str:
-    what = f"checkpoint{'s' * (len(claim.rungs) > 1)} of {', '.join(claim.rungs)}"
+    checkpoints = f"checkpoint{'s' * (len(claim.rungs) > 1)} of {', '.join(claim.rungs)}"
     if claim.measure is None:
-        return f"{what} ({claim.kind})"
+        return f"{checkpoints} ({claim.kind})"
     named = (("at least", claim.at_least), ("at most", claim.at_most))
     bounds = " and ".join(f"{word} {x:g}" for word, x in named if x is not None)
-    return f"{what}: {MEASURES[claim.measure][0]} {bounds} ({claim.kind})"
+    return f"{checkpoints}: {MEASURES[claim.measure][0]} {bounds} ({claim.kind})"
 
 
 def _count(count: Count | None, interval: bool = False) -> str:

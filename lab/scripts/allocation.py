@@ -83,32 +83,32 @@ def compare(studies: int, rng: np.random.Generator) -> dict[str, Any]:
     """The allocation beside equal shares, over the same simulated studies; sums over all of them."""
     prior = PRIORS["log-uniform from 0.5 to 60 %"]
     worlds = [prior(rng, CONFIGURATIONS) for _ in range(studies)]
-    mine = [allotted(rates, RULE, rng) for rates in worlds]
+    allotted_studies = [allotted(rates, RULE, rng) for rates in worlds]
     equal = {n: [uniform(rates, n, RULE.threshold, rng) for rates in worlds] for n in range(16, 513, 16)}
-    right = sum(j.right for j in mine)
-    reached = [n for n, found in equal.items() if sum(j.right for j in found) >= right]
-    found = {
+    right = sum(j.right for j in allotted_studies)
+    reached = [n for n, summary in equal.items() if sum(j.right for j in summary) >= right]
+    summary = {
         "studies": studies,
         "configurations": CONFIGURATIONS,
         "rule": RULE.model_dump(),
-        "allotted": _sums(mine),
-        "equal_shares": {n: _sums(found) for n, found in equal.items() if n in (16, 64, 128, 256, 512)},
+        "allotted": _sums(allotted_studies),
+        "equal_shares": {n: _sums(summary) for n, summary in equal.items() if n in (16, 64, 128, 256, 512)},
     }
     if reached:
-        spent = sum(j.seeds for j in mine)
-        found |= {
+        spent = sum(j.seeds for j in allotted_studies)
+        summary |= {
             "equal_seeds_for_as_many_right": reached[0],
             "seeds_of_equal_shares": spent / (reached[0] * CONFIGURATIONS * studies),
         }
-    return found
+    return summary
 
 
-def _sums(found: list[Judged]) -> dict[str, float]:
+def _sums(studies: list[Judged]) -> dict[str, float]:
     return {
-        "seeds": sum(j.seeds for j in found),
-        "right": sum(j.right for j in found),
-        "wrong": sum(j.wrong for j in found),
-        "coverage": float(np.mean([j.covered for j in found])),
+        "seeds": sum(j.seeds for j in studies),
+        "right": sum(j.right for j in studies),
+        "wrong": sum(j.wrong for j in studies),
+        "coverage": float(np.mean([j.covered for j in studies])),
     }
 
 
@@ -118,20 +118,20 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rng = np.random.default_rng(0)
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "coverage": {p: {n: coverage(p, n, 20_000, rng) for n in (16, 36, 64, 128)} for p in PRIORS}
     }
-    for prior, at in found["coverage"].items():
+    for prior, at in summary["coverage"].items():
         print(f"coverage at n seeds, prior {prior}: " + ", ".join(f"{n}: {c:.1%}" for n, c in at.items()))
-    found |= compare(args.studies, rng)
-    for name, sums in {"allotted": found["allotted"], **found["equal_shares"]}.items():
+    summary |= compare(args.studies, rng)
+    for name, sums in {"allotted": summary["allotted"], **summary["equal_shares"]}.items():
         print(f"{name!s:>9}: " + ", ".join(f"{k} {v:,.4g}" for k, v in sums.items()))
-    if "seeds_of_equal_shares" in found:
-        n = found["equal_seeds_for_as_many_right"]
-        share = found["seeds_of_equal_shares"]
+    if "seeds_of_equal_shares" in summary:
+        n = summary["equal_seeds_for_as_many_right"]
+        share = summary["seeds_of_equal_shares"]
         print(f"as many right verdicts as with {n} seeds for everyone, with {share:.0%} of the seeds")
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n")
+        args.json.write_text(json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":

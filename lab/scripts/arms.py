@@ -38,9 +38,9 @@ DECODED, SAVED = 3, 60  # grokked seeds of a bank that are decoded; seconds from
 
 def curve_of(result: Result) -> pd.DataFrame:
     every = result.pair.recipe.eval_every
-    made = result.curve_EM[: result.steps // every]
-    steps = [every * (i + 1) for i in range(len(made))]
-    return pd.DataFrame({"step": steps, "exact": made[:, MEASURES.index("exact")].tolist()})
+    measures_EM = result.curve_EM[: result.steps // every]
+    steps = [every * (i + 1) for i in range(len(measures_EM))]
+    return pd.DataFrame({"step": steps, "exact": measures_EM[:, MEASURES.index("exact")].tolist()})
 
 
 def row(study: str, configuration: Configuration, result: Result, correct: int | str) -> dict[str, Any]:
@@ -68,15 +68,15 @@ def trained(bank: Bank, state: Path) -> Bank:
     return bank
 
 
-def train(study: Study, out: Path, only: list[int], slots: int, most: int) -> None:
+def train(study: Study, out: Path, only: list[int], slots: int, count: int) -> None:
     torch.set_num_threads(1)
     out.parent.mkdir(parents=True, exist_ok=True)
-    known = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in read(out)}
+    recorded = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in read(out)}
     for n, (spec, recipe) in enumerate(study.listed()):
         configuration, start = Configuration(spec, recipe), time.monotonic()
         key = configuration.key
-        asked = study.first_seeds()[:most]
-        seeds = [s for s in asked if (key, str(s.init_seed), str(s.data_seed)) not in known]
+        planned = study.first_seeds()[:count]
+        seeds = [s for s in planned if (key, str(s.init_seed), str(s.data_seed)) not in recorded]
         if not seeds or (only and n not in only):
             continue
         work = tuple((configuration, seed) for seed in seeds)
@@ -89,16 +89,18 @@ def train(study: Study, out: Path, only: list[int], slots: int, most: int) -> No
         right = {id(r): verify(spec, r.theta_P).correct for r in grokked[:DECODED]}
         rows = [row(study.name, configuration, r, right.get(id(r), "")) for r in results]
         append(out, rows, FIELDS)
-        kept = {f"{r.pair.seed.init_seed}.{r.pair.seed.data_seed}": r.theta_P.clone() for r in grokked}
-        save_file(kept or {"none": torch.zeros(1)}, state.with_suffix(".safetensors"))
+        theta_by_seed = {
+            f"{r.pair.seed.init_seed}.{r.pair.seed.data_seed}": r.theta_P.clone() for r in grokked
+        }
+        save_file(theta_by_seed or {"none": torch.zeros(1)}, state.with_suffix(".safetensors"))
         state.unlink(missing_ok=True)
         took, steps = time.monotonic() - start, sum(r.steps for r in results)
-        said = f"{n} {configuration.title}: {len(grokked)} of {len(rows)}, {list(right.values())}"
-        print(f"{said}, {took:.0f} s, {steps / took:.0f} seed-steps/s", flush=True)
+        line = f"{n} {configuration.title}: {len(grokked)} of {len(rows)}, {list(right.values())}"
+        print(f"{line}, {took:.0f} s, {steps / took:.0f} seed-steps/s", flush=True)
 
 
 def configuration_row(study: str, configuration: Configuration, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What search/analysis/table.py reads of a configuration, from the rows of its seeds."""
+    """Return a configuration's row as search/analysis/table.py reads it, from the rows of its seeds."""
     count = {name: sum(r["outcome"] == name for r in rows) for name in COUNTED}
     steps = [r["grok_step"] for r in rows if r["outcome"] == "grokked"]
     decoded = [r["correct"] for r in rows if not math.isnan(r["correct"])]

@@ -1,4 +1,4 @@
-"""How many of a million fresh additions a checkpoint gets right: pairs that nothing was chosen by.
+"""Count how many of a million fresh additions a checkpoint gets right: pairs that nothing was chosen by.
 
 PYTHONPATH=. python lab/scripts/fresh_pairs.py CHECKPOINT ... [--seed 20261123] [--count 1000000]
 """
@@ -18,14 +18,14 @@ AT_ONCE = 50_000
 
 
 def right(folder: Path, seed: int, count: int) -> int:
-    """Of `count` uniform pairs of ten digits."""
+    """Return how many of `count` uniform pairs of ten digits a checkpoint gets right."""
     checkpoint, pairs = Checkpoint.load(folder), uniform_pairs(seed, count)
-    found = 0
+    correct = 0
     for first in range(0, count, AT_ONCE):
         a, b = zip(*pairs[first : first + AT_ONCE], strict=True)
         answers = add(checkpoint.spec, checkpoint.theta_P, a, b)
-        found += sum(z == x + y for x, y, z in zip(a, b, answers, strict=True))
-    return found
+        correct += sum(z == x + y for x, y, z in zip(a, b, answers, strict=True))
+    return correct
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How many slots and cores are busy, with the planner that studies use and seeds whose ends are made up.
+"""Simulate busy slots and cores, with the planner that studies use and seeds whose ends are made up.
 
     python lab/scripts/idle.py [--cores 2] [--repetitions 20] [--json FILE]
 
@@ -57,7 +57,7 @@ STUDIES = {
 
 @cache
 def end_of(key: str, seed: Seed, world: int) -> tuple[Outcome, int, int | None]:
-    """What becomes of a seed, after how many thousand steps, and when it groks."""
+    """Return a seed's outcome, its end in thousands of steps, and when it groks."""
     chance = random.Random(f"{key} {seed} {world}")
     if chance.random() < GROKS:
         grok = chance.choice(GROKKED_AT)
@@ -188,15 +188,15 @@ class World:
 
 def compare(name: str, cores: int, alive: bool, repetitions: int) -> dict[str, Any]:
     """Means over as many worlds, before and after."""
-    found: dict[str, Any] = {"study": name, "cost": "alive" if alive else "tile"}
+    summary: dict[str, Any] = {"study": name, "cost": "alive" if alive else "tile"}
     for after in (False, True):
         runs = []
         for number in range(repetitions):
             with tempfile.TemporaryDirectory() as folder:
                 runs.append(World(STUDIES[name], cores, after, alive, number, Path(folder)).run())
         means = {k: fmean(r[k] for r in runs) for k in ("wall_s", "slots", "cores", "seeds")}
-        found["after" if after else "before"] = {k: round(v, 3) for k, v in means.items()}
-    return found
+        summary["after" if after else "before"] = {k: round(v, 3) for k, v in means.items()}
+    return summary
 
 
 def main() -> None:

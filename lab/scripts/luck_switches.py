@@ -35,19 +35,19 @@ def main() -> None:
         specs = {Configuration(*c).key: c[0] for c in load_study(args.study).listed()}
     for file in sorted(args.folder.glob("*-*.npz")):
         spec = specs.get(file.stem.split("-")[0]) or preset("57p")
-        kept = np.load(file)
-        best = np.fmax.accumulate(kept["curve"], axis=1)
-        for n, seed in enumerate(kept["init_seed"].tolist()):
-            grok = int(kept["grok_step"][n])
+        arrays = np.load(file)
+        best = np.fmax.accumulate(arrays["curve"], axis=1)
+        for n, seed in enumerate(arrays["init_seed"].tolist()):
+            grok = int(arrays["grok_step"][n])
             row = {
                 "configuration": file.stem.split("-")[0], "init_seed": seed, "data_seed": seed,
-                "outcome": "grokked" if grok >= 0 else "failed", "steps": int(kept["steps"][n]),
+                "outcome": "grokked" if grok >= 0 else "failed", "steps": int(arrays["steps"][n]),
                 "grok_step": grok if grok >= 0 else "", "best_exact": f"{best[n, -1, 0]:.4f}",
                 "best_token": f"{best[n, -1, 1]:.4f}",
             }  # fmt: skip
             row |= {"rung": preset_name(spec)} if args.study else {}
             for at in (int(s) for s in args.steps.split(",")):
-                theta_1P = torch.from_numpy(kept["theta"][n, at // 1_000 - 1])[None]
+                theta_1P = torch.from_numpy(arrays["theta"][n, at // 1_000 - 1])[None]
                 read = dict(zip(spec.probes(), spec.read(theta_1P)[0].tolist(), strict=True))
                 far = float(spec.layout.split(theta_1P)["equals"].norm())
                 row |= {f"{name}_{at}": f"{read[name]:.4f}" for name in ("odd", "switches")}

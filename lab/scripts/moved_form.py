@@ -38,8 +38,8 @@ from trainer.recipe.ramp import tie_ramp_defaults
 SEEDS = range(1, 9)
 
 
-def kept(old: Spec, new: Spec) -> Iterator[int]:
-    """The entries of θ that the new form has too: of a tensor that is shorter there the last ones."""
+def shared_entries(old: Spec, new: Spec) -> Iterator[int]:
+    """Yield the entries of θ that the new form has too: of a tensor that is shorter there the last ones."""
     at, budget = 0, new.layout.budget()
     for name, size in old.layout.budget().items():
         yield from range(at + size - budget.get(name, 0), at + size)
@@ -47,10 +47,11 @@ def kept(old: Spec, new: Spec) -> Iterator[int]:
 
 
 def rescaled(old: Spec, theta_P: Tensor) -> Tensor:
-    """The same answers with norm weights of 1 but the last, which is given less 1. Exact: the last norm's
-    scale is the logits'.
+    """Return θ with norm weights of 1 but the last, which is given less 1.
+
+    The answers stay: the last norm's scale is the logits'.
     """
-    t = {name: its[0].double() for name, its in old.layout.split(theta_P[None]).items()}
+    t = {name: tensor[0].double() for name, tensor in old.layout.split(theta_P[None]).items()}
     n = t["norm"][0, 0]
     if not torch.equal(t["norm"][0, :-1], n.expand(old.width - 1)):
         raise SystemExit("norm weights but the last are not all the same")
@@ -60,20 +61,20 @@ def rescaled(old: Spec, theta_P: Tensor) -> Tensor:
 
 
 def trained(base: Spec, new: Tied, start_P: Tensor, steps: int) -> dict[str, Any]:
-    """The best of eight data seeds, as fields of its checkpoint."""
+    """Train eight data seeds and return the best, as fields of its checkpoint."""
     recipe = Recipe(**tie_ramp_defaults(steps) | {"ramp": 0})
     start = tuple(start_P.tolist())
     bank = Bank(base, [Pair(recipe, Seed(0, s), start, new.ties) for s in SEEDS], futility=None)
     while bank.advance():
         pass
-    exam, found = AcceptanceSet(base), [bank.result(n) for n in range(len(SEEDS))]
-    judged = [(exam.errors(r.theta_P), float(r.curve_EM[:, 2].min()), n) for n, r in enumerate(found)]
+    exam, results = AcceptanceSet(base), [bank.result(n) for n in range(len(SEEDS))]
+    judged = [(exam.errors(r.theta_P), float(r.curve_EM[:, 2].min()), n) for n, r in enumerate(results)]
     print("wrong of 59,400 of our own, by data seed:", [wrong for wrong, *_ in judged])
     wrong, loss, n = min(judged)
     return {
-        "theta_P": project(new.ties, found[n].theta_P[None])[0], "recipe": recipe.as_dict(),
+        "theta_P": project(new.ties, results[n].theta_P[None])[0], "recipe": recipe.as_dict(),
         "seed": {"data_seed": SEEDS[n]}, "step": recipe.steps,
-        "metrics": {"best_exact": found[n].best_exact, "loss": loss, "own_problems_wrong": wrong},
+        "metrics": {"best_exact": results[n].best_exact, "loss": loss, "own_problems_wrong": wrong},
     }  # fmt: skip
 
 
@@ -83,23 +84,24 @@ def main(source: str, target: str, *flags: str) -> None:
     spec = parent.spec
     assert isinstance(spec, Tied)
     base = replace(spec.base, **dict.fromkeys(flags, True))
-    theta_P, mine = spec.untie(parent.theta_P[None])[0], list(kept(spec.base, base))
+    theta_P, entries = spec.untie(parent.theta_P[None])[0], list(shared_entries(spec.base, base))
     exact = flags == ("structured_norm1",)
-    start_P = (rescaled(spec.base, theta_P) if exact else theta_P)[mine]
-    new = tie(base, tuple(spec.ties[p] for p in mine))
+    start_P = (rescaled(spec.base, theta_P) if exact else theta_P)[entries]
+    new = tie(base, tuple(spec.ties[p] for p in entries))
     assert isinstance(new, Tied)
     if exact:
-        wrong, of = AcceptanceSet(base).wrong(start_P)
-        print(f"wrong of {of:,} of our own, with nothing trained: {wrong}")
-        its = {"theta_P": project(new.ties, start_P[None])[0], "metrics": {"own_problems_wrong": wrong}}
+        acceptance = AcceptanceSet(base)
+        wrong = acceptance.errors(start_P)
+        print(f"wrong of {acceptance.size:,} of our own, with nothing trained: {wrong}")
+        fields = {"theta_P": project(new.ties, start_P[None])[0], "metrics": {"own_problems_wrong": wrong}}
     else:
-        its = trained(base, new, start_P, 6_000 if "equals_on_ring" in flags else 3_000)
+        fields = trained(base, new, start_P, 6_000 if "equals_on_ring" in flags else 3_000)
     provenance = {
         "trained": "from a parent", "moved_from": parent.as_origin(), "constraints_added": list(flags),
         "data_seeds_tried": 0 if exact else len(SEEDS), "script": "lab/scripts/moved_form.py",
     }  # fmt: skip
-    seed = {**parent.seed, **its.pop("seed", {})}
-    replace(parent, spec=new, seed=seed, provenance=provenance, **its).save(Path(target))
+    seed = {**parent.seed, **fields.pop("seed", {})}
+    replace(parent, spec=new, seed=seed, provenance=provenance, **fields).save(Path(target))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the probes read along paths.py's files, as a table: a row a seed.
+"""Write what the probes read along paths.py's files as a table: a row a seed.
 
     python lab/scripts/path_table.py STUDY FOLDER OUT.csv [STEP ...]
 
@@ -23,10 +23,10 @@ from search.study.file import load_study
 
 
 def rows_of(spec: Spec, file: Path, every: int, steps: list[int]) -> Iterator[dict[str, Any]]:
-    found, names = np.load(file), list(spec.probes())
-    best_NE = np.fmax.accumulate(found["curve"][..., 1], axis=1)
-    read = {at: spec.read(torch.from_numpy(found["theta"][:, at // every - 1])) for at in steps}
-    for n, seed in enumerate(found["init_seed"]):
+    file_arrays, names = np.load(file), list(spec.probes())
+    best_NE = np.fmax.accumulate(file_arrays["curve"][..., 1], axis=1)
+    read = {at: spec.read(torch.from_numpy(file_arrays["theta"][:, at // every - 1])) for at in steps}
+    for n, seed in enumerate(file_arrays["init_seed"]):
         row: dict[str, Any] = {"init_seed": seed}
         for at in steps:
             row[f"token_{at}"] = f"{best_NE[n, at // every - 1]:.4f}"
@@ -36,16 +36,16 @@ def rows_of(spec: Spec, file: Path, every: int, steps: list[int]) -> Iterator[di
 
 def main(path: str, folder: str, out: str, *steps: str) -> None:
     study = load_study(path)
-    made = [
+    table = [
         {"arm": arm, "configuration": c.key, **row}
         for arm, c in arms(study)
         for file in sorted(Path(folder).glob(f"{c.key}-*.npz"))
         for row in rows_of(c.spec, file, c.recipe.eval_every, [*map(int, steps)] or [3_000, 12_000])
     ]
     with Path(out).open("w", newline="") as file:
-        writer = csv.DictWriter(file, made[0], lineterminator="\n")
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(made)
+        writer.writerows(table)
 
 
 if __name__ == "__main__":

@@ -41,22 +41,22 @@ class Watched(Bank):
 
 
 def train(configuration: Configuration, seeds: list[int], until: int) -> dict[str, np.ndarray]:
-    """What becomes of some seeds, in one bank that has a slot for each."""
+    """Train seeds in one bank that has a slot for each; return θ, curves and ends."""
     pairs = [Pair(configuration.recipe, Seed.of(n)) for n in seeds]
     bank = Watched(configuration.spec, pairs, futility=None).watch()
     for _ in range(until // configuration.recipe.eval_every):
         if not bank.advance():
             break
-    found = [bank.result(n) for n in range(len(seeds))]
-    grok = [-1 if r.grok_step is None else r.grok_step for r in found]
+    results = [bank.result(n) for n in range(len(seeds))]
+    grok = [-1 if r.grok_step is None else r.grok_step for r in results]
     last = until // configuration.recipe.eval_every
     return {
         "theta": bank.theta_NEP[:, :last].numpy(),
         "curve": bank.tracker.records["curve"][:, :last].numpy(),
         "init_seed": np.array(seeds),
-        "steps": np.array([r.steps for r in found]),
+        "steps": np.array([r.steps for r in results]),
         "grok_step": np.array(grok),
-        "held": np.array([r.held for r in found]),
+        "held": np.array([r.held for r in results]),
         "seconds": np.array(bank.train_s),
     }
 
@@ -80,15 +80,15 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     for at in range(0, len(numbers), args.chunk):
         for configuration in (Configuration(*c) for c in study.listed()):
-            some = numbers[at : at + args.chunk]
-            file = args.folder / f"{configuration.key}-{some[0]}.npz"
+            chunk = numbers[at : at + args.chunk]
+            file = args.folder / f"{configuration.key}-{chunk[0]}.npz"
             if file.exists() or time.monotonic() - start > args.most:
                 continue
-            found = train(configuration, some, args.until or configuration.recipe.steps)
-            np.savez_compressed(fresh := file.with_suffix(".tmp"), **found)
+            arrays = train(configuration, chunk, args.until or configuration.recipe.steps)
+            np.savez_compressed(fresh := file.with_suffix(".tmp"), **arrays)
             fresh.with_suffix(".tmp.npz").replace(file)
             print(
-                f"{file.name}: {(found['grok_step'] >= 0).sum()} of {len(some)}, {found['seconds']:.0f} s",
+                f"{file.name}: {(arrays['grok_step'] >= 0).sum()} of {len(chunk)}, {arrays['seconds']:.0f} s",
                 flush=True,
             )
 

@@ -80,8 +80,8 @@ class Problem:
     rate: Callable[[Configuration], float]
 
     def study(self, sampler: str, seed: int) -> Study:
-        given = f"sampler: {{name: {sampler}, configurations: {self.planned}, seed: {seed}}}\n"
-        return parse_study(self.text + given, "benchmark")
+        sampler_text = f"sampler: {{name: {sampler}, configurations: {self.planned}, seed: {seed}}}\n"
+        return parse_study(self.text + sampler_text, "benchmark")
 
 
 def recipe_rate(configuration: Configuration) -> float:
@@ -111,7 +111,7 @@ PROBLEMS = {
 
 
 class Memory:
-    """What a search asks of the ledger, in memory."""
+    """A ledger in memory, with the methods that a search calls."""
 
     def __init__(self) -> None:
         self.proposed: list[Row] = []
@@ -141,15 +141,15 @@ def search(problem: Problem, sampler: str, seed: int) -> list[Configuration]:
     """Run a whole search in memory. Returns its configurations as they were proposed."""
     proposals = Proposals(problem.study(sampler, seed), cast(Ledger, Memory()))
     rng = random.Random(seed)
-    asked: list[Configuration] = []
+    proposed: list[Configuration] = []
     training: list[Configuration] = []
     while True:
         while len(training) < problem.planned // 4 and (configuration := proposals.ask()) is not None:
-            asked.append(configuration)
+            proposed.append(configuration)
             if configuration not in training:  # a repeated proposal shares the result
                 training.append(configuration)
         if not training:
-            return asked
+            return proposed
         done = training.pop(rng.randrange(len(training)))
         proposals.tell(done, _trained(done, problem.rate(done), rng))
 
@@ -167,13 +167,13 @@ def _trained(configuration: Configuration, rate: float, rng: random.Random) -> l
 
 
 def found_after(rates: Iterable[float]) -> int | None:
-    """How many proposals it took to propose something near the planted optimum, None if it never was."""
+    """Return the proposals until the first near the planted optimum; None if there was none."""
     return next((i for i, rate in enumerate(rates, 1) if rate >= NEAR * PEAK), None)
 
 
-def covered(points: Sequence[tuple[int, float]], most: int) -> float:
+def covered(points: Sequence[tuple[int, float]], largest: int) -> float:
     """The area below the front: for each count of parameters up to `most`, the best rate with as few."""
-    return sum(max((rate for params, rate in points if params <= n), default=0.0) for n in range(most + 1))
+    return sum(max((rate for params, rate in points if params <= n), default=0.0) for n in range(largest + 1))
 
 
 def possible(problem: Problem) -> list[tuple[int, float]]:
@@ -182,21 +182,21 @@ def possible(problem: Problem) -> list[tuple[int, float]]:
     fields = {path: d.choice for path, d in space.items() if d.choice is not None}
     study = problem.study("random", 0)
     every = (dict(zip(fields, values, strict=True)) for values in product(*fields.values()))
-    made = (Configuration(*study.configuration({**v, "recipe.lr": 0.02})) for v in every)
-    return [(c.spec.params, problem.rate(c)) for c in made]
+    configurations = (Configuration(*study.configuration({**v, "recipe.lr": 0.02})) for v in every)
+    return [(c.spec.params, problem.rate(c)) for c in configurations]
 
 
 def measure(sampler: str, repetitions: int = REPETITIONS) -> dict[str, list[Any]]:
     """Per repetition: proposals until found (None: never), and the share of the possible area covered."""
     recipe, architecture = PROBLEMS["recipe"], PROBLEMS["architecture"]
     best = possible(architecture)
-    most = max(params for params, _ in best)
-    found, shares = [], []
+    largest = max(params for params, _ in best)
+    proposals_needed, shares = [], []
     for seed in range(repetitions):
-        found.append(found_after(map(recipe.rate, search(recipe, sampler, 1_000 * seed))))
+        proposals_needed.append(found_after(map(recipe.rate, search(recipe, sampler, 1_000 * seed))))
         points = [(c.spec.params, architecture.rate(c)) for c in search(architecture, sampler, 1_000 * seed)]
-        shares.append(covered(points, most) / covered(best, most))
-    return {"found": found, "covered": shares}
+        shares.append(covered(points, largest) / covered(best, largest))
+    return {"found": proposals_needed, "covered": shares}
 
 
 def report(repetitions: int) -> dict[str, Any]:

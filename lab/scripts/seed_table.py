@@ -23,7 +23,7 @@ LOW, HIGH = 0.1, 0.9
 
 
 def rise(curve: pd.DataFrame) -> float:
-    """Steps from below LOW to HIGH of one seed's curve; NaN where it never gets there."""
+    """Return steps from below LOW to HIGH of one seed's curve; NaN where it never gets there."""
     curve = curve.sort_values("step")
     high = curve.loc[curve["exact"] >= HIGH, "step"]
     if high.empty:
@@ -39,16 +39,16 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--home")
     parser.add_argument("--rise", action="store_true")
-    asked = parser.parse_args()
-    seeds = records(asked.study, home=asked.home)
+    args = parser.parse_args()
+    seeds = records(args.study, home=args.home)
     columns = COLUMNS
-    if asked.rise:
-        curves = records(asked.study, "curves", home=asked.home).groupby(SEED)
+    if args.rise:
+        curves = records(args.study, "curves", home=args.home).groupby(SEED)
         rises = pd.Series({key: rise(curve) for key, curve in curves}, name="rise")
         seeds = seeds.join(rises.rename_axis(SEED), on=SEED)
         columns = [*COLUMNS, "rise"]
     order = seeds.sort_values(SEED)
-    order.to_csv(asked.out, columns=columns, index=False, lineterminator="\n", float_format="%.6g")
+    order.to_csv(args.out, columns=columns, index=False, lineterminator="\n", float_format="%.6g")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Counted(Watched):
 
 
 def row_of(spec: Spec, result: Result, tries: int) -> dict[str, Any]:
-    """What a table has of a seed beside its configuration."""
+    """Return a seed's row without its configuration."""
     seed, recipe = result.pair.seed, result.pair.recipe
     row: dict[str, Any] = {
         "init_seed": seed.init_seed, "data_seed": seed.data_seed, "outcome": result.outcome.value,
@@ -72,11 +72,11 @@ def row_of(spec: Spec, result: Result, tries: int) -> dict[str, Any]:
 
 
 def equals(spec: Spec, result: Result) -> torch.Tensor:
-    """EQUALS' numbers, of a tied spec as its base reads them."""
+    """Return EQUALS' numbers; of a tied spec as its base reads them."""
     theta_1P = result.theta_P[None]
     base, theta_1P = (spec.base, spec.untie(theta_1P)) if isinstance(spec, Tied) else (spec, theta_1P)
-    found = base.layout.split(theta_1P).get("equals")
-    return torch.full((1,), torch.nan) if found is None else found
+    value = base.layout.split(theta_1P).get("equals")
+    return torch.full((1,), torch.nan) if value is None else value
 
 
 def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
@@ -94,21 +94,21 @@ def train(configuration: Configuration, seeds: list[Seed], study: Any) -> Counte
     return bank
 
 
-def keep(file: Path, bank: Counted, found: list[Result]) -> None:
-    """θ, curve and probes of a chunk; behind a seed's end NaN."""
-    longest = max(len(r.curve_EM) for r in found)
+def keep(file: Path, bank: Counted, results: list[Result]) -> None:
+    """Write θ, curve and probes of a chunk to a file; behind a seed's end NaN."""
+    longest = max(len(r.curve_EM) for r in results)
 
     def padded(rows: torch.Tensor) -> np.ndarray:
         return np.pad(rows.numpy(), ((0, longest - len(rows)), (0, 0)), constant_values=np.nan)
 
     np.savez_compressed(
         file,
-        init_seed=np.array([r.pair.seed.init_seed for r in found]),
-        best_theta=np.stack([r.theta_P.numpy() for r in found]),
+        init_seed=np.array([r.pair.seed.init_seed for r in results]),
+        best_theta=np.stack([r.theta_P.numpy() for r in results]),
         theta=bank.theta_NEP[:, :longest].numpy(),
-        best_step=np.array([r.best_step for r in found]),
-        curve=np.stack([padded(r.curve_EM) for r in found]),
-        probes=np.stack([padded(r.probes_ER) for r in found]),
+        best_step=np.array([r.best_step for r in results]),
+        curve=np.stack([padded(r.curve_EM) for r in results]),
+        probes=np.stack([padded(r.probes_ER) for r in results]),
     )
 
 
@@ -127,23 +127,25 @@ def main() -> None:
     if args.seeds:
         first, last = map(int, args.seeds.split("-"))
         seeds = [s for s in seeds if first <= s.init_seed <= last]
-    known = {(r["configuration"], int(r["init_seed"])) for r in read(args.out)}
+    recorded = {(r["configuration"], int(r["init_seed"])) for r in read(args.out)}
     for at in range(0, len(seeds), args.chunk):
         for arm, configuration in arms(study):
-            mine = [s for s in seeds[at : at + args.chunk] if (configuration.key, s.init_seed) not in known]
-            if not mine or (args.only and arm not in args.only):
+            chunk = [
+                s for s in seeds[at : at + args.chunk] if (configuration.key, s.init_seed) not in recorded
+            ]
+            if not chunk or (args.only and arm not in args.only):
                 continue
-            start, bank = time.process_time(), train(configuration, mine, study)
-            found = [bank.result(n) for n in range(len(mine))]
+            start, bank = time.process_time(), train(configuration, chunk, study)
+            results = [bank.result(n) for n in range(len(chunk))]
             about = {"study": study.name, "arm": arm, "configuration": configuration.key}
-            made = [about | row_of(configuration.spec, r, bank.begun[n]) for n, r in enumerate(found)]
-            append(args.out, made)
+            table = [about | row_of(configuration.spec, r, bank.begun[n]) for n, r in enumerate(results)]
+            append(args.out, table)
             if args.kept:
                 args.kept.mkdir(parents=True, exist_ok=True)
-                keep(args.kept / f"{arm.replace(' ', '-')}-{mine[0].init_seed}.npz", bank, found)
-            won, spent = sum(r.grok_step is not None for r in found), time.process_time() - start
+                keep(args.kept / f"{arm.replace(' ', '-')}-{chunk[0].init_seed}.npz", bank, results)
+            won, spent = sum(r.grok_step is not None for r in results), time.process_time() - start
             spent_on = f"{bank.seed_steps} seed-steps, {spent:.0f} core-seconds"
-            print(f"{arm}, from {mine[0]}: {won} of {len(mine)}, {spent_on}", flush=True)
+            print(f"{arm}, from {chunk[0]}: {won} of {len(chunk)}, {spent_on}", flush=True)
 
 
 if __name__ == "__main__":
