@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ from search.stats.counting import (
     pareto,
     unended_warning,
 )
-from search.stats.intervals import Interval
 from search.store.home import pull_command
 from search.study.file import stopping_rule
 from search.study.schema import Study
@@ -81,7 +79,7 @@ def report(
         loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"percent": percent, "shown": shown}
+    environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends, "shown": shown}
     return environment.get_template("report.html.j2").render(
         page=page, images=images, lineage=lineage, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
     )
@@ -106,23 +104,16 @@ def percent(rate: float) -> str:
     return f"{rate:.1%}"
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A rate as the page shows it, with the ends of its interval."""
+def _counts(rate: GrokRate) -> str:
+    return f"{rate.grokked:,} of {rate.n:,}"
 
-    counts: GrokRate
-    ends: Interval
 
-    @property
-    def of(self) -> str:
-        return f"{self.counts.grokked:,} of {self.counts.n:,}"
+def _ends(rate: GrokRate) -> str:
+    return "{} to {}".format(*map(percent, rate.interval))
 
-    @property
-    def interval(self) -> str:
-        return "{} to {}".format(*map(percent, self.ends))
 
-    def __str__(self) -> str:
-        return f"{self.of} seeds ({percent(self.counts.rate)}, 95 % interval {self.interval})"
+def _sentence(rate: GrokRate) -> str:
+    return f"{_counts(rate)} seeds ({percent(rate.rate)}, 95 % interval {_ends(rate)})"
 
 
 class _Page:
@@ -224,7 +215,7 @@ class _Page:
             return f"Nothing yet: all {len(self.seeds):,} seeds were ended from outside."
         best = self.row(0)
         if not self.several:
-            return f"{best['rate']} grokked."
+            return f"{_sentence(best['rate'])} grokked."
         grokked = int(self.counts.get(Outcome.GROKKED, 0))
         pairs = f"{len(self.counted):,} counted seeds of {len(self.configurations):,} configurations"
         if not grokked:
@@ -232,10 +223,10 @@ class _Page:
         some = int((self.configurations["grokked"] > 0).sum())
         text = f"{grokked:,} of {pairs} grokked, in {some:,} configurations. "
         if not self.confirmed:
-            return text + f"The best is {best['title']} with {best['rate']}."
-        fresh = [row for row in self.best() if row["confirmation"].counts.n]
-        best = max(fresh, key=lambda row: row["confirmation"].counts.rate)
-        return text + f"On fresh seeds the best is {best['title']} with {best['confirmation']}."
+            return text + f"The best is {best['title']} with {_sentence(best['rate'])}."
+        fresh = [row for row in self.best() if row["confirmation"].n]
+        best = max(fresh, key=lambda row: row["confirmation"].rate)
+        return text + f"On fresh seeds the best is {best['title']} with {_sentence(best['confirmation'])}."
 
     def unended(self) -> str:
         """Return how seeds that have not ended bias the rates."""
@@ -295,9 +286,9 @@ class _Page:
         whole, confirmation, search = rates_of(row)
         return {
             **row,
-            "rate": Rate(whole, (row["grok_rate_low"], row["grok_rate_high"])),
-            "search": Rate(search, search.interval),
-            "confirmation": Rate(confirmation, confirmation.interval),
+            "rate": whole,
+            "search": search,
+            "confirmation": confirmation,
             "searched": [
                 (f.values[i], labels[i]) for f, labels in zip(self.fields, self._labels, strict=True)
             ],

@@ -101,10 +101,6 @@ def test_best_of_one_study_and_of_all(recorded):
     assert recorded == [(["s"], None), ([], "there")]
 
 
-def test_best_names_the_home_where_it_is_not_the_usual_one(recorded):
-    assert "-o s-004600 --home there\n" in call("best", "s", "--home", "there").stdout
-
-
 def test_best_as_json(recorded):
     found = json.loads(call("best", "--max-params", "57", "--json").stdout)
     assert found["home"].endswith("adder-runs")
@@ -145,13 +141,6 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     assert [json.loads(text) for text in found["recipe.curriculum"]] == [[[3, 10], [6, 20]]] * 5
     assert found["median_grok_step"].isna().sum() == 1
     assert [f.name for f in Path().iterdir()] == [f"found.{suffix}"]
-
-
-def test_environments_are_text_in_a_file(monkeypatch):
-    seeds = pd.DataFrame([{"init_seed": 7, "environment": {"threads": 1}}])
-    monkeypatch.setattr(frames, "records", lambda study, of, **named: seeds)
-    call("records", "s", "--of", "seeds", "-o", "seeds.parquet")
-    assert pd.read_parquet("seeds.parquet")["environment"].tolist() == ['{"threads": 1}']
 
 
 def test_records_cannot_be_written_everywhere(recorded):

@@ -11,8 +11,8 @@ from search.run.driver import Ended
 from search.run.estimate import estimate
 from search.run.planner import Planner
 from search.store.home import Home
-from search.study.file import load_study, parse_study
-from tests.commands import call, says
+from search.study.file import parse_study
+from tests.commands import says
 from tests.planners import drain, numbers, only, rows_of
 from trainer import Outcome, Recipe
 
@@ -76,14 +76,6 @@ def test_the_plan_adds_up_all_configurations(tmp_path):
     text = estimate(parse_study(LIST, ""), home)
     assert "split_subspace, 57, 67, 74 parameters" in text
     assert "configurations  3" in text and "6, 1,000 to 2,000 steps each; 0 recorded, 6 to train" in text
-
-
-def test_the_ladder_has_every_preset_of_its_family():
-    listed = load_study("ladder").listed()
-    assert [spec for spec, _ in listed] == [s for s in PRESETS.values() if s.family == "split_subspace"]
-    recipes = {spec.params: recipe for spec, recipe in listed}
-    assert recipes[57] == Recipe() and recipes[74] == load_study("74p").base_recipe()
-    assert "57" in call("studies", "--json").output
 
 
 def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):

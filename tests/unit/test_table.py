@@ -197,16 +197,6 @@ def test_a_base_is_in_every_row_even_without_a_partner():
     )
 
 
-def test_the_heads_own_width_is_no_constraint():
-    """At 170p heads are three wide: qk_dim=3 is the same model."""
-    rows = [arm("170p"), arm(preset("170p").constrained("qk_dim", 2), 0, 9)]
-    rows += [arm("74p"), arm(preset("74p").constrained("qk_dim", 3), 0, 9)]
-    table = constraint_table(rows)
-    assert table.constraints == ("qk_dim=2", "qk_dim=3")
-    assert cell_of(table, "qk_dim=3", "170p").with_it is None
-    assert cell_of(table, "qk_dim=2", "170p").saves == 8
-
-
 def test_another_width_is_another_row():
     rows = [arm("67p", 1, 9), arm(without("67p", "qk_dim"), 0, 9)]
     rows += [arm("74p"), arm(preset("74p").constrained("qk_dim", 3), 0, 9)]
