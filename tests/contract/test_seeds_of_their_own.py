@@ -2,29 +2,19 @@
 
 import pytest
 
-from model import preset
 from model.tied import constrained
 from tests.banks import EVERY, SPEC, assert_all_same, finish, make, pair, results
+from tests.contract.test_optimisers import VARIANTS
 from trainer import Pair
 from trainer.files.installed import missing_for_compilation
-from trainer.recipe.teacher import Teacher
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
-WIDER = preset("100p")
 TIES = constrained(SPEC, ["norm[0,1] = -norm[0,0]"])
 FEATURES = {
-    "plain": {},
+    **VARIANTS,
     "restarts": {"again_at": EVERY, "again_unless": [["token", 1]], "again_most": 2},
     "recycling": {"recycle_every": EVERY, "recycle_from": EVERY, "recycle_unless": [["switches", 2]]},
-    "hard examples": {"targeted": 0.5, "swapped": 0.5},
-    "losses": {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4},
-    "teacher": {
-        "teacher": Teacher(WIDER, tuple(WIDER.initial(5).tolist())).word,
-        "distill_alpha": 0.75,
-    },
     "carry by kind": {"carry_shares": ((0, 0.1, 0.2, 0.3, 0.0), (9, 0.3, 0.0, 0.1, 0.4))},
-    "freeze": {"freeze": ((EVERY, "arc"),)},
-    "l1": {"l1_lambda": 0.1, "l1_entries": ("arc",)},
     "ramp": {"ramp": EVERY, "ramp_start": EVERY},
 }
 
@@ -32,12 +22,19 @@ FEATURES = {
 def pairs_of(fields):
     """Five seeds of different budgets and rates."""
     changes = ({}, {"lr": 0.05}, {"steps": 4 * EVERY}, {"carry_mix": 0.0}, {"weight_decay": 0.5})
-    pairs = [pair(n, **{"steps": 3 * EVERY, **fields, **c}) for n, c in enumerate(changes)]
+    pairs = [pair(n, **{**fields, "steps": 3 * EVERY, **c}) for n, c in enumerate(changes)]
     return [Pair(p.recipe, p.seed, ties=TIES) for p in pairs] if "ramp" in fields else pairs
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["torch", "engine"])
-@pytest.mark.parametrize("name", FEATURES)
+QUICK = ("all wrappers", "restarts", "ramp")  # torch's programs are slow; `make test-full` tries all by them
+CASES = [
+    pytest.param(name, compiled, marks=[] if compiled or name in QUICK else pytest.mark.full)
+    for name in FEATURES
+    for compiled in (False, True)
+]
+
+
+@pytest.mark.parametrize(("name", "compiled"), CASES)
 def test_a_seed_depends_on_itself_alone(name, compiled, tmp_path):
     if compiled and missing_for_compilation():
         pytest.skip(f"needs {missing_for_compilation()}")

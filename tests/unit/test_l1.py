@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.banks import SPEC, make, pair
-from tests.test_optimisers import recipe_of, state_of
+from tests.contract.test_optimisers import recipe_of, state_of
 from trainer import Recipe
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.l1 import strength

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from model import preset
-from tests.banks import EVERY, SMALL, SPEC, assert_all_same, assert_same, finish, make, pair, results
+from tests.banks import EVERY, SMALL, SPEC, finish, make, pair
 from trainer import Pair, Recipe, Seed
 from trainer.bank.bank import _empty
 from trainer.engine.native import EngineBackend
@@ -117,20 +117,6 @@ def test_a_loss_falls(name):
     assert float(result.curve_EM[-1, 3]) < float(result.curve_EM[0, 3])
 
 
-@every_variant
-def test_its_state_is_forgotten_in_a_refilled_slot_and_kept_in_a_saved_bank(name, tmp_path):
-    pairs = [pair(s, **VARIANTS[name], steps=n * EVERY) for s, n in enumerate((1, 2, 2))]
-    slots = 2
-    bank = make(pairs, slots)
-    bank.advance()
-    bank.save(tmp_path / "bank.state")
-    expected = results(finish(bank))
-    again = make(pairs, slots)
-    assert again.load(tmp_path / "bank.state")
-    assert_all_same(results(finish(again)), expected)
-    assert_all_same(results(finish(make(pairs[::-1], slots))), expected)
-
-
 @pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}")
 @every_variant
 def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
@@ -143,21 +129,6 @@ def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
         here, there = (b.state["theta"][:2] for b in (engine, eager))
         torch.testing.assert_close(here, there, rtol=2e-3, atol=2e-3)
     assert (engine.state["theta"][:2] - initial(3)[1:]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("compiled", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_a_bank_with_six_different_recipes_equals_six_banks(compiled):
-    fields = {**VARIANTS["all wrappers"], "steps": 5 * EVERY}
-    changes = [
-        {"lr_schedule": "wsd", "lr_cycle": 10_000}, {"sam_rho": 0.2, "lr": 0.05}, {"grokfast_lambda": 0.5},
-        {"wd_schedule": "drops", "wd_drops": ((2, 0.5),), "wd_period": 10_000},
-        {"ema_decay": 0.5}, {"l1_lambda": 0.1, "lr_factors": (("arc", 0.5),)},
-    ]  # fmt: skip
-    pairs = [pair(n, **fields | change) for n, change in enumerate(changes)]
-    together = results(finish(make(pairs, compiled=compiled)))
-    for p in pairs:
-        slots = 1 if compiled else 6
-        assert_same(together[p], finish(make([p], slots, compiled=compiled)).result(0))
 
 
 # The field
@@ -230,20 +201,6 @@ def test_fifty_steps_are_torchs_adamw_and_clipping():
     torch.testing.assert_close(state["theta"][0], parameter.data, rtol=0, atol=1e-6)
     assert (parameter - SPEC.initial(777)).abs().max() > 0.1
     assert state["step"].tolist() == [50]
-
-
-def test_float32_updates_are_torchs_for_every_slot():
-    """The same gradients for both, so that rounding does not feed back."""
-    other = Recipe(**CONSTANT, lr=0.003, weight_decay=0.1, clip=3.0, beta1=0.8, beta2=0.95)
-    hyper, draw = hyper_of([Recipe(**CONSTANT), other]), torch.Generator().manual_seed(0)
-    state = state_of(initial(2))
-    theirs = [torch_adamw(state["theta"][s], hyper, s) for s in range(2)]
-    grads = torch.randn(50, 2, SPEC.params, generator=draw) * torch.rand(50, 2, 1, generator=draw)
-    state = steps(OPTIMISERS["adamw"], state, hyper, grads)
-    for s, (parameter, take) in enumerate(theirs):
-        for grad_SP in grads:
-            take(grad_SP[s])
-        torch.testing.assert_close(state["theta"][s], parameter.data, rtol=1e-6, atol=1e-6)
 
 
 def test_the_decay_scale_multiplies_weight_decay():

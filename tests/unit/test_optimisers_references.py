@@ -10,8 +10,8 @@ import torch
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from tests.banks import SPEC
-from tests.test_optimisers import CONSTANT, initial, state_of
+from tests.banks import SPEC, finish, make, pair
+from tests.contract.test_optimisers import CONSTANT, initial, state_of
 from trainer import Recipe
 from trainer.optimisers import optimiser_of
 from trainer.step import schedule, step
@@ -255,3 +255,32 @@ def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():
         found.append(float(now))
     fall = math.exp(-0.5)
     assert found == pytest.approx([1, 1, fall, fall**2, 0.25, 0.25])
+
+
+# At evaluations
+
+
+def watched(bank, exact):
+    """Have a bank's evaluations say `exact(θ)`, and keep every θ that was evaluated."""
+    seen = []
+
+    def evaluate(theta_SP):
+        seen.append(theta_SP.clone())
+        said, one = exact(theta_SP, len(seen)), torch.ones(len(theta_SP))
+        return {"exact": said * one, "token": said * one, "loss": one}
+
+    bank.programs.evaluate = evaluate
+    return seen
+
+
+@pytest.mark.usefixtures("few_selection_problems")
+@pytest.mark.parametrize("first", [True, False])
+def test_the_better_of_theta_and_its_mean_counts(first):
+    bank = make([pair(1, ema_decay=0.9)])
+    seen = watched(bank, lambda theta, n: 0.75 if (n % 2 == 1) == first else 0.25)
+    result = finish(bank).result(0)
+    raw, mean = seen[0::2], seen[1::2]
+    assert not torch.equal(raw[0], mean[0]) and len(raw) == len(mean) == 2
+    assert torch.equal(result.theta_P, (raw if first else mean)[0][0])
+    assert result.curve_EM[:, 0].tolist() == [0.75, 0.75]
+    assert torch.equal(bank.state["theta"][0], raw[1][0]), "training goes on with θ itself"

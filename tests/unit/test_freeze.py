@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.banks import EVERY, SPEC, assert_same, finish, make, pair
-from tests.test_optimisers import VARIANTS, recipe_of, state_of
+from tests.banks import EVERY, SPEC, finish, make, pair
+from tests.contract.test_optimisers import VARIANTS, recipe_of, state_of
 from trainer import Recipe
 from trainer.files.installed import missing_for_compilation
 from trainer.optimisers import optimiser_of
@@ -73,16 +73,6 @@ def test_the_rest_trains_as_if_they_were_constants():
     theta_P = torch.cat([{**tensors, **free}[n].detach().flatten() for n in SPEC.layout.names])
     assert min(norms) < 5.0 < max(norms)
     torch.testing.assert_close(state["theta"][0], theta_P, rtol=0, atol=1e-6)
-
-
-def test_interrupted_it_goes_on_bit_for_bit(tmp_path):
-    pairs = [pair(1, steps=4 * EVERY, freeze=ROWS)]
-    bank = make(pairs)
-    bank.advance()
-    bank.save(tmp_path / "state")
-    expected, again = finish(bank).result(0), make(pairs)
-    assert again.load(tmp_path / "state")
-    assert_same(finish(again).result(0), expected)
 
 
 def test_a_mean_of_thetas_has_them_as_they_are():
