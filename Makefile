@@ -35,7 +35,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 # What stands between markers in the pages, made again from the tables of seeds.
-pages:
+pages: $(VENV)/.installed
 	$(BIN)/python -m lab.pages
 
 # With ADVISORIES, OSV's records of the Python packages (all.zip, or a folder of JSON files): compares, without a network.

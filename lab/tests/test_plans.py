@@ -5,6 +5,7 @@ import pytest
 from lab.plans import LAB, load_plan
 from search.run import stages
 from search.study.file import parse_study, shipped_studies
+from search.study.seeds import seed_list
 from search.study.trial import Configuration
 from trainer.bank.futility import MEASURED
 
@@ -23,6 +24,15 @@ def test_the_rule_for_hopeless_seeds_was_measured_where_none_was_given_up():
     assert not any(plan.stop.hopeless for plan in plans)
     known = {Configuration(*listed).key for plan in plans for listed in plan.listed()}
     assert known <= MEASURED and len(MEASURED) == 13
+
+
+def test_no_shipped_study_begins_with_seeds_that_confirmed_a_recipe():
+    """Someone who runs a shipped study gets fresh evidence."""
+    studies = [load_plan(name) for name in (*shipped_studies(), "confirm-1", "half-2-128", "long-57p")]
+    confirming = {seed for study in studies[-3:] for seed in study.first_seeds()}
+    confirming |= {seed for study in studies if study.confirm for seed in seed_list(study.confirm.seeds)}
+    assert len(confirming) == 64 + 128 + 128
+    assert [s.name for s in studies[:-3] if confirming.intersection(s.first_seeds())] == []
 
 
 def test_the_cascades_have_the_published_sizes():
