@@ -94,8 +94,9 @@ class Driver:
         self.planner, self.recorder, self.mirror = planner, recorder, mirror
         self.ledger, self.outbox, self.tracker = lease.ledger, recorder.outbox, recorder.tracker
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
-        self.ended, self.progress = Ended(), Progress()
+        self.ended = Ended()
         self.workers = Workers(study, home, planner, self._begin)
+        self.progress = Progress(planner, self.workers)
         self.unconcluded: set[str] = set()
         """Keys of configurations that an earlier run left without a conclusion in MLflow."""
 
@@ -204,8 +205,7 @@ class Driver:
     def _show(self, executor: Executor) -> None:
         executor.export(self.measures)
         if self.display.due():
-            has_enough = self.planner.run.has_enough
-            self.display.show(self.progress.snapshot(self.planner.queued_steps, has_enough))
+            self.display.show(self.progress.snapshot())
 
     def stop(self, why: str = INTERRUPTED) -> None:
         """End the loop after the event at hand."""
@@ -225,7 +225,6 @@ class Driver:
         folder = self.home.trial(self.study.name, trial.key)
         trial.write(folder)
         self.home.depot.put(folder / TRIAL_FILE)
-        self.progress.started(trial, worker.first.key)
         for configuration in trial.configurations:
             self.outbox.put(self.tracker.reopen, configuration)
         self._mirror_proposals()
@@ -235,12 +234,10 @@ class Driver:
         is_compiling = report["phase"] == "compiling"
         worker.starts, worker.due = worker.starts + is_compiling, float("inf")
         reports = {key: TrialReport(**facts) for key, facts in report.pop("tallies", {}).items()}
-        self.progress.reports += 1
-        for key, trial in worker.open.items():
-            if trial_report := reports.get(key):
-                worker.unseen.discard(key)
-                self.planner.update_progress(trial, trial_report)
-            self.progress.report(trial, report | ({"tally": trial_report} if trial_report else {}))
+        self.progress.take(worker, report, reports.values())
+        for key in [key for key in worker.open if key in reports]:
+            worker.unseen.discard(key)
+            self.planner.update_progress(worker.open[key], reports[key])
         self.ended.seed_steps_per_s = self.progress.overall_rate
         self.ended.compile_s = max(self.ended.compile_s, report.get("compile_s", 0.0))
         for key in report.get("ended", []):
@@ -255,7 +252,6 @@ class Driver:
         for trial in worker.open.values():
             has_results = self.home.depot.get_folder(self.home.trial(self.study.name, trial.key) / PARTS)
             if trial.key in worker.unseen and trial is not worker.first and not has_results:
-                self.progress.finished(trial, [])
                 self.ledger.censor([trial], LATE)
                 self.ledger.delete_unstarted(trial)
                 self.planner.requeue(trial)
@@ -285,7 +281,7 @@ class Driver:
 
     def _finish_trial(self, trial: Trial) -> None:
         rows = self.ledger.list_seeds(self.study.name, trial=trial.key)
-        self.progress.finished(trial, [r["outcome"] for r in rows])
+        self.progress.ended.update(r["outcome"] for r in rows)
         for configuration in self.planner.complete_trial(trial, rows):
             self.recorder.conclude(configuration)
         self._mirror_proposals()

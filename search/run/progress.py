@@ -1,10 +1,10 @@
-"""How far a study is, and what a running study shows."""
+"""Progress of a running study, and the display of it."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from search.run.planner import Planner
 from search.run.tally import TrialReport
+from search.run.workers import Workers, WorkerState
 from search.stats.counting import COUNTED
-from search.study.trial import Configuration, Trial
+from search.study.trial import Trial
 from trainer import Outcome
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,33 @@ class Snapshot:
     compiling: bool
     elapsed_s: float
     holding: dict[str, int] = field(default_factory=dict)
-    """Seeds that are all that is waited for, since enough have grokked: how many steps they are to hold."""
+    """Steps that grokked seeds are to hold, if there is enough and nothing else trains."""
 
 
 class Progress:
-    """Progress of a study's running trials, out of the reports of their workers."""
+    """Progress of a run: what has ended is counted here, what runs is read off the plan and the workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, planner: Planner, workers: Workers):
+        self.planner, self.workers = planner, workers
         self.start = time.monotonic()
-        self.trials: dict[str, Row] = {}
-        self.running: dict[str, Trial] = {}
-        self.worker_of: dict[str, str] = {}
-        """Of each running trial, the first trial of its worker: they share one bank and its speed."""
         self.ended: Counter[str] = Counter()
+        """Seeds of recorded trials, by outcome."""
         self.best_exact = 0.0
         self.reports = 0
-        """Of workers."""
         self.seed_steps: dict[str, int] = {}
+        """Trained by each worker, by its key."""
         self.trained_from, self.trained_to = float("inf"), 0.0
+
+    def take(self, worker: WorkerState, report: Mapping[str, Any], trials: Iterable[TrialReport]) -> None:
+        """Take a worker's report, and what it says of its trials."""
+        self.reports += 1
+        worker.phase = report["phase"]
+        worker.seed_steps_per_s = report.get("seed_steps_per_s", 0.0)
+        self.best_exact = max([self.best_exact, *(t.best_exact for t in trials)])
+        if worker.phase == "training":
+            self.trained_to = time.monotonic()
+            self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
+            self.seed_steps[worker.first.key] = report["seed_steps"]
 
     @property
     def overall_rate(self) -> float:
@@ -60,94 +69,62 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Seed-steps/s of all workers, as they last said."""
-        rates = {self.worker_of[key]: t["seed_steps_per_s"] for key, t in self.trials.items()}
-        return sum(rates.values())
+        """Seed-steps/s of all workers that have a trial, by their last reports."""
+        return sum(worker.seed_steps_per_s for worker in self.workers if worker.open)
 
-    def started(self, trial: Trial, worker: str | None = None) -> None:
-        """Note that a trial starts. worker: the key of its worker's first trial, if that is another one."""
-        self.worker_of[trial.key] = worker or trial.key
-        speed = (t["seed_steps_per_s"] for key, t in self.trials.items() if self.worker_of[key] == worker)
-        budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
-        self.trials[trial.key] = {
-            "phase": "starting",
-            "tally": TrialReport({Outcome.QUEUED: len(trial.work)}, budgets),
-            "seed_steps_per_s": next(speed, 0.0),
-        }
-        self.running[trial.key] = trial
-
-    def report(self, trial: Trial, report: Row) -> None:
-        """Take a worker's report of a trial."""
-        latest = self.trials[trial.key] = self.trials[trial.key] | report
-        if report["phase"] == "training":
-            self.trained_to = time.monotonic()
-            self.trained_from = min(self.trained_from, self.trained_to - report["train_s"])
-            self.seed_steps[self.worker_of[trial.key]] = report["seed_steps"]
-        self.best_exact = max(self.best_exact, latest["tally"].best_exact)
-
-    def finished(self, trial: Trial, outcomes: list[str]) -> None:
-        self.trials.pop(trial.key, None)
-        self.running.pop(trial.key, None)
-        self.ended.update(outcomes)
+    def _running(self) -> Iterator[tuple[Trial, TrialReport]]:
+        for trial in self.planner.running.values():
+            yield trial, self.planner.run.report_of(trial)
 
     def states(self) -> Counter[str]:
-        """How many seeds of running trials are in each state."""
-        found: Counter[str] = Counter()
-        for t in self.trials.values():
-            found.update(t["tally"].states)
-        return found
+        """Return the number of seeds of running trials in each state."""
+        return sum((Counter(report.states) for _, report in self._running()), Counter())
 
     def steps(self) -> dict[tuple[str, int, int], int]:
-        """How far each seed of a running trial is, by configuration key and seed."""
+        """Return the last reported step of each seed of a running trial, by configuration key and seed."""
         return {
             (c.key, seed.init_seed, seed.data_seed): step
-            for key, t in self.trials.items()
-            for (c, seed), step in zip(self.running[key].work, t["tally"].each_step(), strict=False)
+            for trial, report in self._running()
+            for (c, seed), step in zip(trial.work, report.each_step(), strict=False)
         }
 
-    def snapshot(
-        self, queued_seed_steps: int = 0, has_enough: Callable[[Configuration], bool] = lambda c: False
-    ) -> Snapshot:
-        """`queued_seed_steps`: budgets of the seeds that are planned and not yet started. `has_enough`: if
-        no more seeds of a configuration are needed.
+    def snapshot(self) -> Snapshot:
+        """Return how far the run is.
 
-        What is left is counted in budgets, so the time left is the most it may take: a seed that groks or is
-        given up ends earlier, and counts no more from then on.
+        The remaining work is counted in budgets, so the time left is the most it may take: a seed that groks or
+        is given up ends earlier.
         """
-        tallies: list[TrialReport] = [t["tally"] for t in self.trials.values()]
-        states = self.states()
-        left = queued_seed_steps + sum(tally.left for tally in tallies)
+        reports, states = [report for _, report in self._running()], self.states()
+        remaining = self.planner.queued_steps + sum(report.left for report in reports)
         rate = self.rate or self.overall_rate
-        failed = sum(states[o] + self.ended[o] for o in COUNTED if o != Outcome.GROKKED)
         return Snapshot(
             running=states[Outcome.RUNNING],
-            grokked=sum(sum(t.grokked.values()) for t in tallies) + self.ended[Outcome.GROKKED],
-            failed=failed,
+            grokked=sum(sum(r.grokked.values()) for r in reports) + self.ended[Outcome.GROKKED],
+            failed=sum(states[o] + self.ended[o] for o in COUNTED if o != Outcome.GROKKED),
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
-            seconds_left=left / rate if rate else None,
-            compiling=any(t["phase"] in ("starting", "compiling") for t in self.trials.values()),
+            seconds_left=remaining / rate if rate else None,
+            compiling=any(w.open and w.phase in ("starting", "compiling") for w in self.workers),
             elapsed_s=time.monotonic() - self.start,
-            holding=self._holding(has_enough),
+            holding=self._holding(),
         )
 
-    def _holding(self, has_enough: Callable[[Configuration], bool]) -> dict[str, int]:
-        """The seeds that have grokked and train on, if nothing else of the search does."""
-        found: dict[str, int] = {}
-        for key, t in self.trials.items():
-            known = {c.key: c for c in self.running[key].configurations}
-            tally: TrialReport = t["tally"]
-            if self.running[key].confirmation:
+    def _holding(self) -> dict[str, int]:
+        """Return the grokked seeds that train on, with steps to hold, if nothing else of the search does."""
+        holding: dict[str, int] = {}
+        for trial, report in self._running():
+            if trial.confirmation:
                 continue
-            if tally.states.get(Outcome.RUNNING, 0) > len(tally.holding):
+            by_key = {c.key: c for c in trial.configurations}
+            if report.states.get(Outcome.RUNNING, 0) > len(report.holding):
                 return {}
-            if not all(has_enough(known[configuration]) for configuration, _ in tally.holding):
+            if not all(self.planner.run.has_enough(by_key[key]) for key, _ in report.holding):
                 return {}
-            found |= {seed: known[configuration].recipe.hold for configuration, seed in tally.holding}
-        return found
+            holding |= {seed: by_key[key].recipe.hold for key, seed in report.holding}
+        return holding
 
 
-# What is shown of it: a live line in a terminal, a plain one every few seconds elsewhere
+# ---- the display: a live line in a terminal, a plain one every few seconds elsewhere
 
 PLAIN_EVERY_S, LIVE_EVERY_S = 5.0, 0.25
 
@@ -170,7 +147,7 @@ class Display:
             self.live.stop()
 
     def due(self) -> bool:
-        """Whether enough time has passed for another snapshot."""
+        """True if enough time has passed for another snapshot."""
         return time.monotonic() - self.shown >= (LIVE_EVERY_S if self.live else PLAIN_EVERY_S)
 
     def show(self, snapshot: Snapshot) -> None:
@@ -216,7 +193,7 @@ def _cells(s: Snapshot) -> dict[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds, without leading zeros: 1:02:03, 4:05, 0:07."""
-    whole = int(seconds + 0.5)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    """Return hours, minutes and seconds without leading zeros: 1:02:03, 4:05, 0:07."""
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

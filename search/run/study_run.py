@@ -28,13 +28,6 @@ class Round(NamedTuple):
     confirmation: bool = False
 
 
-class TrialProgress(NamedTuple):
-    """Number of open seeds of a running trial, and its grokked seeds of the search by configuration."""
-
-    open: int
-    grokked: Counter[str]
-
-
 @dataclass
 class ConfigurationState:
     """One configuration of a running study."""
@@ -98,8 +91,8 @@ class StudyRun:
         self.study, self.is_search = study, study.proposes
         self.seed_rounds = list(study.rounds())
         self.states: dict[str, ConfigurationState] = {}
-        self.progress: dict[str, TrialProgress] = {}
-        """Reports of running trials, by their keys."""
+        self.reports: dict[str, TrialReport] = {}
+        """Newest reports of running trials, by their keys."""
         self._rows: dict[str, dict[Seed, Row]] = {}
         self._recorded: Counter[str] = Counter()
         self._reported: Counter[str] = Counter()
@@ -123,12 +116,18 @@ class StudyRun:
 
     def update_progress(self, trial: Trial, report: TrialReport | None) -> None:
         """Take the newest report of a running trial; None when it runs no more."""
-        if before := self.progress.pop(trial.key, None):
+        before = self.reports.pop(trial.key, None)
+        if before and not trial.confirmation:
             self._reported.subtract(before.grokked)
         if report is not None:
-            grokked = Counter() if trial.confirmation else Counter(report.grokked)
-            self.progress[trial.key] = TrialProgress(report.open, grokked)
-            self._reported.update(grokked)
+            self.reports[trial.key] = report
+            if not trial.confirmation:
+                self._reported.update(report.grokked)
+
+    def report_of(self, trial: Trial) -> TrialReport:
+        """Return the newest report of a running trial. Before the first one all seeds wait."""
+        budgets = sum(configuration.recipe.steps for configuration, _ in trial.work)
+        return self.reports.get(trial.key) or TrialReport({Outcome.QUEUED: len(trial.work)}, budgets)
 
     def grokked_of(self, key: str) -> int:
         """Number of grokked seeds of the search, in running trials too."""
@@ -153,7 +152,7 @@ class StudyRun:
 
     def open_seeds(self, trials: Iterable[Trial]) -> int:
         """Number of seeds of running trials that have not ended, as far as reported."""
-        return sum(self.progress[t.key].open if t.key in self.progress else len(t.work) for t in trials)
+        return sum(self.reports[t.key].open if t.key in self.reports else len(t.work) for t in trials)
 
     def is_pending(self, confirmation: bool | None = None) -> bool:
         """True if seeds are planned or in training: any, or those of the search or of the confirmation."""

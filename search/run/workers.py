@@ -41,6 +41,8 @@ class WorkerState:
     due: float = float("inf")
     """When a worker that was started, or started again, should have begun."""
     assignment: WorkerAssignment | None = None
+    phase: str = "starting"
+    seed_steps_per_s: float = 0.0
 
 
 class Workers:

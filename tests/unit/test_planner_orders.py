@@ -147,7 +147,7 @@ class Run:
         elif self.running and kind < 0.6:
             self.completed(self.draw.choice(list(self.running.values())))
         elif kind < 0.65 and (
-            unseen := [t for k, t in self.running.items() if k not in self.planner.run.progress]
+            unseen := [t for k, t in self.running.items() if k not in self.planner.run.reports]
         ):
             trial = self.running.pop(self.draw.choice(unseen).key)
             for c, s in trial.work:

@@ -1,0 +1,97 @@
+"""Snapshots of a run, and how they are shown."""
+
+import pytest
+from rich.console import Console
+
+from search.run.progress import Display, Progress, duration
+from search.run.tally import TrialReport
+from search.run.workers import Workers
+from tests.planners import drain, planner_of
+
+STUDY = "name: any\nmodel: 57p\nrecipe: {steps: 1000}\nseeds: {first: 1, count: 4}\n"
+STUDY += "resources: {seeds_per_trial: 2}\n"
+
+
+@pytest.fixture
+def run(home):
+    """A run of two trials, each with a worker; `report` takes what one says of its seeds."""
+    planner = planner_of(STUDY + "until: {grokked: 1, max_seeds: 4}\n", home)
+    begin = lambda trial, worker: trial.write(home.trial("any", trial.key))  # noqa: E731
+    workers = Workers(planner.study, home, planner, begin)
+    progress = Progress(planner, workers)
+    for trial in drain(planner):
+        workers.add(trial)
+    return progress
+
+
+def seed(step, outcome="running", exact=0.0, grok_step=None):
+    return {"outcome": outcome, "step": step, "best_exact": exact, "grok_step": grok_step}
+
+
+def report(run, number, *seeds, rate=100.0):
+    worker = list(run.workers)[number]
+    trial = worker.last
+    rows = [
+        facts | {"configuration": c.key, "seed": (s.init_seed, s.data_seed), "budget": 1000}
+        for (c, s), facts in zip(trial.work, seeds, strict=True)
+    ]
+    trial_report, steps = TrialReport.of(rows), sum(r["step"] for r in rows)
+    speed = {"seed_steps_per_s": rate, "seed_steps": steps, "train_s": steps / rate}
+    run.planner.update_progress(trial, trial_report)
+    run.take(worker, {"phase": "training", **speed}, [trial_report])
+
+
+def test_a_snapshot_counts_seeds_and_time(run):
+    before = run.snapshot()
+    assert (before.running, before.seconds_left, before.compiling) == (0, None, True)
+    report(run, 0, seed(250, "grokked", 1.0, grok_step=250), seed(250, exact=0.3), rate=5.0)
+    report(run, 1, seed(500, "diverged"), seed(500), rate=5.0)
+    now = run.snapshot()
+    assert (now.running, now.grokked, now.failed, now.best_exact) == (2, 1, 1, 1.0)
+    assert (now.seed_steps_per_s, now.compiling) == (10.0, False)
+    assert now.seconds_left == pytest.approx((750 + 500) / 10.0), "of those that have not ended"
+    key = next(iter(run.planner.run.states))
+    assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 3, 3): 500, (key, 4, 4): 500}
+
+
+def test_trials_of_one_bank_have_one_speed(run):
+    first, second = run.workers
+    second.open.clear()
+    first.open |= run.planner.running
+    report(run, 0, seed(10), seed(10), rate=100.0)
+    assert run.snapshot().seed_steps_per_s == 100.0 and sum(run.seed_steps.values()) == 20
+
+
+def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path):
+    grokked = seed(250, "running", 1.0, grok_step=250)
+    report(run, 0, grokked, seed(250))
+    report(run, 1, seed(250, "censored"), seed(250, "censored"))
+    assert run.snapshot().holding == {}, "another one trains"
+    report(run, 0, grokked, seed(250, "censored"))
+    snapshot = run.snapshot()
+    (hold,) = {c.recipe.hold for t in run.planner.running.values() for c in t.configurations}
+    assert snapshot.holding == {"1": hold}
+    file = tmp_path / "shown"
+    with file.open("w") as out, Display(Console(file=out)) as display:
+        display.show(snapshot)
+    assert f"waits for seed 1 to hold for {hold:,} steps" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0, "0:00"), (0.6, "0:01"), (59.5, "1:00"), (245, "4:05"), (3723, "1:02:03"), (360_000, "100:00:00")],
+)
+def test_durations(seconds, expected):
+    assert duration(seconds) == expected
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_display_shows_a_snapshot(terminal, run, tmp_path):
+    report(run, 0, seed(10, exact=0.25), seed(10))
+    file = tmp_path / "shown"
+    with file.open("w") as out, Display(Console(file=out, force_terminal=terminal, width=100)) as display:
+        assert display.due()
+        display.show(run.snapshot())
+        assert not display.due()
+    for words in ("running", "0.2500", "seed-steps/s", "0:00"):
+        assert words in file.read_text()
