@@ -24,69 +24,47 @@ if TYPE_CHECKING:
 
 KINDS = ("zero", "equal", "opposite", "rows", "columns", "empty", "rotation", "other")
 SCOPES = {"tensor": "tensor", "values": "global"}
-kinds_option = click.option(
-    "--kinds",
-    default=",".join(KINDS),
-    show_default=True,
-    help="Which constraints, with commas between them; other: a tie loosened for another.",
-)
+path_type = click.Path(path_type=Path)
+kinds_help = "Which constraints, with commas between them; other: a tie loosened for another."
+kinds_option = click.option("--kinds", default=",".join(KINDS), show_default=True, help=kinds_help)
 reach_option = click.option(
-    "--reach",
-    type=click.Choice(list(SCOPES)),
-    default="values",
-    show_default=True,
+    "--reach", type=click.Choice(list(SCOPES)), default="values", show_default=True,
     help="Tie numbers of one tensor only, or any two.",
-)
+)  # fmt: skip
 cores_option = click.option("--cores", type=click.IntRange(1, 1024), help="Threads [all cores].")
+
+
+def number_option(
+    name: str, default: int, low: int, high: int | None, text: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return an option that takes a whole number and shows its default."""
+    return click.option(name, type=click.IntRange(low, high), default=default, show_default=True, help=text)
 
 
 @click.command()
 @checkpoint_argument
-@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@click.option("-o", "target", type=path_type, required=True, help="Folder to write.")
 @click.option(
-    "--beside",
-    type=click.Path(path_type=Path),
-    multiple=True,
+    "--beside", type=path_type, multiple=True,
     help="Another checkpoint of the same model, which must bear every set too; again for more.",
-)
+)  # fmt: skip
 @kinds_option
 @reach_option
-@click.option(
-    "--proposals", type=click.IntRange(1, 1024), default=12, show_default=True, help="Sets a round."
+@number_option("--proposals", 12, 1, 1024, "Sets a round.")
+@number_option(
+    "--screen", 24, 1, 1024, "How many times as many to train briefly first; the best are the round's."
 )
-@click.option(
-    "--screen",
-    type=click.IntRange(1, 1024),
-    default=24,
-    show_default=True,
-    help="How many times as many are trained briefly first; those with the lowest loss are the round's.",
-)
-@click.option(
-    "--patience",
-    type=click.IntRange(1),
-    default=40,
-    show_default=True,
-    help="End when nothing has shrunk for so many rounds.",
-)
-@click.option(
-    "--seeds", type=click.IntRange(1, 64), default=1, show_default=True, help="Data seeds of a set."
-)
-@click.option("--first-seed", type=click.IntRange(0), default=1, show_default=True, help="The first of them.")
-@click.option("--steps", type=click.IntRange(6), default=3_000, show_default=True, help="Training of a set.")
+@number_option("--patience", 40, 1, None, "End when nothing has shrunk for so many rounds.")
+@number_option("--seeds", 1, 1, 64, "Data seeds of a set.")
+@number_option("--first-seed", 1, 0, None, "The first of them.")
+@number_option("--steps", 3_000, 6, None, "Training of a set.")
 @click.option("--ramp", type=click.IntRange(0), help="Steps until its ties hold fully [half of --steps].")
 @click.option(
-    "--accept",
-    type=click.FloatRange(0.5, 1),
-    default=1.0,
-    show_default=True,
+    "--accept", type=click.FloatRange(0.5, 1), default=1.0, show_default=True,
     help="The share that a set must get right, of problems of our own.",
-)
-@click.option(
-    "--finish",
-    type=click.IntRange(0, 1024),
-    default=4,
-    show_default=True,
-    help="How many sets a round that do not hold are taken on by Levenberg-Marquardt.",
+)  # fmt: skip
+@number_option(
+    "--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt."
 )
 @click.option("--max-hours", type=click.FloatRange(min=0, min_open=True), help="End after this time.")
 @cores_option
@@ -241,7 +219,7 @@ def _text(about: dict[str, Any], verification: Verification, target: Path) -> st
 @click.option(
     "--most", "limit", type=click.IntRange(1, 500), default=20, show_default=True, help="Constraints to list."
 )
-@click.option("--problems", type=click.IntRange(1, 5_000), default=2_048, show_default=True)
+@number_option("--problems", 2_048, 1, 5_000, "Selection problems on which curvature is measured.")
 @click.option("--try", "measure", is_flag=True, help="Impose each constraint and measure the loss.")
 @cores_option
 @json_option

@@ -1,6 +1,6 @@
 """A study of descents whose driver is killed for real: the same sets accepted, to the bit, and no seed twice.
 
-Minutes long: `make test-faults`. A representative with a made-up bank is in test_beam.py.
+Minutes long: `make test-faults`. A representative with an untrained bank is in tests/scenarios/test_compress.py.
 """
 
 import os
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.faults,
     pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler"),
 ]
-CERTIFICATES = Path(__file__).parents[1] / "lab" / "certificates"
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 STUDY = {
     "name": "descents",
     "start": {"checkpoint": str(CERTIFICATES / "46p")},
