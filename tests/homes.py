@@ -126,7 +126,7 @@ class Recorder:
         self.shelf = ArtifactCache(self.tracker.client, self.ledger, study.name)
         definition = study.model_dump(mode="json", by_alias=True)
         self.ledger.leases.acquire(study.name, definition, study.tracking_uri)
-        self.tracker.asked()
+        self.tracker.log_study()
 
     @property
     def configuration(self):

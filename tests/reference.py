@@ -129,7 +129,7 @@ def rows_of(home: Path, study: str) -> list[Row]:
 def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     """What MLflow has of a study's seeds, or the depot that keeps them. No pair is there twice."""
     client, found = client_of(home), {}
-    if Home(home).depot.keeps:
+    if Home(home).depot.retains_results:
         rows = rows_of(home, study)
         with ArtifactCache(client, Ledger(Home(home)), study) as shelf:
             return {

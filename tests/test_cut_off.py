@@ -15,7 +15,7 @@ from search.store.ledger import Ledger, is_final
 from search.store.results import ConfigurationResults
 from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
 from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
-from tests.test_ledger import dead_owner
+from tests.leases import dead_owner
 
 __all__ = ["quick"]
 WRITING = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_artifact", "log_dict",

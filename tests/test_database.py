@@ -3,7 +3,6 @@
 import hashlib
 import re
 import sqlite3
-import time
 from contextlib import closing
 
 import pytest
@@ -88,42 +87,3 @@ def test_a_server_that_is_away_is_a_line_and_waited_for_when_asked(home, monkeyp
     monkeypatch.setenv("ADDER_SEARCH_DATABASE", "postgresql://me@127.0.0.1:1/db")
     with pytest.raises(DatabaseUnavailable, match=r"me@127\.0\.0\.1:1/db: .*refused"):
         Ledger(home)
-
-
-def test_a_database_that_gives_no_connection_is_away(ledger, home):
-    ledger.database.engine = sa.create_engine(home.ledger_url, pool_size=1, max_overflow=0, pool_timeout=0.05)
-    with ledger.database.begin(), pytest.raises(DatabaseUnavailable, match=r"ledger\.db: QueuePool limit"):
-        ledger.leases.renew("study")
-
-
-def test_a_transaction_is_done_again_while_the_database_is_away(ledger, monkeypatch):
-    begin, calls = ledger.database.begin, []
-
-    def away_twice():
-        calls.append(0)
-        if len(calls) <= 2:
-            raise DatabaseUnavailable("gone")
-        return begin()
-
-    monkeypatch.setattr(ledger.database, "begin", away_twice)
-    monkeypatch.setattr(database, "RETRY_S", 0.01)
-    with pytest.raises(DatabaseUnavailable):
-        ledger.list_seeds()
-    ledger.database.patience_s = 5.0
-    assert ledger.list_seeds() == [] and len(calls) == 3
-
-
-def test_a_database_that_stays_away_is_waited_for_so_long_and_said_once(monkeypatch, caplog):
-    calls = []
-
-    def away():
-        calls.append(0)
-        raise DatabaseUnavailable("gone")
-
-    monkeypatch.setattr(database, "RETRY_S", 0.01)
-    begun = time.monotonic()
-    with pytest.raises(DatabaseUnavailable):
-        database.wait_for(away, 0.2)
-    assert 0.2 < time.monotonic() - begun < 5 and len(calls) > 2
-    assert [r.getMessage() for r in caplog.records] == ["gone; waiting for it, for up to 0 s"]
-    assert database.wait_for(lambda: 7, 0.2) == 7 and len(caplog.records) == 1

@@ -193,7 +193,7 @@ def test_what_names_no_store_or_a_password_is_refused(uri, tmp_path):
 
 
 def test_without_one_a_folder_is_shared(tmp_path):
-    assert type(depot_of(tmp_path, None)) is Shared and not depot_of(tmp_path, "").keeps
+    assert type(depot_of(tmp_path, None)) is Shared and not depot_of(tmp_path, "").retains_results
 
 
 # ---- a study

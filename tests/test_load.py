@@ -13,7 +13,6 @@ from search.stats.counting import final_metrics
 from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger
-from search.tracking.artifacts import alike
 from search.tracking.tracker import Tracker
 from tests import homes
 from tests.homes import quick  # noqa: F401
@@ -56,8 +55,8 @@ def test_a_few_trials_and_seeds(tmp_path):
 
 def test_what_a_trial_costs_does_not_grow_with_what_is_there(tmp_path, monkeypatch):
     """Its rows are found by an index, and all of a configuration are counted again when an eighth is new."""
-    counted, whole = [], Tracker.counts
-    monkeypatch.setattr(Tracker, "counts", lambda *given: counted.append(len(given[2])) or whole(*given))
+    counted, whole = [], Tracker.log_counts
+    monkeypatch.setattr(Tracker, "log_counts", lambda *given: counted.append(len(given[2])) or whole(*given))
     load.record_seeds(Home(tmp_path), 60, bank=1, count=1)
     assert 10 < len(counted) < 30 and sum(counted) < 10 * 60 and counted[-1] > 50
     ledger = Ledger(Home(tmp_path))
@@ -94,14 +93,14 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(tmp_path):
     with ledger.database.begin() as db:
         for number, row in enumerate(rows):
             db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
-    few = alike(ledger, "many", "a")
+    few = ledger.list_grouped_seeds("many", "a")
     whole = ledger.list_seeds("many", "a")
     assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
     wanted, found = final_metrics(whole), final_metrics(few)
     assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
     with ledger.database.begin() as db:
         db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 0).values(core_s=None))
-    assert "core_s_per_grokked" not in final_metrics(alike(ledger, "many", "a"))
+    assert "core_s_per_grokked" not in final_metrics(ledger.list_grouped_seeds("many", "a"))
     assert "core_s_per_grokked" not in final_metrics(ledger.list_seeds("many", "a"))
 
 

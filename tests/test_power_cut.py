@@ -33,8 +33,8 @@ from tests.homes import (
     thetas,
     trial_of,
 )  # fmt: skip
+from tests.leases import dead_owner
 from tests.test_cut_off import facts
-from tests.test_ledger import dead_owner
 from trainer import Outcome
 
 __all__ = ["quick"]
@@ -171,8 +171,8 @@ def test_what_is_published_is_not_written_again(home, monkeypatch):
     """A copy that is made anew is empty for a moment, and the seeds count as published."""
     recorder = Recorder(home, study_of())
     trial = recorder.trial((1, 2), publish=False)
-    kept, part, folder = [], Tracker.part, home.trial("sweep", trial.key)
-    monkeypatch.setattr(Tracker, "part", lambda *given: (kept.append(given[2]), part(*given)))
+    kept, part, folder = [], Tracker.log_part, home.trial("sweep", trial.key)
+    monkeypatch.setattr(Tracker, "log_part", lambda *given: (kept.append(given[2]), part(*given)))
     for _ in range(2):
         publishing.publish(recorder.ledger, recorder.tracker, trial, folder)
         assert kept == [trial.key]

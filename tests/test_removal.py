@@ -5,7 +5,6 @@ from mlflow.entities import ViewType
 
 from search.cli import home as home_commands
 from search.errors import Failure
-from search.store import lease as hold
 from search.store.home import Home
 from search.store.ledger import ROWS, Ledger
 from search.store.results import THETA
@@ -26,7 +25,6 @@ from tests.homes import (
     trial_of,
     two_studies,
 )
-from tests.processes import wait_until
 from tests.services import mlflow_server
 
 __all__ = ["quick"]
@@ -152,25 +150,11 @@ def test_a_name_in_the_ledger_that_is_none_becomes_no_path(here):
 def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     two_studies()
     with monkeypatch.context() as patch:
-        patch.setattr(removal, "_forget", lambda found: (_ for _ in ()).throw(Failure("locked")))
+        patch.setattr(removal, "_erase", lambda *_: (_ for _ in ()).throw(Failure("locked")))
         assert call("delete", "sweep", "--home", "runs", "--yes").exit_code == 1
     assert Ledger(Home("runs")).get_study("sweep")["owner"] is None
     done("delete", "sweep", "--home", "runs", "--yes")
     assert left()
-
-
-def test_a_hold_is_renewed_and_heeds_who_asks_it_to_stop(monkeypatch, home):
-    monkeypatch.setattr(hold, "RENEW_S", 0.02)
-    ledger = Ledger(home)
-    with hold.acquire_study_lease(ledger, "sweep", None, None) as its:
-        until = ledger.get_study("sweep")["lease_until"]
-        assert wait_until(lambda: ledger.get_study("sweep")["lease_until"] > until, "a longer lease")
-        its.check()
-        Ledger(home).request_stop("sweep")
-        wait_until(lambda: its.why, "the word to stop")
-        with pytest.raises(Failure, match="stopped; the same command again"):
-            its.check()
-    assert ledger.get_study("sweep")["owner"] is None
 
 
 # ---- a store that is not the home's

@@ -11,13 +11,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
-import psycopg
 import pytest
 
 from search.store.home import Home
-from search.store.ledger import Ledger
 from search.tracking.tracking import artifact
-from tests import leases, services
+from tests import services
 from tests.commands import call
 from tests.processes import LOOPBACK
 from tests.reference import check_whole, environment, expected, write_study
@@ -50,17 +48,6 @@ def test_a_search_on_postgresql_has_its_records_there(database, here):
     assert [f.name for f in home.rglob("*.db")] == ["mlflow.db"]
     texts = [said.output, *(f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file())]
     assert not [text for text in texts if database.password in text], "the password was kept"
-
-
-@pytest.mark.parametrize("check", leases.CHECKS)
-def test_leases_on_postgresql(check, database, home, monkeypatch):
-    for name, value in known(database).items():
-        monkeypatch.setenv(name, value)
-    try:
-        check(home, monkeypatch)
-    finally:
-        for study in Ledger(home).list_studies():
-            Ledger(home).delete_study(study)
 
 
 # ---- strangers
@@ -137,39 +124,6 @@ def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(here):
     Path("scratch").mkdir()
     found = [artifact(Sending(), run, "trials/same", Path("scratch"), Home("home")) for run in ("a", "b")]
     assert [(folder / "whose").read_text() for folder in found] == ["a", "b"]
-
-
-def connect(database, passfile, name="optuna"):
-    where = {"host": LOOPBACK, "port": database.port, "user": database.USER, "dbname": name}
-    return psycopg.connect(**where, passfile=str(passfile), connect_timeout=10)
-
-
-def test_postgres_has_the_databases_for_who_knows_the_password(database, tmp_path):
-    for name in database.DATABASES:
-        with connect(database, database.passfile, name) as connection:
-            assert connection.execute("select current_database()").fetchone() == (name,)
-    with pytest.raises(psycopg.OperationalError, match="no password supplied"):
-        connect(database, tmp_path / "none")
-    wrong = tmp_path / "wrong"
-    services.write_secret(wrong, database.passfile.read_text().replace(database.password, "guess"))
-    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        connect(database, wrong)
-    assert database.passfile.stat().st_mode & 0o777 == 0o600
-    assert database.password not in database.url("optuna")
-
-
-# ---- PostgreSQL by itself: what the tests of faults rely on
-
-
-def test_postgres_keeps_what_it_has_and_loses_its_connections(database):
-    with connect(database, database.passfile) as connection:
-        connection.execute("create table kept as select 42 as answer")
-        connection.commit()
-        database.restart()
-        with pytest.raises(psycopg.OperationalError):
-            connection.execute("select 1")
-    with connect(database, database.passfile) as connection:
-        assert connection.execute("select answer from kept").fetchone() == (42,)
 
 
 def test_what_is_missing_is_a_reason_to_skip_or_a_failure(monkeypatch):

@@ -22,7 +22,7 @@ from search.store.database import STUDIES
 from search.store.home import Home, below
 from search.store.ledger import Ledger
 from search.study.trial import Configuration
-from search.tracking.outbox import _failure
+from search.tracking.outbox import _error_of
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect, tracking_uri
 from tests.commands import call, fails_with_one
@@ -190,7 +190,7 @@ def test_nor_is_one_that_an_outbox_tells_of() -> None:
     def away() -> None:
         raise ConnectionError("no answer of http://me:dont-tell@host/api?token=dont-tell")
 
-    assert _failure(away) == "no answer of http://host/api?token=***"
+    assert _error_of(away) == "no answer of http://host/api?token=***"
 
 
 # ---- names that become paths
@@ -302,7 +302,7 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path: Path) -> 
     configuration = Configuration(*study.listed()[0])
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "theta").write_text("x")
-    for write in (tracker.asked, lambda: tracker.part(configuration, "a", tmp_path / "part")):
+    for write in (tracker.log_study, lambda: tracker.log_part(configuration, "a", tmp_path / "part")):
         with pytest.raises(Failure, match="no place of"):
             write()
     assert not (tmp_path / "outside").exists()

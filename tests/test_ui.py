@@ -66,7 +66,7 @@ def folder(tmp_path_factory):
         tracker.client.log_artifact(run, str(PICTURE))
         if grokked:
             record_child(tracker, run)
-    tracker.own_run()
+    tracker.study_run()
     write_views(tracker.client, study, tracker.experiment)
     return folder
 

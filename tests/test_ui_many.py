@@ -73,7 +73,7 @@ def record_whole(home, tracker, i, theta_P):
     publish(ledger, tracker, trial, folder)
     with ArtifactCache(tracker.client, ledger, "many") as shelf:
         conclude(ledger, tracker, shelf, made)
-    tracker.counts(made, [row_of(r, made.key) for r in results], {"verified": 1, "verify_tried": 1})
+    tracker.log_counts(made, [row_of(r, made.key) for r in results], {"verified": 1, "verify_tried": 1})
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from model.adderboard import ADDITIONS
@@ -17,7 +16,7 @@ from search.store.ledger import Ledger, Row, is_final
 from search.store.results import PARTS, curve_table
 from search.study.file import stopping_rule
 from search.study.trial import Configuration, Trial
-from search.tracking.artifacts import ArtifactCache, alike
+from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
 from trainer import MEASURES, Outcome, Result
@@ -39,12 +38,12 @@ def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> Non
         rows = ledger.list_seeds(trial.study, configuration.key, trial.key)
         if tracker.is_count_due(configuration, len(rows)):
             # The interval of a study that stops asks for single seeds.
-            read = ledger.list_seeds if stopping_rule(tracker.study) else partial(alike, ledger)
-            tracker.counts(configuration, read(trial.study, configuration.key))
+            read = ledger.list_seeds if stopping_rule(tracker.study) else ledger.list_grouped_seeds
+            tracker.log_counts(configuration, read(trial.study, configuration.key))
         if rows and all(r["published"] for r in rows):
             continue
         if any(map(is_final, rows)):  # or all of its seeds were cut
-            tracker.part(configuration, trial.key, folder / PARTS / configuration.key)
+            tracker.log_part(configuration, trial.key, folder / PARTS / configuration.key)
         ledger.publish(trial, configuration, tracker.experiment, tracker.run_of(configuration))
 
 
@@ -61,9 +60,9 @@ def conclude(
     if final := sorted(filter(is_final, rows), key=rank):
         _write_best(tracker, artifacts, configuration, final)
     has_grokked = any(r["outcome"] == Outcome.GROKKED for r in rows)  # others have no child runs
-    decoded = tracker.decoded(configuration) if has_grokked else {}
+    decoded = tracker.list_decoded(configuration) if has_grokked else {}
     verified = sum(correct == ADDITIONS for correct in decoded.values())
-    tracker.counts(configuration, rows, {"verified": verified, "verify_tried": len(decoded)})
+    tracker.log_counts(configuration, rows, {"verified": verified, "verify_tried": len(decoded)})
     if decoded:
         ledger.record_verifications(study, configuration.key, decoded)
     tracker.end(configuration, status)
@@ -77,16 +76,16 @@ def _write_best(
     grokked = [r for r in final if r["outcome"] == Outcome.GROKKED]
     if study.compress:  # of thousands of sets those that matter are written at the end
         if grokked:
-            tracker.checkpoint(run, BEST, artifacts.seed(final[0]))
+            tracker.log_checkpoint(run, BEST, artifacts.seed(final[0]))
         return
     if grokked or study.planned <= ALL_DRAWN:
         _write_picture(tracker, artifacts, configuration, final)
     best = artifacts.seed(final[0])
-    tracker.checkpoint(run, BEST, best)
+    tracker.log_checkpoint(run, BEST, best)
     tracker.client.set_tag(run, BEST_TAG, str(best.result.pair.seed))
     _write_curves(tracker, artifacts, configuration, final)
     for row in grokked[:BEST_CHILDREN]:
-        tracker.child(artifacts.seed(row))
+        tracker.log_seed(artifacts.seed(row))
 
 
 def _write_picture(
@@ -146,14 +145,14 @@ def log_evidence(ledger: Ledger, tracker: Tracker, artifacts: ArtifactCache) -> 
     They go to the study's own run, unless as many seeds had ended when they were last written.
     """
     ended = str(sum(map(is_final, ledger.list_seeds(tracker.study.name))))
-    run = tracker.own_run()
+    run = tracker.study_run()
     if ended == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == ended:
         return
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
         _draw(ledger, tracker, artifacts, pictures)
         _tabulate(ledger, tracker.study.name, Path(folder))
-        tracker.keep(run, Path(folder))
+        tracker.log_folder(run, Path(folder))
     tracker.client.set_tag(run, EVIDENCE_TAG, ended)
 
 

@@ -35,12 +35,12 @@ def log_descents(ledger: Ledger, tracker: Tracker, cache: ArtifactCache) -> None
 
     The 10,010 are read of that one alone, and counted.
     """
-    study, run = tracker.study.name, tracker.own_run()
+    study, run = tracker.study.name, tracker.study_run()
     candidates = DatabaseCandidates(ledger, study).read()
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in pictures(candidates).items():
             (Path(folder) / f"{name}.png").write_bytes(png(figure))
-        tracker.keep(run, Path(folder), "pictures")
+        tracker.log_folder(run, Path(folder), "pictures")
         (Path(folder) / TREE).write_text(
             tree(lineages(ledger, study, candidates, ())) + "\n", encoding="utf-8"
         )
@@ -51,8 +51,8 @@ def log_descents(ledger: Ledger, tracker: Tracker, cache: ArtifactCache) -> None
     name = best.start.lineage[-1]["seed"]
     row = next(r for r in ledger.list_seeds(study, best.configuration) if str(seed_of(r)) == name)
     seed = cache.seed(row)
-    tracker.child(seed)
-    ledger.record_verifications(study, best.configuration, tracker.decoded(seed.configuration))
+    tracker.log_seed(seed)
+    ledger.record_verifications(study, best.configuration, tracker.list_decoded(seed.configuration))
 
 
 def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:

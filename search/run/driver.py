@@ -38,7 +38,7 @@ from search.store.ledger import Ledger, is_final
 from search.store.results import ERROR, PARTS, Damaged
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Trial
-from search.tracking.artifacts import KEPT, ArtifactCache
+from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.optuna_mirror import Mirror
 from search.tracking.outbox import Outbox
 from search.tracking.starts import configuration_maker, configurations
@@ -121,7 +121,7 @@ class Driver:
             outbox = Outbox(lambda: client.search_experiments(max_results=1))
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
-            cache = ArtifactCache(client, ledger, study.name, max(KEPT, 2 * seeds_a_round))
+            cache = ArtifactCache(client, ledger, study.name, max(CAPACITY, 2 * seeds_a_round))
             undo.callback(cache.close)
             share = study.sampler.share if study.space else None
             recorder = Recorder(study.name, home, ledger, tracker, outbox, cache, share)
@@ -140,11 +140,11 @@ class Driver:
     def _resume_tracking(self, client: MlflowClient, recovered: set[str]) -> None:
         """Conclude in MLflow what an earlier run did not, and write what belongs to the study as a whole."""
         with answered(self.study.name):
-            open_runs = self.tracker.unconcluded()
+            open_runs = self.tracker.list_unconcluded()
         self.unconcluded = open_runs.keys() | recovered
         for key in open_runs.keys() - self.planner.run.states.keys():  # the file asks for it no more
             self.outbox.put(client.set_terminated, open_runs[key], "KILLED")
-        self.outbox.put(self.tracker.asked)
+        self.outbox.put(self.tracker.log_study)
         self.outbox.put(write_views, client, self.study, self.tracker.experiment)
         self._conclude_earlier()
 

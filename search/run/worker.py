@@ -208,12 +208,12 @@ class WorkerSession:
         while time.monotonic() - since < self.assignment.wait_s:
             if self.run_next():
                 return True
-            time.sleep(self.depot.look_s)
+            time.sleep(self.depot.poll_interval_s)
         return _read_assignment(self.folder, self.depot).wait_s > 0
 
     def _restore(self, folder: Path, numbers: range) -> None:
         self.numbers[folder] = numbers
-        if self.depot.keeps:  # else its predecessor may be whole where it is torn
+        if self.depot.retains_results:  # else its predecessor may be whole where it is torn
             self.depot.get(folder / STATE)
         self.bank.load(folder / STATE, numbers)
 

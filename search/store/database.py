@@ -6,17 +6,18 @@ Transactions that say in one line what is wrong, and wait for a server that is a
 from __future__ import annotations
 
 import functools
-import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
 from search.errors import Failure
-from search.store.home import IDENTIFIER, Home, not_plain, other_version
+from search.store.home import FOREIGN, IDENTIFIER, Home, other_version
+from search.store.retry import retry
 from trainer import Outcome
 
 SCHEMA = 6
@@ -26,7 +27,7 @@ CLOCKS = {
     "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
 }
-"""What gives the seconds since 1970."""
+"""SQL for the seconds since 1970, by dialect."""
 
 # The ledger's tables
 
@@ -134,19 +135,17 @@ NONE = type(None)
 KINDS: dict[type, tuple[type, ...]] = {
     int: (int, NONE), float: (int, float, NONE), str: (str, NONE), bool: (bool, NONE), object: (dict, NONE),
 }  # fmt: skip
-"""What a column's values may be, by the kind that SQLAlchemy gives it."""
+"""Types that a column's values may have, by the type that SQLAlchemy gives it."""
 FORMS = dict.fromkeys(
     ("study", "configuration", "trial", "experiment", "run", "digest", "kept"), IDENTIFIER
 ) | {
     "outcome": re.compile("|".join(Outcome)),
     "owner": re.compile(r"[^/\s]{1,100}/[0-9]{1,9}/[0-9a-f]+"),
 }
-"""What texts may be that become paths, are looked up or taken apart."""
+"""Patterns of texts that become paths, are looked up or taken apart."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-log = logging.getLogger(__name__)
 
 
 class DatabaseUnavailable(Failure):
@@ -156,7 +155,7 @@ class DatabaseUnavailable(Failure):
 class Database:
     """One home's database, with the ledger's tables in it.
 
-    `patience_s`: how long a transaction waits for a database that is away. Raises Failure where it cannot be
+    `patience_s`: seconds that a transaction waits for a database that is away. Raises Failure where it cannot be
     read, UserError for the schema of another version.
     """
 
@@ -180,110 +179,72 @@ class Database:
     def _prepare(self) -> None:
         """Make the tables where there are none, and nothing beside those of another version."""
         with self.begin() as db:
-            if db.dialect.name == "sqlite" and (odd := db.scalar(sa.text(not_plain()))):
-                raise Failure(f"{self.name}: has {odd!r:.80}, which is no table: no ledger of adder-search")
+            if db.dialect.name == "sqlite" and (name := db.scalar(sa.text(FOREIGN))):
+                raise Failure(f"{self.name}: has {name!r:.80}, which is no table: no ledger of adder-search")
             has_any = sa.inspect(db).has_table(VERSION.name)
-            found = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
-            if found not in (None, SCHEMA):
-                newer = isinstance(found, int) and found > SCHEMA
-                raise other_version(self.name, "a newer" if newer else "an earlier")
+            schema = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
+            if schema not in (None, SCHEMA):
+                is_newer = isinstance(schema, int) and schema > SCHEMA
+                raise other_version(self.name, "a newer" if is_newer else "an earlier")
             metadata.create_all(db)
-            if found is None:
+            if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
 
-    def begin(self) -> Any:
-        """A transaction. Raises Away or Failure."""
-        return _Transaction(self.engine, self.name)
+    @contextmanager
+    def begin(self) -> Iterator[sa.Connection]:
+        """Open a transaction, committed at the end of the block. Raises DatabaseUnavailable or Failure."""
+        try:
+            with self.engine.begin() as db:
+                yield db
+        except IntegrityError:
+            raise
+        except (DatabaseError, InterfaceError, TimeoutError) as error:
+            raise _failure(self.name, error) from None
 
     def read(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
-        """The rows of a query, in a transaction. Raises Failure for a value that its column cannot have:
-        SQLite keeps any, and the file may come from elsewhere.
+        """Return the rows of a query, in a transaction of its own.
+
+        Raises Failure for a value that its column cannot have: SQLite keeps any, and the file may come from
+        elsewhere.
         """
         with self.begin() as db:
             try:
                 result = db.execute(query)
-                names = list(result.keys())
-                found = [dict(zip(names, row, strict=True)) for row in result]
+                rows = [dict(row) for row in result.mappings()]
             except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
                 raise Failure(f"{self.name}: damaged ({type(error).__name__})") from None
         for column in query.selected_columns:
-            self._check(column, [row[column.name] for row in found])
-        return found
+            self._check(column, [row[column.name] for row in rows])
+        return rows
 
     def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
+        """Raise Failure for values that a column cannot have."""
         kinds, form = KINDS[column.type.python_type], FORMS.get(column.name)
-        wrong = [v for v in {type(v): v for v in values}.values() if not isinstance(v, kinds)]
-        if form and not wrong:
-            wrong = [v for v in set(values) if v and not form.fullmatch(v)]
-        if wrong:
-            raise Failure(f"{self.name}: damaged, {column.name} is {wrong[0]!r:.80}")
+        bad = [v for v in {type(v): v for v in values}.values() if not isinstance(v, kinds)]
+        if form and not bad:
+            bad = [v for v in set(values) if v and not form.fullmatch(v)]
+        if bad:
+            raise Failure(f"{self.name}: damaged, {column.name} is {bad[0]!r:.80}")
 
     def now(self, db: sa.Connection) -> float:
-        """The database's time in seconds since 1970: the machines that share it need not agree on theirs."""
+        """Return the database's time in seconds since 1970: the machines that share it need not agree on theirs."""
         return float(db.scalar(sa.text(CLOCKS[self.engine.dialect.name])))
 
 
 def retry_while_unavailable(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """A method that is one transaction of `self.database`: done again while the database is away."""
+    """Decorate a method that is one transaction of `self.database`: try again while the database is away."""
 
     @functools.wraps(method)
-    def tried(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        return wait_for(lambda: method(self, *args, **kwargs), self.database.patience_s)
+    def retried(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = functools.partial(method, self, *args, **kwargs)
+        return retry(call, self.database.patience_s, DatabaseUnavailable, RETRY_S)
 
-    return tried
-
-
-def wait_for(
-    call: Callable[[], R], patience_s: float, errors: tuple[type[Exception], ...] = (DatabaseUnavailable,)
-) -> R:
-    """What `call` returns, called again while it raises one of the errors, for so long; it is said once."""
-    deadline, was_away = time.monotonic() + patience_s, False
-    while True:
-        try:
-            found = call()
-        except errors as error:
-            if time.monotonic() > deadline:
-                raise
-            if not was_away:
-                log.warning("%s; waiting for it, for up to %.0f s", error, patience_s)
-            was_away = True
-            time.sleep(RETRY_S)
-        else:
-            if was_away:
-                log.warning("the database that was waited for is back")
-            return found
+    return retried
 
 
-class _Transaction:
-    """`engine.begin()` that says in one line what is wrong with the database."""
-
-    def __init__(self, engine: sa.Engine, name: str):
-        self.context, self.name = engine.begin(), name
-
-    def __enter__(self) -> sa.Connection:
-        try:
-            return self.context.__enter__()
-        except (DatabaseError, InterfaceError, TimeoutError) as error:
-            raise self._failure(error) from None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            self.context.__exit__(kind, error, trace)
-        except (OperationalError, InterfaceError) as at_end:
-            raise self._failure(at_end) from None
-        if isinstance(error, DatabaseError | InterfaceError) and not isinstance(error, IntegrityError):
-            raise self._failure(error) from None
-
-    def _failure(self, error: DatabaseError | InterfaceError | TimeoutError) -> Failure:
-        kind = (
-            DatabaseUnavailable
-            if isinstance(error, OperationalError | InterfaceError | TimeoutError)
-            else Failure
-        )
-        return kind(_problem(self.name, getattr(error, "orig", error)))
-
-
-def _problem(name: str, error: BaseException | None) -> str:
-    """One line."""
-    hint = "; another program holds it, try again when it is done" if "locked" in str(error) else ""
-    return f"{name}: {' '.join(str(error).split())}{hint}"
+def _failure(name: str, error: Exception) -> Failure:
+    """Say in one line what is wrong with the database, as a Failure or DatabaseUnavailable."""
+    cause = getattr(error, "orig", None) or error
+    hint = "; another program holds it, try again when it is done" if "locked" in str(cause) else ""
+    is_away = isinstance(error, OperationalError | InterfaceError | TimeoutError)
+    return (DatabaseUnavailable if is_away else Failure)(f"{name}: {' '.join(str(cause).split())}{hint}")

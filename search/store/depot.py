@@ -1,9 +1,9 @@
-"""Where a driver and its workers leave files for each other: a folder that all see, or an object store.
+"""Depots: a driver and its workers pass files through a folder that all see, or through an object store.
 
-Each has its files in a folder of its own. An object's name is a file's path below that folder: what is
-written is written as ever (trainer/files/durable.py) and then put into the store, what is read is fetched first. In
-a shared folder there is nothing to do. A store has no renaming: a folder is there once an object lists its
-files, which is written last; and a store shows an object whole or not at all.
+With a store each machine has a folder of its own, and an object's name is a file's path below it. A file is
+written there (trainer/files/durable.py), then put into the store; it is fetched from the store before it is
+read. A store shows an object whole or not at all but cannot rename: a folder is there once the list of its
+files is, which is written last. In a shared folder there is nothing to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlparse
 
 from search.errors import Failure, UserError, masked
+from search.store.retry import retry
 from trainer.files import durable
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 VARIABLE = "ADDER_SEARCH_DEPOT"
 PATIENCE_S, RETRY_S = 600.0, 2.0
-"""How long a store that is away is waited for, and how often it is asked."""
+"""Seconds that a store that is away is waited for, and between two attempts."""
 SECRET = re.compile(r"(key|secret|token|password|sas)[^=&]*=", re.IGNORECASE)
 LIST = ".list"
-"""What a folder's list is called: its name and this."""
+"""Suffix of the name of a folder's list."""
 
 R = TypeVar("R")
 
@@ -38,31 +38,30 @@ R = TypeVar("R")
 class Shared:
     """A folder that driver and workers see: what is written is there."""
 
-    keeps = False
-    """Whether parts stay here when they have been recorded, and MLflow gets none."""
-    look_s = 0.1
-    """How often one looks for something that may come."""
+    retains_results = False
+    """True if results stay here when they have been recorded, and MLflow gets none."""
+    poll_interval_s = 0.1
 
     def put(self, path: Path, patient: bool = True) -> None:
         """Leave a file for the others."""
 
     def get(self, path: Path, patient: bool = True) -> bool:
-        """Have a file as it was left last. Whether there is one."""
+        """Fetch a file as it was left last. True if there is one."""
         return path.exists()
 
     def put_folder(self, folder: Path) -> None:
         """Leave a folder and what is in it, whole or not at all."""
 
     def get_folder(self, folder: Path) -> bool:
-        """Have a folder, unless it is here. Whether there is one."""
+        """Fetch a folder, unless it is here. True if there is one."""
         return folder.exists()
 
     def has_folder(self, folder: Path) -> bool:
-        """Whether a folder was left."""
+        """True if a folder was left."""
         return folder.exists()
 
     def remove(self, path: Path) -> None:
-        """Forget a file, or a folder with all that is below it; what is here stays."""
+        """Delete a file, or a folder with all below it, from the store. The files of this machine stay."""
 
     def check(self) -> None:
         """Raise Failure where nothing can be left."""
@@ -71,39 +70,39 @@ class Shared:
 class Depot(Shared):
     """Objects below a URI of any kind that pyarrow or fsspec knows: s3, gs, abfs, file.
 
-    root: the folder of one's own. Passwords are not in the URI; each machine has its own, as its kind of
-    store wants them. Calls wait for a store that is away, unless they are not `patient`, and raise Failure.
+    root: this machine's folder. Passwords are not in the URI: each machine has its own, as its kind of store
+    wants them. A call waits for a store that is away, unless it is not `patient`, and then raises Failure.
     """
 
-    keeps, look_s = True, 1.0
+    retains_results, poll_interval_s = True, 1.0
 
     def __init__(self, root: Path, uri: str):
         self.root, self.uri = root, uri
-        self.store, self.prefix = _opened(uri)
+        self.store, self.prefix = _open(uri)
 
     def put(self, path: Path, patient: bool = True) -> None:
         data = path.read_bytes()
-        self._tried(lambda: self._write(self._name(path), data), patient)
+        self._retry(lambda: self._write(self._name(path), data), patient)
 
     def get(self, path: Path, patient: bool = True) -> bool:
-        found = self._tried(lambda: self._read(self._name(path)), patient)
-        if found is not None:
+        data = self._retry(lambda: self._read(self._name(path)), patient)
+        if data is not None:
             durable.make_folder(path.parent)
-            durable.write(path, found)
-        return found is not None
+            durable.write(path, data)
+        return data is not None
 
     def put_folder(self, folder: Path) -> None:
-        """Of two that leave the same folder at once one is found, whole: each has names of its own."""
-        own, files = uuid.uuid4().hex, sorted(p for p in folder.rglob("*") if p.is_file())
+        """Leave a folder under a name of its own: of two that leave the same at once, one is there, whole."""
+        version, files = uuid.uuid4().hex, sorted(p for p in folder.rglob("*") if p.is_file())
         written = {path.relative_to(folder).as_posix(): path for path in files}
         for name, path in written.items():
-            place, data = f"{self._name(folder)}/{own}/{name}", path.read_bytes()
-            self._tried(partial(self._write, place, data))
-        listed = json.dumps({"below": own, "files": list(written)}).encode()
-        self._tried(lambda: self._write(self._name(folder) + LIST, listed))
+            place, data = f"{self._name(folder)}/{version}/{name}", path.read_bytes()
+            self._retry(partial(self._write, place, data))
+        listed = json.dumps({"below": version, "files": list(written)}).encode()
+        self._retry(lambda: self._write(self._name(folder) + LIST, listed))
 
     def get_folder(self, folder: Path) -> bool:
-        """A file that is listed and lost is left out: whoever reads the folder says what that means."""
+        """Fetch a folder. A file that is listed and lost is left out: its reader says what that means."""
         if folder.exists():
             return True
         if (listed := self._list(folder)) is None:
@@ -113,7 +112,7 @@ class Depot(Shared):
         fresh.mkdir(parents=True)
         for name in listed["files"]:
             place = f"{self._name(folder)}/{listed['below']}/{name}"
-            if (data := self._tried(partial(self._read, place))) is not None:
+            if (data := self._retry(partial(self._read, place))) is not None:
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 (fresh / name).write_bytes(data)
         durable.make_folder(folder.parent)
@@ -124,12 +123,12 @@ class Depot(Shared):
         return folder.exists() or self._list(folder) is not None
 
     def _list(self, folder: Path) -> dict[str, Any] | None:
-        """A folder's list. Names in it become paths: one that leads elsewhere is no name of ours."""
-        said = self._tried(lambda: self._read(self._name(folder) + LIST))
-        if said is None:
+        """Return a folder's list. Names in it become paths: a list with one that leads elsewhere is empty."""
+        text = self._retry(lambda: self._read(self._name(folder) + LIST))
+        if text is None:
             return None
         try:
-            listed = json.loads(said)
+            listed = json.loads(text)
             names = [listed["below"], *listed["files"]]
             safe = all(".." not in Path(name).parts and not Path(name).is_absolute() for name in names)
         except (ValueError, TypeError, LookupError):
@@ -138,14 +137,14 @@ class Depot(Shared):
 
     def remove(self, path: Path) -> None:
         name = self._name(path)
-        for gone in (name + LIST, name):
-            self._tried(partial(self._delete, gone))
+        for path_in_store in (name + LIST, name):
+            self._retry(partial(self._delete, path_in_store))
 
     def check(self) -> None:
-        """Leave something and take it away again, at once: who waits for a misspelt bucket waits for ever."""
+        """Write and delete an object, without waiting: a misspelt bucket would be waited for in vain."""
         probe = f"{self.prefix}/probe-{uuid.uuid4().hex}"
-        self._tried(lambda: self._write(probe, b"a driver was here"), patient=False)
-        self._tried(lambda: self._delete(probe), patient=False)
+        self._retry(lambda: self._write(probe, b"a driver was here"), patient=False)
+        self._retry(lambda: self._delete(probe), patient=False)
 
     def _name(self, path: Path) -> str:
         return f"{self.prefix}/{path.relative_to(self.root).as_posix()}"
@@ -170,47 +169,43 @@ class Depot(Shared):
     def _delete(self, name: str) -> None:
         from pyarrow.fs import FileType
 
-        found = self.store.get_file_info(name).type
-        if found == FileType.File:
+        kind = self.store.get_file_info(name).type
+        if kind == FileType.File:
             self.store.delete_file(name)
-        elif found == FileType.Directory:
+        elif kind == FileType.Directory:
             self.store.delete_dir(name)
 
-    def _tried(self, call: Callable[[], R], patient: bool = True) -> R:
-        """What a call returns, tried again while the store is away. Raises Failure."""
-        until = time.monotonic() + (PATIENCE_S if patient else 0.0)
-        while True:
-            try:
-                return call()
-            except OSError as error:
-                if time.monotonic() >= until:
-                    raise Failure(f"{VARIABLE}: {masked(self.uri)}: {_one_line(error)}") from None
-            time.sleep(RETRY_S)
+    def _retry(self, call: Callable[[], R], patient: bool = True) -> R:
+        """Return what a call returns, tried again while the store is away. Raises Failure."""
+        try:
+            return retry(call, PATIENCE_S if patient else 0.0, pause_s=RETRY_S)
+        except OSError as error:
+            raise Failure(f"{VARIABLE}: {masked(self.uri)}: {_one_line(error)}") from None
 
 
 def depot_of(root: Path, uri: str | None) -> Shared:
-    """Where files go that are in this folder: to the store of a URI, or nowhere if others see the folder.
+    """Return the depot for files in a folder: the store of a URI, or the folder itself if others see it.
 
     Raises UserError for a URI that names no store, or has a password in it.
     """
     return Depot(root, uri) if uri else Shared()
 
 
-def _opened(uri: str) -> tuple[FileSystem, str]:
+def _open(uri: str) -> tuple[FileSystem, str]:
     from pyarrow import ArrowInvalid, fs
 
     place = urlparse(uri)
     if not place.scheme or "@" in place.netloc or SECRET.search(place.query):
-        what = "a URI such as s3://BUCKET/FOLDER, with no password in it"
-        raise UserError(f"{VARIABLE}: must be {what}: each machine has its own")
+        rule = "a URI such as s3://BUCKET/FOLDER, with no password in it: each machine has its own"
+        raise UserError(f"{VARIABLE}: must be {rule}")
     try:
         try:
             store, prefix = fs.FileSystem.from_uri(uri)
         except ArrowInvalid:  # a kind that pyarrow itself does not know
             from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
-            known, prefix = url_to_fs(uri)
-            store = fs.PyFileSystem(fs.FSSpecHandler(known))
+            filesystem, prefix = url_to_fs(uri)
+            store = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     except Exception as error:  # whatever of a library that is not there, or of a region
         raise UserError(f"{VARIABLE}: {place.scheme}://{place.netloc}: {_one_line(error)}") from None
     return store, str(prefix).rstrip("/")

@@ -1,4 +1,4 @@
-"""The home: one folder with all that adder-search writes, `./adder-runs/` unless said otherwise."""
+"""The home: one folder with all that adder-search writes, by default `./adder-runs/`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Home:
-    """Paths below the home. Absolute from the start: Tune changes the working directory of trials.
+    """Paths below the home, absolute because Tune changes the working directory of trials.
 
     With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
     the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
-    go through (search/store/depot.py): then it is the driver's alone. Nothing in it names its own path
-    (MLflow's store is brought along when it is next opened), so a home can be moved, or put into a tar file.
+    go through (search/store/depot.py): then it is the driver's alone. A home can be moved: nothing in it names
+    its own path, and MLflow's store is corrected when it is next opened.
 
-    `trust_store`: the user said so of the MLflow store that a study names (search/tracking/tracking.py).
+    `trust_store`: True if the user trusts the MLflow store that a study names (search/tracking/tracking.py).
     """
 
     def __init__(self, folder: str | Path | None = None, trust_store: bool = False):
@@ -53,24 +53,24 @@ class Home:
 
     @property
     def ledger_url(self) -> str:
-        """Where SQLAlchemy finds the ledger. Raises UserError for a URL with a password."""
+        """SQLAlchemy's URL of the ledger. Raises UserError for one with a password."""
         return self._server() or f"sqlite:///{self.ledger_db}"
 
     @property
     def optuna_url(self) -> str:
-        """Where Optuna's mirror is. Raises UserError for a URL with a password."""
+        """SQLAlchemy's URL of Optuna's mirror. Raises UserError for one with a password."""
         return self._server() or f"sqlite:///{self.optuna_db}"
 
     @staticmethod
     def _server() -> str | None:
-        """The URL of ADDER_SEARCH_DATABASE, checked."""
-        given = os.environ.get(DATABASE)
-        if not given:
+        """Return the URL of ADDER_SEARCH_DATABASE, checked."""
+        text = os.environ.get(DATABASE)
+        if not text:
             return None
         import sqlalchemy as sa
 
         try:
-            url = sa.make_url(given)
+            url = sa.make_url(text)
         except sa.exc.ArgumentError:
             raise UserError(f"{DATABASE}: not a database's URL") from None
         if url.password is not None or "password" in url.query:
@@ -81,12 +81,12 @@ class Home:
 
     @property
     def database_name(self) -> str:
-        """What to call the database in a message."""
+        """Name of the database in messages."""
         return str(self.ledger_db) if self.has_own_database else self.ledger_url.partition("://")[2]
 
     @cached_property
     def depot(self) -> Shared:
-        """What files of trials go through between driver and workers, who may see no folder in common.
+        """The depot that files of trials go through, as driver and workers may see no folder in common.
 
         Raises UserError for a URI that names no store, or has a password in it.
         """
@@ -94,7 +94,7 @@ class Home:
 
     @staticmethod
     def depot_at(folder: Path) -> Shared:
-        """The same for who has another folder."""
+        """Return the same depot for another folder."""
         return depot_of(folder, os.environ.get(DEPOT))
 
     @property
@@ -107,31 +107,28 @@ class Home:
 
     @property
     def logs(self) -> Path:
-        """What detached runs print."""
+        """Folder of what detached runs print."""
         return self.path / "logs"
 
     def trial(self, study: str, key: str) -> Path:
-        """Where a trial keeps its bank's state and leaves its results until they are recorded; without a key
-        the folder of all of a study's trials.
+        """Folder of a trial's bank state, and of its results until they are recorded; without a key, of all
+        of a study's trials.
         """
         return below(self.path / "trials", study, *([key] if key else []))
 
     def damaged(self, study: str, key: str) -> Path:
-        """Where results of a trial go that cannot be read: this name and a number; without a key the folder
-        of all of a study's.
-        """
+        """Folder of a trial's results that cannot be read, less a number; without a key, of all of a study's."""
         return below(self.path / "damaged", study, *([key] if key else []))
 
     def exists(self) -> bool:
-        """Whether something has run here. Raises UserError for an earlier version's home, and for what is no
-        home.
-        """
+        """True if something has run here. Raises UserError as `refuse_older` does."""
         self.refuse_older()
         return not self.has_own_database or self.ledger_db.exists()
 
     def refuse_older(self) -> None:
-        """Raise UserError where an earlier version kept its ledger: in Optuna's file. And where there is a
-        pipe or a device by a database's name: who opens one may wait for ever.
+        """Raise UserError if an earlier version kept its ledger here, in Optuna's file.
+
+        And if a pipe or a device has a database's name: to open one may take for ever.
         """
         for file in (self.ledger_db, self.mlflow_db, self.optuna_db):
             if file.exists() and not file.is_file():
@@ -154,9 +151,9 @@ class Home:
 
 
 def below(folder: Path, *names: str) -> Path:
-    """A path below a folder, of names that came from elsewhere: a ledger, a server, a file.
+    """Return a path below a folder. All names from elsewhere (a ledger, a server, a file) go through here.
 
-    Every such name that becomes a path goes through here. Raises UserError for one that may lead elsewhere.
+    Raises UserError for a name that may lead elsewhere.
     """
     for name in names:
         if not (isinstance(name, str) and IDENTIFIER.fullmatch(name)):
@@ -164,20 +161,15 @@ def below(folder: Path, *names: str) -> Path:
     return folder.joinpath(*names)
 
 
-PLAIN = ("CREATE TABLE %", "CREATE INDEX %", "CREATE UNIQUE INDEX %")
-MLFLOWS_OWN = "CREATE TRIGGER prevent_secrets_aad_mutation\nBEFORE UPDATE ON secrets\n%"
-
-
-def not_plain() -> str:
-    """SQL for the name of something in an SQLite file that is more than a table or an index: a view may be
-    without end, a trigger or a virtual table does what it likes.
-    """
-    known = " OR ".join(f"sql LIKE '{pattern}'" for pattern in (*PLAIN, MLFLOWS_OWN))
-    return f"SELECT name FROM sqlite_master WHERE sql IS NOT NULL AND NOT ({known}) LIMIT 1"
+FOREIGN = """
+SELECT name FROM sqlite_master
+WHERE (type IN ('view', 'trigger') OR sql LIKE 'CREATE VIRTUAL%') AND name <> 'prevent_secrets_aad_mutation'
+LIMIT 1"""
+"""SQL for the name of something in an SQLite file that neither we nor MLflow make: a view may be without end."""
 
 
 def other_version(name: str, which: str) -> UserError:
-    """What to say of records with another schema. which: an earlier, or a newer."""
+    """Return the error for records with another schema. which: an earlier, or a newer."""
     return UserError(
         f"{name}: written by {which} version of adder-search; read it with that version, and choose another "
         "home for this one (--home)"
@@ -185,10 +177,10 @@ def other_version(name: str, which: str) -> UserError:
 
 
 def pull_command(study: str, configuration: str) -> str:
-    """What fetches a configuration's best checkpoint, by its key."""
+    """Return the command that fetches a configuration's best checkpoint, by its key."""
     return f"adder-search pull {study} --configuration {configuration} -o {study}-{configuration[:6]}"
 
 
 def home_flag(home: Home) -> str:
-    """What has to be typed to reach this home from here."""
+    """Return the flag that names this home from the current folder, if it needs one."""
     return "" if home.path == Home().path else f" --home {os.path.relpath(home.path)}"

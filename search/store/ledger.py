@@ -48,6 +48,9 @@ KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 MEASURED = (
     "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
 )  # fmt: skip
+COUNTED = (
+    "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
+)  # fmt: skip
 Key = tuple[str, int, int]
 """Configuration key, init_seed, data_seed."""
 
@@ -266,6 +269,25 @@ class Ledger:
             return self.database.read(query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)))
         rows = self.database.read(query)  # asked for an order SQLite would go through all of a study's rows
         return sorted(rows, key=lambda row: [row[name] for name in KEY_COLUMNS])
+
+    @retry_while_unavailable
+    def list_grouped_seeds(self, study: str, configuration: str) -> list[Row]:
+        """List a configuration's seeds with what counts of them: one shared row for those equal in COUNTED.
+
+        A hundred thousand seeds take the memory of some hundred. `core_s` is the mean of a group, `best_exact`
+        its highest.
+        """
+        columns = [ROWS.c[name] for name in COUNTED]
+        mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
+        query = sa.select(
+            *columns,
+            sa.type_coerce(mean, sa.Float).label("core_s"),
+            sa.func.max(ROWS.c.best_exact).label("best_exact"),
+            sa.func.count().label("count"),
+        )
+        in_configuration = _is({"study": study, "configuration": configuration})
+        groups = self.database.read(query.where(in_configuration).group_by(*columns))
+        return [row for row in groups for _ in range(row["count"])]
 
     @retry_while_unavailable
     def claim(self, trial: Trial) -> None:

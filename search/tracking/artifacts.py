@@ -1,8 +1,4 @@
-"""Recorded seeds: what the ledger says of one, with θ and curve out of its trial's artifacts.
-
-`Shelf` reads each part once. A driver puts the parts that it has just recorded onto it, so that nothing which
-this process wrote is fetched back.
-"""
+"""Recorded seeds: a row of the ledger with θ and curve from its trial's artifacts."""
 
 from __future__ import annotations
 
@@ -10,18 +6,15 @@ import os
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from model import preset_name
 from model.fields import did_you_mean
-from search.errors import Failure, UserError
+from search.errors import Failure, NotFound, UserError
 from search.stats.counting import rank, seed_of
-from search.store.database import ROWS, wait_for
 from search.store.depot import VARIABLE
 from search.store.home import below
 from search.store.ledger import Ledger, Row, is_final
@@ -37,8 +30,8 @@ if TYPE_CHECKING:
 
     from trainer.checkpoints.checkpoint import Checkpoint
 
-KEPT = 64
-"""Parts that a shelf has in memory, unless it is told to keep more; unit: parts."""
+CAPACITY = 64
+"""Parts that an ArtifactCache has in memory by default."""
 
 
 @dataclass(frozen=True)
@@ -51,23 +44,18 @@ class RecordedSeed:
     environment: dict[str, Any]
 
     def checkpoint(self) -> Checkpoint:
-        """Its best θ with its papers: from scratch, with one recipe, by the code that trained it."""
+        """Return its best θ as a checkpoint with its provenance."""
         from trainer.checkpoints.checkpoint import Checkpoint
 
         result, seed = self.result, self.result.pair.seed
+        metrics = {n: getattr(result, n) for n in ("grok_step", "held", "best_exact", "best_token")}
         return Checkpoint(
             spec=self.configuration.spec,
             theta_P=result.theta_P,
             recipe=self.configuration.recipe.as_dict(),
             seed={"init_seed": seed.init_seed, "data_seed": seed.data_seed},
             step=result.best_step,
-            metrics={
-                "outcome": result.outcome.value,
-                "grok_step": result.grok_step,
-                "held": result.held,
-                "best_exact": result.best_exact,
-                "best_token": result.best_token,
-            },
+            metrics={"outcome": result.outcome.value, **metrics},
             provenance={
                 "trained": "from scratch",
                 "study": self.study,
@@ -79,26 +67,30 @@ class RecordedSeed:
         )
 
     def _origin(self) -> dict[str, Any]:
-        """Where its θ began, if not at its own initial values, and what led there."""
+        """Return the θ at which it started, if not at its own initial values, and the steps that led there."""
         start = self.configuration.start
         if start is None:
             return {}
         theta = start.theta_of(self.result.pair.seed)
-        began = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
+        origin = {"spec": start.spec.as_dict(), "theta": theta and list(theta)}
         if theta is None:
-            return {"start": began}
+            return {"start": origin}
         *before, parent = start.lineage
-        own = {} if ANY in start.thetas else {"seed": str(self.result.pair.seed)}
-        return {"trained": "from a parent", "start": began, "lineage": [*before, {**parent, **own}]}
+        seed = {} if ANY in start.thetas else {"seed": str(self.result.pair.seed)}
+        return {"trained": "from a parent", "start": origin, "lineage": [*before, {**parent, **seed}]}
 
 
 class ArtifactCache:
-    """The parts of a study, read when they are asked for; use as a context manager."""
+    """The parts of a study, each read once; a context manager.
 
-    def __init__(self, client: MlflowClient, ledger: Ledger, study: str, kept: int = KEPT):
-        self.client, self.ledger, self.study, self.kept = client, ledger, study, kept
+    A driver puts the parts that it has just recorded into it, so none is fetched back. `capacity`: parts in
+    memory.
+    """
+
+    def __init__(self, client: MlflowClient, ledger: Ledger, study: str, capacity: int = CAPACITY):
+        self.client, self.ledger, self.study, self.capacity = client, ledger, study, capacity
         self.parts: OrderedDict[tuple[str, str], ConfigurationResults] = OrderedDict()
-        self.pages: dict[str, tuple[str, str]] = {}
+        self.runs: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
         self.scratch = tempfile.TemporaryDirectory(prefix="adder-search-")
 
@@ -109,40 +101,42 @@ class ArtifactCache:
         self.close()
 
     def close(self) -> None:
-        """Remove what a server's artifacts were put into."""
+        """Remove the files that were downloaded."""
         self.scratch.cleanup()
 
     def put(self, trial: str, part: ConfigurationResults) -> None:
-        """Have a trial's part at hand; the one that was not asked for the longest leaves."""
+        """Add a trial's part; the least recently used one is evicted."""
         with self.lock:
             self.parts[part.configuration.key, trial] = part
-            while len(self.parts) > self.kept:
+            while len(self.parts) > self.capacity:
                 self.parts.popitem(last=False)
 
     def part(self, configuration: str, trial: str) -> ConfigurationResults:
-        """A trial's part of a configuration, by their keys. Raises Failure if it is lost."""
+        """Return a trial's part of a configuration, by their keys. Raises Failure if it is lost."""
         with self.lock:
-            found = self.parts.pop((configuration, trial), None)
-        found = found or ConfigurationResults.read(self._folder(configuration, trial))
-        self.put(trial, found)
-        return found
+            part = self.parts.pop((configuration, trial), None)
+        part = part or ConfigurationResults.read(self._folder(configuration, trial))
+        self.put(trial, part)
+        return part
 
     def curves(self, configuration: str, trial: str) -> pd.DataFrame:
-        """The curves of a trial's seeds of a configuration, as they are in its file."""
+        """Return the curves of a trial's seeds of a configuration, as `curve_table` has them."""
         part = self.parts.get((configuration, trial))
         if part is not None:
             return curve_table(part.configuration, part.results)
         return read_curves(self._folder(configuration, trial))
 
     def seed(self, row: Row) -> RecordedSeed:
-        """A ledger row's seed."""
-        part, its = self.part(row["configuration"], row["trial"]), seed_of(row)
-        return RecordedSeed(self.study, part.configuration, part.by_seed[its], part.about["environment"])
+        """Return the seed of a ledger row."""
+        part = self.part(row["configuration"], row["trial"])
+        result = part.by_seed[seed_of(row)]
+        return RecordedSeed(self.study, part.configuration, result, part.about["environment"])
 
     def _folder(self, configuration: str, trial: str) -> Path:
-        if not self.pages.get(configuration, ("", ""))[1]:
-            self.pages = self.ledger.list_runs(self.study)
-        _, run = self.pages.get(configuration, ("", ""))
+        """Return the folder of a part, fetched from MLflow or from the depot. Raises Failure."""
+        if not self.runs.get(configuration, ("", ""))[1]:
+            self.runs = self.ledger.list_runs(self.study)
+        _, run = self.runs.get(configuration, ("", ""))
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
         with answered(self.study):
             folder = artifact(self.client, run, name, scratch, self.ledger.home) if run else None
@@ -155,63 +149,43 @@ class ArtifactCache:
         return folder
 
     def _in_depot(self, configuration: str, trial: str) -> Path | None:
-        """A part that MLflow was not given. Only the environment's depot is asked, whatever a run names."""
+        """Fetch a part that MLflow was not given. Only the environment's depot is asked, whatever a run names."""
         root = Path(self.scratch.name)
         depot, parts = self.ledger.home.depot_at(root), below(root, self.study, trial) / PARTS
-        return below(parts, configuration) if depot.keeps and depot.get_folder(parts) else None
-
-
-ALIKE = (
-    "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen"
-)  # fmt: skip
-"""What rows have in common that count for the same."""
-
-
-def alike(ledger: Ledger, study: str, configuration: str) -> list[Row]:
-    """A configuration's rows as they are counted: of those that count for the same one, again and again.
-
-    So counting a hundred thousand takes the memory of some hundred. `core_s` is their mean, and `best_exact`
-    their highest.
-    """
-    columns = [ROWS.c[name] for name in ALIKE]
-    mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
-    query = sa.select(
-        *columns,
-        sa.type_coerce(mean, sa.Float).label("core_s"),
-        sa.func.max(ROWS.c.best_exact).label("best_exact"),
-        sa.func.count().label("count"),
-    )
-    mine = (ROWS.c.study == study, ROWS.c.configuration == configuration)
-    groups = wait_for(
-        lambda: ledger.database.read(query.where(*mine).group_by(*columns)), ledger.database.patience_s
-    )
-    return [row for row in groups for _ in range(row["count"])]
+        return below(parts, configuration) if depot.retains_results and depot.get_folder(parts) else None
 
 
 def pull(
     ledger: Ledger, study: str, seed: Seed | None, model: str | None = None, configuration: str | None = None
 ) -> Checkpoint:
-    """The best seed's checkpoint, or one seed's: of the whole study, of a preset or of a configuration.
+    """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration.
 
-    Raises UserError naming what there is.
+    Raises NotFound naming what there is.
     """
     ledger.require_study(study)
-    known = ledger.list_configurations(study)
-    mine = chosen(study, known, model, configuration)
-    rows = [
-        r for r in ledger.list_seeds(study) if r["configuration"] in mine and r["published"] and is_final(r)
+    configurations = ledger.list_configurations(study)
+    keys = match_configurations(study, configurations, model, configuration)
+    rows = finished_seeds(ledger, study, keys, seed)
+    if not rows:
+        raise NotFound(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
+    best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
+    with ArtifactCache(reach(ledger, study), ledger, study) as cache:
+        return cache.seed(best).checkpoint()
+
+
+def finished_seeds(ledger: Ledger, study: str, keys: Collection[str], seed: Seed | None) -> list[Row]:
+    """List the rows of configurations that have ended and that MLflow has, or those of one seed."""
+    return [
+        r
+        for r in ledger.list_seeds(study)
+        if r["configuration"] in keys and r["published"] and is_final(r) and seed in (None, seed_of(r))
     ]
-    wanted = [r for r in rows if seed is None or seed_of(r) == seed]
-    if not wanted:
-        raise UserError(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
-    best = min(wanted, key=lambda r: (rank(r), known[r["configuration"]].spec.params))
-    with ArtifactCache(reach(ledger, study), ledger, study) as shelf:
-        return shelf.seed(best).checkpoint()
 
 
 def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) -> None:
-    """Count a call of `verify` with the seed that a checkpoint's papers name, if the ledger has it, and keep
-    how many of the 10,010 were right. Raises UserError where the recorded θ is another than the checkpoint's.
+    """Count a call of `verify` with the seed that a checkpoint's provenance names, if the ledger has it.
+
+    correct: right answers of the 10,010. Raises UserError if the recorded θ is not the checkpoint's.
     """
     study, configuration = (checkpoint.provenance.get(k) for k in ("study", "configuration"))
     numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
@@ -219,25 +193,28 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
         return
     for row in ledger.list_seeds(study, configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
-            with ArtifactCache(reach(ledger, study), ledger, study) as shelf:
-                recorded_P = shelf.seed(row).result.theta_P
+            with ArtifactCache(reach(ledger, study), ledger, study) as cache:
+                recorded_P = cache.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
-            key = (configuration, row["init_seed"], row["data_seed"])
-            ledger.record_verification(study, key, correct)
+            ledger.record_verification(study, (configuration, row["init_seed"], row["data_seed"]), correct)
 
 
-def chosen(
-    study: str, known: dict[str, Configuration], model: str | None, configuration: str | None
-) -> Sequence[str]:
-    """Keys of the configurations that are meant."""
-    keys = [k for k in known if k.startswith(configuration or "")]
-    if configuration and not keys:
-        hint = did_you_mean(configuration, known or ["none yet"])
-        raise UserError(f"study {study!r} has no configuration {configuration!r}; {hint}")
-    if configuration and len(keys) > 1:
-        raise UserError(f"study {study!r}: {configuration!r} may be any of {', '.join(sorted(keys))}")
-    models = {preset_name(known[k].spec): None for k in keys}
-    if model is not None and models and model not in models:
-        raise UserError(f"study {study!r} has no finished seed of {model!r}; {did_you_mean(model, models)}")
-    return [k for k in keys if model in (None, preset_name(known[k].spec))]
+def match_configurations(
+    study: str, configurations: dict[str, Configuration], model: str | None, prefix: str | None
+) -> list[str]:
+    """Return the keys of the configurations of a preset, or of the one whose key starts with `prefix`.
+
+    Raises NotFound, with the nearest names, and UserError for a prefix of several.
+    """
+    keys = [k for k in configurations if k.startswith(prefix or "")]
+    if prefix and not keys:
+        hint = did_you_mean(prefix, configurations or ["none yet"])
+        raise NotFound(f"study {study!r} has no configuration {prefix!r}; {hint}")
+    if prefix and len(keys) > 1:
+        raise UserError(f"study {study!r}: {prefix!r} may be any of {', '.join(sorted(keys))}")
+    models = {key: preset_name(configurations[key].spec) for key in keys}
+    if model is not None and models and model not in models.values():
+        hint = did_you_mean(model, dict.fromkeys(models.values()))
+        raise NotFound(f"study {study!r} has no finished seed of {model!r}; {hint}")
+    return [key for key in keys if model in (None, models[key])]

@@ -1,7 +1,7 @@
 """The mirror of a search: an Optuna study that optuna-dashboard can open. Written, and never read to decide.
 
-What is proposed and told is in the ledger; search/run/proposals.py makes Optuna's study of it, in memory. The
-mirror follows that, and is written anew where it does not fit; so it may be deleted at any time.
+The ledger has what was proposed and told, and search/run/proposals.py makes Optuna's study of it in memory. The
+mirror follows that study, and is written anew where it does not fit, so it may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
 from search.errors import Failure
 from search.store.database import LOCK_WAIT_S
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # a study that is a list needs no Optuna
 
 
 class Mirror:
-    """One search's. For one thread at a time.
+    """One search's mirror. For one thread at a time.
 
     `objectives`: each with its direction, minimize or maximize, in the order of a trial's values.
     """
@@ -33,76 +32,47 @@ class Mirror:
     def __init__(self, home: Home, study: str, objectives: Mapping[str, str]):
         self.home, self.study, self.objectives = home, study, dict(objectives)
         self._storage: Any = None
+        """Optuna's storage, which remembers trials; a new one after an error, and after a deletion."""
 
     def update(self, trials: Sequence[FrozenTrial], running: bool = True) -> None:
-        """Make the mirror equal to a search's trials. `running`: whether a driver trains what is open.
+        """Make the mirror equal to a search's trials. `running`: True if a driver trains those that are open.
 
-        If none does, open trials are shown as waiting. Raises Failure, and may be called again then.
+        If none does, they are shown as waiting. Raises Failure, and may be called again then.
         """
-        try:
-            self._update([_as_shown(t, running) for t in trials])
-        except Exception as error:  # a file, a server, tables of another version: anything may be behind it
-            self._storage = None  # what it remembers may be of a study that was deleted meanwhile
-            raise _failure(self.study, error) from error
-
-    def _update(self, wanted: Sequence[FrozenTrial]) -> None:
         import optuna
 
-        found = self._open()
-        there = found.get_trials(deepcopy=False)
-        same = [d.name.lower() for d in found.directions] == list(self.objectives.values())
-        if not same or len(there) > len(wanted) or not all(map(_continues, wanted, there)):
-            optuna.delete_study(study_name=self.study, storage=self._storage)
-            found, there = self._open(), []
-        for mine, its in zip(wanted, there, strict=False):
-            if mine.state != its.state:
-                self._storage.set_trial_state_values(its._trial_id, mine.state, mine.values)
-        found.add_trials(wanted[len(there) :])
+        wanted = [_as_shown(trial, running) for trial in trials]
+        try:
+            study = self._open()
+            existing = study.get_trials(deepcopy=False)
+            same = [d.name.lower() for d in study.directions] == list(self.objectives.values())
+            if not same or len(existing) > len(wanted) or not all(map(_continues, wanted, existing)):
+                optuna.delete_study(study_name=self.study, storage=self._storage)
+                self._storage = None  # SQLite gives a deleted study's number to the next
+                study, existing = self._open(), []
+            for trial, mirrored in zip(wanted, existing, strict=False):
+                if trial.state != mirrored.state:
+                    self._storage.set_trial_state_values(mirrored._trial_id, trial.state, trial.values)
+            study.add_trials(wanted[len(existing) :])
+        except Exception as error:  # a file, a server, tables of another version: anything may be behind it
+            self._storage = None
+            raise _failure(self.study, error) from error
 
     def _open(self) -> optuna.Study:
-        """The mirror, begun if it is not there."""
+        """Open the mirror, or create it."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        if self._storage is not None:
-            with suppress(KeyError):
-                return optuna.load_study(study_name=self.study, storage=self._storage)
-        # a fresh one: the storage remembers trials, and SQLite gives a deleted study's number to the next
-        self._storage = optuna.storages.get_storage(_storage_of(self.home))
-        with warnings.catch_warnings(), suppress(optuna.exceptions.DuplicatedStudyError):
+        if self._storage is None:
+            self._storage = optuna.storages.get_storage(_storage_of(self.home))
+        with suppress(KeyError):
+            return optuna.load_study(study_name=self.study, storage=self._storage)
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             directions = list(self.objectives.values())
-            made = optuna.create_study(study_name=self.study, storage=self._storage, directions=directions)
-            made.set_metric_names(list(self.objectives))
-        return optuna.load_study(study_name=self.study, storage=self._storage)
-
-
-def _storage_of(home: Home) -> optuna.storages.RDBStorage:
-    """Connections of a server that was away are noticed before they are used."""
-    import optuna
-
-    waits: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
-    options = waits if home.has_own_database else {"pool_pre_ping": True}
-    return optuna.storages.RDBStorage(home.optuna_url, engine_kwargs=options)
-
-
-def _as_shown(trial: FrozenTrial, running: bool) -> FrozenTrial:
-    """A trial that is open is waiting while nobody trains it."""
-    from optuna.trial import TrialState
-
-    if running or trial.state != TrialState.RUNNING:
-        return trial
-    shown = copy.copy(trial)
-    shown.state = TrialState.WAITING
-    return shown
-
-
-def _continues(mine: FrozenTrial, its: FrozenTrial) -> bool:
-    """Whether a trial is the mirror's, as it was then or as it is now."""
-    facts = ("params", "distributions", "user_attrs")
-    if any(getattr(mine, name) != getattr(its, name) for name in facts):
-        return False
-    return not its.state.is_finished() or (mine.state, mine.values) == (its.state, its.values)
+            study = optuna.create_study(study_name=self.study, storage=self._storage, directions=directions)
+            study.set_metric_names(list(self.objectives))
+        return study
 
 
 def delete_mirror(home: Home, study: str) -> None:
@@ -112,20 +82,47 @@ def delete_mirror(home: Home, study: str) -> None:
     try:
         engine = sa.create_engine(home.optuna_url)
         try:  # to ask Optuna would make its tables
-            found = sa.inspect(engine).has_table("studies")
+            has_mirrors = sa.inspect(engine).has_table("studies")
         finally:
             engine.dispose()
-    except SQLAlchemyError as error:
+        if has_mirrors:
+            import optuna
+
+            with suppress(KeyError):
+                optuna.delete_study(study_name=study, storage=_storage_of(home))
+    except Exception as error:
         raise _failure(study, error) from None
-    if not found:
-        return
+
+
+def _storage_of(home: Home) -> optuna.storages.RDBStorage:
+    """Open Optuna's storage. Connections of a server that was away are noticed before they are used."""
     import optuna
 
-    try:
-        with suppress(KeyError):
-            optuna.delete_study(study_name=study, storage=_storage_of(home))
-    except (optuna.exceptions.OptunaError, SQLAlchemyError, RuntimeError) as error:
-        raise _failure(study, error) from None
+    waits: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
+    options = waits if home.has_own_database else {"pool_pre_ping": True}
+    return optuna.storages.RDBStorage(home.optuna_url, engine_kwargs=options)
+
+
+def _as_shown(trial: FrozenTrial, running: bool) -> FrozenTrial:
+    """Return a trial, shown as waiting if it is open and nobody trains it."""
+    from optuna.trial import TrialState
+
+    if running or trial.state != TrialState.RUNNING:
+        return trial
+    shown = copy.copy(trial)
+    shown.state = TrialState.WAITING
+    return shown
+
+
+def _continues(trial: FrozenTrial, mirrored: FrozenTrial) -> bool:
+    """True if a trial is the mirrored one, as it was then or as it is now."""
+    facts = ("params", "distributions", "user_attrs")
+    if any(getattr(trial, name) != getattr(mirrored, name) for name in facts):
+        return False
+    return not mirrored.state.is_finished() or (trial.state, trial.values) == (
+        mirrored.state,
+        mirrored.values,
+    )
 
 
 def _failure(study: str, error: Exception) -> Failure:

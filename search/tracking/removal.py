@@ -1,7 +1,11 @@
-"""Taking a study out of a home: what it holds there, and its deletion.
+"""Deleting a study: what a home holds of it, and its removal.
 
 The ledger's rows go last: a deletion that was cut off is completed by the same one. Erased is only what is in
-the home. In a store elsewhere the experiment is set aside, and in another home's it stays as it is.
+the home. In a store elsewhere the experiment is renamed and deleted; in another home's it stays.
+
+This is the one file that uses private functions of MLflow. Its client can only mark an experiment as deleted,
+which leaves its name taken. `mlflow gc` would erase it, but by these same functions, after it has deleted the
+artifacts at whatever place each run names.
 """
 
 from __future__ import annotations
@@ -43,14 +47,10 @@ class Contents:
     experiment: Experiment | None
     runs: list[str]
     proposals: int
-    artifact_bytes: int
-    """Of the home; a server's are not counted."""
-    states: int
-    """Saved states of banks."""
-    state_bytes: int
 
     @property
     def artifacts(self) -> Path:
+        """Folder of the study's artifacts, where they are in the home."""
         return self.home.artifacts / self.study
 
     @property
@@ -59,85 +59,78 @@ class Contents:
         return file_of(self.uri)
 
     @property
-    def is_own(self) -> bool:
-        """Whether it is the home's."""
+    def is_in_home(self) -> bool:
+        """True if the store is the home's."""
         return self.file == self.home.mlflow_db.resolve()
 
     @property
-    def is_anothers(self) -> bool:
-        """Whether it is another home's: there is a ledger beside it."""
-        return self.file is not None and not self.is_own and Home(self.file.parent).ledger_db.exists()
+    def is_in_another_home(self) -> bool:
+        """True if the store is another home's: there is a ledger beside it."""
+        return self.file is not None and not self.is_in_home and Home(self.file.parent).ledger_db.exists()
 
 
 def contents(home: Home, ledger: Ledger, study: str) -> Contents:
-    """What is there of a study. Raises UserError for one that the home does not know."""
+    """Look up what a home has of a study. Raises NotFound for one that it does not know."""
     ledger.require_study(study)
-    kept, rows = ledger.get_study(study), ledger.list_seeds(study)
-    uri = tracking_uri(home, kept["tracking_uri"] if kept else None)
+    uri = tracking_uri(home, (ledger.get_study(study) or {}).get("tracking_uri"))
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):
         experiment = client.get_experiment_by_name(study) if client else None
         runs = _runs(client, experiment) if client and experiment else []
-    folder = home.trial(study, "")
-    return Contents(
-        home, study, rows, uri, experiment, runs, len(ledger.list_proposals(study)),
-        _bytes(home.artifacts / study), len(list(folder.glob(f"*/{STATE}"))), _bytes(folder),
-    )  # fmt: skip
+    proposals = len(ledger.list_proposals(study))
+    return Contents(home, study, ledger.list_seeds(study), uri, experiment, runs, proposals)
 
 
 def _runs(client: MlflowClient, experiment: Experiment) -> list[str]:
-    """The ids of an experiment's runs, child runs and deleted ones with them."""
-    found, token = [], None
+    """List the ids of an experiment's runs, with child runs and deleted ones."""
+    ids, token = [], None
     while True:
         page = client.search_runs([experiment.experiment_id], "", ViewType.ALL, PAGE, page_token=token)
-        found += [run.info.run_id for run in page]
-        token = page.token
-        if not token:
-            return found
-
-
-def _bytes(folder: Path) -> int:
-    return sum(f.lstat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
+        ids += [run.info.run_id for run in page]
+        if not (token := page.token):
+            return ids
 
 
 def shown(found: Contents) -> str:
-    """What goes with a study, for its owner to decide by."""
+    """Describe what a deletion would remove, for its owner to decide by."""
     counts = Counter(r["outcome"] for r in found.rows)
     outcomes = ", ".join(f"{counts[o]} {o}" for o in Outcome if counts[o])
     lines = [f"{found.study} in {found.home.path}", f"  seeds      {len(found.rows)} ({outcomes or 'none'})"]
-    grokked = sorted({seed_of(r) for r in found.rows if r["outcome"] == Outcome.GROKKED})
-    if grokked:
+    if grokked := sorted({seed_of(r) for r in found.rows if r["outcome"] == Outcome.GROKKED}):
         more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
-    where = "" if found.is_own else f" in {found.file}" if found.file else ", its artifacts on the server"
-    where += ", another home's, where they stay" if found.is_anothers else ""
+    where = "" if found.is_in_home else f" in {found.file}" if found.file else ", its artifacts on the server"
+    where += ", another home's, where they stay" if found.is_in_another_home else ""
     lines.append(f"  MLflow     {len(found.runs)} runs{where}")
-    if found.is_own:
-        lines.append(f"  artifacts  {_size(found.artifact_bytes)}")
-    lines.append(f"  banks      {found.states} saved states, {_size(found.state_bytes)}")
+    if found.is_in_home:
+        lines.append(f"  artifacts  {_size(found.artifacts)}")
+    trials = found.home.trial(found.study, "")
+    lines.append(f"  banks      {len(list(trials.glob(f'*/{STATE}')))} saved states, {_size(trials)}")
     if found.proposals:
         lines.append(f"  Optuna     {found.proposals} proposals")
     return "\n".join(lines)
 
 
-def _size(count: float) -> str:
+def _size(folder: Path) -> str:
+    """Return the size of a folder's files, with its unit."""
+    size = float(sum(f.lstat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink()))
     for unit in ("bytes", "kB", "MB"):
-        if count < 1_000:
-            return f"{count:.3g} {unit}"
-        count /= 1_000
-    return f"{count:,.3g} GB"
+        if size < 1_000:
+            return f"{size:.3g} {unit}"
+        size /= 1_000
+    return f"{size:,.3g} GB"
 
 
 def hold(ledger: Ledger, study: str) -> AbstractContextManager[StudyLease]:
-    """Be a study's driver as it is. Raises UserError if another one is."""
-    kept = ledger.get_study(study) or {"definition": None, "tracking_uri": None}
-    return acquire_study_lease(ledger, study, kept["definition"], kept["tracking_uri"])
+    """Be a study's driver, and leave its definition as it is. Raises AlreadyExists if another one is."""
+    row = ledger.get_study(study) or {"definition": None, "tracking_uri": None}
+    return acquire_study_lease(ledger, study, row["definition"], row["tracking_uri"])
 
 
 def delete(found: Contents, ledger: Ledger) -> str:
-    """Delete a study that is held. Returns what is left to be done elsewhere, if anything."""
-    home, study, said = found.home, found.study, ""
+    """Delete a study that the caller has the lease of. Returns what remains to be done elsewhere, if anything."""
+    home, study, remark = found.home, found.study, ""
     assert is_name(study)
     for folder in (home.trial(study, ""), home.damaged(study, "")):
         shutil.rmtree(folder, ignore_errors=True)
@@ -145,28 +138,27 @@ def delete(found: Contents, ledger: Ledger) -> str:
     delete_mirror(home, study)
     if found.experiment is not None:
         with answered(found.uri):
-            said = _forget(found) if found.is_own else _set_aside(found, found.experiment)
-    if found.is_own:
+            remark = _erase(found, found.experiment) if found.is_in_home else _rename(found, found.experiment)
+    if found.is_in_home:
         shutil.rmtree(found.artifacts, ignore_errors=True)
     ledger.delete_study(study)
-    return said
+    return remark
 
 
-def _forget(found: Contents) -> str:
-    """Remove the experiment from the home's store, as `mlflow gc` does, so that its name is free."""
-    assert found.experiment is not None
-    number, store = found.experiment.experiment_id, _get_store(found.uri)
-    if found.experiment.lifecycle_stage == "active":
-        store.delete_experiment(number)
+def _erase(found: Contents, experiment: Experiment) -> str:
+    """Remove the experiment from the home's store, so that its name is free."""
+    store = _get_store(found.uri)
+    if experiment.lifecycle_stage == "active":
+        store.delete_experiment(experiment.experiment_id)
     for run in found.runs:
         store._hard_delete_run(run)
-    store._hard_delete_experiment(number)
+    store._hard_delete_experiment(experiment.experiment_id)
     return ""
 
 
-def _set_aside(found: Contents, experiment: Experiment) -> str:
+def _rename(found: Contents, experiment: Experiment) -> str:
     """Rename the experiment and delete it: clients can do no more. Another home's stays as it is."""
-    if found.is_anothers:
+    if found.is_in_another_home:
         return f"its runs are in {found.file}, another home's, and stay there"
     client, number = connect(found.home, found.uri), experiment.experiment_id
     if experiment.lifecycle_stage != "active":

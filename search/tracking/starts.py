@@ -20,7 +20,7 @@ from search.study.provenance import lineage_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache, chosen
+from search.tracking.artifacts import ArtifactCache, match_configurations
 from search.tracking.tracking import reach
 from trainer import Outcome, Recipe, Seed
 
@@ -116,7 +116,7 @@ def _rows(start: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
     """Return the ledger's rows of the seeds whose θ is asked for, the best first."""
     assert start.study is not None
     existing = ledger.list_configurations(start.study)
-    keys = chosen(start.study, existing, None, start.configuration)
+    keys = match_configurations(start.study, existing, None, start.configuration)
     ended = (r for r in ledger.list_seeds(start.study) if r["published"] and is_final(r))
     rows = [r for r in ended if r["configuration"] in keys]
     if start.seed is not None:

@@ -1,7 +1,8 @@
 """Writing MLflow: an experiment a study, a run a configuration, a child run for each of its best seeds.
 
-Everything is looked up by tag before it is created and is a function of the ledger and of parts, so writing
-twice changes nothing. Only who holds the study writes; what is written when is in search/analysis/publish.py.
+A run is looked up by its tag before it is created, and all that is written is a function of the ledger and of
+parts, so writing twice changes nothing. Only the driver that has the study's lease writes;
+search/analysis/publish.py says what is written when.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ from search.tracking.tracking import (
     TRIALS,
     answered,
     check_place,
-    folder_of,
     is_local,
     local_artifacts,
 )
@@ -50,6 +50,7 @@ from trainer.recipe.screen import PROBE
 
 RUNNING = "RUNNING"
 LONGEST_TAG = 4_000  # characters
+MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
 
 
@@ -59,10 +60,11 @@ class Tracker:
     def __init__(self, client: MlflowClient, home: Home, study: Study):
         self.client, self.home, self.study = client, home, study
         self.runs: dict[str, str] = {}
-        self.known: dict[str, str] | None = None
+        """Runs of configurations that this driver has opened, by key."""
+        self.earlier: dict[str, str] | None = None
         """Runs of configurations that an earlier driver left, once the store was asked."""
         self.open: dict[str, bool] = {}
-        """Whether a run counts as running, as far as is known."""
+        """By run: True if it counts as running, as far as is known."""
         self.steps: dict[str, set[int]] = {}
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
@@ -70,202 +72,207 @@ class Tracker:
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
-            found = client.get_experiment_by_name(study.name)
-            if found and found.lifecycle_stage != "active":
+            existing = client.get_experiment_by_name(study.name)
+            if existing and existing.lifecycle_stage != "active":
                 raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
-            self.experiment = found.experiment_id if found else self._create()
+            self.experiment = existing.experiment_id if existing else self._create_experiment()
 
-    def _create(self) -> str:
+    def _create_experiment(self) -> str:
         tags = {"mlflow.note.content": self.study.about} if self.study.about else {}
         local = is_local(self.client.tracking_uri)
         location = (self.home.artifacts / self.study.name).as_uri() if local else None
         return self.client.create_experiment(self.study.name, artifact_location=location, tags=tags)
 
+    # Runs
+
     def run_of(self, configuration: Configuration) -> str:
-        """The configuration's run, found by its key or made with all its parameters."""
+        """Return the configuration's run, created with all its parameters if there is none."""
         if configuration.key not in self.runs:
-            found = self._found(configuration.key)
-            run = self.client.get_run(found) if found else self._new_run(configuration)
-            self.places[run.info.run_id] = folder_of(self.client, self.home, run)
-            written = run.data.params  # MLflow lets nothing be changed
-            values = {k: v for k, v in configuration.as_params().items() if k not in written}
-            params = [Param(k, json.dumps(v) if isinstance(v, list) else str(v)) for k, v in values.items()]
-            self.client.log_batch(run.info.run_id, params=params)
+            run_id = self._earlier_run(configuration.key)
+            run = self.client.get_run(run_id) if run_id else self._create_run(configuration)
+            self.places[run.info.run_id] = local_artifacts(self.client, self.home, run)
+            params = configuration.as_params().items()
+            missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
+            texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
+            self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
             self.runs[configuration.key] = run.info.run_id
             self.open[run.info.run_id] = run.info.status == RUNNING
         return self.runs[configuration.key]
 
-    def _found(self, key: str) -> str | None:
-        """The run of a configuration that was there when the store was asked: nobody else makes any."""
-        if self.known is None:
-            runs = self.client.search_runs([self.experiment], max_results=50_000)
-            own = [r for r in runs if KEY_TAG in r.data.tags]  # a seed's run has none
-            self.known = {r.data.tags[KEY_TAG]: r.info.run_id for r in own}
-        return self.known.get(key)
+    def _earlier_run(self, key: str) -> str | None:
+        """Return the run of a configuration that was there when the store was asked: nobody else makes any."""
+        if self.earlier is None:
+            runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
+            self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
+        return self.earlier.get(key)
 
-    def _find(self, condition: str, parent: str | None) -> str | None:
-        if parent:
-            condition += f" and tags.`{PARENT_TAG}` = '{parent}'"
-        runs = self.client.search_runs([self.experiment], condition)
-        mine = [r for r in runs if r.data.tags.get(PARENT_TAG) == parent]
-        return mine[0].info.run_id if mine else None
-
-    def _new_run(self, configuration: Configuration) -> Run:
-        """A run that nobody has; if the answer is lost, the store is asked again."""
-        tags = {KEY_TAG: configuration.key, **self._ancestors(configuration)}
-        known, self.known = self.known, None
+    def _create_run(self, configuration: Configuration) -> Run:
+        """Create a configuration's run. If the answer is lost, the store is asked again next time."""
+        tags = {KEY_TAG: configuration.key, **self._ancestor_tags(configuration)}
+        earlier, self.earlier = self.earlier, None
         run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
-        self.known = known
+        self.earlier = earlier
         return run
 
-    def _ancestors(self, configuration: Configuration) -> dict[str, str]:
-        """Tags of what led to the θ that a configuration starts from, and the link to its parent's run."""
+    def _ancestor_tags(self, configuration: Configuration) -> dict[str, str]:
+        """Return tags of what led to the θ that a configuration starts from, and of its parent's run."""
         steps = configuration.start.lineage if configuration.start else ()
-        named = dict(zip(ANCESTOR_TAGS, map(describe_step, reversed(steps)), strict=False))
         if not steps:
             return {}
-        its, own = steps[-1].get("configuration"), steps[-1].get("study") == self.study.name
-        run = self.runs.get(its) or self._found(its) if own and its else steps[-1].get("run")
-        tied = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
-        return named | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: tied[:LONGEST_TAG]} if tied else {})
+        tags = dict(zip(ANCESTOR_TAGS, map(describe_step, reversed(steps)), strict=False))
+        key, in_study = steps[-1].get("configuration"), steps[-1].get("study") == self.study.name
+        run = self.runs.get(key) or self._earlier_run(key) if key and in_study else steps[-1].get("run")
+        ties = ", ".join(ties_beyond_parent(steps[-1].get("spec"), configuration.spec))
+        return tags | ({PARENT_TAG: run} if run else {}) | ({TIED_TAG: ties[:LONGEST_TAG]} if ties else {})
+
+    def _upsert_run(self, name: str, tag: str, value: str, parent: str | None = None) -> Run:
+        """Return the run that has a tag with this value below a parent, created if there is none."""
+        condition = f"tags.`{tag}` = '{value}'" + (f" and tags.`{PARENT_TAG}` = '{parent}'" if parent else "")
+        runs = self.client.search_runs([self.experiment], condition)
+        run = next((r for r in runs if r.data.tags.get(PARENT_TAG) == parent), None)
+        if run is None:
+            tags = {tag: value} | ({PARENT_TAG: parent} if parent else {})
+            run = self.client.create_run(self.experiment, tags=tags, run_name=name)
+        check_place(self.client, self.home, run)
+        return run
+
+    def study_run(self) -> str:
+        """Return the run of the study as a whole: what was asked, and what came of it."""
+        run = self._upsert_run(f"study {self.study.name}", STUDY_TAG, "yes")
+        if run.info.status != FINISHED:
+            self.client.set_terminated(run.info.run_id)
+        return str(run.info.run_id)
+
+    def list_unconcluded(self) -> dict[str, str]:
+        """Return the runs of configurations that have not been concluded, by key."""
+        unfinished = "attributes.status != 'FINISHED'"
+        runs = self.client.search_runs([self.experiment], unfinished, max_results=MOST_RUNS)
+        return {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
+
+    def reopen(self, configuration: Configuration) -> None:
+        """Show a configuration's run as running."""
+        run = self.run_of(configuration)
+        if not self.open[run]:
+            self.client.update_run(run, status=RUNNING)
+            self.open[run] = True
+
+    def end(self, configuration: Configuration, status: str = FINISHED) -> None:
+        """Show a configuration's run as ended."""
+        run = self.run_of(configuration)
+        self.open[run] = False
+        self.client.set_terminated(run, status=status)
+
+    # Metrics
 
     def log_steps(self, configuration: Configuration, steps: Mapping[int, dict[str, float]]) -> None:
         """Write metrics of a configuration by training step. Steps that are there stay as they are."""
         self._log_once(self.run_of(configuration), "grok_rate", steps)
 
     def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:
-        """Metrics by step, those of a step together and once: MLflow keeps every value of a step.
+        """Write metrics by step, those of a step together and once: MLflow keeps every value of a step.
 
-        `mark`: the metric that says whether a step is there.
+        `mark`: the metric whose values say which steps are there.
         """
-        known = self.steps.pop(run, None)  # kept when all is written: after an error the server is asked
-        if known is None:
-            known = {m.step for m in self.client.get_metric_history(run, mark)}
-        now, new = int(time.time() * 1000), [step for step in steps if step not in known]
+        written = self.steps.pop(
+            run, None
+        )  # put back when all is written: after an error the server is asked
+        if written is None:
+            written = {m.step for m in self.client.get_metric_history(run, mark)}
+        now, new = int(time.time() * 1000), [step for step in steps if step not in written]
         for i in range(0, len(new), STEPS_AT_ONCE):
-            some = new[i : i + STEPS_AT_ONCE]
-            metrics = [Metric(k, v, now, step) for step in some for k, v in steps[step].items()]
+            batch = new[i : i + STEPS_AT_ONCE]
+            metrics = [Metric(k, v, now, step) for step in batch for k, v in steps[step].items()]
             self.client.log_batch(run, metrics=metrics)
-        self.steps[run] = known.union(new)
-
-    def part(self, configuration: Configuration, trial: str, folder: Path) -> None:
-        """A part's files, as its worker left them, as artifacts of its configuration's run. Where a depot
-        keeps them MLflow has summaries and the best checkpoints, and is told the name of the depot.
-        """
-        run, name = self.run_of(configuration), f"{TRIALS}/{trial}"
-        if isinstance(depot := self.home.depot, Depot):
-            if run not in self.rooted:
-                self.client.set_tag(run, DEPOT_TAG, depot.uri)
-                self.rooted.add(run)
-            return
-        if (mine := self._place(run)) is None:
-            self.client.log_artifacts(run, str(folder), name)
-        else:
-            durable.link(folder, mine / name)
-            if run not in self.rooted:  # MLflow may have made its folder, and leaves it unsynced
-                durable.sync_names(mine.parents[2], mine / name)
-                self.rooted.add(run)
-
-    def _place(self, run: str) -> Path | None:
-        """The folder of a run's artifacts, unless a server has them."""
-        if run not in self.places:
-            self.places[run] = local_artifacts(self.client, self.home, run)
-        return self.places[run]
-
-    def keep(self, run: str, source: Path, name: str = "") -> None:
-        """What is in a folder, as artifacts of a run below `name`. Where no server has them: on disk."""
-        self.client.log_artifacts(run, str(source), name or None)
-        if (mine := self._place(run)) is not None:
-            durable.sync_below(mine.parents[2], mine / name)  # artifacts/STUDY/RUN/artifacts
+        self.steps[run] = written.union(new)
 
     def is_count_due(self, configuration: Configuration, new: int) -> bool:
-        """Whether a configuration has an eighth more rows than when it was counted, with these new ones: to
-        count all of them for each trial would take a time that grows as their square. A first trial is
+        """True if a configuration has an eighth more rows than when it was counted, with `new` ones.
+
+        To count all of them after each trial would take a time that grows as their square. A first trial is
         counted with the second, or when the configuration is concluded.
         """
-        known, more = self.counted.get(configuration.key, (0, 0))
-        self.counted[configuration.key] = known, more + new
-        return more > 0 and 8 * (more + new) >= known
+        rows, more = self.counted.get(configuration.key, (0, 0))
+        self.counted[configuration.key] = rows, more + new
+        return more > 0 and 8 * (more + new) >= rows
 
-    def counts(
+    def log_counts(
         self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
     ) -> None:
-        """What a configuration's rows come to so far, as `final.*` metrics."""
+        """Write what a configuration's rows come to so far, as `final.*` metrics."""
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
         values = final_metrics(rows, stopping_rule(self.study)) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due
 
-    def child(self, seed: RecordedSeed) -> None:
-        """The run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""
-        parent, result = self.run_of(seed.configuration), seed.result
-        name, spec, recipe = str(result.pair.seed), seed.configuration.spec, seed.configuration.recipe
-        run = self._find(f"tags.`{SEED_TAG}` = '{name}'", parent)
-        if run and self.client.get_run(run).info.status == FINISHED:
+    # Artifacts, and the runs of seeds
+
+    def log_part(self, configuration: Configuration, trial: str, folder: Path) -> None:
+        """Write a part's files, as its worker left them, as artifacts of its configuration's run.
+
+        Where a depot keeps them MLflow has the depot's name in their place.
+        """
+        run, name = self.run_of(configuration), f"{TRIALS}/{trial}"
+        if isinstance(depot := self.home.depot, Depot):
+            if run not in self.rooted:
+                self.client.set_tag(run, DEPOT_TAG, depot.uri)
+                self.rooted.add(run)
+        elif (place := self._place(run)) is None:
+            self.client.log_artifacts(run, str(folder), name)
+        else:
+            durable.link(folder, place / name)
+            if run not in self.rooted:  # MLflow may have made its folder, and leaves it unsynced
+                durable.sync_names(place.parents[2], place / name)
+                self.rooted.add(run)
+
+    def _place(self, run: str) -> Path | None:
+        """Return the folder of a run's artifacts, unless a server has them."""
+        if run not in self.places:
+            self.places[run] = local_artifacts(self.client, self.home, self.client.get_run(run))
+        return self.places[run]
+
+    def log_folder(self, run: str, source: Path, name: str = "") -> None:
+        """Write the files of a folder as artifacts of a run below `name`. Where no server has them, to disk."""
+        self.client.log_artifacts(run, str(source), name or None)
+        if (place := self._place(run)) is not None:
+            durable.sync_below(place.parents[2], place / name)  # artifacts/STUDY/RUN/artifacts
+
+    def log_checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
+        """Write a seed's checkpoint as a folder of a run's artifacts."""
+        with tempfile.TemporaryDirectory() as folder:
+            seed.checkpoint().save(Path(folder) / name)
+            self.log_folder(run, Path(folder) / name, name)
+
+    def log_study(self) -> None:
+        """Write the study, as it is now, to its own run."""
+        definition = json.loads(self.study.model_dump_json(by_alias=True))
+        self.client.log_dict(self.study_run(), definition, STUDY_JSON)
+
+    def log_seed(self, seed: RecordedSeed) -> None:
+        """Write the run of one grokked seed: curve as metrics, checkpoint as artifacts, additions decoded."""
+        result, spec, eval_every = seed.result, seed.configuration.spec, seed.configuration.recipe.eval_every
+        name = str(result.pair.seed)
+        seed_run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration))
+        if seed_run.info.status == FINISHED:
             return
-        tags = {PARENT_TAG: parent, SEED_TAG: name}
-        run = run or self.client.create_run(self.experiment, tags=tags, run_name=f"seed {name}").info.run_id
-        check_place(self.client, self.home, self.client.get_run(run))
+        run = seed_run.info.run_id
         names = [*MEASURES, *(f"{PROBE}{name}" for name in spec.probes())]
-        read = result.probes_ER.tolist() or [[]] * len(result.curve_EM)
+        probes = result.probes_ER.tolist() or [[]] * len(result.curve_EM)
         curve = {
-            i * recipe.eval_every: dict(zip(names, [*row, *more], strict=False))
-            for i, (row, more) in enumerate(zip(result.curve_EM.tolist(), read, strict=True), start=1)
+            i * eval_every: dict(zip(names, [*row, *more], strict=False))
+            for i, (row, more) in enumerate(zip(result.curve_EM.tolist(), probes, strict=True), start=1)
         }
         self._log_once(run, MEASURES[0], curve)
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
-        self.checkpoint(run, CHECKPOINT, seed)
-        if ADDERBOARD not in self.client.get_run(run).data.metrics:  # of a driver that died before the end
+        self.log_checkpoint(run, CHECKPOINT, seed)
+        if ADDERBOARD not in seed_run.data.metrics:  # of a driver that died before the end
             self.client.log_metric(run, ADDERBOARD, verify(spec, result.theta_P).correct)
         self.client.set_terminated(run)
 
-    def decoded(self, configuration: Configuration) -> dict[Seed, int]:
-        """Of a configuration's child runs: right additions of AdderBoard's 10,010, by seed."""
+    def list_decoded(self, configuration: Configuration) -> dict[Seed, int]:
+        """Return the right additions of AdderBoard's 10,010 of a configuration's child runs, by seed."""
         parent = self.run_of(configuration)
         runs = self.client.search_runs([self.experiment], f"tags.`{PARENT_TAG}` = '{parent}'")
-        named = {Seed.named(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
-        return {seed: int(m[ADDERBOARD]) for seed, m in named.items() if ADDERBOARD in m}
-
-    def checkpoint(self, run: str, name: str, seed: RecordedSeed) -> None:
-        """A seed's checkpoint as a folder of a run's artifacts."""
-        with tempfile.TemporaryDirectory() as folder:
-            seed.checkpoint().save(Path(folder) / name)
-            self.keep(run, Path(folder) / name, name)
-
-    def end(self, configuration: Configuration, status: str = FINISHED) -> None:
-        run = self.run_of(configuration)
-        self.open[run] = False
-        self.client.set_terminated(run, status=status)
-
-    def unconcluded(self) -> dict[str, str]:
-        """The configurations whose runs have not been concluded: key and run."""
-        runs = self.client.search_runs(
-            [self.experiment], "attributes.status != 'FINISHED'", max_results=50_000
-        )
-        return {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
-
-    def asked(self) -> None:
-        """Leave the study itself, as it is now, with its own run."""
-        self.client.log_dict(
-            self.own_run(), json.loads(self.study.model_dump_json(by_alias=True)), STUDY_JSON
-        )
-
-    def own_run(self) -> str:
-        """The run that is the study's and no configuration's: what was asked, what came of it as a whole."""
-        run = self._find(f"tags.`{STUDY_TAG}` = 'yes'", parent=None)
-        if run is None:
-            tags, name = {STUDY_TAG: "yes"}, f"study {self.study.name}"
-            run = str(self.client.create_run(self.experiment, tags=tags, run_name=name).info.run_id)
-        kept = self.client.get_run(run)
-        check_place(self.client, self.home, kept)
-        if kept.info.status != FINISHED:
-            self.client.set_terminated(run)
-        return run
-
-    def reopen(self, configuration: Configuration) -> None:
-        run = self.run_of(configuration)
-        if not self.open[run]:
-            self.client.update_run(run, status=RUNNING)
-            self.open[run] = True
+        metrics = {Seed.named(r.data.tags[SEED_TAG]): r.data.metrics for r in runs if SEED_TAG in r.data.tags}
+        return {seed: int(m[ADDERBOARD]) for seed, m in metrics.items() if ADDERBOARD in m}

@@ -1,4 +1,4 @@
-"""Where MLflow is, and how what is in it is named and found."""
+"""The MLflow store of a study: its address, the names in it, and where its artifacts are."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from mlflow.entities import Run
 from sqlalchemy import make_url
 
 from search.errors import Failure, UserError, masked
-from search.store.home import Home, below, not_plain
+from search.store.home import FOREIGN, Home, below
 from search.store.ledger import Ledger
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
 STUDY_TAG, BEST_TAG, DEPOT_TAG = "adder.study", "adder.best_seed", "adder.depot"
 ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
-"""Of a configuration whose seeds start from another's θ: whose, and the ties that it has beyond its
-parent's.
-"""
+"""Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
@@ -34,35 +32,35 @@ FINISHED = "FINISHED"
 LOCK_WAIT_S = 20.0
 
 
-def tracking_uri(home: Home, own: str | None = None) -> str:
-    """The study's own store, else the environment's, else the home's SQLite file.
+def tracking_uri(home: Home, study_uri: str | None = None) -> str:
+    """Return the study's own store, else the environment's, else the home's SQLite file.
 
     MLflow sends the environment's password to whatever store it is given, and a study may come from anywhere.
     Raises UserError if its own store is neither of the others, and the user did not say that it is trusted.
     """
-    environment, mine = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{home.mlflow_db}"
-    known = {uri.rstrip("/") for uri in (environment, mine) if uri}
-    if own and not home.trust_store and own.rstrip("/") not in known:
+    environment, local = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{home.mlflow_db}"
+    trusted = {uri.rstrip("/") for uri in (environment, local) if uri}
+    if study_uri and not home.trust_store and study_uri.rstrip("/") not in trusted:
         raise UserError(
-            f"tracking_uri: {masked(own)} is not the store of your environment, and would get its password; "
+            f"tracking_uri: {masked(study_uri)} is not the store of your environment, and would get its password; "
             "set MLFLOW_TRACKING_URI to it, or say --trust-store"
         )
-    return own or environment or mine
+    return study_uri or environment or local
 
 
 def is_local(uri: str) -> bool:
-    """Whether a store is a file and no server."""
+    """True if a store is a file and no server."""
     return uri.startswith("sqlite:")
 
 
 def file_of(uri: str) -> Path | None:
-    """The file of a store that is no server."""
+    """Return the file of a store that is no server."""
     name = make_url(uri).database if is_local(uri) else None
     return Path(name).resolve() if name else None
 
 
 def connect(home: Home, uri: str) -> MlflowClient:
-    """A client that has been answered once. Raises Failure if the store is locked or away."""
+    """Return a client that has been answered once. Raises Failure if the store is locked or away."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
@@ -72,17 +70,17 @@ def connect(home: Home, uri: str) -> MlflowClient:
     logging.getLogger("alembic").setLevel(logging.ERROR)
     with answered(uri):
         if uri == f"sqlite:///{home.mlflow_db}":
-            _make(home)
-            _bring_along(home)
+            _create_store(home)
+            _relocate_artifacts(home)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
 
 
-def _make(home: Home) -> None:
-    """Make the home's store, whole or not at all.
+def _create_store(home: Home) -> None:
+    """Create the home's store, whole or not at all.
 
-    MLflow does it by migrations, of which SQLite takes back none: half of them would be no store for ever.
+    MLflow does it by migrations, and SQLite cannot roll one back: a store that was cut off would stay broken.
     """
     if home.mlflow_db.exists():
         return
@@ -96,20 +94,20 @@ def _make(home: Home) -> None:
         durable.move_in(fresh, home.mlflow_db)
 
 
-def _bring_along(home: Home) -> None:
-    """Have MLflow look for a home's artifacts where the home is now: it keeps absolute paths.
+def _relocate_artifacts(home: Home) -> None:
+    """Point MLflow to a home's artifacts where the home is now: it keeps absolute paths.
 
     Raises Failure while a study is run: its driver has the home at another place, as a container may.
     """
     here = home.artifacts.as_uri()
     with closing(sqlite3.connect(home.mlflow_db, timeout=LOCK_WAIT_S)) as db, db:
-        if odd := db.execute(not_plain()).fetchone():
-            raise Failure(f"{home.mlflow_db}: has {odd[0]!r:.80}, which is no table: no store of MLflow's")
+        if thing := db.execute(FOREIGN).fetchone():
+            raise Failure(f"{home.mlflow_db}: has {thing[0]!r:.80}, which is no table: no store of MLflow's")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
             return
-        found = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
-        own = (place for name, place in found if place and place.endswith(f"/artifacts/{name}"))
-        for old in {place.rpartition("/")[0] for place in own if place.startswith("file:")} - {here}:
+        rows = db.execute("SELECT name, artifact_location FROM experiments").fetchall()
+        local = (place for name, place in rows if place and place.endswith(f"/artifacts/{name}"))
+        for old in {place.rpartition("/")[0] for place in local if place.startswith("file:")} - {here}:
             if running := Ledger(home).list_running_studies():
                 where = unquote(urlparse(old).path.removesuffix("/artifacts"))
                 raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
@@ -120,14 +118,14 @@ def _bring_along(home: Home) -> None:
 
 
 @contextmanager
-def answered(what: str) -> Iterator[None]:
-    """Whatever a store raises, the user gets one line, and no password in it."""
+def answered(store: str) -> Iterator[None]:
+    """Re-raise whatever a store raises as a Failure of one line, with no password in it."""
     try:
         yield
     except (Failure, UserError):
         raise
     except Exception as error:
-        raise Failure(f"MLflow store {masked(what)}: {_one_line(error)}") from None
+        raise Failure(f"MLflow store {masked(store)}: {_one_line(error)}") from None
 
 
 def _one_line(error: Exception) -> str:
@@ -136,13 +134,13 @@ def _one_line(error: Exception) -> str:
 
 
 def reach(ledger: Ledger, study: str) -> MlflowClient:
-    """The store that has a study's runs."""
-    kept = ledger.get_study(study) or {}
-    return connect(ledger.home, tracking_uri(ledger.home, kept.get("tracking_uri")))
+    """Return a client of the store that has a study's runs."""
+    uri = (ledger.get_study(study) or {}).get("tracking_uri")
+    return connect(ledger.home, tracking_uri(ledger.home, uri))
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")
-"""Kinds of places of which a server may not choose one: on this machine, or with a stranger."""
+"""URL schemes that a server may not name as its place of artifacts: on this machine, or at a stranger's."""
 
 
 def check_place(client: MlflowClient, home: Home, run: Run) -> None:
@@ -164,31 +162,26 @@ def check_place(client: MlflowClient, home: Home, run: Run) -> None:
         raise Failure(f"run {run.info.run_id} has its artifacts {where}")
 
 
-def local_artifacts(client: MlflowClient, home: Home, run_id: str) -> Path | None:
-    """The folder of a run's artifacts, unless a server has them. Raises Failure as `check_place` does."""
-    return folder_of(client, home, client.get_run(run_id))
-
-
-def folder_of(client: MlflowClient, home: Home, run: Run) -> Path | None:
-    """The same of a run that was read."""
+def local_artifacts(client: MlflowClient, home: Home, run: Run) -> Path | None:
+    """Return the folder of a run's artifacts, unless a server has them. Raises Failure as `check_place` does."""
     check_place(client, home, run)
     place = urlparse(run.info.artifact_uri)
     return Path(unquote(place.path)) if place.scheme == "file" else None
 
 
 def artifact(client: MlflowClient, run_id: str, name: str, scratch: Path, home: Home) -> Path | None:
-    """Where a run's artifact is, a file or a folder, or None. scratch: for those of a server.
+    """Return the path of a run's artifact, a file or a folder, or None. scratch: for those of a server.
 
     Raises UserError for names that are paths, Failure for a place that is none of the store's.
     """
-    own = below(scratch, run_id)  # parts of one trial have the same path in several runs
     parts = name.split("/")
-    if (mine := local_artifacts(client, home, run_id)) is not None:
-        path = below(mine, *parts)
+    if (local := local_artifacts(client, home, client.get_run(run_id))) is not None:
+        path = below(local, *parts)
         return path if path.exists() else None
-    below(own, *parts)
+    folder_of_run = below(scratch, run_id)  # parts of one trial have the same path in several runs
+    below(folder_of_run, *parts)
     folder = name.rpartition("/")[0] or None
     if name not in {item.path for item in client.list_artifacts(run_id, folder)}:
         return None
-    own.mkdir(exist_ok=True)
-    return Path(client.download_artifacts(run_id, name, str(own)))
+    folder_of_run.mkdir(exist_ok=True)
+    return Path(client.download_artifacts(run_id, name, str(folder_of_run)))

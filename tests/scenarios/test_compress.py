@@ -217,9 +217,9 @@ def test_what_is_shown_of_a_descent(here):
     tracker, ledger, best = Tracker(client, home, study), Ledger(home), smallest(sets_of())
     with ArtifactCache(client, ledger, "small") as cache:
         log_descents(ledger, tracker, cache)
-    paths = {i.path for i in client.list_artifacts(tracker.own_run(), "pictures")}
+    paths = {i.path for i in client.list_artifacts(tracker.study_run(), "pictures")}
     assert paths == {"pictures/sets-tried.png", "pictures/descent.png"}
-    assert TREE in {i.path for i in client.list_artifacts(tracker.own_run())}
+    assert TREE in {i.path for i in client.list_artifacts(tracker.study_run())}
     (row,) = (r for r in rows_of(here / "home", "small") if r["verified"] is not None)
     assert row["configuration"] == best.configuration and row["verify_calls"] == 1, "the smallest alone"
     shown = call("best", "small", "--lineage", "--home", "home").stdout
