@@ -44,9 +44,6 @@ class Optimiser:
     """The name of a tensor of `init` that is a θ too, and is evaluated beside θ."""
 
 
-Wrap = Callable[[Optimiser], Optimiser]
-
-
 def zeros(*names: str) -> Callable[[Tensor], Tensors]:
     """Return an `init` of tensors like θ that begin at zero."""
     return lambda theta_SP: {name: theta_SP.new_zeros(theta_SP.shape) for name in names}
