@@ -7,7 +7,7 @@ from typing import Any, cast
 from optuna.trial import TrialState
 
 from lab.scripts.sampling import Memory
-from search.run.proposals import Proposals
+from search.run.proposals import KEY, Proposals
 from search.store.ledger import Ledger, Row
 from search.study.file import parse_study
 from search.study.trial import Configuration
@@ -65,3 +65,9 @@ def numbers(proposals: Proposals) -> list[dict[str, Any]]:
 
 def states(proposals: Proposals) -> list[TrialState]:
     return [t.state for t in proposals.trials()]
+
+
+def reported(proposals: Proposals) -> list[Configuration]:
+    """The proposals that Optuna was told of, each once."""
+    keys = [t.user_attrs[KEY] for t in proposals.trials() if t.state == TrialState.COMPLETE]
+    return [c for c in proposals.proposed() if c.key in keys]

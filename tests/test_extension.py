@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from lab.scripts.sampling import Memory
 from search.errors import UserError
 from search.study.space import points
-from tests.searches import LINE, NARROW, asked, numbers, proposals_of, row, states, train
+from tests.searches import LINE, NARROW, asked, numbers, proposals_of, reported, row, states, train
 
 LENGTHS = """
 space:
@@ -39,7 +39,7 @@ def test_a_wider_space_goes_on_with_all_that_was_proposed(space: str) -> None:
     assert open_
     values = [t.values for t in first.trials()[:6]]
     again = proposals_of(ledger, count=30, space=space)
-    assert again.told() == list(dict.fromkeys(told)) and again.known()[-1] == open_
+    assert reported(again) == list(dict.fromkeys(told)) and again.proposed()[-1] == open_
     assert [t.values for t in again.trials()[:6]] == values
     asked(again)
     train(again, open_, row())
@@ -54,7 +54,7 @@ def test_numbers_are_kept_as_they_were_drawn() -> None:
     asked(first, 20)
     rounded = [
         t
-        for t, c in zip(first.trials(), first.known(), strict=True)
+        for t, c in zip(first.trials(), first.proposed(), strict=True)
         if c.recipe.fade_token_end - c.recipe.fade_token != t.params["recipe.fade_token_end"]
     ]
     assert rounded

@@ -170,7 +170,7 @@ def test_a_proposal_is_noted_once(home):
     planner.next()
     ledger = planner.search.proposals.ledger
     before = ledger.list_proposals("search")
-    (configuration, *_) = planner.search.proposals.known()
+    (configuration, *_) = planner.search.proposals.proposed()
     assert before[0]["configuration"] == configuration.key and before[0]["numbers"]["recipe.lr"] > 0
     ledger.create_proposal("search", 0, configuration, before[0]["numbers"])
     assert ledger.list_proposals("search") == before and len(ledger.list_configurations("search")) == len(
@@ -251,8 +251,8 @@ def test_a_plan_subtracts_only_its_own_seeds(home):
     rows = [r for trial in trials for r in rows_of(trial)]
     (seeds,) = study.rounds()
     listed = [Configuration(*c) for c in study.listed()]
-    assert estimate._left(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
+    assert estimate._seeds_to_train(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
     edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
     assert list(
-        estimate._left(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()
+        estimate._seeds_to_train(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()
     ) == [5]

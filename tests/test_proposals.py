@@ -16,7 +16,7 @@ from search.store.ledger import Ledger
 from search.study.file import parse_study
 from search.study.space import points
 from tests.bad_studies import GOOD
-from tests.searches import IMPOSSIBLE, LINE, SPACE, asked, numbers, proposals_of, row, states, train
+from tests.searches import IMPOSSIBLE, LINE, SPACE, asked, numbers, proposals_of, reported, row, states, train
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
@@ -52,11 +52,11 @@ def test_a_search_goes_on_half_way_and_does_not_begin_again(name: str) -> None:
     first = asked(proposals_of(ledger, name, space=space), 10)
     open_ = proposals_of(ledger, name, space=space).ask()
     again = proposals_of(ledger, name, space=space)
-    assert again.told() == list(dict.fromkeys(first))
-    assert open_ is not None and again.known() == list(dict.fromkeys([*first, open_]))
+    assert reported(again) == list(dict.fromkeys(first))
+    assert open_ is not None and again.proposed() == list(dict.fromkeys([*first, open_]))
     rest = asked(again)
     train(again, open_, row())
-    assert again.told() == list(dict.fromkeys((*first, open_, *rest))) and len(rest) == 13
+    assert reported(again) == list(dict.fromkeys((*first, open_, *rest))) and len(rest) == 13
     assert name == "nsga2" or len({*first, open_, *rest}) == 24, "a child may be its parent again"
     assert states(again) == [TrialState.COMPLETE] * 24 and again.exhausted
 
@@ -196,7 +196,7 @@ def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) 
         train(first, whole, row(), row())
     train(first, open_, row(), *([row(outcome)] if outcome else []))
     again = make()
-    assert again.told() == [one, two] and again.known() == [one, two, open_]
+    assert reported(again) == [one, two] and again.proposed() == [one, two, open_]
     assert states(again)[2] == TrialState.RUNNING
     train(again, open_, row(), row(Outcome.GROKKED, 1.0, 9))
     assert states(again) == [TrialState.COMPLETE] * 3 and again.ask() and again.ask() is None

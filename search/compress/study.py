@@ -53,7 +53,7 @@ class StudyDescent:
         """True if no round follows."""
         return self.descent.is_over
 
-    def known(self) -> list[Configuration]:
+    def proposed(self) -> list[Configuration]:
         """Return all that was proposed before and is not judged."""
         numbers, self.waiting = self.waiting, []
         return [self._configuration(self.descent.candidates[n]) for n in numbers]

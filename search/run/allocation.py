@@ -1,4 +1,4 @@
-"""Which configurations are ahead, and which get more seeds: possible winners, and those whose verdict is open.
+"""Choice of the configurations that get more seeds: possible winners, and those whose verdict is open.
 
 Pure functions; the policies call them, `python -m benchmarks.allocation` simulates them.
 """

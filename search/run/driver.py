@@ -61,7 +61,7 @@ INTERRUPTED = "interrupted"
 
 @dataclass
 class Ended:
-    """How a run of a study ended."""
+    """The end of a run of a study."""
 
     interrupted: bool = False
     why: str = ""
@@ -294,7 +294,7 @@ class Driver:
                 self.recorder.conclude(configuration)
 
     def _mirror_proposals(self, running: bool = True) -> None:
-        """Have Optuna's mirror follow the search."""
+        """Bring Optuna's mirror up to date."""
         if self.mirror and isinstance(proposals := self.planner.search.proposals, Proposals):
             self.outbox.put(self.mirror.update, proposals.trials(), running, optional=running)
 
@@ -377,7 +377,7 @@ def _check_store(study: Study, ledger: Ledger, client: MlflowClient) -> None:
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM call `stop`, the second time raise KeyboardInterrupt. In the main thread alone."""
+    """Let Ctrl-C and SIGTERM call `stop`, the second time raise KeyboardInterrupt. In the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

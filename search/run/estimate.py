@@ -1,4 +1,4 @@
-"""What a run would do, and how long that would take."""
+"""The plan of a run before it starts, and its estimated time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUESSED_RATE = {True: 8_000, False: 100}
 
 
 def estimate(study: Study, home: Home) -> str:
-    """The plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
+    """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
     remark = check_resources(study.resources)
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
@@ -35,12 +35,12 @@ def estimate(study: Study, home: Home) -> str:
     rows = Ledger(home).list_seeds(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
     configurations = study.planned
-    left = _left(study, listed, rounds[0], rows)
-    seeds, to_train = len(rounds[0]) * configurations, sum(left.values())
+    to_train = _seeds_to_train(study, listed, rounds[0], rows)
+    seeds, remaining = len(rounds[0]) * configurations, sum(to_train.values())
     share, fits = placement(study.resources, local_resources())
-    trials, size, slots = _trials(study, left, fits)
-    rate, how = _expected_rate(study, listed, rows)
-    seed_steps = sum(count * c.recipe.steps for c, count in left.items())
+    trials, size, slots = _trials(study, to_train, fits)
+    rate, source = _expected_rate(study, listed, rows)
+    seed_steps = sum(count * c.recipe.steps for c, count in to_train.items())
     seconds = seed_steps / (rate * max(1, min(trials, fits.concurrent)))
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
     sizes: dict[str, list[str]] = {}
@@ -51,37 +51,37 @@ def estimate(study: Study, home: Home) -> str:
     text = f"""{study.name}: {study.about}
   model           {models}
   configurations  {configurations}{proposed}
-  seeds           {seeds}, {steps} steps each; {seeds - to_train} recorded, {to_train} to train
+  seeds           {seeds}, {steps} steps each; {seeds - remaining} recorded, {remaining} to train
   trials          {trials} of up to {size} seeds in {slots} slots, up to {fits.concurrent} side by side
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
-  estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({how})"""
+  estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({source})"""
     if looks := study.stop.rungs:
         text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 
 def _rounds(study: Study, home: Home) -> str:
-    """The plan of a study that looks for constraints; how many rounds it takes nobody knows."""
-    asked, rows = study.compress, Ledger(home).list_seeds(study.name) if home.exists() else []
-    assert asked is not None
-    recipe, seeds = study.base_recipe(), len(study.first_seeds())
-    rate, how = _expected_rate(study, [], rows)
+    """Return the plan of a study that looks for constraints. The number of its rounds is not known."""
+    compress, rows = study.compress, Ledger(home).list_seeds(study.name) if home.exists() else []
+    assert compress is not None
+    recipe, seeds, how = study.base_recipe(), len(study.first_seeds()), compress.proposer
+    rate, source = _expected_rate(study, [], rows)
     share, fits = placement(study.resources, local_resources())
-    seconds = asked.proposals * seeds * recipe.steps / (rate * fits.concurrent)
+    seconds = compress.proposals * seeds * recipe.steps / (rate * fits.concurrent)
     return f"""{study.name}: {study.about}
-  rounds          up to {asked.rounds}, of {asked.proposals} sets each by {asked.proposer}, beam {asked.beam}
+  rounds          up to {compress.rounds}, of {compress.proposals} sets each by {how}, beam {compress.beam}
   seeds           {seeds} of each set, {recipe.steps:,} steps each; {len(rows):,} recorded
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
-  estimated time  {duration(seconds)} a round at {rate:,.0f} seed-steps/s a trial ({how})"""
+  estimated time  {duration(seconds)} a round at {rate:,.0f} seed-steps/s a trial ({source})"""
 
 
-def _trials(study: Study, left: dict[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
-    """How many trials there will be, and pairs and slots of the largest."""
+def _trials(study: Study, to_train: dict[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
+    """Return the number of trials, and pairs and slots of the largest."""
     pairs: Counter[Program] = Counter()
     programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))
-    for c, count in left.items():
+    for c, count in to_train.items():
         pairs[programs[c]] += count
     sizes = {program: trial_shape(study, program, fits) for program in pairs}
     trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
@@ -89,26 +89,26 @@ def _trials(study: Study, left: dict[Configuration, int], fits: Capacity) -> tup
 
 
 def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
-    """What follows the first round."""
+    """Return a line for each thing that follows the first round."""
     lines, rule = [], study.allocation
     each = "of each configuration " if several else ""
     if study.until.max_seeds:
-        most = sum(map(len, rounds))
-        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {most} seeds in all")
+        limit = sum(map(len, rounds))
+        lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit} seeds in all")
     if rule:
         budget = f", {rule.budget:,} in all" if rule.budget else ""
-        whom = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
-        lines.append(f"more seeds for configurations {whom}: up to {rule.most} of one{budget}")
+        which = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
+        lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
     if study.confirm:
         fresh = len(seed_list(study.confirm.seeds))
         lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
     return [f"  then            {line}" for line in lines]
 
 
-def _left(
+def _seeds_to_train(
     study: Study, listed: list[Configuration], seeds: list[Seed], rows: list[Row]
 ) -> dict[Configuration, int]:
-    """How many seeds each configuration still has to train. What a search will propose nobody knows."""
+    """Return how many seeds each configuration still has to train; of a search, all under the first one."""
     final = [r for r in rows if is_final(r)]
     if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
@@ -124,7 +124,7 @@ def _left(
 
 
 def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -> tuple[float, str]:
-    """Seed-steps/s of one trial: the median of what is recorded for the study here, or a guess."""
+    """Return seed-steps/s of one trial, and where it is from: the median recorded here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
     batch = max((c.recipe.batch for c in listed), default=study.base_recipe().batch)

@@ -1,8 +1,8 @@
 """Going on with a study whose file has changed.
 
-More seeds, more rounds, other resources and a wider space are just an edited file. Refused is what would make
-old and new records incomparable: a search's earlier proposals must be points of the new space, and a seed
-belongs to the search or to the confirmation, not to both.
+More seeds, more rounds, other resources and a wider space are just an edited file. A file is refused
+that would make old and new records incomparable: a search's earlier proposals must be points of the new space,
+and a seed belongs to the search or to the confirmation, not to both.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
     if before is not None and bool(before.get("compress")) != bool(study.compress):
         how = "with" if before.get("compress") else "without"
         raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
-    begun = (before or {}).get("start"), study.start and study.start.model_dump(mode="json")
-    if before is not None and begun[0] != begun[1]:
+    start = study.start and study.start.model_dump(mode="json")
+    if before is not None and before.get("start") != start:
         raise UserError(f"study {study.name}: start: not what it was begun with; {WAY_OUT}")
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
@@ -49,7 +49,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
 
 
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
-    """A configuration as numbers of the study's space: as they were drawn, where they still say the same.
+    """Return a configuration as numbers of the study's space: as they were drawn, where they mean the same.
 
     Raises UserError if it is no point of the space, or differs from the base in what is not searched.
     """
@@ -64,7 +64,7 @@ def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, A
 
 
 def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any], keep: bool) -> Numbers:
-    """`keep`: what was drawn, not what the values say: a length that is taken off again may be rounded."""
+    """Return the numbers; keep: prefer those drawn to those of the values, which may be rounded."""
     space, value = study.space, fixed(configuration.spec, configuration.recipe)
     numbers: Numbers = {}
     for path in order(space):
@@ -81,17 +81,19 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
             raise _no_point(study, path, drawn.get(path, value(path)))
         numbers[path] = stored(number)
     try:
-        made = fixed(*study.configuration(resolve(space, numbers, fixed(study.spec(), study.base_recipe()))))
+        resolved = fixed(
+            *study.configuration(resolve(space, numbers, fixed(study.spec(), study.base_recipe())))
+        )
     except ValueError:
         raise _another_base(study) from None
     for path in dict.fromkeys([*space, *_fields(study)]):
-        if made(path) != value(path):
+        if resolved(path) != value(path):
             raise _no_point(study, path, drawn[path]) if path in drawn else _another_base(study)
     return numbers
 
 
 def _has_number(field: Distribution, number: Any) -> bool:
-    """Whether a number that was drawn, from this space or another, is one of the field's."""
+    """True if a number that was drawn, from this space or another, is one of the field's."""
     try:
         return _has(field, field.decoded(number))
     except ValueError:

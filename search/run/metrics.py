@@ -1,6 +1,6 @@
-"""What Prometheus is shown of a running study, by Ray's exporter on the node that the driver talks through.
+"""Metrics of a running study for Prometheus, by Ray's exporter on the driver's node.
 
-The driver says what it has (`Driver.measures`), by the names in MEASURES; deploy/grafana draws it.
+The driver gives the values (`Driver.measures`), by the names in MEASURES. deploy/grafana draws them.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 EVERY_S = 5.0
-"""How often values are handed to Ray, which passes them on every 10 s unless told otherwise."""
+"""Seconds between values that are handed to Ray, which passes them on every 10 s by default."""
 PREFIX, STUDY = "adder_search_", "study"
 COUNTER, GAUGE = "counter", "gauge"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """kind: COUNTER, which only grows while a driver runs, or GAUGE. label: what tells its values apart,
-    beside the study.
-    """
+    """kind: COUNTER, which only grows while a driver runs, or GAUGE. label: tells values apart, beside the study."""
 
     kind: str
     about: str
     label: str = ""
 
     def exported(self, name: str) -> str:
-        """Its name in Prometheus: Ray puts its own in front of all, and names counters as totals."""
+        """Return its name in Prometheus, with Ray's prefix and a counter's suffix."""
         return f"ray_{PREFIX}{name}{'_total' if self.kind == COUNTER else ''}"
 
 
@@ -54,36 +52,36 @@ class Metrics:
 
     study: str
     shown: float = float("-inf")
-    made: dict[str, Any] = field(default_factory=dict)
-    given: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Of counters: how much of them Ray has."""
+    meters: dict[str, Any] = field(default_factory=dict)
+    totals: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Counters as Ray has them, by name and label."""
 
     def due(self) -> bool:
         return time.monotonic() - self.shown >= EVERY_S
 
     def show(self, values: Values) -> None:
-        """Hand over what there is now."""
+        """Hand the current values to Ray."""
         self.shown = time.monotonic()
         for name, value in values.items():
             label = MEASURES[name].label
-            for of, number in value.items() if isinstance(value, Mapping) else [("", value)]:
-                self._set(name, float(number), {STUDY: self.study} | ({label: of} if label else {}))
+            for label_value, number in value.items() if isinstance(value, Mapping) else [("", value)]:
+                self._set(name, float(number), {STUDY: self.study} | ({label: label_value} if label else {}))
 
     def _set(self, name: str, number: float, tags: dict[str, str]) -> None:
         if MEASURES[name].kind == GAUGE:
             self._ray(name).set(number, tags=tags)
             return
         place = (name, tags.get(MEASURES[name].label, ""))
-        if (more := number - self.given.get(place, 0.0)) > 0:
+        if (more := number - self.totals.get(place, 0.0)) > 0:
             self._ray(name).inc(more, tags=tags)
-            self.given[place] = number
+            self.totals[place] = number
 
     def _ray(self, name: str) -> Any:
         from ray.util.metrics import Counter, Gauge  # a record is read without Ray
 
-        if name not in self.made:
-            its = MEASURES[name]
-            kind = Counter if its.kind == COUNTER else Gauge
-            keys = (STUDY, *([its.label] if its.label else []))
-            self.made[name] = kind(PREFIX + name, description=its.about, tag_keys=keys)
-        return self.made[name]
+        if name not in self.meters:
+            measure = MEASURES[name]
+            kind = Counter if measure.kind == COUNTER else Gauge
+            keys = (STUDY, *([measure.label] if measure.label else []))
+            self.meters[name] = kind(PREFIX + name, description=measure.about, tag_keys=keys)
+        return self.meters[name]

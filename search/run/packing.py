@@ -1,4 +1,4 @@
-"""How pairs are packed into trials, and what a machine or cluster has room for."""
+"""Packing of pairs into trials, and the room of a machine or cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from trainer import Seed
 from trainer.files.installed import cache_folder, missing_for_compilation
 
 DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
-"""Where drivers of GPUs show themselves: NVIDIA's, AMD's, and Windows' below Linux."""
+"""Files by which drivers of GPUs are noticed: NVIDIA's, AMD's, and Windows' below Linux."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many trials a machine or cluster has room for at once, and whether they are on GPUs."""
+    """Number of trials that a machine or cluster has room for at once, and if they are on GPUs."""
 
     concurrent: int = 1
     on_gpu: bool = False
@@ -38,51 +38,49 @@ class TrialShape(NamedTuple):
     slots: int
 
 
-THEIRS, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
-"""Ray's names for our resources, and what one of a kind of accelerator begins with."""
+RAY_NAMES, ACCELERATOR = {"cpu": "CPU", "gpu": "GPU"}, "accelerator_type:"
+"""Ray's names of resources, and the prefix of an accelerator's kind."""
 
 UNTIL_SLOTS = 4
-"""Slots of a CPU's bank where a study ends once enough have grokked. The engine's slots cost what they train:
-fewer bring the first seeds to their end sooner, and less is in training for nothing when it comes. One alone
-is a fifth slower a step.
+"""Slots of a CPU's bank in a study that ends once enough have grokked. With fewer slots the first seeds end
+sooner, and less trains for nothing then. One slot alone is a fifth slower a step.
 """
 
 
 def trial_shape(study: Study, program: Program, fits: Capacity) -> TrialShape:
     """Return the shape of trials that spread a round over a program's share of the trials that fit at once.
 
-    Both depend on the file and the machine alone: a seed has the same slots in every round and after every
-    interruption. What a search will propose is not known, so its trials are taken for equals, with two pairs
-    a slot: enough to fill the slots that fall free, few enough for the sampler to hear soon.
+    It depends on the file and the machine alone: a seed has the same slots in every round and after every
+    interruption. A search's trials have two pairs a slot: enough to fill the slots that fall free, few enough
+    for the sampler to learn soon.
     """
-    slots, most = study.resources.room(fits.on_gpu)
+    slots, limit = study.resources.room(fits.on_gpu)
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
     programs = [program] * study.planned if study.proposes else programs_of(study)
-    most = min(most, 2 * slots) if study.proposes else most
+    limit = min(limit, 2 * slots) if study.proposes else limit
     share = max(1, fits.concurrent // len(set(programs)))
-    size = min(most, -(-programs.count(program) * len(study.first_seeds()) // share))
+    size = min(limit, -(-programs.count(program) * len(study.first_seeds()) // share))
     return TrialShape(size, min(slots, size))
 
 
 def programs_of(study: Study) -> list[Program]:
-    """The program of each configuration that a study lists; whichever θ they start from, it is the same."""
+    """Return the program of each configuration that a study lists, once for each θ that it starts from."""
     start = study.start
     begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
     starts = start.count if start else 1
     return [Configuration(*c, start=begin).program for c in study.listed()] * starts
 
 
-def can_follow(trial: Trial, other: Trial) -> bool:
-    """Whether a trial can take the slots that another one leaves in its bank."""
-    (mine, _), (its, _) = trial.work[0], other.work[0]
-    return trial.slots == other.slots and mine.program == its.program
+def can_follow(trial: Trial, before: Trial) -> bool:
+    """True if a trial can take the slots that the one before leaves in its bank."""
+    return trial.slots == before.slots and trial.work[0][0].program == before.work[0][0].program
 
 
 def pack(
     study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Capacity, confirmation: bool = False
 ) -> list[Trial]:
-    """Pairs that can share a bank together, with equal slots: trials before they are cut to their size."""
+    """Return a trial of all pairs that can share a bank, to be cut to size later."""
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
     for configuration, seed in work:
         groups.setdefault(configuration.program, []).append((configuration, seed))
@@ -94,9 +92,9 @@ def pack(
 
 
 def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
-    """What Ray reserves for a trial, and what fits on these nodes. Raises UserError if nothing does.
+    """Return what Ray reserves for a trial, and how many fit on these nodes. Raises UserError if none does.
 
-    A trial is on one node. nodes: what each has, by Ray's names.
+    A trial is on one node. nodes: the resources of each, by Ray's names.
     """
     share = share_of(resources, *nodes)
     fits = sum(_room(share, node) for node in nodes)
@@ -106,31 +104,31 @@ def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[s
 
 
 def share_of(resources: Resources, *nodes: Mapping[str, float]) -> dict[str, float]:
-    """What Ray reserves for a trial. A little of a node's accelerator stands for its kind, as Ray has it."""
+    """Return what Ray reserves for a trial. A little of a node's accelerator stands for its kind, as Ray has it."""
     gpu = float(any(n.get("GPU", 0) for n in nodes)) if resources.gpu == "auto" else float(resources.gpu)
     kind = {f"{ACCELERATOR}{resources.accelerator_type}": 0.001} if resources.accelerator_type else {}
     return {"cpu": resources.cpu, "gpu": gpu, **kind}
 
 
 def _room(share: Mapping[str, float], node: Mapping[str, float]) -> int:
-    """How many trials a node has room for."""
-    return int(min(node.get(THEIRS.get(k, k), 0) // v for k, v in share.items() if v))
+    """Return the number of trials that a node has room for."""
+    return int(min(node.get(RAY_NAMES.get(k, k), 0) // v for k, v in share.items() if v))
 
 
 def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """Why nothing fits."""
+    """Return the reason why nothing fits."""
     for name, wanted in share.items():
-        there = max((node.get(THEIRS.get(name, name), 0) for node in nodes), default=0)
-        if name.startswith(ACCELERATOR) and not there:
+        available = max((node.get(RAY_NAMES.get(name, name), 0) for node in nodes), default=0)
+        if name.startswith(ACCELERATOR) and not available:
             return f"resources.accelerator_type: no node has {name.removeprefix(ACCELERATOR)}"
-        if wanted > there:
-            most = " on one node" if len(nodes) > 1 else ""
-            return f"resources.{name}: a trial asks for {wanted:g}, there are {there:g}{most}"
+        if wanted > available:
+            where = " on one node" if len(nodes) > 1 else ""
+            return f"resources.{name}: a trial asks for {wanted:g}, there are {available:g}{where}"
     return "resources: no node has all that a trial asks for"
 
 
 def local_resources() -> dict[str, float]:
-    """What this machine has, by Ray's names. Where a driver is, torch is asked, which takes seconds."""
+    """Return this machine's resources by Ray's names. Where a GPU's driver is, torch counts, which takes seconds."""
     gpus = 0
     if any(any(DEVICES.glob(name)) for name in GPU_FILES):
         import torch
@@ -160,8 +158,8 @@ def check_resources(resources: Resources) -> str | None:
     return missing and f"without {missing} training is a hundred times slower (apt-get install g++)"
 
 
-def _described(folder: Path) -> Trial | None:
-    """The trial of a folder; None if its description is not there or is none that can be read."""
+def _read_trial(folder: Path) -> Trial | None:
+    """Return the trial of a folder, or None if its description is missing or cannot be read."""
     try:
         return Trial.read(folder)
     except (OSError, ValueError, TypeError, LookupError):
@@ -171,14 +169,14 @@ def _described(folder: Path) -> Trial | None:
 def interrupted(
     study: Study, rows: Sequence[Row], home: Home, listed: Sequence[Configuration] | None = None
 ) -> list[Trial]:
-    """Trials that an earlier run left open, with pairs, resources and rules that the study still has."""
+    """Return trials that an earlier run left open, if the study still has their pairs, resources and rules."""
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     if not open_:
         return []
     from search.store.results import has_parts  # with it comes torch, which a plan does not wait for
 
     folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
-    trials = [t for t in map(_described, folders) if t is not None]
+    trials = [t for t in map(_read_trial, folders) if t is not None]
     holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip
     wanted = {Configuration(*c) for c in study.listed()} if listed is None else set(listed)

@@ -56,7 +56,7 @@ class Planner:
         self.complete_before: list[Configuration] = []
         """Configurations that had nothing left to train when they were added."""
         self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
-        self._resume(unfinished, proposals.known() if proposals else _configured(study, configured))
+        self._resume(unfinished, proposals.proposed() if proposals else _configured(study, configured))
 
     def _resume(self, unfinished: Sequence[Trial], configurations: Sequence[Configuration]) -> None:
         for configuration in [*configurations, *(c for t in unfinished for c in t.configurations)]:

@@ -1,4 +1,4 @@
-"""Policies: what a study trains next. Each says the next round, given the states of the configurations."""
+"""Policies of what a study trains next. Each says the next round, given the states of the configurations."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Search:
         Never more than a quarter of the proposals are open, beyond one a trial: the sampler is to learn from
         those before.
         """
-        most = max(capacity.concurrent, self.run.study.planned // 4)
-        while self.has_more() and sum(not s.is_complete for s in self.run.states.values()) < most:
+        limit = max(capacity.concurrent, self.run.study.planned // 4)
+        while self.has_more() and sum(not s.is_complete for s in self.run.states.values()) < limit:
             assert self.proposals is not None
             configuration = self.proposals.ask()
             if configuration is None:

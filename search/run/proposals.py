@@ -1,7 +1,7 @@
-"""Optuna's side of a search: configurations that are proposed, and told finite objectives.
+"""Optuna's side of a search: it proposes configurations and is told their objectives.
 
 The ledger is the authority: a proposal is written there before anything of it trains, as the numbers that
-were drawn (under the key paths of their fields, search/study/space.py) and the configuration that they make.
+were drawn (by the key paths of their fields, search/study/space.py) and the configuration that they make.
 Optuna's study is in memory, made anew by each driver from proposals and rows; search/tracking/optuna_mirror.py
 shows it to people.
 """
@@ -32,7 +32,7 @@ KEY = "configuration"
 
 
 class Proposals:
-    """Optuna's side of a search: configurations asked for, and told finite objectives.
+    """The proposals of one search.
 
     A proposal's number is that of its Optuna trial and of its row in the ledger.
     """
@@ -40,9 +40,9 @@ class Proposals:
     def __init__(
         self, study: Study, ledger: Ledger, make: Callable[[Spec, Recipe], Configuration] = Configuration
     ):
-        """Begin a search, or go on with it; make: a configuration, with the θ that it starts from, if any.
+        """Begin a search, or resume it. Raises UserError if the study is not the one that was begun.
 
-        Raises UserError if it is not the one that was begun.
+        make: makes a configuration, with the θ that it starts from, if any.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study, self.ledger, self.make = study, ledger, make
@@ -50,9 +50,9 @@ class Proposals:
         self.planned = study.sampler.planned(study.space)
         names = study.sampler.objectives_of(study.space)
         self.objectives = {name: "minimize" if name == PARAMS else "maximize" for name in names}
-        self._known: dict[str, Configuration] = {}
+        self._proposed: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
-        """The numbers of the proposals that are still to be told, by their configurations' keys."""
+        """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""
         self._drawn = 0
         earlier = ledger.list_proposals(study.name)
         sampler = sampler_of(study, len(earlier))
@@ -62,19 +62,15 @@ class Proposals:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no proposal is left to be made."""
+        """True if no proposal is left to be made."""
         return self._drawn >= self.planned
 
-    def known(self) -> list[Configuration]:
-        """All that was proposed, each once, in order."""
-        return list(self._known.values())
-
-    def told(self) -> list[Configuration]:
-        """Those of the known ones that Optuna has been told of."""
-        return [c for key, c in self._known.items() if key not in self._open]
+    def proposed(self) -> list[Configuration]:
+        """Return all configurations that were proposed, each once, in order."""
+        return list(self._proposed.values())
 
     def ask(self) -> Configuration | None:
-        """The next proposal, or None when the study's number of configurations is reached."""
+        """Return the next proposal, or None when the study's number of configurations is reached."""
         while not self.exhausted:
             trial = self.optuna.ask()
             numbers = self._draw(trial)
@@ -85,13 +81,13 @@ class Proposals:
                 self.optuna.tell(trial, state=TrialState.FAIL)
                 continue
             trial.set_user_attr(KEY, configuration.key)
-            self._known.setdefault(configuration.key, configuration)
+            self._proposed.setdefault(configuration.key, configuration)
             self._open.setdefault(configuration.key, []).append(trial.number)
             return configuration
         return None
 
     def tell(self, configuration: Configuration, rows: Sequence[Row]) -> None:
-        """Report a configuration's rows. With a seed still to be trained it stays open."""
+        """Tell Optuna of a configuration's rows. With a seed still to be trained it stays open."""
         if not all(map(is_final, rows)):
             return
         values = self._values(configuration, rows)
@@ -99,7 +95,7 @@ class Proposals:
             self.optuna.tell(number, values)
 
     def trials(self) -> list[FrozenTrial]:
-        """Every proposal as it is now, for the mirror. Later ones leave the list as it is."""
+        """Return every proposal as it is now, in a list of its own."""
         return list(self.optuna.get_trials(deepcopy=False))
 
     def _draw(self, trial: optuna.Trial) -> Numbers:
@@ -107,54 +103,54 @@ class Proposals:
         return draw(space, lambda path: suggest(trial, path, space[path]))
 
     def _configuration(self, numbers: Numbers) -> Configuration | None:
-        """None for an impossible combination of possible values."""
+        """Return None for an impossible combination of possible values."""
         try:
             return self.make(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
         except ValueError:
             return None
 
     def _values(self, configuration: Configuration, rows: Sequence[Row]) -> list[float]:
-        """The objectives, in order."""
+        """Return the objectives, in order."""
         sampler = self.study.sampler
-        known = {
+        values = {
             sampler.sought: objective(rows, configuration.recipe, sampler.sought),
             PARAMS: float(configuration.spec.params),
         }
-        return [known[name] for name in self.objectives]
+        return [values[name] for name in self.objectives]
 
     def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
-        """Add a trial for each proposal: told, to be trained still, or of numbers that make nothing."""
+        """Add a trial for each earlier proposal: complete, still to be trained, or impossible."""
         configurations = self.ledger.list_configurations(self.study.name)
         searched = (r for r in self.ledger.list_seeds(self.study.name) if not r["confirmation"])
         rows = group_by(searched, "configuration")
-        told = 0
+        complete = 0
         for proposal in earlier:
             key, numbers = proposal["configuration"], proposal["numbers"]
             if key is None:
                 trial = self._impossible(numbers)
                 self._drawn += bool(trial.params)
             else:
-                configuration = self._known.setdefault(key, configurations[key])
-                is_told = self._is_trained(rows.get(key, ()))
+                configuration = self._proposed.setdefault(key, configurations[key])
+                is_trained = self._is_trained(rows.get(key, ()))
                 facts: dict[str, Any] = {"state": TrialState.RUNNING}
-                if is_told:
+                if is_trained:
                     values = self._values(configuration, rows[key])
-                    facts = {"values": values, "system_attrs": attributes_of(sampler, told)}
+                    facts = {"values": values, "system_attrs": attributes_of(sampler, complete)}
                 else:
                     self._open.setdefault(key, []).append(proposal["number"])
                 numbers = numbers_of(self.study, configuration, numbers)
                 trial = self._trial(numbers, user_attrs={KEY: key}, **facts)
-                told += is_told
+                complete += is_trained
                 self._drawn += 1
             self.optuna.add_trial(trial)
 
     def _is_trained(self, rows: Iterable[Row]) -> bool:
-        """Whether the first seeds, as the file has them now, have all ended."""
+        """True if the first seeds, as the file has them now, have all ended."""
         ended = {seed_of(r) for r in rows if is_final(r)}
         return ended.issuperset(self.study.first_seeds())
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
-        """Numbers that made no configuration; none, and not counted, if the space has them no more."""
+        """Return a failed trial of impossible numbers; an empty one, not counted, if the space has them no more."""
         try:
             resolve(self.study.space, numbers, self.base)
             return self._trial(numbers, state=TrialState.FAIL)
@@ -162,6 +158,6 @@ class Proposals:
             return create_trial(state=TrialState.FAIL)
 
     def _trial(self, numbers: Numbers, **facts: Any) -> FrozenTrial:
-        """Raises ValueError, or KeyError, for numbers that are none of the space's."""
+        """Return a trial of Optuna's. Raises ValueError, or KeyError, for numbers outside the space."""
         distributions = {path: distribution_of(self.study.space[path]) for path in numbers}
         return create_trial(params=numbers, distributions=distributions, **facts)

@@ -1,4 +1,4 @@
-"""What of Ray 2.60 is used that its public interface does not offer, in one place, with the reasons."""
+"""Uses of Ray 2.60 beyond its public interface, in one place, with the reasons."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def check_cluster(address: str) -> None:
 
 
 def retry_after_out_of_memory() -> None:
-    """Have Tune start a trial again that Ray's memory monitor ended.
+    """Make Tune start a trial again that Ray's memory monitor ended.
 
-    Its error is of a kind that Tune does not know and raises out of the whole run.
+    Its error is of a kind that Tune does not know and raises out of the original run.
     """
-    whole = RayActorManager._actor_task_failed
-    if hasattr(whole, "__wrapped__"):
+    original = RayActorManager._actor_task_failed
+    if hasattr(original, "__wrapped__"):
         return
 
-    @functools.wraps(whole)
+    @functools.wraps(original)
     def actor_task_failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
         if isinstance(exception, ray.exceptions.OutOfMemoryError):
             exception = ray.exceptions.RayActorError(error_msg=f"{OUT_OF_MEMORY}: {exception}")
-        whole(self, tracked_actor_task, exception)
+        original(self, tracked_actor_task, exception)
 
     RayActorManager._actor_task_failed = actor_task_failed

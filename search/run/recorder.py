@@ -1,6 +1,6 @@
-"""From what a worker leaves of a trial to the ledger, then to MLflow; then its folder goes.
+"""The way of a trial's results: from its worker's folder to the ledger, then to MLflow; then the folder goes.
 
-Each step can be repeated: a driver that dies in between leaves to the next one what is missing.
+Each step can be repeated: a driver that dies in between leaves the rest to the next one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from search.tracking.tracker import Tracker
 from search.tracking.tracking import FINISHED
 
 SHARED_S = 5.0
-"""How long results may take to be seen through a shared folder."""
+"""Seconds that results may take to be seen through a shared folder."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Recorder:
-    """Records what becomes of a study that is held. MLflow is written by the outbox, in its own time."""
+    """Records the results of a study whose lease is held. The outbox writes to MLflow in its own time."""
 
     study: str
     home: Home
@@ -49,30 +49,30 @@ class Recorder:
     outbox: Outbox
     shelf: ArtifactCache
     share: Share | None = None
-    """What a search's objective wants to know of each seed."""
+    """Share that a search's objective asks for, if any."""
 
     def recover(self) -> set[str]:
-        """Record what trials of an earlier run left behind, and have published what MLflow has not got.
+        """Record the results that an earlier run left, and publish what MLflow lacks.
 
         Returns the keys of their configurations.
         """
-        found: set[str] = set()
+        recovered: set[str] = set()
         rows = self.ledger.list_seeds(self.study)
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self.home.trial(self.study, key)
             try:
                 if self.home.depot.get_folder(folder / PARTS):
                     parts, trial = read_parts(folder), Trial.read(folder)
-                    found |= {c.key for c in trial.configurations}
+                    recovered |= {c.key for c in trial.configurations}
                     self.record(trial, parts)
                 elif any(map(is_final, self.ledger.list_seeds(self.study, trial=key))):
                     raise Damaged(f"there are no results in {folder} any more")
             except Damaged as error:
                 self.set_aside(key, str(error))
-        return found
+        return recovered
 
     def parts(self, trial: Trial) -> list[ConfigurationResults]:
-        """What the worker of a trial that has just ended left. Raises Damaged."""
+        """Return the results of a trial that has just ended. Raises Damaged, or Failure if there are none."""
         folder = self.home.trial(self.study, trial.key)
         deadline = time.monotonic() + SHARED_S
         while not self.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
@@ -82,7 +82,7 @@ class Recorder:
         return read_parts(folder)
 
     def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
-        """Write a trial's parts, which are read once, to the ledger, and have them published."""
+        """Write a trial's results to the ledger, and put their publication into the outbox."""
         self.ledger.record(*parts, share=self.share)
         for part in parts:
             self.shelf.put(trial.key, part)
@@ -92,17 +92,17 @@ class Recorder:
         self.outbox.put(self._publish, trial)
 
     def set_aside(self, key: str, reason: str) -> None:
-        """Have the seeds of a trial trained again whose results are lost; what is left of them is kept."""
+        """Reopen the seeds of a trial whose results are damaged, and move what is left of them aside."""
         folder = self.home.trial(self.study, key)
-        kept = ""
+        where = ""
         if has_parts(folder):
-            kept = f"; they are kept in {set_aside(folder, self.home.damaged(self.study, key), reason)}"
+            where = f"; they are kept in {set_aside(folder, self.home.damaged(self.study, key), reason)}"
             self.home.depot.remove(folder / PARTS)
-        log.warning("study %s: %s%s; their seeds are trained again", self.study, reason, kept)
+        log.warning("study %s: %s%s; their seeds are trained again", self.study, reason, where)
         self.ledger.reopen(self.study, key, reason)
 
     def _publish(self, trial: Trial) -> None:
-        """Write a recorded trial to MLflow. Its folder goes when ledger and MLflow have all of it."""
+        """Write a recorded trial to MLflow, then remove its folder."""
         folder = self.home.trial(self.study, trial.key)
         if has_parts(folder):  # or it was done, and was cut off afterwards
             publish(self.ledger, self.tracker, trial, folder)
@@ -110,5 +110,5 @@ class Recorder:
             self.home.depot.remove(folder / STATE)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
-        """Have a configuration's summary, picture, best checkpoint and child runs written to MLflow."""
+        """Put a configuration's summary, picture, best checkpoint and child runs into the outbox."""
         self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)

@@ -1,4 +1,4 @@
-"""A checkpoint's seed trained again, and whether the same θ came out, bit for bit.
+"""A checkpoint's seed trained again, and compared with it bit for bit.
 
 Axes: S θ that is compared, P parameters.
 """
@@ -37,7 +37,7 @@ NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
 
 @dataclass(frozen=True)
 class Request:
-    """What is trained again: a trial of one pair, like the one that trained it, up to a step."""
+    """A trial of one pair like the one that trained a checkpoint, and the step to train to."""
 
     trial: Trial
     step: int
@@ -66,12 +66,12 @@ class Rerun:
 
     @property
     def same(self) -> bool:
-        """Whether both θ have the same bits."""
+        """True if both θ have the same bits."""
         return self.numbers_different == 0
 
 
 def read_request(loaded: Checkpoint) -> Request:
-    """What to train, from a checkpoint's papers. Raises ValueError saying what is missing or wrong."""
+    """Return what to train, from a checkpoint's provenance. Raises ValueError saying what is missing or wrong."""
     start = _start(loaded)
     if not loaded.recipe:
         raise ValueError("it has no recipe")
@@ -96,7 +96,7 @@ def read_request(loaded: Checkpoint) -> Request:
 
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:
-    """Where its θ began, if not at its own initial values. Raises ValueError if its papers do not say."""
+    """Return where its θ began, if not at its own initial values. Raises ValueError if its provenance lacks it."""
     origin, began = loaded.provenance.get("trained"), loaded.provenance.get("start")
     if origin not in ("from scratch", "from a parent") or (origin == "from a parent") > isinstance(
         began, dict
@@ -114,16 +114,16 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
 
 
 def _resources(loaded: Checkpoint) -> Resources:
-    """Those of the trial that trained it. Raises ValueError if they are wrong or cannot be had here."""
+    """Return the resources of its trial. Raises ValueError if they are wrong or not available here."""
     recorded = _recorded(loaded)
     if by_engine := recorded.get("engine") == ENGINE:  # whatever its threads and slots were
         recorded = {}
-    most = THREADS_A_CORE * (os.cpu_count() or 1)
-    if isinstance(threads := recorded.get("threads"), int) and threads > most:
-        raise ValueError(f"its bank had {threads} threads, and this machine runs {most} at most")
+    limit = THREADS_A_CORE * (os.cpu_count() or 1)
+    if isinstance(threads := recorded.get("threads"), int) and threads > limit:
+        raise ValueError(f"its bank had {threads} threads, and this machine runs {limit} at most")
     names = {"cpu": "threads", "slots": "slots", "compiled": "compiled"}
     try:
-        like = Resources(**{mine: recorded[its] for mine, its in names.items() if its in recorded})
+        like = Resources(**{name: recorded[column] for name, column in names.items() if column in recorded})
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
     if like.compiled and (missing := missing_for_compilation()):
@@ -135,45 +135,45 @@ def _resources(loaded: Checkpoint) -> Resources:
 
 
 def _recorded(loaded: Checkpoint) -> dict[str, Any]:
-    """The environment that it was trained in, as far as its papers say."""
+    """Return the environment that it was trained in, as far as its provenance says."""
     environment = loaded.provenance.get("environment")
     return environment if isinstance(environment, dict) else {}
 
 
 def train_again(
-    loaded: Checkpoint, asked: Request, watch: Callable[[int], None] = lambda step: None
+    loaded: Checkpoint, request: Request, watch: Callable[[int], None] = lambda step: None
 ) -> Rerun:
-    """Train to the step of the checkpoint's θ and compare. `watch` is told the step at each evaluation.
+    """Train to the step of the checkpoint's θ and compare. `watch` gets the step at each evaluation.
 
     θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is
     given up: that rule ends a seed, and changes nothing in one that goes on.
     """
-    trial = asked.trial
+    trial = request.trial
     bank = bank_of(trial, _device(_recorded(loaded)), futility=None)
     watch(0)
-    at_end = asked.step == trial.work[0][0].recipe.steps  # what is finished there is finished again
-    while (bank.result(0).steps < asked.step or at_end) and bank.advance():
+    at_end = request.step == trial.work[0][0].recipe.steps  # what is finished there is finished again
+    while (bank.result(0).steps < request.step or at_end) and bank.advance():
         watch(bank.result(0).steps)
-    return _compare(loaded, asked, bank)
+    return _compare(loaded, request, bank)
 
 
 def _device(recorded: dict[str, Any]) -> str:
-    """A GPU if one is here, unless the θ was made by the engine or on a CPU of this machine's kind."""
+    """Return "cuda" if a GPU is here, unless the engine or a CPU of this machine's kind trained the θ."""
     like_here = recorded.get("device", platform.machine()) == platform.machine()
     on_cpu = like_here or recorded.get("engine") == ENGINE
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
-def _compare(loaded: Checkpoint, asked: Request, bank: Bank | FoldingBank) -> Rerun:
+def _compare(loaded: Checkpoint, request: Request, bank: Bank | FoldingBank) -> Rerun:
     spec, recorded = loaded.spec, _recorded(loaded)
-    result = in_configuration_space(asked.trial.work[0][0], bank.result(0))
+    result = in_configuration_space(request.trial.work[0][0], bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])
     bits_SP = theta_SP.view(torch.int32)
     apart_P = (theta_SP[0] - theta_SP[1]).abs()
     largest = {name: float(t.max()) for name, t in spec.layout.split(apart_P[None]).items()}
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
-    here = environment_of(asked.trial, bank)
+    here = environment_of(request.trial, bank)
     both = recorded.get("engine") == here["engine"] == ENGINE
     matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
     return Rerun(
@@ -182,7 +182,7 @@ def _compare(loaded: Checkpoint, asked: Request, bank: Bank | FoldingBank) -> Re
         numbers_different=different,
         largest_difference=float(apart_P.max()),
         largest_in=max(largest, key=largest.__getitem__) if different else None,
-        step=(asked.step, result.best_step),
+        step=(request.step, result.best_step),
         exact=(float(exact_S[0]), float(exact_S[1])),
         environment=here,
         differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},

@@ -1,8 +1,7 @@
-"""Who proposes: Optuna's samplers, three of them made to fit banks, which tell their proposals late.
+"""Optuna's samplers, three of them changed to fit banks, whose results come late.
 
-What a sampler must remember over an interruption is read off the trials that it is given, since Optuna's
-study is made anew by each driver (search/run/proposals.py): NSGA-II's generations, the place in QMC's
-sequence, the points of a grid that are taken.
+Each driver makes Optuna's study anew (search/run/proposals.py). So a sampler reads its state off the earlier
+trials: NSGA-II's generations, the place in QMC's sequence, the points of a grid that are used.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from search.study.space import Distribution, Numbers, Space, points, stored
 
 
 def sampler_of(study: Study, drawn: int) -> BaseSampler:
-    """Optuna's sampler for a search that has had so many proposals. Tuned with lab/scripts/sampling.py.
+    """Return Optuna's sampler for a search with so many earlier proposals. Tuned with lab/scripts/sampling.py.
 
     A resumed search goes on: with the first run's generator it would propose the same again.
     """
@@ -50,9 +49,9 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
         return RandomSampler(seed=seed + drawn) if name == "random" else _Grid(distributions, space, seed)
 
 
-def attributes_of(sampler: BaseSampler, told: int) -> dict[str, Any]:
-    """What a sampler notes of the proposal that was told after so many others."""
-    return sampler.attributes(told // sampler.population_size) if isinstance(sampler, NSGAII) else {}
+def attributes_of(sampler: BaseSampler, complete: int) -> dict[str, Any]:
+    """Return the attributes that a sampler gives a proposal completed after so many others."""
+    return sampler.attributes(complete // sampler.population_size) if isinstance(sampler, NSGAII) else {}
 
 
 class _Sequence(QMCSampler):
@@ -71,7 +70,7 @@ class _Sequence(QMCSampler):
         return self._distributions
 
     def _find_sample_id(self, study: optuna.Study, search_space: dict[str, BaseDistribution]) -> int:
-        """The place in the sequence: the number of the trial that is being drawn."""
+        """Return the place in the sequence: the number of the trial that is being drawn."""
         return len(study.get_trials(deepcopy=False)) - 1
 
 
@@ -94,8 +93,8 @@ class _Grid(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> Numbers:
-        taken = {frozenset(t.params.items()) for t in study.get_trials(deepcopy=False)}
-        return next(p for p in self._points if frozenset(p.items()) not in taken)
+        used = {frozenset(t.params.items()) for t in study.get_trials(deepcopy=False)}
+        return next(p for p in self._points if frozenset(p.items()) not in used)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -104,7 +103,7 @@ class _Grid(BaseSampler):
 
 
 def distribution_of(field: Distribution) -> BaseDistribution:
-    """A searched field as Optuna knows it."""
+    """Return a searched field as Optuna's distribution."""
     if field.choice is not None:
         return CategoricalDistribution([stored(value) for value in field.choice])
     low, high = field.ends()
@@ -114,7 +113,7 @@ def distribution_of(field: Distribution) -> BaseDistribution:
 
 
 def suggest(trial: optuna.Trial, path: str, field: Distribution) -> Any:
-    """Optuna's number for a field, a plain one: samplers let some of NumPy's through."""
+    """Return Optuna's number for a field as a plain one: samplers let some of NumPy's through."""
     distribution = distribution_of(field)
     if isinstance(distribution, CategoricalDistribution):
         return trial.suggest_categorical(path, distribution.choices)

@@ -109,9 +109,9 @@ class StudyRun:
         """Take rows from the ledger."""
         for row in rows:
             key, seed = row["configuration"], seed_of(row)
-            known = self._rows.setdefault(key, {})
-            self._recorded[key] -= _is_success(known.get(seed))
-            known[seed] = {name: row[name] for name in PLANNED_COLUMNS if name in row}
+            recorded = self._rows.setdefault(key, {})
+            self._recorded[key] -= _is_success(recorded.get(seed))
+            recorded[seed] = {name: row[name] for name in PLANNED_COLUMNS if name in row}
             self._recorded[key] += _is_success(row)
 
     def update_progress(self, trial: Trial, report: TrialReport | None) -> None:

@@ -20,23 +20,23 @@ OPEN = (Outcome.QUEUED, Outcome.RUNNING)
 
 @dataclass(frozen=True)
 class TrialReport:
-    """How far a trial's seeds are. JSON has all of it."""
+    """Progress of a trial's seeds, as JSON has it."""
 
     states: Mapping[str, int]
     """Seeds by outcome."""
     left: int
-    """What is not spent of the budgets of those that have not ended; unit: seed-steps."""
+    """Remaining budgets of the seeds that have not ended; unit: seed-steps."""
     grokked: Mapping[str, int] = field(default_factory=dict)
     """Seeds that were perfect once, by configuration."""
     holding: Sequence[tuple[str, str]] = ()
-    """Those of them that train on, to see whether they hold: configuration and seed."""
+    """Grokked seeds that train on, to see if they hold: configuration and seed."""
     best_exact: float = 0.0
     steps: Sequence[tuple[int, int]] = ()
-    """How far the seeds are, in the trial's order: (step, how many that follow each other are there)."""
+    """Steps of the seeds in the trial's order, run-length encoded: (step, number of seeds)."""
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> TrialReport:
-        """Of a trial's rows, in its order."""
+        """Make a report of a trial's rows, in its order."""
         perfect = [row for row in rows if row["grok_step"] is not None]
         return cls(
             states=dict(Counter(row["outcome"] for row in rows)),
@@ -53,10 +53,10 @@ class TrialReport:
 
     @property
     def open(self) -> int:
-        """Seeds that have not ended."""
+        """Number of seeds that have not ended."""
         return sum(self.states.get(outcome, 0) for outcome in OPEN)
 
     def each_step(self) -> Iterator[int]:
-        """How far each seed is; of a trial that has not been heard of, nothing."""
+        """Yield the step of each seed; nothing before the first report."""
         for step, count in self.steps:
             yield from [step] * count

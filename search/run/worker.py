@@ -240,7 +240,9 @@ class WorkerSession:
     def reports(self, rows: dict[int, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return each trial's TrialReport as a dict, by its key."""
         by_trial = group_by(rows.values(), "trial")
-        return {key: vars(TrialReport.of(own)) for key, own in by_trial.items()}  # asdict would copy all
+        return {
+            key: vars(TrialReport.of(trial_rows)) for key, trial_rows in by_trial.items()
+        }  # asdict would copy all
 
     def has_news(self, rows: dict[int, dict[str, Any]]) -> bool:
         """True if it is time to report: one of many workers does so seldom, but for winners and free slots."""
@@ -348,7 +350,10 @@ def results_of(trial: Trial, bank: AnyBank, results: Sequence[Result]) -> list[C
         c: [in_configuration_space(c, r) for (configuration, _), r in ended if configuration == c]
         for c in trained.configurations
     }
-    return [ConfigurationResults(trained.part(c), own, about) for c, own in by_configuration.items()]
+    return [
+        ConfigurationResults(trained.part(c), its_results, about)
+        for c, its_results in by_configuration.items()
+    ]
 
 
 def in_configuration_space(configuration: Configuration, result: Result) -> Result:
