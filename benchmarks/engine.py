@@ -1,4 +1,4 @@
-"""All figures of the engine in docs/performance.md, in under 12 minutes on two cores.
+"""All figures of the engine in lab/2026-11-20-throughput/README.md, in under 12 minutes on two cores.
 
     python -m benchmarks.engine [--output FOLDER] [--seconds 6] [--only throughput,memory,specs]
 
@@ -140,7 +140,7 @@ def specs(count: int = SPECS, seeds: int = SEEDS, studies: bool = True) -> dict[
 
 
 def table(folder: Path) -> Iterator[str]:
-    """Rows of docs/performance.md from the files in a folder."""
+    """Rows of lab/2026-11-20-throughput/README.md from the files in a folder."""
     yield "| rung | placed as | seeds | seed-steps/s | the published way | ratio | " + (
         "built, from the cache | sampling | step, of which kernel | evaluation | of the arithmetic | memory |"
     )

@@ -2,7 +2,7 @@
 
 They stand where the worker has `Bank` (search/run/worker.py), so that all else of a study is real: plan,
 ledger, parts, MLflow, and Ray where there is one. Ends are those of 57p with the hopeless rule on
-(docs/performance.md, "Stopping"): functions of configuration and seed.
+(lab/2026-11-20-seeds-where-they-count): functions of configuration and seed.
 """
 
 from __future__ import annotations

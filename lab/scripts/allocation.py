@@ -2,7 +2,7 @@
 
     python lab/scripts/allocation.py [--studies 40] [--json FILE]
 
-Three questions (docs/performance.md, "Search"): how often the interval has the true rate in it, at a fixed
+Three questions (lab/2026-11-20-seeds-where-they-count): how often the interval has the true rate in it, at a fixed
 number of seeds; how often it still has after seeds were allotted by what they showed; and how many seeds the
 allocation needs for as many right verdicts as the same number of seeds for everyone gives. A verdict says on
 which side of the threshold a rate is, and is right or wrong only where the interval excludes the threshold.

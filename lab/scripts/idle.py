@@ -2,7 +2,7 @@
 
     python lab/scripts/idle.py [--cores 2] [--repetitions 20] [--json FILE]
 
-A seed of 57p ends where such seeds were measured to end (docs/performance.md, "Stopping" and "Slots").
+A seed of 57p ends where such seeds were measured to end (lab/2026-11-20-seeds-where-they-count).
 *Before*: a round waits for the one before it, a trial for a worker of its own, and whoever has begun runs to
 its end. *After*: as it is. A worker takes START_S to begin. With `tile` an evaluation costs a bank all of its
 slots, with `alive` only those that are alive.

@@ -1,7 +1,7 @@
 """A program of (state, numbers) recorded once and played back: a CUDA graph with buffers of its own.
 
 A step of a bank is a few dozen short kernels; launched one by one from Python they would leave a GPU idle
-most of the time. Nothing here has been measured on a GPU yet (docs/performance.md).
+most of the time. Nothing here has been measured on a GPU yet (docs/determinism.md).
 """
 
 from __future__ import annotations
