@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -14,10 +14,12 @@ from rich.table import Table
 
 from search.run.planner import Planner
 from search.run.tally import TrialReport
-from search.run.workers import Workers, WorkerState
 from search.stats.counting import COUNTED
 from search.study.trial import Trial
 from trainer import Outcome
+
+if TYPE_CHECKING:  # torch comes with it, which a plan does without
+    from search.run.workers import Workers, WorkerState
 
 
 @dataclass(frozen=True)
