@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from search.cli.options import home_option, json_option
+
+if TYPE_CHECKING:
+    from search.store.home import Home
 
 
 @click.command(short_help="Show what the papers claim, and what the records say of it.")
 @click.argument("studies", nargs=-1, metavar="[STUDY ...]")
 @json_option
 @home_option
-def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
+def claims(studies: tuple[str, ...], as_json: bool, home: Home) -> None:
     """Show what the papers claim, and what the records say of each claim.
 
     STUDY is a recorded study, a .csv or .parquet file of seeds (adder-search records --of seeds), or a folder
@@ -28,7 +32,7 @@ def claims(studies: tuple[str, ...], as_json: bool, home: str | None) -> None:
 
     folders = [name for name in studies if trained.is_checkpoint(Path(name))]
     others = [name for name in studies if name not in folders]
-    seeds = RecordSet(others, home).seeds() if others or not folders else []
+    seeds = RecordSet(others, home.path).seeds() if others or not folders else []
     judged = judge_all(seeds, trained.read(map(Path, folders)))
     click.echo(plain(judged) if as_json else markdown(judged), nl=False)
 

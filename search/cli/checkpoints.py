@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import (
+    PATH,
     checkpoint_argument,
+    exit_unless,
     home_option,
     json_option,
     load_checkpoint,
     save_checkpoint,
+    show,
+    target_option,
     trust_option,
     write_text,
     writing,
@@ -24,13 +27,11 @@ from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
     from model import Spec, Verification
-    from model.compare import Comparison
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
-    from trainer.finishing.finish import Finished, Turn
 
-NAMED = 20
+SHOWN = 20
 """Number of wrong answers that `verify` names one by one."""
 METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 
@@ -41,7 +42,7 @@ METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 @click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
 @click.option("--model", help="Of this preset only, where a study has several.")
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
-@click.option("-o", "target", type=click.Path(path_type=Path), help="Folder to write [STUDY-seed].")
+@target_option("Folder to write [STUDY-seed].")
 @home_option
 @trust_option
 def pull(
@@ -51,27 +52,25 @@ def pull(
     model: str | None,
     configuration: str | None,
     target: Path | None,
-    home: str | None,
-    trust_store: bool,
+    home: Home,
 ) -> None:
     """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     from search.store.candidates import DatabaseCandidates, smallest
-    from search.store.home import Home
     from search.store.ledger import open_ledger
-    from search.tracking import artifacts as seeds
+    from search.tracking import artifacts
     from trainer import Outcome, Seed
 
     with reraise_as("--seed"):
         wanted = None if seed is None else Seed.named(seed)
-    ledger = open_ledger(Home(home, trust_store))
+    ledger = open_ledger(home)
     if wanted is None and model is None and configuration is None:
         candidate = smallest(DatabaseCandidates(ledger, study).read())  # of a study of descents
         if candidate and candidate.start and candidate.configuration:
             configuration = candidate.configuration
             wanted = Seed.named(candidate.start.lineage[-1]["seed"])
-    checkpoint = seeds.pull(ledger, study, wanted, model, configuration)
+    checkpoint = artifacts.pull(ledger, study, wanted, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
@@ -90,27 +89,20 @@ def pull(
 @home_option
 @trust_option
 @json_option
-def verify(
-    checkpoint: Path, qualified: bool, extended: bool, home: str | None, trust_store: bool, as_json: bool
-) -> None:
+def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_json: bool) -> None:
     """Check a CHECKPOINT on AdderBoard's 10,010 additions. Exit code 0 only if all are right."""
     from model import verify as decode_all
-    from search.store.home import Home
 
     loaded = load_checkpoint(checkpoint)
     result = decode_all(loaded.spec, loaded.theta_P, extended=extended)
-    _record_verification(loaded, Home(home, trust_store), result.correct)
-    if as_json:
-        click.echo(json.dumps(result.as_dict()))
-    else:
-        click.echo(_verdict(loaded.spec, result))
-        for a, b, answer in result.failures[:NAMED]:
-            click.echo(f"  {a} + {b} = {a + b}, decoded {answer}")
-        if len(result.failures) > NAMED:
-            click.echo(f"  and {len(result.failures) - NAMED} more (--json lists all)")
-        for name, (correct, total) in result.extended.items():
-            click.echo(f"  {name}: {correct}/{total}")
-    sys.exit(0 if (result.qualified if qualified else result.verified) else Failure.code)
+    _record_verification(loaded, home, result.correct)
+    lines = [_verdict(loaded.spec, result)]
+    lines += [f"  {a} + {b} = {a + b}, decoded {answer}" for a, b, answer in result.failures[:SHOWN]]
+    if len(result.failures) > SHOWN:
+        lines.append(f"  and {len(result.failures) - SHOWN} more (--json lists all)")
+    lines += [f"  {name}: {correct}/{total}" for name, (correct, total) in result.extended.items()]
+    show(as_json, result.as_dict(), lines)
+    exit_unless(result.qualified if qualified else result.verified)
 
 
 def _record_verification(checkpoint: Checkpoint, home: Home, correct: int) -> None:
@@ -140,7 +132,7 @@ def _verdict(spec: Spec, result: Verification) -> str:
 
 @click.command()
 @checkpoint_argument
-@click.option("-o", "target", type=click.Path(path_type=Path), default="submission.py", show_default=True)
+@target_option("File to write.", default="submission.py", show_default=True)
 @click.option("--author", default="adder-search", show_default=True, help="Named in the metadata.")
 def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
@@ -157,8 +149,8 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "--out", "target", required=True, type=click.Path(path_type=Path), help="Folder to make.")
+@click.argument("file", type=PATH)
+@click.option("-o", "--out", "target", required=True, type=PATH, help="Folder to make.")
 @json_option
 def import_(file: Path, target: Path, as_json: bool) -> None:
     """Turn a FILE of MicroAdder's or of the 456p report's into a checkpoint folder, and verify it.
@@ -174,18 +166,16 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
         checkpoint = read_foreign(file)
     with writing(target):
         checkpoint.save(target)
-    result = decode_all(checkpoint.spec, checkpoint.theta_P)
-    if as_json:
-        about = {"checkpoint": str(target), "spec": checkpoint.spec.as_dict(), **checkpoint.provenance}
-        click.echo(json.dumps({**about, **result.as_dict()}))
-    else:
-        click.echo(f"{target}: from a {checkpoint.provenance['format']} checkpoint")
-        click.echo(f"  {_verdict(checkpoint.spec, result)}")
+    spec, provenance = checkpoint.spec, checkpoint.provenance
+    result = decode_all(spec, checkpoint.theta_P)
+    values = {"checkpoint": str(target), "spec": spec.as_dict(), **provenance, **result.as_dict()}
+    head = f"{target}: from a {provenance['format']} checkpoint"
+    show(as_json, values, [head, f"  {_verdict(spec, result)}"])
 
 
 @click.command()
 @checkpoint_argument
-@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@target_option("Folder to write.", required=True)
 @click.option(
     "--pairs", default=1_000_000, show_default=True, type=click.IntRange(0), help="Fresh pairs to compare on."
 )
@@ -195,39 +185,30 @@ def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
 
     Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
     """
+    from model import preset_name
     from trainer.checkpoints.folded import compare_checkpoints, fold_checkpoint
 
     loaded = load_checkpoint(checkpoint)
     smaller, steps = fold_checkpoint(loaded)
+    before, after = loaded.spec, smaller.spec
     if not steps:
-        raise UserError(f"{checkpoint}: {loaded.spec.params} parameters is the smallest form known for it")
+        raise UserError(f"{checkpoint}: {before.params} parameters is the smallest form known for it")
     sets = compare_checkpoints(loaded, smaller, pairs)
-    comparisons = {name: asdict(c) for name, c in sets.items()}
-    smaller.provenance["compared"] = comparisons
+    compared = {name: asdict(comparison) for name, comparison in sets.items()}
+    smaller.provenance["compared"] = compared
     save_checkpoint(smaller, target)
-    if as_json:
-        params = [loaded.spec.params, smaller.spec.params]
-        about = {"params": params, "folds": list(steps), "spec": smaller.spec.as_dict()}
-        click.echo(json.dumps(about | {"compared": comparisons}))
-    else:
-        click.echo(_folded_text(target, loaded.spec, smaller.spec, steps, sets))
+    lines = [f"{target}: {preset_name(before)} folded to {after.params} parameters, nothing trained again"]
+    lines += [f"  {step}" for step in steps]
+    lines += [
+        f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers} answered differently, "
+        f"logits up to {c.largest_logit:,.0f} differ by at most {c.largest_logit_difference:.2g}"
+        for name, c in sets.items()
+    ]
+    params = [before.params, after.params]
+    values = {"params": params, "folds": list(steps), "spec": after.as_dict(), "compared": compared}
+    show(as_json, values, lines)
     if any(c.different_answers for c in sets.values()):
         raise Failure("the two forms do not answer alike: see the counts above")
-
-
-def _folded_text(
-    target: Path, before: Spec, after: Spec, steps: tuple[str, ...], sets: dict[str, Comparison]
-) -> str:
-    from model import preset_name
-
-    head = f"{target}: {preset_name(before)} folded to {after.params} parameters, nothing trained again"
-    lines = [head, *(f"  {step}" for step in steps)]
-    for name, c in sets.items():
-        lines.append(
-            f"  {name}: {c.right:,} of {c.pairs:,} right, {c.different_answers} answered differently, "
-            f"logits up to {c.largest_logit:,.0f} differ by at most {c.largest_logit_difference:.2g}"
-        )
-    return "\n".join(lines)
 
 
 @click.command()
@@ -245,11 +226,8 @@ def rerun(checkpoint: Path, as_json: bool) -> None:
     with reraise_as(f"{checkpoint}: cannot be trained again"):
         request = read_request(loaded)
     result = _train_again(loaded, request)
-    if as_json:
-        click.echo(json.dumps(asdict(result) | {"same": result.same}))
-    else:
-        click.echo(_rerun_text(checkpoint, result))
-    sys.exit(0 if result.same else Failure.code)
+    show(as_json, asdict(result) | {"same": result.same}, list(_rerun_lines(checkpoint, result)))
+    exit_unless(result.same)
 
 
 def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
@@ -263,36 +241,32 @@ def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
     first = "building" if request.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(first, total=request.step)
-
-        def watch(step: int) -> None:
-            progress.update(task, completed=step, description="training")
-
-        return train_again(loaded, request, watch)
+        return train_again(
+            loaded, request, lambda step: progress.update(task, completed=step, description="training")
+        )
 
 
-def _rerun_text(checkpoint: Path, again: Rerun) -> str:
-    lines = [f"{checkpoint}: seed {again.seed} trained again to step {again.step[0]:,}"]
+def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
+    yield f"{checkpoint}: seed {again.seed} trained again to step {again.step[0]:,}"
     if again.same:
-        lines.append(f"  θ is bitwise the same, all {again.params} numbers")
+        yield f"  θ is bitwise the same, all {again.params} numbers"
     else:
-        lines += [
-            f"  θ is not the same: {again.numbers_different} of {again.params} numbers differ,"
-            f" by {again.largest_difference:.3g} at most (in {again.largest_in})",
-            "  exact match {:.4f}, trained again {:.4f}".format(*again.exact),
-        ]
+        different = f"{again.numbers_different} of {again.params} numbers differ"
+        yield f"  θ is not the same: {different}, by {again.largest_difference:.3g} at most (in {again.largest_in})"
+        yield "  exact match {:.4f}, trained again {:.4f}".format(*again.exact)
     if again.step[0] != again.step[1]:
-        lines.append(f"  trained again, the best θ until there is that of step {again.step[1]:,}")
-    lines += [f"  {name}: {was} then, {now} here" for name, (was, now) in again.differs.items()]
+        yield f"  trained again, the best θ until there is that of step {again.step[1]:,}"
+    for name, (was, now) in again.differs.items():
+        yield f"  {name}: {was} then, {now} here"
     if again.not_recorded:
-        lines.append(f"  the checkpoint does not record: {', '.join(again.not_recorded)}")
+        yield f"  the checkpoint does not record: {', '.join(again.not_recorded)}"
     elif not (again.same or again.differs):
-        lines.append("  nothing that is recorded of the environment explains it")
-    return "\n".join(lines)
+        yield "  nothing that is recorded of the environment explains it"
 
 
 @click.command()
 @checkpoint_argument
-@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="Folder to write.")
+@target_option("Folder to write.", required=True)
 @click.option(
     "--method",
     "methods",
@@ -310,7 +284,7 @@ def _rerun_text(checkpoint: Path, again: Rerun) -> str:
 @click.option(
     "--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the problems that methods see."
 )
-@json_option
+@json_option  # fmt: skip
 def finish(
     checkpoint: Path, target: Path, methods: tuple[str, ...], turns: int, seed: int, as_json: bool
 ) -> None:
@@ -321,8 +295,8 @@ def finish(
     """
     from model import verify
     from search.compress.acceptance import AcceptanceSet
+    from trainer.finishing.finish import Turn, finished
     from trainer.finishing.finish import finish as run_methods
-    from trainer.finishing.finish import finished
 
     loaded = load_checkpoint(checkpoint)
     if target.exists() and target.resolve() == checkpoint.resolve():
@@ -330,37 +304,22 @@ def finish(
     exam = AcceptanceSet(loaded.spec)
 
     def watch(turn: Turn) -> None:
+        counts = f"{turn.wrong:,} wrong, {turn.problems:,} problems"
         if not as_json:
-            click.echo(f"  {_turn(turn)}", err=True)
+            click.echo(f"  {turn.method}: {counts}, {turn.cpu_s:.1f} core-seconds", err=True)
 
     result = run_methods(
-        loaded.spec, loaded.theta_P, exam.errors, methods or METHODS,
-        turns=turns, seed=seed, watch=watch,
-    )  # fmt: skip
+        loaded.spec, loaded.theta_P, exam.errors, methods or METHODS, turns=turns, seed=seed, watch=watch
+    )
     better = finished(loaded, result)
     save_checkpoint(better, target)
     verification = verify(better.spec, better.theta_P)
-    if as_json:
-        click.echo(json.dumps(_finished_json(result, verification)))
-    else:
-        click.echo(_finished_text(target, result, exam.size, verification))
-    sys.exit(0 if verification.verified else Failure.code)
-
-
-def _turn(turn: Turn) -> str:
-    return f"{turn.method}: {turn.wrong:,} wrong, {turn.problems:,} problems, {turn.cpu_s:.1f} core-seconds"
-
-
-def _finished_json(result: Finished, verification: Verification) -> dict[str, object]:
-    turns = [asdict(turn) for turn in result.turns]
-    cost = {name: sum(turn[name] for turn in turns) for name in ("problems", "cpu_s")}
     counts = {"by": result.by, "wrong_before": result.before, "wrong": result.wrong}
-    return {**counts, **cost, "turns": turns, "verification": verification.as_dict()}
-
-
-def _finished_text(target: Path, result: Finished, size: int, verification: Verification) -> str:
+    cost = {"problems": sum(t.problems for t in result.turns), "cpu_s": sum(t.cpu_s for t in result.turns)}
+    details = {"turns": [asdict(turn) for turn in result.turns], "verification": verification.as_dict()}
     by = f"by {result.by}" if result.by else "by nothing that was tried"
-    problems, seconds = sum(t.problems for t in result.turns), sum(t.cpu_s for t in result.turns)
-    counts = f"of {size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
-    cost = f"{problems:,} problems, {seconds:.1f} core-seconds"
-    return f"{target}: {_grade(verification)}\n  {counts}, {by}; {cost}"
+    changes = f"of {exam.size:,} problems of our own {result.before:,} were wrong and {result.wrong:,} are"
+    paid = f"{cost['problems']:,} problems, {cost['cpu_s']:.1f} core-seconds"
+    text = [f"{target}: {_grade(verification)}", f"  {changes}, {by}; {paid}"]
+    show(as_json, counts | cost | details, text)
+    exit_unless(verification.verified)

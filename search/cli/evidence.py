@@ -1,4 +1,4 @@
-"""`adder-search best`, `table`, `claims`, `report` and `records`: questions to the records."""
+"""`adder-search best`, `table`, `report` and `records`: questions to the records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from search.cli.options import home_option, json_option, refuse_folder, trust_option, write_file, write_text
+from search.cli.options import (
+    home_option,
+    json_option,
+    refuse_folder,
+    show,
+    target_option,
+    trust_option,
+    write_file,
+    write_text,
+)
 from search.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,36 +36,32 @@ KINDS = ("configurations", "seeds", "curves")
 @click.option("--lineage", is_flag=True, help="The ancestors of each of a STUDY's best, as a tree.")
 @json_option
 @home_option
-def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool, home: str | None) -> None:
+def best(study: str | None, max_params: int | None, lineage: bool, as_json: bool, home: Home) -> None:
     """Show the best configurations of a STUDY, or of all: none has fewer parameters and groks as often.
 
     Only what grokked at least once is shown, each with the command that fetches its best seed's checkpoint.
     """
     from search.analysis.frames import RecordSet
     from search.analysis.pareto import front, table
-    from search.store.home import Home, home_flag, pull_command
+    from search.store.home import home_flag, pull_command
 
-    place = Home(home)
     if lineage:
         if not study:
             raise UserError("--lineage takes a STUDY")
-        _show_lineage(study, place, max_params, as_json)
+        _show_lineage(study, home, max_params, as_json)
         return
-    configurations = (
-        RecordSet([study] if study else [], home).configurations() if study or place.exists() else []
-    )
+    records = RecordSet([study] if study else [], home.path) if study or home.exists() else None
+    configurations = records.configurations() if records else []
     rows = front(configurations, max_params)
     for row in rows:
-        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(place)
-    if as_json:
-        click.echo(json.dumps({"home": str(place.path), "front": rows}))
-    elif not (study or configurations):
-        click.echo(f"nothing has run yet in {place.path}")
-    else:
-        click.echo(table(rows) if rows else _nothing(study, max_params))
+        row["pull"] = pull_command(row["study"], row["configuration"]) + home_flag(home)
+    nothing = (
+        _nothing(study, max_params) if study or configurations else f"nothing has run yet in {home.path}"
+    )
+    show(as_json, {"home": str(home.path), "front": rows}, table(rows) if rows else nothing)
 
 
-def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool) -> None:
+def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool) -> None:
     """Show the ancestors of a study's best; of a study of descents, of the best set of each size."""
     from search.analysis.frames import configuration_rows
     from search.analysis.lineage import lineages, tree
@@ -64,15 +69,13 @@ def _show_lineage(study: str, place: Home, max_params: int | None, as_json: bool
     from search.store.candidates import DatabaseCandidates
     from search.store.ledger import open_ledger
 
-    ledger = open_ledger(place, study)
+    ledger = open_ledger(home, study)
     sets = DatabaseCandidates(ledger, study).read()
     keys = [] if sets else [r["configuration"] for r in front(configuration_rows(ledger, study), max_params)]
     ancestries = lineages(ledger, study, sets, keys)
     ancestries = [steps for steps in ancestries if not max_params or steps[-1]["params"] <= max_params]
-    if as_json:
-        click.echo(json.dumps({"home": str(place.path), "lineages": ancestries}))
-    else:
-        click.echo(tree(ancestries) if ancestries else _nothing(study, max_params))
+    text = tree(ancestries) if ancestries else _nothing(study, max_params)
+    show(as_json, {"home": str(home.path), "lineages": ancestries}, text)
 
 
 def _nothing(study: str | None, max_params: int | None) -> str:
@@ -89,10 +92,10 @@ def _nothing(study: str | None, max_params: int | None) -> str:
     "--ui", default="http://127.0.0.1:5000", show_default=True,
     help="Where links lead in md: adder-search ui. Empty: no links.",
 )  # fmt: skip
-@click.option("-o", "target", type=click.Path(path_type=Path), help="File to write, instead of printing.")
+@target_option("File to write, instead of printing.")
 @home_option
 def table(
-    studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: str | None
+    studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: Home
 ) -> None:
     """Show which constraint works at which scale, from the records alone.
 
@@ -102,8 +105,8 @@ def table(
     from search.analysis.frames import RecordSet
     from search.analysis.table_text import table_of, write_table
 
-    records_ = RecordSet(studies, home)
-    constraints = table_of(records_.configurations(), paper, records_.seeds())
+    records = RecordSet(studies, home.path)
+    constraints = table_of(records.configurations(), paper, records.seeds())
     text = write_table(constraints, style, paper=paper, ui=ui)
     if target is None:
         click.echo(text, nl=False)
@@ -114,22 +117,19 @@ def table(
 
 @click.command()
 @click.argument("study")
-@click.option(
-    "-o", "target", type=click.Path(path_type=Path), required=True, help="File to write, such as report.html."
-)
+@target_option("File to write, such as report.html.", required=True)
 @home_option
 @trust_option
-def report(study: str, target: Path, home: str | None, trust_store: bool) -> None:
+def report(study: str, target: Path, home: Home) -> None:
     """Write a page about a STUDY: what was asked, what was found, its pictures and configurations."""
     from search.analysis.frames import configurations_frame, recorded_curves, seeds_frame, study_of
     from search.analysis.lineage import lineages, tree
     from search.analysis.report import report as page
     from search.compress.pictures import pictures
     from search.store.candidates import DatabaseCandidates
-    from search.store.home import Home
     from search.store.ledger import open_ledger
 
-    ledger = open_ledger(Home(home, trust_store), study)
+    ledger = open_ledger(home, study)
     configurations, seeds = configurations_frame(ledger, study), seeds_frame(ledger, study)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
@@ -143,17 +143,11 @@ def report(study: str, target: Path, home: str | None, trust_store: bool) -> Non
 
 @click.command()
 @click.argument("study")
-@click.option("-o", "target", type=click.Path(path_type=Path), required=True, help="File to write.")
+@target_option("File to write.", required=True)
 @click.option("--of", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of row.")
 @home_option
 @trust_option
-def records(
-    study: str,
-    target: Path,
-    of: Literal["seeds", "configurations", "curves"],
-    home: str | None,
-    trust_store: bool,
-) -> None:
+def records(study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: Home) -> None:
     """Write a STUDY's records to a .parquet, .csv or .json file.
 
     One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
@@ -163,7 +157,7 @@ def records(
     refuse_folder(target)
     from search.analysis.frames import records as read
 
-    frame = read(study, of, home=home, trust_store=trust_store)
+    frame = read(study, of, home=home.path, trust_store=home.trust_store)
     objects = [c for c in frame.columns if frame[c].dtype == object]
     flat = frame.assign(**{c: frame[c].map(_as_text) for c in objects})
     write_file(target, lambda path: write(flat, path))

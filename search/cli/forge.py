@@ -9,16 +9,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import json_option, save_checkpoint, write_text
+from search.cli.options import PATH, json_option, save_checkpoint, show, write_text
 from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.forged import Forged, Forging
+    from model.forged import Forged
 
 EXAMPLE = (37, 46)
 PAGE, PLACEHOLDER = "forgeformer.html", "{/* the model */}"
+NOTES = {
+    "x1": "the tokens as vectors",
+    "x2": "x1 + attn1 v1: what layer 1 gathered is added",
+    "output": "x2 + attn2 v2: what layer 2 gathered is added",
+    "q": "x{n} wq{n}: what each token looks for",
+    "k": "x{n} wk{n}: what each token is forged by",
+    "v": "x{n} wv{n}: what each token hands over",
+    "kq": "q{n} k{n}ᵀ: how well row and column match",
+    "attn": "softmax of each row of kq{n}: the row's attention, shared out",
+}
+"""How a state follows from those before it, by name, or by kind in layer n."""
 
 
 @click.command()
@@ -26,11 +37,9 @@ PAGE, PLACEHOLDER = "forgeformer.html", "{/* the model */}"
 @click.option(
     "--forging", "name", default="published", show_default=True, help="published, literal, corrected"
 )
+@click.option("--page", type=PATH, help="Write the trace as an HTML page to step through.")
 @click.option(
-    "--page", type=click.Path(path_type=Path), help="Write the trace as an HTML page to step through."
-)
-@click.option(
-    "--ten-digits", "adder", type=click.Path(path_type=Path), metavar="DIR",
+    "--ten-digits", "adder", type=PATH, metavar="DIR",
     help="Write the ten-digit adder built by hand as a checkpoint, to verify and export.",
 )  # fmt: skip
 @json_option
@@ -55,7 +64,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
         write_text(page, html(result), "--page")
         click.echo(f"{page}: {a} + {b} step by step, in any browser")
     else:
-        click.echo(json.dumps(result.as_dict()) if as_json else trace(result))
+        show(as_json, result.as_dict(), trace(result))
 
 
 def _write_adder(target: Path) -> None:
@@ -63,8 +72,7 @@ def _write_adder(target: Path) -> None:
     from trainer.checkpoints.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()
-    provenance = {"built_by_hand": "model/forged_adder.py"}
-    save_checkpoint(Checkpoint(spec=spec, theta_P=theta_P, provenance=provenance), target)
+    save_checkpoint(Checkpoint(spec, theta_P, provenance={"built_by_hand": "model/forged_adder.py"}), target)
     click.echo(f"{target}: {spec.params} parameters, none of them trained")
 
 
@@ -80,40 +88,32 @@ def _operands(arguments: tuple[str, ...]) -> tuple[int, int]:
     return a, b
 
 
-# ---- the trace as text
-
-
 def trace(forged: Forged) -> str:
     """Return the sum, the states and the reading of the answer, for a terminal of 80 columns or more."""
     from model.forged import HIGHEST, LOWEST, count_correct
 
     forging, pairs = forged.forging, (HIGHEST - LOWEST + 1) ** 2
     verdict = "" if forged.correct else f"   WRONG: {forged.a + forged.b}"
+    units, tens, carry = forged.units_sum, forged.tens_sum, forged.carry
     head = [
         f"{forged.a} + {forged.b} = {forged.answer}{verdict}",
         f"{forging.name}: {forging.about}",
         f"{forging.params} numbers, {forging.nonzero} not 0; right on {count_correct(forging):,} of {pairs:,} pairs",
     ]
-    shown = [[f"{state:<8}{_note(state)}", *_rows(forged.states[state])] for state in forged.states]
-    return "\n\n".join("\n".join(lines) for lines in (head, *shown, _read_out(forged)))
+    states = [[f"{name:<8}{_note(name)}", *_rows(state)] for name, state in forged.states.items()]
+    answer = [
+        "answer  read from the row eos of output",
+        f"  units sum {units:>4}   accumulator",
+        f"  tens sum  {tens:>4}   digit",
+        f"  carry     {carry:>4}   1 if the units sum is 10 or more",
+        f"  answer    {forged.answer:>4}   ({tens} + {carry}) * 10 + {units % 10}",
+    ]
+    return "\n\n".join("\n".join(lines) for lines in (head, *states, answer))
 
 
 def _note(state: str) -> str:
     """Return how a state follows from those before it."""
-    kind, layer = state.rstrip("12"), state[-1]
-    notes = {
-        "x1": "the tokens as vectors",
-        "x2": "x1 + attn1 v1: what layer 1 gathered is added",
-        "output": "x2 + attn2 v2: what layer 2 gathered is added",
-    }
-    kinds = {
-        "q": f"x{layer} wq{layer}: what each token looks for",
-        "k": f"x{layer} wk{layer}: what each token is forged by",
-        "v": f"x{layer} wv{layer}: what each token hands over",
-        "kq": f"q{layer} k{layer}ᵀ: how well row and column match",
-        "attn": f"softmax of each row of kq{layer}: the row's attention, shared out",
-    }
-    return notes.get(state) or kinds[kind]
+    return NOTES[state if state in NOTES else state.rstrip("12")].format(n=state[-1])
 
 
 def _rows(state: Tensor) -> list[str]:
@@ -132,41 +132,21 @@ def number(n: float) -> str:
     return "~0" if 0 < abs(n) < 1e-6 else f"{n + 0.0:.4g}"  # + 0.0: no -0
 
 
-def _read_out(forged: Forged) -> list[str]:
-    units, tens, carry = forged.units_sum, forged.tens_sum, forged.carry
-    return [
-        "answer  read from the row eos of output",
-        f"  units sum {units:>4}   accumulator",
-        f"  tens sum  {tens:>4}   digit",
-        f"  carry     {carry:>4}   1 if the units sum is 10 or more",
-        f"  answer    {forged.answer:>4}   ({tens} + {carry}) * 10 + {units % 10}",
-    ]
-
-
-# ---- the trace as a page
-
-
 def html(forged: Forged) -> str:
     """Return a self-contained page with all forgings, which begins with this addition."""
     from model.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
 
+    forgings = [
+        {name: getattr(f, name) for name in ("name", "about", "eos_digit", "params", "nonzero")}
+        | {"weights": f.weights(), "right": count_correct(f)}
+        for f in FORGINGS.values()
+    ]
     model = {
         "range": [LOWEST, HIGHEST],
         "start": [forged.a, forged.b, forged.forging.name],
         "tokens": TOKENS,
         "dimensions": DIMENSIONS,
-        "forgings": [_described(f) | {"right": count_correct(f)} for f in FORGINGS.values()],
+        "forgings": forgings,
     }
     template = (files("model") / PAGE).read_text(encoding="utf-8")
     return template.replace(PLACEHOLDER, json.dumps(model))
-
-
-def _described(forging: Forging) -> dict[str, object]:
-    return {
-        "name": forging.name,
-        "about": forging.about,
-        "eos_digit": forging.eos_digit,
-        "weights": forging.weights(),
-        "params": forging.params,
-        "nonzero": forging.nonzero,
-    }

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import home_option, json_option, trust_option
+from search.cli.options import home_option, json_option, show, trust_option
 from search.errors import UserError
+
+if TYPE_CHECKING:
+    from search.store.home import Home
 
 
 @click.command()
 @click.argument("study", required=False)
 @home_option
 @json_option
-def status(study: str | None, home: str | None, as_json: bool) -> None:
+def status(study: str | None, home: Home, as_json: bool) -> None:
     """Show the recorded studies, or one STUDY seed by seed."""
     from search.analysis.frames import until_of
     from search.cli import render
     from search.stats.counting import overview
-    from search.store.home import Home
     from search.store.ledger import open_ledger
 
-    place = Home(home)
     if study is not None:
-        rows = open_ledger(place, study).list_seeds(study, environment=as_json)
+        rows = open_ledger(home, study).list_seeds(study, environment=as_json)
     else:
-        rows = open_ledger(place).list_seeds() if place.exists() else []
-    until = {name: until_of(open_ledger(place), name) for name in {row["study"] for row in rows}}
+        rows = open_ledger(home).list_seeds() if home.exists() else []
+    until = {name: until_of(open_ledger(home), name) for name in {row["study"] for row in rows}}
     studies, seeds = overview(rows, until), rows if study else []
-    if as_json:
-        click.echo(json.dumps({"home": str(place.path), "studies": studies, "seeds": seeds or None}))
-    else:
-        click.echo(render.status(studies, seeds) if rows else f"nothing has run yet in {place.path}")
+    text = render.status(studies, seeds) if rows else f"nothing has run yet in {home.path}"
+    show(as_json, {"home": str(home.path), "studies": studies, "seeds": seeds or None}, text)
 
 
 @click.command()
@@ -42,35 +41,32 @@ def status(study: str | None, home: str | None, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @home_option
 @trust_option
-def delete(study: str, home: str | None, yes: bool, dry_run: bool, trust_store: bool) -> None:
+def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
     """Delete a STUDY: its seeds, MLflow runs, artifacts, saved banks and proposals.
 
     Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
     """
-    from search.store.home import Home, home_flag
+    from search.store.home import home_flag
     from search.store.ledger import open_ledger
     from search.tracking import removal
 
-    place = Home(home, trust_store)
-    ledger = open_ledger(place)
-    click.echo(removal.shown(removal.contents(place, ledger, study)))
+    ledger = open_ledger(home)
+    click.echo(removal.shown(removal.contents(home, ledger, study)))
     if owner := (ledger.get_study(study) or {}).get("owner"):
-        stop = f"adder-search stop {study}{home_flag(place)}"
+        stop = f"adder-search stop {study}{home_flag(home)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
     if dry_run or not _agreed(f"delete all of {study}?", yes):
         return
     with removal.hold(ledger, study):
-        remark = removal.delete(removal.contents(place, ledger, study), ledger)
+        remark = removal.delete(removal.contents(home, ledger, study), ledger)
     click.echo(f"{study} is deleted" + (f"; {remark}" if remark else ""))
 
 
 def _agreed(question: str, yes: bool) -> bool:
     """Ask the user. Raise UserError where there is no terminal."""
-    if yes:
-        return True
-    if not _is_terminal():
+    if not (yes or _is_terminal()):
         raise UserError("nothing was deleted: there is no terminal to ask on; give --yes")
-    agreed = click.confirm(question)
+    agreed = yes or click.confirm(question)
     if not agreed:
         click.echo("nothing was deleted")
     return agreed

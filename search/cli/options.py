@@ -1,33 +1,63 @@
-"""Options that commands share, and writing their files."""
+"""Options that commands share, printing results, and writing files."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from search.errors import UserError, reraise_as
+from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
+    from search.store.home import Home
     from trainer.checkpoints.checkpoint import Checkpoint
+
+PATH = click.Path(path_type=Path)
+
+
+def _open_home(context: click.Context, _: click.Parameter, folder: str | None) -> Home:
+    from search.store.home import Home
+
+    return Home(folder, context.params.pop("trust_store", False))
+
 
 home_option = click.option(
     "--home",
     type=click.Path(file_okay=False),
+    callback=_open_home,
     help="Where everything is kept [ADDER_SEARCH_HOME, ./adder-runs].",
 )
+"""Gives the command a Home, which knows of --trust-store."""
 trust_option = click.option(
     "--trust-store",
     is_flag=True,
+    is_eager=True,  # before --home, which takes it
     help="Use the MLflow server that the study names, and tell it MLFLOW_TRACKING_PASSWORD.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-checkpoint_argument = click.argument("checkpoint", type=click.Path(path_type=Path))
+checkpoint_argument = click.argument("checkpoint", type=PATH)
+
+
+def target_option(help: str, **options: Any) -> Callable[..., Any]:
+    """Return the option -o, a path to write."""
+    return click.option("-o", "target", type=PATH, help=help, **options)
+
+
+def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
+    """Print plain values as JSON, or a text (or its lines)."""
+    click.echo(json.dumps(values) if as_json else text if isinstance(text, str) else "\n".join(text))
+
+
+def exit_unless(passed: bool) -> None:
+    """End the command with code 0 if it passed, else with that of a failure."""
+    sys.exit(0 if passed else Failure.code)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -34,25 +34,20 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 
 def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     """Return a run's results and the next commands. name: the study as the user typed it."""
-    rows = Ledger(home).list_seeds(study.name)
-    started = Ledger(home).list_configurations(study.name) if study.start else {}
-    models = _names(list(started.values()) or [Configuration(*listed) for listed in study.listed()])
-    lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
+    ledger = Ledger(home)
+    rows = ledger.list_seeds(study.name)
+    models = _models(study, ledger)
     if study.compress:
-        lines = ["", *_descent(study.name, Ledger(home))]
-    if (cost := Cost.of(rows)).seed_steps and not study.compress:
-        lines.append(f"  {cost}")
+        lines = ["", *_descent(study.name, ledger)]
+    else:
+        lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
+        lines += [f"  {cost}"] if (cost := Cost.of(rows)).seed_steps else []
     lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
-    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED and not study.compress]
-    for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
-        stability = "held" if row["held"] else "did not hold"
-        several = len({r["configuration"] for r in rows}) > 1
-        of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
-        lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
+    lines += [] if study.compress else _grokked(rows, models)
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
@@ -71,6 +66,25 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
         lines += [f"  adder-search verify best{flag}", "  adder-search export best -o submission.py"]
         lines.append(f"  adder-search ui{flag}")
     return "\n".join(lines)
+
+
+def _models(study: Study, ledger: Ledger) -> dict[str, str]:
+    """Return a name for each listed configuration: its spec's, with its key where specs are equal."""
+    started = ledger.list_configurations(study.name) if study.start else {}
+    listed = list(started.values()) or [Configuration(*configuration) for configuration in study.listed()]
+    shared = Counter(preset_name(c.spec) for c in listed)
+    return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
+
+
+def _grokked(rows: list[Row], models: dict[str, str]) -> list[str]:
+    """Return lines on the ten seeds that grokked first."""
+    lines, several = [], len({r["configuration"] for r in rows}) > 1
+    grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
+    for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
+        stability = "held" if row["held"] else "did not hold"
+        of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
+        lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
+    return lines
 
 
 def _descent(name: str, ledger: Ledger) -> list[str]:
@@ -120,12 +134,6 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
     return lines
 
 
-def _names(listed: list[Configuration]) -> dict[str, str]:
-    """Return a name for each listed configuration: its spec's, with its key where specs are equal."""
-    shared = Counter(preset_name(c.spec) for c in listed)
-    return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
-
-
 def _cut(rows: list[Row]) -> list[str]:
     """Return a line on the seeds that were in training when enough had grokked; their outcome is unknown."""
     cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
@@ -144,35 +152,35 @@ def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
 
 def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
     """Return studies (of `counting.overview`), then ledger rows one by one."""
-    lines = []
-    for s in studies:
-        states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
-        rate = f"grok rate {s['grokked']}/{s['counted']}"
-        if s["interval"]:
-            low, high = s["interval"]
-            kind = f"{STOPPED} " if s["stopped"] else ""
-            rate += f" ({kind}{low:.1%} to {high:.1%})"
-        else:
-            rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
-        best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
-        lines += [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
-        each = s["core_s_per_grokked"]
-        cost = f"{s['grokked_per_million']:.3g} grokked per million seed-steps"
-        lines += [f"  {cost}" + (f", {each:,.0f} core-seconds each" if each else "")] if s["grokked"] else []
-        screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
-        given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
-        lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
-        lines += [f"  {s['unended']}"] if s["unended"] else []
     several = len({r["configuration"] for r in rows}) > 1
+    return "\n".join([line for s in studies for line in _study(s)] + [_seed(r, several) for r in rows])
 
-    def of(row: Row) -> str:
-        return f"{row['configuration'][:6]} " if several else ""
 
-    for r in rows:
-        best = f"best exact match {r['best_exact'] or 0:.4f}"
-        grok = f"grokked at {r['grok_step']:,}" if r["grok_step"] else best
-        reason = f" ({printable(r['reason'])})" if r["reason"] else ""
-        certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
-        head = f"  {of(r)}seed {seed_of(r)!s:8} {r['outcome']:10} step {r['steps']:<8,} "
-        lines.append(head + f"{grok}{certified}{reason}")
-    return "\n".join(lines)
+def _study(s: dict[str, Any]) -> list[str]:
+    states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
+    rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
+    if s["interval"]:
+        low, high = s["interval"]
+        kind = f"{STOPPED} " if s["stopped"] else ""
+        rate = f"grok rate {s['grokked']}/{s['counted']} ({kind}{low:.1%} to {high:.1%})"
+    best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
+    lines = [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
+    if s["grokked"]:
+        each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
+        lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
+    given_up = StoppingCounts(s["counted"], s["given_up"], s["spared"], s["spared_grokked"])
+    screened = StoppingCounts(s["counted"], s["screened"], s["screen_spared"], s["screen_spared_grokked"])
+    lines += _stopping({Outcome.GIVEN_UP: given_up, Outcome.SCREENED: screened})
+    return [*lines, f"  {s['unended']}"] if s["unended"] else lines
+
+
+def _seed(r: Row, several: bool) -> str:
+    """Return a line on a seed, with its configuration where there are several."""
+    of = f"{r['configuration'][:6]} " if several else ""
+    best = (
+        f"grokked at {r['grok_step']:,}" if r["grok_step"] else f"best exact match {r['best_exact'] or 0:.4f}"
+    )
+    certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
+    reason = f" ({printable(r['reason'])})" if r["reason"] else ""
+    head = f"  {of}seed {seed_of(r)!s:8} {r['outcome']:10} step {r['steps']:<8,} "
+    return f"{head}{best}{certified}{reason}"

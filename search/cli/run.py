@@ -21,24 +21,22 @@ from search.store.home import Home, home_flag
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from search.run.driver import Ended
     from search.store.lease import StudyLease
     from search.store.ledger import Ledger
     from search.study.schema import Study
 
 STARTING_S, STOPPING_S = 120.0, 150.0
 """Longest waits for a detached run to begin, and for a run to end."""
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that `run` and `resume` share."""
+    hours = click.FloatRange(min=0, min_open=True)
     for option in (
         home_option,
         trust_option,
-        click.option(
-            "--max-hours", type=click.FloatRange(min=0, min_open=True), help="Stop cleanly after so long."
-        ),
+        click.option("--max-hours", type=hours, help="Stop cleanly after so long."),
         click.option("--detach", is_flag=True, help="Run in the background; it prints into the home."),
         click.argument("study"),
     ):
@@ -50,38 +48,28 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_options
 @click.option("--dry-run", is_flag=True, help="Print the plan and start nothing.")
 @click.option("--fresh", is_flag=True, help="Start over under a new name: NAME-2, NAME-3 and so on.")
-def run(
-    study: str,
-    dry_run: bool,
-    fresh: bool,
-    detach: bool,
-    max_hours: float | None,
-    home: str | None,
-    trust_store: bool,
-) -> None:
+def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float | None, home: Home) -> None:
     """Train a STUDY: a YAML file, or the name of one that comes with the package or has been run before.
 
     A study that was interrupted goes on where it was, by its file as it is now: more seeds, rounds or
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
-    place = Home(home, trust_store)
-    plan = _read_study(study, place)
+    plan = _read_study(study, home)
     if dry_run:
         from search.run.estimate import estimate
 
         with reraise_as(study, UserError):
-            click.echo(estimate(plan, place))
+            click.echo(estimate(plan, home))
         return
-    _run_all(plan, study, place, fresh, detach, max_hours)
+    _run_all(plan, study, home, fresh, detach, max_hours)
 
 
 @click.command()
 @_options
-def resume(study: str, detach: bool, max_hours: float | None, home: str | None, trust_store: bool) -> None:
+def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
-    place = Home(home, trust_store)
-    _run_all(_read_study(study, place), study, place, False, detach, max_hours)
+    _run_all(_read_study(study, home), study, home, False, detach, max_hours)
 
 
 def _read_study(name: str, home: Home) -> Study:
@@ -175,14 +163,8 @@ def _run(
             ledger.update_study(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
             ended = driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due))
     click.echo(render.summary(study, source, home, ended))
-    _exit(ended)
-
-
-def _exit(ended: Ended) -> None:
-    if ended.interrupted:
-        sys.exit(130)
-    if ended.failed_trials:
-        sys.exit(Failure.code)
+    if ended.interrupted or ended.failed_trials:
+        sys.exit(130 if ended.interrupted else Failure.code)
 
 
 @contextlib.contextmanager
@@ -226,38 +208,47 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
             [sys.executable, "-P", "-m", "search.cli", *words],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip
-    deadline = time.monotonic() + STARTING_S
-    while process.poll() is None and time.monotonic() < deadline:
-        record = ledger.get_study(study.name)
-        if record and record["owner"] and record["owner"].split("/")[1] == str(process.pid):
-            break
-        time.sleep(LOOK_S)
+
+    def has_begun_or_ended() -> bool:
+        owner = _owner(ledger, study.name) or "/"
+        return process.poll() is not None or owner.split("/")[1] == str(process.pid)
+
+    is_in_time = _wait_until(has_begun_or_ended, STARTING_S)
     if (code := process.poll()) is not None:  # refused, or done already
         click.echo(log.read_text().replace(f"error: {file}: ", "error: ").removesuffix("\n"), err=bool(code))
         sys.exit(code)
-    if time.monotonic() > deadline:
+    if not is_in_time:
         raise Failure(f"process {process.pid} has not begun in {STARTING_S:.0f} s; see {log}")
     flag = home_flag(home)
     click.echo(f"{study.name}: runs as process {process.pid}, its output goes to {log}")
     click.echo(f"  adder-search status {study.name}{flag}\n  adder-search stop {study.name}{flag}")
 
 
+def _owner(ledger: Ledger, name: str) -> str | None:
+    """Return the driver that runs a study: `host/process`, and what tells it from others of that number."""
+    return (ledger.get_study(name) or {}).get("owner")
+
+
+def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until a condition holds. Return False if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return holds
+
+
 @click.command()
 @click.argument("study")
 @home_option
-def stop(study: str, home: str | None) -> None:
+def stop(study: str, home: Home) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
     from search.store.ledger import open_ledger
 
-    place = Home(home)
-    name = _read_study(study, place).name if Path(study).is_file() else study
-    ledger = open_ledger(place, name)
-    if not (ledger.get_study(name) or {}).get("owner"):
+    name = _read_study(study, home).name if Path(study).is_file() else study
+    ledger = open_ledger(home, name)
+    if not (owner := _owner(ledger, name)):
         raise UserError(f"study {name} is not running")
     ledger.request_stop(name)
-    deadline = time.monotonic() + STOPPING_S
-    while (now := ledger.get_study(name)) and now["owner"]:
-        if time.monotonic() > deadline:
-            raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {now['owner']} runs it")
-        time.sleep(LOOK_S)
-    click.echo(f"{name} has stopped. To go on:\n  adder-search run {study}{home_flag(place)}")
+    if not _wait_until(lambda: not _owner(ledger, name), STOPPING_S):
+        raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
+    click.echo(f"{name} has stopped. To go on:\n  adder-search run {study}{home_flag(home)}")

@@ -12,10 +12,11 @@ import click
 
 from search.cli.options import home_option
 from search.errors import UserError, masked
-from search.store.home import Home
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+    from search.store.home import Home
 
 LISTED = 20
 """Studies whose addresses are printed."""
@@ -25,25 +26,24 @@ LISTED = 20
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
 @click.option("--no-browser", is_flag=True, help="Print the addresses and open none.")
 @home_option
-def ui(port: int, no_browser: bool, home: str | None) -> None:
+def ui(port: int, no_browser: bool, home: Home) -> None:
     """Open the MLflow UI on what was recorded, each study by grok rate."""
     from search.tracking.server import ADDRESS, listening, serve
     from search.tracking.tracking import connect, is_local, tracking_uri
 
-    place = Home(home)
-    uri = tracking_uri(place)
+    uri = tracking_uri(home)
     if not is_local(uri):
         click.echo(f"the records are on the MLflow server {masked(uri)}")
         if uri.startswith("http"):
-            show_studies(connect(place, uri), masked(uri), no_browser)
+            show_studies(connect(home, uri), masked(uri), no_browser)
         return
-    if not (place.exists() and place.mlflow_db.exists()):
-        raise UserError(f"nothing has run yet in {place.path}")
+    if not (home.exists() and home.mlflow_db.exists()):
+        raise UserError(f"nothing has run yet in {home.path}")
     with listening(port) as door:
         base = f"http://{ADDRESS}:{port}"
-        click.echo(f"{base} shows {place.path} (Ctrl-C ends)")
-        show_studies(connect(place, uri), base, no_browser)
-        serve(door, place, uri)
+        click.echo(f"{base} shows {home.path} (Ctrl-C ends)")
+        show_studies(connect(home, uri), base, no_browser)
+        serve(door, home, uri)
 
 
 def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
@@ -65,7 +65,6 @@ def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
 
 def _has_display() -> bool:
     """True if a user at this terminal would see a browser's window."""
-    window = (
-        sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-    return sys.stdout.isatty() and bool(window)
+    variables = ("DISPLAY", "WAYLAND_DISPLAY")
+    has_windows = sys.platform in ("darwin", "win32") or any(map(os.environ.get, variables))
+    return sys.stdout.isatty() and has_windows

@@ -98,7 +98,7 @@ def test_best_of_one_study_and_of_all(recorded):
     assert result.exit_code == 0
     assert "  adder-search pull s --configuration 00460001abcd -o s-004600" in result.stdout.splitlines()
     assert call("best", "--home", "there").exit_code == 0
-    assert recorded == [(["s"], None), ([], "there")]
+    assert recorded == [(["s"], Path("adder-runs").absolute()), ([], Path("there").absolute())]
 
 
 def test_best_as_json(recorded):
@@ -134,7 +134,9 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     assert result.stdout == (
         f"found.{suffix}: 5 rows of {len(FRAME.columns)} columns, the configurations of s\n"
     )
-    assert recorded == [(("s", "configurations"), {"home": None, "trust_store": False})]
+    assert recorded == [
+        (("s", "configurations"), {"home": Path("adder-runs").absolute(), "trust_store": False})
+    ]
     found = READERS[suffix](f"found.{suffix}")
     assert list(found.columns) == list(FRAME.columns)
     assert found["grok_rate"].tolist() == FRAME["grok_rate"].tolist()
