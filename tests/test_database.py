@@ -12,6 +12,7 @@ from search.errors import UserError
 from search.store import database
 from search.store.database import DatabaseUnavailable
 from search.store.ledger import Ledger
+from search.store.record import SeedRecord
 from search.tracking import server
 from tests.commands import fails_with_one
 
@@ -44,6 +45,7 @@ def test_whoever_changes_the_tables_raises_their_version(ledger):
     ]
     digest = hashlib.sha256(repr(columns).encode()).hexdigest()[:12]
     assert (database.SCHEMA, digest) == (6, "def09d8359bd")
+    assert list(SeedRecord.__annotations__) == [column.name for column in database.ROWS.columns]
     with ledger.database.begin() as db:
         assert db.scalars(sa.text("SELECT schema FROM ledger_version")).all() == [database.SCHEMA]
 

@@ -13,6 +13,7 @@ from search.errors import UserError
 from search.stats.counting import Until, final_metrics, group_by, rank, seed_of
 from search.store.home import Home
 from search.store.ledger import Ledger, Row, is_final, open_ledger
+from search.store.record import SeedRecord
 from search.study.file import recorded_study, stopping_rule
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -109,25 +110,25 @@ class RecordSet:
         files = [name for name in studies if Path(name).suffix in FILES]
         names = [name for name in studies if name not in files]
         self.file_rows = [row for name in files for row in _read(Path(name))]
-        self.recorded: dict[str, list[Row]] = {}
+        self.recorded: dict[str, list[SeedRecord]] = {}
         if names or not files:
             self.ledger = open_ledger(Home(home), *names)
             self.recorded = {n: self.ledger.list_seeds(n) for n in names or self.ledger.list_studies()}
 
-    def configurations(self) -> list[Row]:
+    def configurations(self) -> list[dict[str, Any]]:
         """Return a row a configuration (`configuration_rows`)."""
         recorded = (configuration_rows(self.ledger, name, rows) for name, rows in self.recorded.items())
         return [row for row in self.file_rows if "init_seed" not in row] + [
             r for rows in recorded for r in rows
         ]
 
-    def seeds(self) -> list[Row]:
+    def seeds(self) -> list[dict[str, Any]]:
         """Return a row a seed that has ended (`seed_rows`), without its environment."""
         recorded = (seed_rows(self.ledger, name, rows) for name, rows in self.recorded.items())
         return [row for row in self.file_rows if "init_seed" in row] + [r for rows in recorded for r in rows]
 
 
-def _read(path: Path) -> list[Row]:
+def _read(path: Path) -> list[dict[str, Any]]:
     import pandas as pd
     import pyarrow.parquet as pq
 
@@ -148,7 +149,7 @@ def _read(path: Path) -> list[Row]:
     return _typed_seeds(path, rows) if rows and "init_seed" in rows[0] else rows
 
 
-def _typed_seeds(path: Path, rows: list[Row]) -> list[Row]:
+def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of seeds with numbers of the right type. Raises UserError."""
     if missing := [name for name in (*SEED_TEXTS, *SEED_NUMBERS) if name not in rows[0]]:
         raise UserError(f"{path}: no table of seeds: it has no column {', '.join(missing)}")
@@ -167,7 +168,9 @@ def configurations_frame(ledger: Ledger, study: str) -> pd.DataFrame:
     return pd.DataFrame(configuration_rows(ledger, study))
 
 
-def configuration_rows(ledger: Ledger, study: str, seeds: Sequence[Row] | None = None) -> list[Row]:
+def configuration_rows(
+    ledger: Ledger, study: str, seeds: Sequence[Row] | None = None
+) -> list[dict[str, Any]]:
     """Return the rows of the configurations' frame as plain values, in the order in which they were begun.
 
     seeds: the ledger's rows of the study, if they have been read.
@@ -184,7 +187,7 @@ def configuration_rows(ledger: Ledger, study: str, seeds: Sequence[Row] | None =
 
 def _configuration(
     study: str, configuration: Configuration, run: tuple[str, str], rows: list[Row], until: Until | None
-) -> Row:
+) -> dict[str, Any]:
     metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until)}
     best = min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
@@ -221,7 +224,7 @@ def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
     return pd.DataFrame(seed_rows(ledger, study, ledger.list_seeds(study, environment=True)))
 
 
-def seed_rows(ledger: Ledger, study: str, seeds: Sequence[Row] | None = None) -> Iterator[Row]:
+def seed_rows(ledger: Ledger, study: str, seeds: Sequence[Row] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of the seeds' frame: a row a seed that has ended, by itself or from outside.
 
     seeds: the ledger's rows of the study, if they have been read, with environments if these are wanted.
@@ -283,6 +286,7 @@ def curves_frame(
     """
     import pandas as pd
 
+    rows: list[Row]
     rows = [r for r in artifacts.ledger.list_seeds(artifacts.study) if is_final(r) and r["published"]]
     if select:
         rows = [r for group in group_by(rows, "configuration").values() for r in select(group)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from model import preset_name
 from search.errors import printable
@@ -76,11 +77,11 @@ def _models(study: Study, ledger: Ledger) -> dict[str, str]:
     return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
 
 
-def _grokked(rows: list[Row], models: dict[str, str]) -> list[str]:
+def _grokked(rows: Sequence[Row], models: dict[str, str]) -> list[str]:
     """Return lines on the ten seeds that grokked first."""
     lines, several = [], len({r["configuration"] for r in rows}) > 1
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
-    for row in sorted(grokked, key=lambda r: r["grok_step"])[:10]:
+    for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:10]:
         stability = "held" if row["held"] else "did not hold"
         of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
         lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
@@ -106,7 +107,7 @@ def _descent(name: str, ledger: Ledger) -> list[str]:
     return lines
 
 
-def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
+def _rates(study: Study, rows: Sequence[Row], models: dict[str, str]) -> list[str]:
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     name, by_key, until = study.name, group_by(rows, "configuration"), stopping_rule(study)
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
@@ -123,7 +124,7 @@ def _rates(study: Study, rows: list[Row], models: dict[str, str]) -> list[str]:
     return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *confirmed]
 
 
-def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str]:
+def _confirmed(by_key: Mapping[str, Sequence[Row]], models: dict[str, str]) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
     for key, rows in sorted(by_key.items()):
@@ -134,7 +135,7 @@ def _confirmed(by_key: dict[str, list[Row]], models: dict[str, str]) -> list[str
     return lines
 
 
-def _cut(rows: list[Row]) -> list[str]:
+def _cut(rows: Sequence[Row]) -> list[str]:
     """Return a line on the seeds that were in training when enough had grokked; their outcome is unknown."""
     cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
     if not cut:
@@ -150,13 +151,13 @@ def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
     return [f"  {text}" for outcome, stopping in rules.items() if (text := stopping.summary(outcome))]
 
 
-def status(studies: list[dict[str, Any]], rows: list[Row]) -> str:
+def status(studies: Sequence[Row], rows: Sequence[Row]) -> str:
     """Return studies (of `counting.overview`), then ledger rows one by one."""
     several = len({r["configuration"] for r in rows}) > 1
     return "\n".join([line for s in studies for line in _study(s)] + [_seed(r, several) for r in rows])
 
 
-def _study(s: dict[str, Any]) -> list[str]:
+def _study(s: Row) -> list[str]:
     states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
     rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
     if s["interval"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median
 
 from search.run.packing import (
@@ -106,7 +107,7 @@ def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
 
 
 def _seeds_to_train(
-    study: Study, listed: list[Configuration], seeds: list[Seed], rows: list[Row]
+    study: Study, listed: list[Configuration], seeds: list[Seed], rows: Sequence[Row]
 ) -> dict[Configuration, int]:
     """Return how many seeds each configuration still has to train; of a search, all under the first one."""
     final = [r for r in rows if is_final(r)]
@@ -123,7 +124,7 @@ def _seeds_to_train(
     }
 
 
-def _expected_rate(study: Study, listed: list[Configuration], rows: list[Row]) -> tuple[float, str]:
+def _expected_rate(study: Study, listed: list[Configuration], rows: Sequence[Row]) -> tuple[float, str]:
     """Return seed-steps/s of one trial, and where it is from: the median recorded here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"

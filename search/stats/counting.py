@@ -13,14 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 from search.stats.intervals import LEVEL, Interval, exact_high, stopped, wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS
 from trainer.recipe.screen import PROBE, Rung
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
+"""A record of a seed, or what is counted of several; a function takes any that has its columns."""
+R = TypeVar("R", bound=Mapping[str, Any])
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
 RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
@@ -36,9 +38,9 @@ def seed_of(row: Mapping[str, Any]) -> Seed:
     return Seed(row["init_seed"], row["data_seed"])
 
 
-def group_by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+def group_by(rows: Iterable[R], column: str) -> dict[str, list[R]]:
     """Return rows by their values in a column, in order of first appearance."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[R]] = {}
     for row in rows:
         groups.setdefault(row[column], []).append(row)
     return groups

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from model import make_spec
 from model.fields import did_you_mean
 from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
-from search.stats.counting import Row
+from search.stats.counting import Row  # noqa: F401
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -32,6 +32,7 @@ from search.store.database import (
 )
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLeases, driver_name, is_live
+from search.store.record import SeedRecord
 from search.study.schema import is_name
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
@@ -51,6 +52,8 @@ MEASURED = (
 COUNTED = (
     "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
 )  # fmt: skip
+Values = dict[str, Any]
+"""Columns and their values, of a table other than that of seeds, or to be written."""
 Key = tuple[str, int, int]
 """Configuration key, init_seed, data_seed."""
 
@@ -94,7 +97,7 @@ class Ledger:
     # Studies
 
     @retry_while_unavailable
-    def get_study(self, study: str) -> Row | None:
+    def get_study(self, study: str) -> Values | None:
         """Return what is known of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
         for row, is_running in self._studies(STUDIES.c.study == study):
             return row if is_running else row | {"owner": None, "stop": False}
@@ -113,7 +116,7 @@ class Ledger:
         """List the names of the studies that have a driver."""
         return [row["study"] for row, is_running in self._studies() if is_running]
 
-    def _studies(self, *conditions: sa.ColumnElement[bool]) -> list[tuple[Row, bool]]:
+    def _studies(self, *conditions: sa.ColumnElement[bool]) -> list[tuple[Values, bool]]:
         """Read studies, each with True if a driver runs it."""
         rows = self.database.read(sa.select(STUDIES).where(*conditions))
         with self._begin() as db:
@@ -127,7 +130,7 @@ class Ledger:
             raise NotFound(f"study {study!r} has no records in {self.home.path}; {nearby}")
 
     @retry_while_unavailable
-    def update_study(self, study: str, definition: Row, tracking_uri: str | None) -> None:
+    def update_study(self, study: str, definition: Values, tracking_uri: str | None) -> None:
         """Keep a study of this owner's as its file is now, and where the file has it tracked."""
         with self._begin() as db:
             values = {"definition": definition, "tracking_uri": tracking_uri}
@@ -225,7 +228,7 @@ class Ledger:
 
     @retry_while_unavailable
     def create_proposal(
-        self, study: str, number: int, configuration: Configuration | None, numbers: Row
+        self, study: str, number: int, configuration: Configuration | None, numbers: Values
     ) -> None:
         """Write what a search has drawn, before anything of it is trained. The same may be written again.
 
@@ -244,7 +247,7 @@ class Ledger:
                 raise _taken(study, f"proposal {number}")
 
     @retry_while_unavailable
-    def list_proposals(self, study: str) -> list[Row]:
+    def list_proposals(self, study: str) -> list[Values]:
         """List what a search has drawn, in order: number, configuration (None: none) and numbers."""
         return self._select(PROPOSALS, study, "number", "configuration", "numbers")
 
@@ -257,7 +260,7 @@ class Ledger:
         configuration: str | None = None,
         trial: str | None = None,
         environment: bool = False,
-    ) -> list[Row]:
+    ) -> list[SeedRecord]:
         """List all seeds, or a study's, a configuration's or a trial's in it, by configuration and seed.
 
         environment: with what each seed was trained in, which is most of the text.
@@ -265,13 +268,13 @@ class Ledger:
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
         wanted = {"study": study, "configuration": configuration, "trial": trial}
         query = sa.select(*columns).where(_is({k: v for k, v in wanted.items() if v is not None}))
-        if trial is None:
-            return self.database.read(query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)))
-        rows = self.database.read(query)  # asked for an order SQLite would go through all of a study's rows
-        return sorted(rows, key=lambda row: [row[name] for name in KEY_COLUMNS])
+        # asked for the order of a trial's rows, SQLite would go through all of a study's
+        ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
+        records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
+        return records if trial is None else sorted(records, key=lambda r: (r["study"], *_key_of(r)))
 
     @retry_while_unavailable
-    def list_grouped_seeds(self, study: str, configuration: str) -> list[Row]:
+    def list_grouped_seeds(self, study: str, configuration: str) -> list[Values]:
         """List a configuration's seeds with what counts of them: one shared row for those equal in COUNTED.
 
         A hundred thousand seeds take the memory of some hundred. `core_s` is the mean of a group, `best_exact`
@@ -314,7 +317,7 @@ class Ledger:
                 raise _taken(trial.study, "a seed") from None
 
     def _reclaim(
-        self, db: sa.Connection, trial: Trial, seed: Seed, row: Row, claimed: Row, now: float
+        self, db: sa.Connection, trial: Trial, seed: Seed, row: Values, claimed: Values, now: float
     ) -> None:
         """Claim a seed that has a row."""
         if is_final(row):
@@ -332,7 +335,7 @@ class Ledger:
 
         share: what a search's objective wants to know of each.
         """
-        key: Row = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
+        key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
         is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
         if values := [facts for part in parts for facts in _facts(part, share)]:
             with self._begin() as db:
@@ -371,8 +374,8 @@ class Ledger:
 
     @retry_while_unavailable
     def reopen(self, study: str, trial: str, reason: str) -> None:
-        """Have a trial's seeds trained again that MLflow has not got: their results are lost."""
-        values: Row = dict.fromkeys(MEASURED)
+        """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
+        values: Values = dict.fromkeys(MEASURED)
         values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
         with self._begin() as db:
             unpublished = _is({"study": study, "trial": trial, "published": False})
@@ -401,7 +404,7 @@ class Ledger:
             if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
                 self.record_verification(study, key, right)
 
-    def _running(self, trial: Trial, now: float) -> Row:
+    def _running(self, trial: Trial, now: float) -> Values:
         """Return the columns of a seed that this owner trains from now on."""
         return {
             "trial": trial.key,
@@ -413,7 +416,7 @@ class Ledger:
             "lease_until": now + LEASE_S,
         }
 
-    def _select(self, table: sa.Table, study: str, *names: str) -> list[Row]:
+    def _select(self, table: sa.Table, study: str, *names: str) -> list[Values]:
         """Read a study's rows of a table, or some of their columns, by number where they have one."""
         query = sa.select(*(table.c[name] for name in names or table.c.keys())).where(table.c.study == study)
         return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
@@ -437,7 +440,7 @@ def open_ledger(home: Home, *studies: str) -> Ledger:
     return ledger
 
 
-def _named(study: str, key: Key) -> Row:
+def _named(study: str, key: Key) -> Values:
     """Return the columns that name a row."""
     return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
 
@@ -455,7 +458,7 @@ def _taken(study: str, thing: str) -> AlreadyExists:
     return AlreadyExists(f"study {study}: {thing} was just taken by another driver")
 
 
-def _facts(part: ConfigurationResults, share: Share | None) -> list[Row]:
+def _facts(part: ConfigurationResults, share: Share | None) -> list[Values]:
     """Return the parameters of the update that records a part: a row's key, and what became of its seed."""
     rate, environment = part.about["seed_steps_per_s"], part.about["environment"]
     shared = {

@@ -1,9 +1,8 @@
-"""A part: what one configuration's seeds of a trial have become. The only format between worker and driver.
+"""The files between worker and driver: results of a trial one way, a worker's assignment the other way.
 
-A worker leaves a trial's parts in its folder, on disk, all of them or none; the driver reads each once,
-records it in the ledger and has it written to MLflow, where the same files are artifacts. One that cannot be
-read is set aside, and its seeds are trained again. The other way go a worker's orders: which trials it is to
-have, and what of them is not needed any more.
+The results of one configuration's seeds of a trial are a part. A worker leaves a trial's parts in its folder,
+on disk, all of them or none. The driver reads each once, records it in the ledger and has it written to MLflow,
+where the same files are artifacts. A part that cannot be read is set aside, and its seeds are trained again.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from search.study.sampler import Share
 
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
-"""What else may be in a trial's folder: its bank's state, its parts, why it failed, who has it."""
+"""Names in a trial's folder: its bank's state, its parts, the reason of its failure, its worker's lock."""
 THETA, CURVES, RESULTS = "theta.safetensors", "curves.parquet", "results.json"
 REASON = "reason.txt"
-"""Beside parts that were set aside: why."""
+"""Name of the file beside parts that were set aside, with the reason."""
 CUT, ORDERS = "cut.json", ".orders"
-"""Of what was ended from outside, how far it was; beside the folder of a worker's first trial, its orders."""
+"""Name of the file with the steps of seeds that were cut; suffix of a worker's assignment."""
 WHO = ["configuration", "init_seed", "data_seed"]
 SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
@@ -55,7 +54,7 @@ class Damaged(Failure):
 
 @dataclass(frozen=True)
 class ConfigurationResults:
-    """What one configuration's seeds of a trial have become."""
+    """The results of one configuration's seeds of a trial: a part."""
 
     trial: Trial
     results: list[Result]
@@ -70,7 +69,7 @@ class ConfigurationResults:
         return {r.pair.seed: r for r in self.results}
 
     def reaches(self, result: Result, share: Share) -> bool:
-        """Whether a seed had what a search's objective asks for, at its step or where it ended before."""
+        """True if a seed had what a search's objective asks for, at its step or where it ended before."""
         seen = min(-(-share.when // result.pair.recipe.eval_every), len(result.curve_EM))
         if not seen:
             return False
@@ -80,7 +79,7 @@ class ConfigurationResults:
         return is_within_any(share.keep, dict(values))
 
     def write(self, folder: Path) -> None:
-        """Leave θ's [N, P], curves and facts in a folder. It is synced by whoever moves it to its place."""
+        """Write θ [N, P], curves and facts to a folder. `durable.move_in` syncs it."""
         import torch
         from safetensors.torch import save
 
@@ -101,7 +100,7 @@ class ConfigurationResults:
 
     @classmethod
     def read(cls, folder: Path) -> ConfigurationResults:
-        """What `write` left. Raises Damaged, whatever keeps it from being read."""
+        """Read what `write` wrote. Raises Damaged for any file that cannot be read."""
         with _readable(folder):
             return cls._read(folder)
 
@@ -135,7 +134,7 @@ class ConfigurationResults:
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
-    """The curves of a part, as `curve_table` has them. Raises Damaged."""
+    """Read the curves of a part, as `curve_table` has them. Raises Damaged."""
     with _readable(folder):
         return _table((folder / CURVES).read_bytes())
 
@@ -147,7 +146,7 @@ def _table(data: bytes) -> pd.DataFrame:
 
 
 def _curves(table: pd.DataFrame, names: list[str]) -> Iterator[tuple[SeedKey, Tensor]]:
-    """Each seed's rows of some columns, of a table in which they lie together."""
+    """Yield each seed's rows of some columns, of a table in which they lie together."""
     import numpy as np
     import torch
 
@@ -166,18 +165,16 @@ def _digest(data: bytes) -> str:
 
 @contextmanager
 def _readable(folder: Path) -> Iterator[None]:
-    """Whatever a block raises of files that are damaged, in any of three formats, is Damaged."""
+    """Re-raise whatever a block raises as Damaged: damaged files of three formats raise anything."""
     try:
         yield
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        raise Damaged(f"results in {folder} cannot be read ({type(error).__name__}: {said})") from None
+        line = " ".join(str(error).split())[:200]
+        raise Damaged(f"results in {folder} cannot be read ({type(error).__name__}: {line})") from None
 
 
 def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataFrame:
-    """One row an evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, and what the
-    spec's probes read, each by its name.
-    """
+    """Return a row for each evaluation of a seed: configuration, init_seed, data_seed, step, MEASURES, probes."""
     import numpy as np
     import pandas as pd
 
@@ -202,7 +199,7 @@ def curve_table(configuration: Configuration, results: list[Result]) -> pd.DataF
 def write_parts(
     folder: Path, parts: Iterable[ConfigurationResults], cut: Mapping[SeedKey, int] | None = None
 ) -> None:
-    """Leave a trial's parts in its folder, on disk: whole or not at all. cut: steps of the seeds in none."""
+    """Write a trial's parts to its folder, on disk: whole or not at all. cut: steps of the seeds in none."""
     fresh = folder / (PARTS + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -214,12 +211,12 @@ def write_parts(
 
 
 def has_parts(folder: Path) -> bool:
-    """Whether a trial has ended by itself."""
+    """True if a trial has ended by itself."""
     return (folder / PARTS).exists()
 
 
 def read_parts(folder: Path) -> list[ConfigurationResults]:
-    """What `write_parts` left; nothing if the trial has not ended. Raises Damaged if one is lost or cut."""
+    """Read what `write_parts` wrote; nothing if the trial has not ended. Raises Damaged if a part is lost or cut."""
     if not has_parts(folder):
         return []
     with _readable(folder):
@@ -229,7 +226,7 @@ def read_parts(folder: Path) -> list[ConfigurationResults]:
 
 
 def read_cut(folder: Path) -> dict[SeedKey, int]:
-    """Steps of the seeds that were ended from outside, as `write_parts` left them."""
+    """Read the steps of the seeds that were ended from outside, as `write_parts` wrote them."""
     file = folder / PARTS / CUT
     listed = json.loads(file.read_text()) if file.exists() else []
     return {(key, init, data): steps for key, init, data, steps in listed}
@@ -248,11 +245,13 @@ def set_aside(folder: Path, place: Path, reason: str) -> Path:
 
 @dataclass(frozen=True)
 class WorkerAssignment:
-    """What a driver wants of a worker: `trials`, no more of the configurations in `enough`, how long it is to
-    wait without work until it says so again (0: it ends), and how far apart reports without news are to be.
+    """The trials that a driver gives a worker.
 
-    The worker reads them when it starts and between evaluations, so a trial can follow another one in its
-    slots, and a process that was started again knows what it has. A power cut ends whom they are for.
+    `enough`: configurations that need no more seeds. `wait_s`: seconds that it waits without work until it
+    reports again (0: it ends). `apart_s`: seconds between reports without news.
+
+    The worker reads it when it starts and between evaluations, so a trial can follow another one in its slots,
+    and a process that was started again knows its trials. It is not synced: a power cut ends the worker too.
     """
 
     trials: tuple[str, ...]
@@ -261,7 +260,7 @@ class WorkerAssignment:
     apart_s: float = 0.0
 
     def write(self, folder: Path) -> None:
-        """Leave them for the worker whose first trial has this folder."""
+        """Write it for the worker whose first trial has this folder."""
         place = assignment_path(folder)
         fresh = place.with_name(place.name + ".new")
         fresh.write_text(json.dumps(dataclasses.asdict(self)))
@@ -269,13 +268,13 @@ class WorkerAssignment:
 
     @classmethod
     def read(cls, folder: Path) -> WorkerAssignment:
-        """Without any a worker trains its first trial alone."""
+        """Read the assignment of the worker whose first trial has this folder: without a file, that trial alone."""
         if not assignment_path(folder).exists():
             return cls((folder.name,))
-        found = json.loads(assignment_path(folder).read_text())
-        return cls(tuple(found["trials"]), tuple(found["enough"]), found["wait_s"], found["apart_s"])
+        fields = json.loads(assignment_path(folder).read_text())
+        return cls(tuple(fields["trials"]), tuple(fields["enough"]), fields["wait_s"], fields["apart_s"])
 
 
 def assignment_path(folder: Path) -> Path:
-    """Where the orders are of the worker whose first trial has this folder."""
+    """Return the file with the assignment of the worker whose first trial has this folder."""
     return folder.with_name(folder.name + ORDERS)

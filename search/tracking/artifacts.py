@@ -18,6 +18,7 @@ from search.stats.counting import rank, seed_of
 from search.store.depot import VARIABLE
 from search.store.home import below
 from search.store.ledger import Ledger, Row, is_final
+from search.store.record import SeedRecord
 from search.store.results import PARTS, ConfigurationResults, curve_table, read_curves
 from search.study.start import ANY
 from search.study.trial import Configuration
@@ -173,7 +174,7 @@ def pull(
         return cache.seed(best).checkpoint()
 
 
-def finished_seeds(ledger: Ledger, study: str, keys: Collection[str], seed: Seed | None) -> list[Row]:
+def finished_seeds(ledger: Ledger, study: str, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
     """List the rows of configurations that have ended and that MLflow has, or those of one seed."""
     return [
         r

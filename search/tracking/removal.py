@@ -24,7 +24,8 @@ from mlflow.tracking._tracking_service.utils import _get_store
 from search.stats.counting import seed_of
 from search.store.home import Home
 from search.store.lease import StudyLease, acquire_study_lease
-from search.store.ledger import Ledger, Row
+from search.store.ledger import Ledger
+from search.store.record import SeedRecord
 from search.store.results import STATE
 from search.study.schema import is_name
 from search.tracking.optuna_mirror import delete_mirror
@@ -42,7 +43,7 @@ class Contents:
 
     home: Home
     study: str
-    rows: list[Row]
+    rows: list[SeedRecord]
     uri: str
     experiment: Experiment | None
     runs: list[str]

@@ -29,23 +29,23 @@ itself left in the address."""
 
 
 def listening(port: int) -> socket.socket:
-    """A socket that takes connections from now on: who comes before the server is up waits, and is served.
+    """Open a socket that takes connections from now on: one that comes before the server is up waits.
 
     Raises Failure if the port is taken.
     """
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((ADDRESS, port))
+        door.bind((ADDRESS, port))
     except OSError as error:
-        found.close()
+        door.close()
         raise Failure(f"port {port}: {error.strerror}; choose another with --port") from None
-    found.listen()
-    return found
+    door.listen()
+    return door
 
 
 def serve(door: socket.socket, home: Home, uri: str) -> None:
-    """Answer until this process is told to end: by SIGTERM or Ctrl-C in good order, else at once.
+    """Serve the UI until this process is told to end: by SIGTERM or Ctrl-C in good order, else at once.
 
     What `mlflow ui` does, without its further processes: nothing can tell those of a SIGKILL.
     """

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
-from search.store.ledger import Ledger, Row, is_final
+from search.store.ledger import Ledger, is_final
+from search.store.record import SeedRecord
 from search.study.provenance import lineage_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec
@@ -112,7 +113,7 @@ def _from_checkpoint(checkpoint: Checkpoint, number: int = 0, run: str = "") -> 
     return InitialTheta(checkpoint.spec, {ANY: tuple(checkpoint.theta_P.tolist())}, lineage, number)
 
 
-def _rows(start: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
+def _rows(start: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[SeedRecord]:
     """Return the ledger's rows of the seeds whose θ is asked for, the best first."""
     assert start.study is not None
     existing = ledger.list_configurations(start.study)
@@ -134,7 +135,7 @@ def _rows(start: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[Row]:
     return fit[: start.count]
 
 
-def _each(start: StartSpec, seeds: list[Seed], rows: list[Row]) -> list[Row]:
+def _each(start: StartSpec, seeds: list[Seed], rows: list[SeedRecord]) -> list[SeedRecord]:
     """Return the row of each of the study's own seeds; of one configuration."""
     place = f"study {start.study}"
     if len({r["configuration"] for r in rows}) > 1:

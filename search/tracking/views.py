@@ -48,7 +48,7 @@ NAME, STARTED = "attributes.`Run Name`", "runDateAndNestInfo"
 
 @dataclass(frozen=True)
 class View:
-    """What a visitor of the experiment sees, as MLflow's UI keeps it."""
+    """A view of an experiment, as MLflow's UI stores it."""
 
     tag: str
     title: str
@@ -62,7 +62,7 @@ class View:
 
 
 def searched(study: Study) -> list[str]:
-    """What a study varies, as MLflow's parameters: its space, or the fields in which its list differs."""
+    """Return what a study varies, as MLflow's parameters: its space, or the fields in which its list differs."""
     if study.space:
         return list(dict.fromkeys(".".join(path.split(".")[:2]) for path in study.space))
     listed = [Configuration(*c).as_params() for c in study.listed()]
@@ -71,7 +71,7 @@ def searched(study: Study) -> list[str]:
 
 
 def table_view(study: Study) -> View:
-    """A row a configuration, the highest grok rate first: how often, how sure, and with what."""
+    """Return a table: a row a configuration, the highest grok rate first, with its interval and parameters."""
     columns = [f"metrics.`{name}`" for name in ANSWER]
     columns += [f"params.`{name}`" for name in searched(study)]
     columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
@@ -87,7 +87,7 @@ def table_view(study: Study) -> View:
 
 
 def charts_view(study: Study) -> View:
-    """What was searched against the grok rate; then rates and curves over steps of the twenty highest."""
+    """Return charts: what was searched against the grok rate, then rates and curves of the twenty highest."""
     fields = searched(study)[:MOST_AXES]
     axes = {"selectedParams": fields, "selectedMetrics": [RATE], "showAllRuns": True}
     charts = [_chart("searched", "searched", "PARALLEL", **axes)] if fields else []

@@ -1,0 +1,49 @@
+"""A seed's record, as the ledger has it."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+
+class SeedRecord(TypedDict):
+    """One row of the table `ledger`: a seed of a configuration of a study, and what became of it."""
+
+    study: str
+    configuration: str
+    init_seed: int
+    data_seed: int
+    trial: str
+    """Key of the trial that trains it or trained it last."""
+    confirmation: bool
+    """True if it was trained to confirm what a search had chosen."""
+    outcome: str
+    """An Outcome; unless it is final, the seed is still to be trained."""
+    reason: str | None
+    """Reason why it was ended from outside."""
+    steps: int
+    grok_step: int | None
+    held: bool | None
+    """True if it was still right `recipe.hold` steps after it had grokked."""
+    hopeless_step: int | None
+    """Step at which the futility rule would end it, or did."""
+    screen: str | None
+    """Rung of the screen that would end it, or did."""
+    reached: dict[str, bool] | None
+    """By a search's objective, as it is spelt: True if the seed reached it."""
+    best_step: int | None
+    best_exact: float | None
+    best_token: float | None
+    seed_steps_per_s: float | None
+    """Speed of its bank, of all slots together."""
+    core_s: float | None
+    """Its share of its bank's time, times cores; None on a GPU."""
+    environment: NotRequired[dict[str, Any] | None]
+    """Code, versions and hardware that trained it; read only when asked for."""
+    owner: str | None
+    lease_until: float | None
+    """End of its owner's lease in seconds since 1970, by the database's clock."""
+    published: bool
+    """True if MLflow has it."""
+    verify_calls: int
+    verified: int | None
+    """Right answers of AdderBoard's 10,010 at the last call."""
