@@ -1,6 +1,7 @@
-"""Other people's checkpoints: what is read, what is refused and in which words, and that nothing is run."""
+"""Other people's checkpoints: read right, refused in words, and nothing in them is run.
 
-from __future__ import annotations
+Published files are the oracle for whole files. Settings that none of them has are tried with any tensors.
+"""
 
 import argparse
 import io
@@ -11,19 +12,19 @@ import zipfile
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
-from tests.bad_foreign import BAD_REPORT, BAD_SETTINGS, BAD_TENSORS, NEW, OLD, SMALL, new, old
 from tests.commands import call, fails_with_one, says
+from tests.foreign import NEW, SMALL, AnyState, microadder, report
 from tests.golden_checkpoints import SPECS as GOLDEN
 from tests.golden_checkpoints import golden_file
-from tests.published import newer, noisy, older, report
-from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
+from tests.specs import some_theta
+from trainer.checkpoints import foreign_microadder
+from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 from trainer.checkpoints.foreign import load_any, read_foreign
 from trainer.checkpoints.foreign_file import LARGEST
 
@@ -31,17 +32,13 @@ pytestmark = pytest.mark.usefixtures("here")
 FILE = Path("theirs.pt")
 
 
-def written(content: Any) -> Path:
+def written(content):
     torch.save(content, FILE)
     return FILE
 
 
-def refusal(content: Any) -> str:
-    """The error for a file with this content, which names the file and is one line."""
-    return refused(written(content))
-
-
-def refused(file: Path) -> str:
+def refused(file):
+    """The error for a file, which names it and is one line."""
     with pytest.raises(ValueError) as error:
         read_foreign(file)
     start, line = f"{file}: ", str(error.value)
@@ -49,50 +46,111 @@ def refused(file: Path) -> str:
     return line.removeprefix(start)
 
 
-# ---- what is read
+def refusal(content):
+    return refused(written(content))
+
+
+# What is read
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_published_checkpoints(name: str) -> None:
-    found = read_foreign(golden_file(name))
-    assert found.spec == PRESETS[name] and found.spec.params == int(name[:-1])
-    assert verify(found.spec, found.theta_P).correct == (10_008 if name == "226p" else 10_010)
-    assert found.metrics == {"exact_match": 1.0, "token_accuracy": 1.0} and found.step >= 30_000
-    arguments = found.provenance["arguments"]
-    assert found.seed == {"init_seed": arguments["seed"], "data_seed": arguments["seed"]}
-    assert found.provenance["imported_from"] == f"microadder_{name}.pt"
+def test_published_checkpoints(name):
+    checkpoint = read_foreign(golden_file(name))
+    assert checkpoint.spec == PRESETS[name] and checkpoint.spec.params == int(name[:-1])
+    assert verify(checkpoint.spec, checkpoint.theta_P).correct == (10_008 if name == "226p" else 10_010)
+    assert checkpoint.metrics == {"exact_match": 1.0, "token_accuracy": 1.0} and checkpoint.step >= 30_000
+    seed = checkpoint.provenance["arguments"]["seed"]
+    assert checkpoint.seed == {"init_seed": seed, "data_seed": seed}
+    assert checkpoint.provenance["imported_from"] == f"microadder_{name}.pt"
 
 
-SPLIT = {name: spec for name, spec in PRESETS.items() if spec.family == "split_subspace"}
-ELLIPSE = replace(OLD, spiral_amp=0.5, spiral_slope=0.25)
-MICROADDER = {
-    **{f"{name} older": (older, spec) for name, spec in SPLIT.items() if spec.params >= 67},
-    "other start": (older, ELLIPSE),
-    "flat, corrected": (older, replace(PRESETS["133p"], flat_spiral=True)),
-    "frozen at 1": (older, replace(OLD, frozen_spiral=True)),
-    "toeplitz, qk_dim 4": (older, replace(PRESETS["67p"], toeplitz_q=True)),
-    "fixed norm": (older, replace(OLD, parameterless_norm=True)),
-    "four heads": (older, replace(PRESETS["187p"], heads=3, pos_dim=6)),
-    **{f"{name} newer": (newer, PRESETS[name]) for name in ("74p", "67p", "57p")},
-    "structured": (newer, replace(NEW, structured_norm3=True)),
-    "parameterless": (newer, replace(NEW, parameterless_norm=True)),
-    "equals elsewhere": (newer, replace(NEW, equals_on_ring=True, equals_index=3.25, spiral_amp=2.7)),
-    "wider": (newer, replace(NEW, pos_dim=4, qk_dim=3)),
+OLDER_LADDER = {
+    "242p": {"n_heads": 2},
+    "226p": {"pos_mode": "spiral_correct"},
+    "214p": {"attn_out_rank": 2},
+    "203p": {"pos_correction_mode": "linear", "freeze_special": "eos"},
+    "187p": {"tie_qk": True, "q_phase": True},
+    "170p": {"tok_dim": 2, "pos_dim": 4},
+    "141p": {"n_heads": 1, "head_dim": 5, "pos_dim": 3},
+    "133p": {"vocab_size": 10},
+    "100p": {"ffn_bias": False, "attn_out_rank": 1, "tok_emb_mode": "parametric"},
+    "90p": {"norm_mode": "shared"},
+    "80p": {"tie_vo": True},
+    "78p": {"pos_correction_mode": "none"},
+    "75p": {"freeze_special": "plus_eos"},
+    "74p": {"tie_tok_arc_ab": True},
+    "72p": {"tie_tok_arc_ab": False, "freeze_z_hi": True},
+    "71p": {"freeze_spiral": "slope"},
+    "70p": {"freeze_spiral": "amp,phase,slope,offset", "tie_tok_arc_ab": True, "freeze_z_hi": False},
+    "67p": {"qk_dim": 4},
 }
+"""The older tree's settings, each with those of the models above it."""
+START = {"spiral_amp": 1.0, "spiral_slope": 1 / 9}
 
 
-@pytest.mark.parametrize("case", MICROADDER)
-def test_microadder(case: str) -> None:
-    write, spec = MICROADDER[case]
-    theta_P = noisy(spec)
-    found = read_foreign(written(write(spec, theta_P)))
-    assert found.spec.params == spec.params == len(theta_P)
-    assert torch.equal(found.theta_P, theta_P) and found.theta_P.dtype == torch.float32
-    if spec.frozen_spiral and spec.spiral_slope == 1 / 9:  # a float32 in the file
-        spec = replace(spec, spiral_slope=found.spec.spiral_slope)
-    assert found.spec == spec
-    assert found.provenance["format"] == "MicroAdder" and found.metrics == {"exact_match": 1.0}
-    assert found.seed == {"init_seed": 42, "data_seed": 42} and found.step == 84_000
+def older(name, **changes):
+    settings = {}
+    for preset, more in OLDER_LADDER.items():
+        settings |= more
+        if preset == name:
+            return settings | changes
+    raise AssertionError(name)
+
+
+def read_settings(config, is_older):
+    """Spec, θ and tensors' names of a file with these settings; a frozen spiral starts at START."""
+    circular = config.get("tie_tok_arc_ab", not is_older)
+    names = ["blocks.0.x"] * is_older + ["tok_arc_B"] * (not circular)
+    state = AnyState(*names)
+    spec, theta_P = foreign_microadder.read(config, state)
+    frozen = ("spiral_amp", "spiral_slope") if spec.frozen_spiral else ()
+    numbers = torch.cat([t.flatten() for name, t in state.taken.items() if name not in frozen])
+    assert torch.equal(theta_P.sort().values, numbers), "θ has each number of the tensors once"
+    return replace(spec, **START) if frozen else spec, state.taken, theta_P
+
+
+@pytest.mark.parametrize(
+    ("config", "base", "options", "names"),
+    [
+        *[pytest.param(older(name), name, {}, [], id=name) for name in OLDER_LADDER],
+        (older("242p"), "242p", {}, ["digit_pos", "special_pos"]),
+        (older("133p", freeze_spiral="slope"), "133p", {"flat_spiral": True}, ["spiral_offset"]),
+        (
+            older("74p", spiral_init_amp=3.5, spiral_init_slope=0.15), "74p",
+            {"spiral_amp": 3.5, "spiral_slope": 0.15}, [],
+        ),
+        (older("75p", norm_mode="fixed"), "75p", {"parameterless_norm": True}, []),
+        (older("187p", n_heads=3, pos_dim=6), "187p", {"heads": 3, "pos_dim": 6}, []),
+        (older("67p", q_proj_mode="toeplitz"), "67p", {"toeplitz_q": True}, ["blocks.0.attn.q_proj.vals"]),
+        (older("75p", num_kv_heads=1, token_init="normal", novelty=False, third=None), "75p", {}, []),
+    ],
+)  # fmt: skip
+def test_settings_of_microadders_older_tree(config, base, options, names):
+    spec, taken, _ = read_settings(config, is_older=True)
+    assert spec == replace(PRESETS[base], **START | options) and set(names) <= taken.keys()
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "names"),
+    [
+        ({}, {}, ["norm1.weight", "head_proj.weight"]),
+        ({"tie_fc2_head": False}, {"tie_fc2_head": False}, ["fc2.weight"]),
+        ({"norm_mode": "structured"}, {"structured_norm3": True}, ["norm1.b", "norm1.d1", "norm1.d4"]),
+        ({"norm_mode": "parameterless"}, {"parameterless_norm": True}, []),
+        ({"equals_spiral_idx": 3.25}, {"equals_on_ring": True, "equals_index": 3.25}, []),
+        ({"pos_dim": 4, "d_model": 6, "head_dim": 6, "qk_dim": 3}, {"pos_dim": 4, "qk_dim": 3}, []),
+        ({"tok_arc_init_A": 7.0, "alibi": False, "n_layers": 1}, {}, []),
+    ],
+)
+def test_settings_of_microadders_newer_tree(changes, options, names):
+    spec, taken, _ = read_settings(microadder(**changes)["config"], is_older=False)
+    assert spec == replace(NEW, **START | options) and set(names) <= taken.keys()
+
+
+def test_toeplitz_diagonals_are_counted_from_the_other_end():
+    spec, taken, theta_P = read_settings(older("67p", q_proj_mode="toeplitz"), is_older=True)
+    diagonals = spec.layout.split(theta_P[None])["q_proj"].flatten()
+    assert torch.equal(diagonals.flip(0), taken["blocks.0.attn.q_proj.vals"])
 
 
 LOW_RANK = {
@@ -102,130 +160,174 @@ LOW_RANK = {
 }
 
 
-@pytest.mark.parametrize("case", LOW_RANK)
-def test_the_456p_report(case: str) -> None:
-    spec = LOW_RANK[case]
-    theta_P = noisy(spec)
-    found = read_foreign(written(report(spec, theta_P)))
-    assert found.spec == spec and torch.equal(found.theta_P, theta_P)
-    assert spec.params == int(case[:-1]) if case.endswith("p") else True
-    assert found.provenance["format"] == "456p report" and found.metrics == {"val_exact": 1.0}
-    assert found.seed == {"init_seed": 43, "data_seed": 43} and found.step == 34_000
+@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in LOW_RANK.items()])
+def test_the_456p_report(spec):
+    checkpoint = read_foreign(written(report(spec)))
+    assert checkpoint.spec == spec and torch.equal(checkpoint.theta_P, some_theta(spec)[0])
+    assert checkpoint.provenance["format"] == "456p report" and checkpoint.metrics == {"val_exact": 1.0}
+    assert checkpoint.seed == {"init_seed": 43, "data_seed": 43} and checkpoint.step == 34_000
 
 
-def test_missing_settings_have_their_trees_defaults() -> None:
-    for spec, write, config in (
-        (PRESETS["242p"], older, {}),
-        (replace(PRESETS["74p"], spiral_amp=1.0, spiral_slope=1 / 9), newer, {"d_model": 5}),
-        (LOW_RANK["763p"], report, {}),
-    ):
-        content = write(spec, noisy(spec))
-        content["model_config" if write is report else "config"] = config
-        assert read_foreign(written(content)).spec == spec
-    content = report(LOW_RANK["582p"], noisy(LOW_RANK["582p"]))
-    del content["model_config"]["use_rmsnorm"], content["model_config"]["tie_qkv"]
-    del content["model_config"]["ffn_rank"], content["model_state"]["lm_head.weight"]
-    assert read_foreign(written(content)).spec == LOW_RANK["582p"]
+def test_missing_settings_of_the_report_have_its_defaults():
+    content = report(LOW_RANK["763p"])
+    assert read_foreign(written(content | {"model_config": {}})).spec == LOW_RANK["763p"]
+    del content["model_state"]["lm_head.weight"]
+    assert read_foreign(written(content)).spec == LOW_RANK["763p"]
 
 
-def test_settings_that_change_nothing() -> None:
-    assert read_foreign(written(old(num_kv_heads=1, token_init="normal", freeze_spiral=""))).spec == OLD
-    assert read_foreign(written(old(something=False, other=0, third="", fourth=None))).spec == OLD
-    assert read_foreign(written(new(tok_arc_init_A=7.0, alibi=False, n_layers=1))).spec == NEW
-    circular = older(PRESETS["74p"], noisy(PRESETS["74p"]))
-    del circular["model_state_dict"]["tok_arc_B"], circular["config"]["tie_tok_arc_ab"]
-    assert read_foreign(written(circular)).spec == PRESETS["74p"]
-
-
-def test_provenance_is_plain_and_written_as_ours() -> None:
+def test_provenance_is_plain_and_written_as_ours():
     nested = argparse.Namespace(lr=0.02, wd=float("nan"))
     arguments = argparse.Namespace(seed=5, out=Path("/a/b"), big=2**70, extra=nested, t=torch.ones(2))
-    content = new() | {"args": arguments, "metrics": {"exact_match": float("inf"), 3: 4}}
+    content = microadder() | {"args": arguments, "metrics": {"exact_match": float("inf"), 3: 4}}
     content["model_state_dict"] = OrderedDict(content["model_state_dict"])
-    found = read_foreign(written(content))
-    assert found.provenance["arguments"] == {
+    checkpoint = read_foreign(written(content))
+    assert checkpoint.spec == NEW and torch.equal(checkpoint.theta_P, some_theta(NEW)[0])
+    assert checkpoint.provenance["arguments"] == {
         "seed": 5, "out": "/a/b", "big": 2**70, "extra": {"lr": 0.02, "wd": "nan"}, "t": "a Tensor",
     }  # fmt: skip
-    assert found.metrics == {"exact_match": "inf"} and found.seed == {"init_seed": 5, "data_seed": 5}
-    found.save(Path("ours"))
-    again = Checkpoint.load(Path("ours"))
-    assert again.as_dict() == found.as_dict() and torch.equal(again.theta_P, found.theta_P)
-    for content in (new() | {"args": None, "metrics": [1]}, new() | {"args": {"seed": "5"}}):
-        assert read_foreign(written(content)).seed == {}
-
-
-def test_any_kind_of_checkpoint_by_its_path() -> None:
-    found = load_any(written(new()))
-    found.save(Path("ours"))
+    assert checkpoint.metrics == {"exact_match": "inf"}
+    checkpoint.save(Path("ours"))
     for path in (Path("ours"), Path("ours", JSON_FILE), Path("ours", THETA_FILE)):
-        assert torch.equal(load_any(path).theta_P, found.theta_P)
-    with pytest.raises(ValueError, match=r"nowhere: no such file"):
-        load_any(Path("nowhere"))
-    assert refused(Path("ours")) == "not a file"
+        again = load_any(path)
+        assert again.as_dict() == checkpoint.as_dict() and torch.equal(again.theta_P, checkpoint.theta_P)
+    assert read_foreign(written(content | {"args": {"seed": "5"}})).seed == {}
 
 
-# ---- what is refused
+# What is refused: settings and tensors
+
+UNKNOWN = "architecture not known here: "
 
 
-@pytest.mark.parametrize("case", BAD_SETTINGS)
-def test_settings_that_no_spec_can_say(case: str) -> None:
-    content, expected = BAD_SETTINGS[case]
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        *[
+            ({name: value}, f"{UNKNOWN}{name}={value}")
+            for name, value in {
+                "n_layers": 2, "alibi": True, "vocab_size": 12, "norm_mode": "scalar", "d_model": 6,
+                "freeze_spiral": "slope,offset", "num_kv_heads": 2, "novelty": "yes", "tie_fc2_head": True,
+                "freeze_tok_arc": "A", "head_dim": 4, "pos_correction_mode": "some",
+            }.items()
+        ],
+        ({"q_phase": False}, f"{UNKNOWN}q_phase=False with tie_qk=True"),
+        ({"tie_qk": False}, f"{UNKNOWN}q_phase=True with tie_qk=False"),
+        (
+            {"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1},
+            f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5",
+        ),
+        ({"vocab_size": 14}, f"{UNKNOWN}arc needs vocabulary=10"),
+        ({"pos_dim": 10**9, "d_model": 10**9 + 2, "head_dim": 10**9 + 2}, f"{UNKNOWN}pos_dim must be from 3 *"),
+        ({"n_layers": "1"}, "n_layers must be like 1, got '1'"),
+        ({"n_layers": True}, "n_layers must be like 1, got True"),
+        ({"norm_mode": ["shared"]}, "norm_mode must be like 'full', got a list"),
+        ({"norm_mode": "a\nb" * 50}, f"{UNKNOWN}norm_mode='a\\nb*'..."),
+        ({"pos_dim": 3.0}, "pos_dim must be an integer, got 3.0"),
+        ({"spiral_init_amp": float("nan")}, "spiral_init_amp must be a finite number, got nan"),
+        ({"spiral_init_amp": 2**2000}, "spiral_init_amp must be a finite number, got 1148*"),
+        ({"freeze_spiral": [1]}, f"{UNKNOWN}freeze_spiral=a list"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
+    with pytest.raises(ValueError) as error:
+        read_settings(older("75p", **changes), is_older=True)
+    assert says(str(error.value), expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (microadder(norm_mode="shared"), f"{UNKNOWN}norm_mode=shared"),
+        (microadder(n_heads=2), f"{UNKNOWN}n_heads=2"),
+        (microadder(freeze_spiral="amp,phase"), f"{UNKNOWN}freeze_spiral=amp,phase"),
+        (microadder(novelty=0.5), f"{UNKNOWN}novelty=0.5"),
+        (
+            microadder(equals_spiral_idx=9.5, freeze_spiral=""),
+            f"{UNKNOWN}equals_spiral_idx=9.5 with a learned spiral",
+        ),
+        (
+            microadder(equals_spiral_idx=9.5),
+            "tensor special_pos_equals must be on the spiral where it is frozen, and is not",
+        ),
+        (microadder() | {"step": 2**2000}, "step is beyond any use: 1148*..."),
+        (microadder() | {"step": "84000"}, "step must be an integer, got '84000'"),
+        (microadder() | {"config": [1]}, "config must be a dictionary, got a list"),
+        (microadder() | {"config": {1: 2}}, "config must have names for keys, got 1"),
+        (microadder() | {"model_state_dict": 3}, "model_state_dict must be a dictionary, got 3"),
+        (report(SMALL, n_head=7), f"{UNKNOWN}n_head=7"),
+        (report(SMALL, tie_qkv="vk"), f"{UNKNOWN}tie_qkv=vk"),
+        (report(SMALL, use_rmsnorm=1), "use_rmsnorm must be like False, got 1"),
+        (
+            report(SMALL, qkv_rank=0),
+            f"{UNKNOWN}tie_qkv=shareA_tieKV needs a qkv_rank above 0, got qkv_rank=0",
+        ),
+        (report(SMALL, d_model=700), f"{UNKNOWN}width must be from 2 to 16, got 700"),
+        (report(SMALL, attn_out_rank=3), "tensor blocks.0.attn.proj.A must have shape (7, 3), found (7, 2)"),
+        (report(SMALL) | {"params": 455}, "params is 455, but its settings and tensors make 456"),
+        ({}, "a checkpoint of no known format: MicroAdder's has *"),
+        ({"state_dict": {}, "config": {}}, "a checkpoint of no known format: MicroAdder's has *"),
+        (torch.ones(2), "its content must be a dictionary, got a Tensor"),
+        ({1: 2}, "its content must have names for keys, got 1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_contents_that_no_spec_can_say(content, expected):
     assert says(refusal(content), expected)
 
 
-@pytest.mark.parametrize(("changes", "expected"), BAD_REPORT, ids=str)
-def test_settings_of_the_report_that_no_spec_can_say(changes: dict[str, Any], expected: str) -> None:
-    content = report(SMALL, noisy(SMALL))
-    content["model_config"] |= changes
-    assert refusal(content) == expected
+ARC = torch.tensor(2.0)
 
 
-def test_what_the_report_repeats_must_agree() -> None:
-    content = report(SMALL, noisy(SMALL))
-    assert refusal(content | {"params": 455}) == "params is 455, but its settings and tensors make 456"
-    assert refusal(content | {"params": "456"}) == "params must be an integer, got '456'"
-    content["model_state"]["lm_head.weight"][3, 2] += 1e-6
-    expected = "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not"
-    assert refusal(content) == expected
-
-
-@pytest.mark.parametrize("case", BAD_TENSORS)
-def test_tensors_that_are_not_the_specs(case: str) -> None:
-    changes, expected = BAD_TENSORS[case]
-    content = new()
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"fc1.weight": None}, "tensor fc1.weight is missing"),
+        ({"fc1.weight": torch.ones(5, 2)}, "tensor fc1.weight must have shape (2, 5), found (5, 2)"),
+        ({"fc1.weight": [1.0]}, "fc1.weight must be a dense tensor, got a list"),
+        ({"fc1.weight": ARC.expand(10**6, 10**6)}, "tensor fc1.weight must have shape (2, 5), *"),
+        ({"fc1.weight": torch.ones(2, 5).to_sparse()}, "its pickle asks for torch.*, *"),
+        ({"fc1.weight": torch.ones(2, 5, device="meta")}, "its pickle asks for *_rebuild_meta*"),
+        ({"tok_arc_A": ARC * torch.nan}, "tensor tok_arc_A has numbers that are not finite in float32"),
+        ({"tok_arc_A": ARC.double() * 1e300}, "tensor tok_arc_A has numbers that are not finite *"),
+        ({"tok_arc_A": ARC.double() / 3}, "tensor tok_arc_A has torch.float64 numbers that *"),
+        ({"tok_arc_A": ARC.long()}, "tensor tok_arc_A must have real floating *, found torch.int64"),
+        ({"tok_arc_B": ARC}, "tensor tok_arc_B must be tok_arc_A where they are tied, and is not"),
+        (dict.fromkeys(("w\n", "x", "y", "z"), ARC), "tensors that are *: 'w\\n', x, y and 1 more"),
+        ({"norm2.weight": torch.ones(5)}, "tensor norm2.weight must be equal to the other norms', *"),
+        ({"_eos_pos": torch.ones(1, 3)}, "tensor _eos_pos must be zero where it is frozen, and is not"),
+        ({"spiral_phase": ARC}, "tensor spiral_phase must be zero where it is frozen, and is not"),
+        ({7: ARC}, "model_state_dict must have names for keys, got 7"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_tensors_that_are_not_the_specs(changes, expected):
+    content = microadder()
     state = content["model_state_dict"] | changes
     content["model_state_dict"] = {k: t for k, t in state.items() if t is not None}
     assert says(refusal(content), expected)
 
 
-def test_tensors_that_are_frozen_elsewhere() -> None:
-    for spec, name, what in (
-        (replace(OLD, frozen_z_hi=True), "z_hi_pos", "zero where it is frozen"),
-        (replace(OLD, flat_spiral=True), "spiral_slope", "zero where it is frozen"),
-        (PRESETS["74p"], "tok_arc_B", "tok_arc_A where they are tied"),
-    ):
-        content = older(spec, noisy(spec))
-        content["model_state_dict"][name] += 0.5
-        assert refusal(content) == f"tensor {name} must be {what}, and is not"
-    ring = replace(NEW, equals_on_ring=True)
-    content = newer(ring, noisy(ring))
-    content["model_state_dict"]["special_pos_equals"] += 0.01
-    assert "special_pos_equals must be on the spiral where it is frozen" in refusal(content)
+def test_the_tied_table_of_the_report_must_agree():
+    content = report(SMALL)
+    content["model_state"]["lm_head.weight"][3, 2] += 1e-6
+    assert (
+        refusal(content) == "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not"
+    )
 
 
-# ---- what is refused: files
+# What is refused: files
 
 
 class Runs:
     """A pickle of it makes a file when it is read."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.system, (f"touch {Path('was-run').resolve()}",)
 
 
-def repacked(change: Any) -> Path:
+def repacked(change):
     """A sound archive with its pickle changed."""
-    with zipfile.ZipFile(written(new())) as archive:
+    with zipfile.ZipFile(written(microadder())) as archive:
         inside = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(FILE, "w") as archive:
         for name, content in inside.items():
@@ -233,11 +335,10 @@ def repacked(change: Any) -> Path:
     return FILE
 
 
-def test_nothing_is_run() -> None:
-    content = new()
+def test_nothing_is_run():
+    content = microadder()
     for hostile in (
         Runs(),
-        content | {"metrics": Runs()},
         content | {"optimizer_state_dict": {"state": [Runs()]}},
         content | {"model_state_dict": content["model_state_dict"] | {"fc1.weight": Runs()}},
     ):
@@ -250,76 +351,57 @@ def test_nothing_is_run() -> None:
     assert refused(FILE).startswith("its pickle is not of protocol 2")
     repacked(lambda _: b"\x80\x02(S'touch was-run'\nios\nsystem\n.")
     assert refused(FILE) == "damaged: its pickle cannot be read"
-    for harmless in (bytearray(b"x"), {1, 2}, torch.float32, complex(1)):
+    for harmless in (bytearray(b"x"), {1, 2}, torch.float32):
         assert refusal(content | {"args": harmless}).startswith("its pickle asks for ")
     assert not Path("was-run").exists()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
-def test_files_that_are_none() -> None:
-    whole = written(new()).read_bytes()
+def test_files_that_are_no_checkpoints():
+    whole = written(microadder()).read_bytes()
     damaged = "truncated or damaged: it begins like a PyTorch file and is not whole"
     for content, expected in (
         (b"", "empty"),
         (b"hello", "not a checkpoint: no folder of ours, no PyTorch archive"),
-        (whole[: len(whole) // 2], damaged),
         (whole[:-1], damaged),
         (whole[:4], damaged),
         (whole.replace(b"tok_arc_A", b"tok_arc_X"), damaged),
-        (pickle.dumps({"config": 1}), "a plain pickle, not a PyTorch checkpoint; nothing of it was run"),
         (b"PK\x03\x04" * 2**21, f"larger than any checkpoint known here ({2**23} bytes)"),
     ):
         FILE.write_bytes(content)
         assert refused(FILE) == expected
     assert LARGEST < 2**23
-    with zipfile.ZipFile(FILE, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data.pkl", b"\0" * 10**7)
-    assert refused(FILE).startswith("a zip archive, but not as PyTorch writes it")
-    with zipfile.ZipFile(FILE, "w") as archive:
-        archive.writestr("word/document.xml", "")
-    assert refused(FILE).startswith("a zip archive, but not as PyTorch writes it")
+    for name, content in (("archive/data.pkl", b"\0" * 10**7), ("word/document.xml", b"")):
+        with zipfile.ZipFile(FILE, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(name, content)
+        assert refused(FILE).startswith("a zip archive, but not as PyTorch writes it")
     with io.BytesIO() as buffer:
         torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), buffer)
         FILE.write_bytes(buffer.getvalue())
     assert refused(FILE) == "a TorchScript archive, which is a program, not a checkpoint"
-    repacked(lambda pickled: pickled[:-20])
-    assert refused(FILE) == "damaged: its pickle cannot be read"
     repacked(lambda pickled: pickled.replace(b"K\x02K\x05", b"K\x02K\x7f"))  # more than its storage holds
     assert refused(FILE) == "damaged: its pickle cannot be read"
+    Path("folder").mkdir()
+    assert refused(Path("folder")) == "not a file" and refused(Path("nowhere")) == "no such file"
 
 
-def test_checkpoints_of_no_known_format() -> None:
-    for content in (
-        {},
-        {"model_state_dict": {}},
-        {"state_dict": {}, "config": {}},
-        {"weights": torch.ones(2)},
-    ):
-        assert refusal(content).startswith("a checkpoint of no known format: MicroAdder's has ")
-    assert refusal(torch.ones(2)) == "its content must be a dictionary, got a Tensor"
-    assert refusal([1]) == "its content must be a dictionary, got a list"
-    assert refusal({1: 2}) == "its content must have names for keys, got 1"
-    assert refusal(new() | {"model_state_dict": 3}) == "model_state_dict must be a dictionary, got 3"
-
-
-def test_a_file_may_not_unfold() -> None:
+def test_a_file_may_not_unfold():
     """A few bytes that would be more than memory holds, once every reference is followed."""
-    wide: Any = [0]
+    wide, looped = [0], []
     for _ in range(60):
         wide = [wide, wide]
-    looped: list[Any] = []
     looped.append(looped)
     for bad in (wide, looped, {"a": [0] * 20_000}, {"a": {"b": wide}}):
-        assert refusal(new() | {"args": bad}).startswith("its settings are more than 10000 values, or nested")
-        assert refusal(new() | {"metrics": bad}).startswith("its settings are more than 10000 values")
-        assert refusal(new(norm_mode=bad)).startswith("norm_mode must be like 'weighted', got a ")
+        assert refusal(microadder() | {"args": bad}).startswith("its settings are more than 10000 values, or")
+        assert refusal(microadder() | {"metrics": bad}).startswith("its settings are more than 10000 values")
+        assert refusal(microadder(norm_mode=bad)).startswith("norm_mode must be like 'weighted', got a ")
 
 
-# ---- the commands
+# The commands
 
 
-def test_import_then_verify() -> None:
-    written(new())
+def test_import_then_verify_and_export():
+    written(microadder())
     result = call("import", FILE, "-o", "ours")
     assert result.exit_code == 0 and not result.stderr
     first, second = result.stdout.splitlines()
@@ -333,22 +415,14 @@ def test_import_then_verify() -> None:
     about = json.loads(call("import", FILE, "-o", "empty", "--json").stdout)
     assert about["checkpoint"] == "empty" and about["format"] == "MicroAdder" and about["params"] == 57
     assert about["spec"] == NEW.as_dict() and about["total"] == 10_010 and not about["verified"]
-
-
-def test_the_commands_refuse_in_one_line() -> None:
-    written(old(norm_mode="scalar"))
-    expected = f"{FILE}: architecture not known here: norm_mode=scalar"
-    assert fails_with_one(2, "verify", FILE) == expected
-    result = call("import", FILE, "-o", "ours")
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"error: {expected}\n")
-    assert not Path("ours").exists()
-    assert fails_with_one(2, "verify", "nowhere") == "nowhere: no such checkpoint"
-    assert call("import", "nowhere", "-o", "ours").stderr == "error: nowhere: no such file\n"
-
-
-def test_import_replaces_nothing() -> None:
-    written(new())
-    assert call("import", FILE, "-o", "ours").exit_code == 0
     for target in ("ours", "."):
         line = call("import", FILE, "-o", target).stderr
         assert line == f"error: {target}: exists and is not empty; choose another folder with -o\n"
+
+
+def test_the_commands_refuse_in_one_line():
+    written(microadder(norm_mode="scalar"))
+    expected = f"{FILE}: architecture not known here: norm_mode=scalar"
+    assert fails_with_one(2, "verify", FILE) == expected
+    assert fails_with_one(2, "import", FILE, "-o", "ours") == expected
+    assert fails_with_one(2, "import", "nowhere", "-o", "ours") == "nowhere: no such file"

@@ -1,43 +1,32 @@
-"""Damaged files into every reader of files from elsewhere: no crash, one line of complaint.
+"""500 damaged files into every reader of files from elsewhere: no crash, one line of complaint.
 
-Each reader raises one kind of error for its user (UserError, ValueError), of one line; any other fails here. A
-file that is read in spite of its damage must survive being written and read again.
+Each reader raises one kind of error for its user (UserError, ValueError); any other fails here. A file that is
+read in spite of its damage must survive being written and read again.
 """
-
-from __future__ import annotations
 
 import io
 import json
 import struct
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import strategies as st
 
-from tests.bad_foreign import NEW, SMALL, new, old
-from tests.garbage import (
-    BITES,
-    LEAVES,
-    NESTED,
-    SHARES,
-    VALUES,
-    check_lines,
-    complaint,
-    damaged,
-    feed,
-)
-from tests.published import noisy, report
+from search.errors import UserError
+from search.study.file import parse_study, shipped_studies
+from search.study.schema import Study
+from tests.foreign import NEW, SMALL, microadder, report
+from tests.garbage import BITES, LEAVES, NESTED, VALUES, complaint, damaged, feed
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 from trainer.checkpoints.foreign import load_any
 
 pytestmark = pytest.mark.usefixtures("here")
 
 
-# ---- our checkpoints
+# Our checkpoints
 
 CHECKPOINT = Checkpoint(
     NEW,
@@ -48,186 +37,271 @@ CHECKPOINT = Checkpoint(
     provenance={"study": "57p", "configuration": "0" * 12},
 )
 ABOUT = json.loads(json.dumps(CHECKPOINT.as_dict()))
-REPORT_ABOUT = ABOUT | {"spec": SMALL.as_dict(), "params": SMALL.params}
 HEADER = {"theta": {"dtype": "F32", "shape": [57], "data_offsets": [0, 228]}, "__metadata__": {"a": "b"}}
 NUMBERS = NEW.initial(3).numpy().tobytes()
-DTYPES = ["F64", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "F8_E8M0", "F4", "F6_E2M3", "C64", "F99"]
-SHAPES = [[], [0], [57, 0], [2**63], [0, 2**63], [2**62, 4], [-1], [1] * 70, [57, 1], [228]]
-HEADER_VALUES = st.sampled_from([*DTYPES, *SHAPES, [0, 2**64], [0, 0], [228, 0]]) | VALUES
-
-
-def tensors(header: str, data: bytes = NUMBERS) -> bytes:
-    """A safetensors file with any header."""
-    raw = header.encode("utf-8", "surrogatepass")
-    return struct.pack("<Q", len(raw)) + raw + data
-
-
-THETA = tensors(json.dumps(HEADER))
-PAIRS = (
-    st.builds(
-        lambda damage, about: (json.dumps(damage(about)).encode("utf-8", "surrogatepass"), THETA),
-        damaged(),
-        st.sampled_from([ABOUT, REPORT_ABOUT]),
-    )
-    | BITES.map(lambda damage: (damage(json.dumps(ABOUT).encode()), THETA))
-    | damaged(HEADER_VALUES).map(
-        lambda damage: (json.dumps(ABOUT).encode(), tensors(json.dumps(damage(HEADER))))
-    )
-    | BITES.map(lambda damage: (json.dumps(ABOUT).encode(), damage(THETA)))
-    | st.tuples(st.binary(max_size=80), st.binary(max_size=80))
-    | st.tuples(NESTED.map(lambda v: json.dumps(v).encode("utf-8", "surrogatepass")), st.just(THETA))
+HEADER_VALUES = VALUES | st.sampled_from(
+    [
+        "F64",
+        "F16",
+        "I64",
+        "F8_E8M0",
+        "F4",
+        "C64",
+        "F99",
+        [],
+        [0],
+        [57, 0],
+        [0, 2**63],
+        [2**62, 4],
+        [-1],
+        [57, 1],
+    ]
 )
 
 
-def read_checkpoint(path: Path, again: Path) -> str | None:
+def as_bytes(value):
+    return json.dumps(value).encode()
+
+
+def tensors(header, data=NUMBERS):
+    """A safetensors file with any header."""
+    return struct.pack("<Q", len(header)) + header + data
+
+
+THETA = tensors(as_bytes(HEADER))
+CHECKPOINTS = (
+    st.builds(lambda damage: (as_bytes(damage(ABOUT)), THETA), damaged())
+    | st.builds(lambda damage: (damage(as_bytes(ABOUT)), THETA), BITES)
+    | st.builds(lambda damage: (as_bytes(ABOUT), tensors(as_bytes(damage(HEADER)))), damaged(HEADER_VALUES))
+    | st.builds(lambda damage: (as_bytes(ABOUT), damage(THETA)), BITES)
+    | st.builds(lambda value: (as_bytes(value), THETA), NESTED)
+)
+
+
+def read_checkpoint(path):
     """The complaint about a checkpoint; one that is taken is written and read again."""
 
-    def read() -> None:
+    def read():
         checkpoint = load_any(path)
-        checkpoint.save(again)
-        found = Checkpoint.load(again)
-        assert torch.equal(found.theta_P, checkpoint.theta_P) and found.spec == checkpoint.spec
+        checkpoint.save(Path("again"))
+        again = Checkpoint.load(Path("again"))
+        assert torch.equal(again.theta_P, checkpoint.theta_P) and again.spec == checkpoint.spec
 
     said = complaint(read, ValueError)
-    if said is not None:
-        check_lines(said)
-        assert said.startswith(str(path.parent if path.suffix == ".json" else path)), said
+    assert said is None or said.startswith(str(path))
     return said
 
 
-def read_pair(pair: tuple[bytes, bytes]) -> str | None:
+def read_pair(pair):
     folder = Path("ours")
     folder.mkdir(exist_ok=True)
     for name, data in zip((JSON_FILE, THETA_FILE), pair, strict=True):
         (folder / name).write_bytes(data)
-    return read_checkpoint(folder, Path("again"))
+    return read_checkpoint(folder)
 
 
-def test_checkpoints() -> None:
-    assert read_pair((json.dumps(ABOUT).encode(), THETA)) is None
-    feed(PAIRS, SHARES["checkpoints"], read_pair)
+def test_checkpoints():
+    assert read_pair((as_bytes(ABOUT), THETA)) is None
+    feed(CHECKPOINTS, 150, read_pair)
     assert {f.name for f in Path().iterdir()} == {"ours", "again"}
 
 
-def headed(data: bytes = NUMBERS, **entry: Any) -> bytes:
-    return tensors(json.dumps({"theta": HEADER["theta"] | entry}), data)
+def headed(data=NUMBERS, **entry):
+    return tensors(as_bytes({"theta": HEADER["theta"] | entry}), data)
 
 
-FALSE_THETA = {
-    "a header of 8 EiB": struct.pack("<Q", 2**63) + b"{}",
-    "a terabyte": headed(shape=[2**38], data_offsets=[0, 2**40]),
-    "overflow": headed(shape=[2**62, 4]),
-    "nothing, 2^63 wide, and no more": headed(b"", shape=[0, 2**63], data_offsets=[0, 0]),
-    "100,000 dimensions": headed(shape=[1] * 100_000),
-    "dtype F4": tensors('{"theta":{"dtype":"F4","shape":[456],"data_offsets":[0,228]}}'),
-    "a deep header": tensors("[" * 100_000),
-}  # fmt: skip
-LIES: dict[str, dict[str, Any]] = {
-    "a size of 400 digits": {"spec": ABOUT["spec"] | {"heads": 10**400}},
-    "a width of 2 billion": {"spec": SMALL.as_dict() | {"width": 2**31 - 1}},
-    "a name of lines": {"seed": {"a\nb\x1b[31m": "x"}},
-    "an option of a megabyte": {"spec": ABOUT["spec"] | {"a" * (1 << 20): 1}},
-}
+@pytest.mark.parametrize(
+    "theta",
+    [
+        pytest.param(struct.pack("<Q", 2**63) + b"{}", id="a header of 8 EiB"),
+        pytest.param(headed(shape=[2**38], data_offsets=[0, 2**40]), id="a terabyte"),
+        pytest.param(headed(shape=[2**62, 4]), id="overflow"),
+        pytest.param(headed(b"", shape=[0, 2**63], data_offsets=[0, 0]), id="nothing, 2^63 wide"),
+        pytest.param(headed(shape=[1] * 100_000), id="100,000 dimensions"),
+        pytest.param(tensors(b"[" * 100_000), id="a deep header"),
+    ],
+)
+def test_numbers_that_are_not_there_are_refused(theta):
+    assert read_pair((as_bytes(ABOUT), theta))
 
 
-@pytest.mark.parametrize("case", FALSE_THETA)
-def test_numbers_that_are_not_there_are_refused(case: str) -> None:
-    assert read_pair((json.dumps(ABOUT).encode(), FALSE_THETA[case])), "taken"
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"spec": ABOUT["spec"] | {"heads": 10**400}}, id="a size of 400 digits"),
+        pytest.param({"spec": SMALL.as_dict() | {"width": 2**31 - 1}}, id="a width of 2 billion"),
+        pytest.param({"seed": {"a\nb\x1b[31m": "x"}}, id="a name of lines"),
+        pytest.param({"spec": ABOUT["spec"] | {"\x1b[31m" * 100_000: 1}}, id="a long name"),
+    ],
+)
+def test_facts_that_lie_are_refused(changes):
+    assert read_pair((as_bytes(ABOUT | changes), THETA))
 
 
-@pytest.mark.parametrize("case", LIES)
-def test_facts_that_lie_are_refused(case: str) -> None:
-    assert read_pair((json.dumps(ABOUT | LIES[case]).encode(), THETA)), "taken"
+# Other programs' files
 
-
-# ---- other programs' files
-
-CONTENTS = [new(), old(), report(SMALL, noisy(SMALL))]
 ARC = torch.tensor(2.0)
-TENSORS = st.sampled_from(
+OBJECTS = LEAVES | st.sampled_from(
     [ARC, ARC * torch.nan, ARC.double() / 3, ARC.long(), ARC.expand(10**6, 10**6), torch.empty(0), ARC * 1j,
      torch.ones(2, 5).t(), torch.ones(2, 5).to_sparse(), torch.ones(2, 5, device="meta"), torch.ones(1, 57),
-     torch.nn.Parameter(ARC), torch.ones(5, requires_grad=True), torch.ones([1] * 60), torch.float16,
-     {1, 2}, 1j]
+     torch.nn.Parameter(ARC), torch.ones([1] * 60), torch.float16, {1, 2}]
 )  # fmt: skip
-OBJECTS = TENSORS | LEAVES | NESTED
 
 
-def saved(content: Any) -> bytes:
+def saved(content):
     buffer = io.BytesIO()
     torch.save(content, buffer)
     return buffer.getvalue()
 
 
-def repacked(data: bytes, damage: Callable[[bytes], bytes], entry: str = "data.pkl") -> bytes:
+def repacked(data, damage, entry="data.pkl"):
     """An archive whose pickle is damaged and whose checksums are right."""
     buffer = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(data)) as old_,
-        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new_,
-    ):
-        for info in old_.infolist():
-            content = old_.read(info)
-            new_.writestr(info.filename, damage(content) if info.filename.endswith(entry) else content)
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(buffer, "w") as target:
+        for info in source.infolist():
+            content = source.read(info)
+            target.writestr(info.filename, damage(content) if info.filename.endswith(entry) else content)
     return buffer.getvalue()
 
 
+CONTENTS = [microadder(), report(SMALL)]
 SAVED = [saved(content) for content in CONTENTS]
 STEPS = [
-    b"]", b"}", b"(", b"l", b"t", b"\x85", b"\x86", b"s", b"u", b"a", b"e", b"d", b"0", b"1", b"2", b")",
-    b"N", b"\x88", b"q\x01", b"h\x01", b"K\x07", b"M\xff\xff", b"J\xff\xff\xff\xff", b"\x8a\x01\x7f", b"R",
-    b"b", b"Q", b"\x81", b"X\x01\x00\x00\x00a", b"X\xff\xff\xff\x7fa", b"ctorch._utils\n_rebuild_tensor_v2\n",
-    b"ctorch\nFloatStorage\n", b"ccollections\nOrderedDict\n", b"cargparse\nNamespace\n",
-    b"ctorch\ndevice\n", b"cpathlib\nPosixPath\n", b"cos\nsystem\n", b"\x8c\x01a", b"\x93",
-    b"\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
+    b"]", b"}", b"(", b"l", b"t", b"\x85", b"s", b"u", b"a", b"e", b"0", b"2", b")", b"N", b"q\x01", b"h\x01",
+    b"K\x07", b"J\xff\xff\xff\xff", b"\x8a\x01\x7f", b"R", b"b", b"Q", b"\x81", b"X\x01\x00\x00\x00a",
+    b"X\xff\xff\xff\x7fa", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nFloatStorage\n",
+    b"ccollections\nOrderedDict\n", b"cargparse\nNamespace\n", b"cpathlib\nPosixPath\n", b"cos\nsystem\n",
+    b"\x93", b"\x95\xff\xff\xff\xff\xff\xff\xff\x7f",
 ]  # fmt: skip
 OPCODES = st.lists(st.sampled_from(STEPS), max_size=30).map(
-    lambda steps: lambda _: b"\x80\x02" + b"".join(steps) + b"."
+    lambda s: lambda _: b"\x80\x02" + b"".join(s) + b"."
 )
 FILES = (
     st.builds(lambda damage, content: saved(damage(content)), damaged(OBJECTS), st.sampled_from(CONTENTS))
     | st.builds(lambda damage, data: damage(data), BITES, st.sampled_from(SAVED))
     | st.builds(lambda damage, data: repacked(data, damage), BITES | OPCODES, st.sampled_from(SAVED))
     | st.builds(lambda damage, data: repacked(data, damage, "data/0"), BITES, st.sampled_from(SAVED))
-    | st.binary(max_size=80).map(lambda data: b"PK\x03\x04" + data)
-    | st.binary(max_size=80)
 )
 
 
-def read_file(data: bytes) -> str | None:
+def read_file(data):
     file = Path("theirs.pt")
     file.write_bytes(data)
-    return read_checkpoint(file, Path("again"))
+    return read_checkpoint(file)
 
 
-def test_other_programs_files() -> None:
-    for data in SAVED:
-        assert read_file(data) is None
-    feed(FILES, SHARES["other programs' files"], read_file)
+def test_other_programs_files():
+    assert [read_file(data) for data in SAVED] == [None, None]
+    feed(FILES, 150, read_file)
     assert {f.name for f in Path().iterdir()} == {"theirs.pt", "again"}
 
 
-def zipped(**content: bytes) -> bytes:
+def zipped(**content):
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content.items():
-            archive.writestr(f"archive/{name.replace('_', '/').replace('PKL', 'data.pkl')}", data)
+            archive.writestr(f"archive/{ {'pickle': 'data.pkl', 'numbers': 'data/0'}[name] }", data)
     return buffer.getvalue()
 
 
-PICKLE = b"\x80\x02}."
 ARCHIVES = {
-    "8 MiB of numbers": lambda: zipped(PKL=PICKLE, data_0=bytes(8 << 20)),
-    "8 MiB of pickle": lambda: zipped(PKL=bytes(8 << 20)),
+    "8 MiB of numbers": lambda: zipped(pickle=b"\x80\x02}.", numbers=bytes(8 << 20)),
+    "8 MiB of pickle": lambda: zipped(pickle=bytes(8 << 20)),
     "memo of itself": lambda: repacked(SAVED[0], lambda _: b"\x80\x02]q\x01h\x01a."),
-    "a pickle 100,000 deep": lambda: zipped(PKL=b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."),
-    "a text of 2 GB": lambda: zipped(PKL=b"\x80\x02X\xff\xff\xff\x7fa."),
-    "a storage of a terabyte": lambda: repacked(
-        SAVED[0], lambda p: p.replace(b"K\x05tq", b"\x8a\x05\0\0\0\0\1tq")
-    ),
+    "a pickle 100,000 deep": lambda: zipped(pickle=b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."),
+    "a text of 2 GB": lambda: zipped(pickle=b"\x80\x02X\xff\xff\xff\x7fa."),
+    "a terabyte": lambda: repacked(SAVED[0], lambda p: p.replace(b"K\x05tq", b"\x8a\x05\0\0\0\0\1tq")),
 }
 
 
 @pytest.mark.parametrize("case", ARCHIVES)
-def test_archives_that_unfold_are_refused(case: str) -> None:
-    assert read_file(ARCHIVES[case]()), "taken"
+def test_archives_that_unfold_are_refused(case):
+    assert read_file(ARCHIVES[case]())
+
+
+# Study files
+
+SEARCHED = yaml.safe_load(
+    """
+    {name: x, about: a b, model: {preset: 57p, qk_dim: 4, tie_qk: false}, seeds: {first: 1, count: 3},
+     recipe: {steps: 100, batch: 8, eval_every: 10, lr: 0.02, curriculum: [[3, 10], [6, 20]], fade_start: 10,
+       fade_end: 20},
+     space: {recipe.lr: {float: [0.01, 0.1], log: true}, recipe.warmup: {int: [1, 9], step: 2},
+       model.tie_vo: {choice: [true, false]}, recipe.fade_end: {int: [1, 9], after: recipe.fade_start},
+       recipe.clip: {choice: [0.5, 1.0], when: {model.tie_vo: [true]}}},
+     sampler: {name: tpe, configurations: 3, seed: 1, objectives: [grok_rate]},
+     until: {}, stop: {hopeless: true}, allocation: {threshold: 0.2, most: 8, budget: 99},
+     confirm: {configurations: 2, seeds: {init: [100, 101], data: [102]}},
+     resources: {cpu: 1, gpu: 0.25, slots: 2, seeds_per_trial: 4, compiled: false, save_every: 1}}
+    """
+)
+LISTED = yaml.safe_load(
+    """
+    {name: y, model: 57p, seeds: [1, 2, 5], until: {grokked: 1, max_seeds: 9},
+     configurations: [{recipe: {lr: 0.01}}, {model: 67p}, {model: {qk_dim: 5}, recipe: {batch: 16}}],
+     toggle: [tie_vo, qk_dim=4], recipe: {steps: 100, eval_every: 10}, tracking_uri: "http://127.0.0.1:5000"}
+    """
+)
+WORDS = st.sampled_from(
+    ["!!python/object/apply:os.system [touch made]", "&a [*a]", "*a", "<<: {a: 1}", "!!binary aGk=", "!!set {a}",
+     "!!timestamp 2020-01-01", "1" + ":59" * 3_000, "0x" + "f" * 5_000, "!!float x", "? [a]", "2020-99-99",
+     "|\n a", "'", "\t", "%YAML 9.9", ".nan"]
+)  # fmt: skip
+STUDIES = (
+    st.builds(
+        lambda damage, whole, word: json.dumps(damage(whole)).replace('"57p"', word),
+        damaged(VALUES | st.just("57p")),
+        st.sampled_from([SEARCHED, LISTED]),
+        WORDS | st.just('"57p"'),
+    )
+    | st.builds(
+        lambda damage, text: damage(text.encode()).decode("utf-8", "replace"),
+        BITES,
+        st.sampled_from([*shipped_studies().values(), yaml.safe_dump(SEARCHED), yaml.safe_dump(LISTED)]),
+    )
+    | st.text(alphabet="{}[]:,-?!&*#|>'\"%@`\\ \n\tab1.e<=~\0\x1b\ud800é", max_size=60)
+)
+
+
+def read_study(text):
+    def read():
+        study = parse_study(text, "some.yaml")
+        again = Study.model_validate_json(study.model_dump_json(by_alias=True))  # as MLflow keeps it
+        assert again.listed() == study.listed() and again.planned == study.planned
+
+    return complaint(read, UserError)
+
+
+def test_studies():
+    assert read_study(yaml.safe_dump(SEARCHED)) is None and read_study(yaml.safe_dump(LISTED)) is None
+    feed(STUDIES, 200, read_study)
+    assert not list(Path().iterdir())
+
+
+ONE = "name: x\nmodel: 57p\nseeds: [1]\n"
+LONG = "0x" + "f" * 5_000
+BOMBS = {
+    **{f"6,000 digits for {field}": ONE + field.format(LONG) for field in (
+        "recipe: {{lr: {}}}", "resources: {{cpu: {}}}", "until: {{grokked: {}}}", "{}: 1", "toggle: [qk_dim={}]",
+        "space: {{recipe.lr: {{float: [0, {}]}}}}",
+    )},
+    "10^30 seeds": ONE.replace("[1]", f"{{first: 0, count: {10**30}}}"),
+    "10^30 rounds": ONE + f"until: {{grokked: 1, max_seeds: {10**30}}}",
+    "4 million crossed seeds": ONE.replace("[1]", f"{{init: {[*range(2_000)]}, data: {[*range(2_000)]}}}"),
+    "a grid of 2 billion": ONE + "sampler: {name: grid}\nspace: {recipe.hold: {int: [0, 2000000000]}}",
+    "a step of nothing": ONE + "space: {recipe.lr: {float: [0.1, 0.2], step: 1.0e-300}}",
+    "10^9 evaluations": ONE + "recipe: {steps: 1000000000, eval_every: 1}",
+    "101 toggles": ONE + f"toggle: [{', '.join(['tie_vo'] * 101)}]",
+    "7,000 stages": ONE + "recipe: {curriculum: [" + "[1, 1], " * 7_000 + "]}",
+    "10,000 threads": ONE + "resources: {cpu: 10000}",
+    "80,000 keys": "{" + ", ".join(f"a{n}: 1" for n in range(80_000)) + "}",
+    "a list of merge keys": "{<<: [" + "{a: 1}, " * 6_000 + "]}",
+    "a number of 40,000 colons": ONE.replace("[1]", f"[1{':1' * 40_000}]"),
+    "a merge of a number": "<<: 3",
+    **{f"1 MiB of {sign}": sign * ((1 << 20) // len(sign)) for sign in ("[", "{a: ", "- ", "!!set {")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOMBS)
+def test_a_study_that_asks_for_too_much_is_refused(case):
+    assert read_study(BOMBS[case])
