@@ -90,13 +90,6 @@ def chromium(profile: Path) -> Iterator[Any]:
         found.quit()
 
 
-def screenshots_folder(temporary: Path) -> Path:
-    """Where pictures are kept: the folder that ADDER_SEARCH_SCREENSHOTS names, or a temporary one."""
-    folder = Path(os.environ.get("ADDER_SEARCH_SCREENSHOTS") or temporary)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def visible(browser: Any, *words: str) -> str:
     """Wait until the page shows all these words."""
 
@@ -105,46 +98,3 @@ def visible(browser: Any, *words: str) -> str:
         return all(word in shown for word in words) and shown
 
     return str(wait_until(text, f"the page shows {words}"))
-
-
-SEEN = """
-const whole = box => box.left >= 0 && box.top >= 0 && box.right <= innerWidth && box.bottom <= innerHeight;
-const top = cell => {
-    const box = cell.getBoundingClientRect();
-    const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
-    return whole(box) && (cell.contains(at) || at?.contains(cell));
-};
-return [...document.querySelectorAll(`[col-id="${arguments[0]}"]`)].filter(top)
-    .sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)
-    .map(cell => cell.innerText);
-"""
-
-
-def seen(browser: Any, column: str) -> list[str]:
-    """What a column of MLflow's table of runs says from its name down, where it is wholly on the screen and
-    nothing covers it.
-    """
-    return list(browser.execute_script(SEEN, column))
-
-
-def press(browser: Any, xpath: str, what: str) -> None:
-    """Click on the first element of this kind as a mouse does, as soon as there is one: menus and tabs of
-    MLflow do not listen to the event alone.
-    """
-    from selenium.common.exceptions import WebDriverException
-
-    def pressed() -> bool:
-        with contextlib.suppress(WebDriverException):  # redrawn or covered just now
-            for element in browser.find_elements("xpath", xpath)[:1]:
-                element.click()
-                return True
-        return False
-
-    wait_until(pressed, what)
-
-
-def click(browser: Any, text: str) -> None:
-    """Click on the link that says this, as soon as there is one."""
-    find = f"//a[normalize-space(.)='{text}']"
-    wait_until(lambda: browser.find_elements("xpath", find), f"a link that says {text}")
-    browser.execute_script("arguments[0].click()", browser.find_elements("xpath", find)[0])

@@ -11,7 +11,7 @@ from mlflow.entities import Metric, Param
 from search.stats.counting import final_metrics
 from search.study.trial import Configuration
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG
+from search.tracking.tracking import KEY_TAG
 from trainer import Outcome, Pair, Recipe, Result, Seed
 
 
@@ -65,11 +65,3 @@ def record(tracker: Tracker, made: Configuration, seeds: int, grokked: int) -> s
     client.log_batch(run, metrics=metrics, params=params)
     client.set_terminated(run)
     return str(run)
-
-
-def record_child(tracker: Tracker, run: str) -> None:
-    """The run of a configuration's first grokked seed."""
-    tags = {PARENT_TAG: run, SEED_TAG: "770"}
-    child = tracker.client.create_run(tracker.experiment, tags=tags, run_name="seed 770").info.run_id
-    tracker.client.log_metric(child, "exact", 1.0, step=10_000)
-    tracker.client.set_terminated(child)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.commands import adder_search, running
 from tests.reference import QUICK, check_whole, environment, expected, states, wait_for_progress, write_study
+from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import mlflow_server, postgres
 from tests.test_faults import GRID, LONG, grid_wanted, long_wanted
-from tests.test_full_disk import fill, small_disk
 
 pytestmark = pytest.mark.faults
 

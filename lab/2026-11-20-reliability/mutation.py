@@ -43,7 +43,7 @@ TESTS = {
     "record/recorder": ["power_cut", "cut_off"],
 }
 """Those in seconds. What they let live others may still notice."""
-SLOW = "tests/test_power_cut.py::test_the_next_driver_takes_up_whatever_is_left"
+SLOW = "tests/scenarios/test_power_cut.py::test_the_next_driver_takes_up_whatever_is_left"
 OPTIONS = [
     "-xq", "--override-ini=addopts=", "--strict-markers", "--hypothesis-profile=ci",
     "-m", "not full and not faults",

@@ -1,7 +1,6 @@
 """What `ui` prints and opens, without the server."""
 
 import socket
-import sys
 import webbrowser
 
 import pytest
@@ -68,27 +67,6 @@ def test_no_browser_is_opened_unasked_for_or_where_none_would_be_seen(client, op
     monkeypatch.setattr(ui_command, "_has_display", lambda: False)
     call("ui", "--port", free_port())
     assert opened == []
-
-
-def test_a_browser_that_fails_is_no_error(client, opened, monkeypatch):
-    def fail(page):
-        raise webbrowser.Error("could not locate runnable browser")
-
-    client.create_experiment("57p")
-    monkeypatch.setattr(webbrowser, "open", fail)
-    assert call("ui", "--port", free_port()).exit_code == 0
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("display", [True, False])
-def test_a_display_is_a_terminal_with_windows(terminal, display, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    if display:
-        monkeypatch.setenv("DISPLAY", ":0")
-    assert ui_command._has_display() == (terminal and display)
 
 
 def test_a_port_that_is_taken_is_said(client):

@@ -85,21 +85,6 @@ def test_what_nobody_trains_is_waiting(home: Home) -> None:
     assert now[:2] == started[:2], "it was continued, not written anew"
 
 
-def test_a_snapshot_is_of_its_time(home: Home) -> None:
-    """The outbox writes it later."""
-    proposals = proposals_of(Memory(), space=NARROW)
-    first = proposals.ask()
-    assert first
-    before, early = of(proposals), proposals.trials()
-    train(proposals, first, row())
-    proposals.ask()
-    mirror = mirror_of(proposals, home)
-    mirror.update(early)
-    assert shown(home) == before != of(proposals)
-    mirror.update(proposals.trials())
-    assert shown(home) == of(proposals)
-
-
 def other_values(ledger: Memory) -> Proposals:
     ledger.recorded[0]["best_token"] = 0.9
     return proposals_of(ledger, space=NARROW)

@@ -1,15 +1,12 @@
 """The views of a study's experiment: what is in them, and that MLflow keeps them as it keeps its own."""
 
 import base64
-import dataclasses
 import json
 import zlib
 from types import SimpleNamespace
 
-from model import Spec
 from search.study.file import load_study, parse_study
 from search.tracking import views
-from trainer import Recipe
 
 LIMIT = 5_000  # characters of an experiment's tag in MLflow's older stores
 SEARCH = """
@@ -60,14 +57,6 @@ def test_the_table_has_the_rate_its_interval_and_what_was_searched_first():
     assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`final.grok_rate`", False)
 
 
-def test_what_was_confirmed_has_columns_where_something_is():
-    asked = study_of("confirm: {seeds: {first: 100, count: 4}}")
-    more = {*state_of(views.table_view(asked))["selectedColumns"]}
-    assert more - {*state_of(views.table_view(study_of()))["selectedColumns"]} == {
-        "metrics.`final.confirmation_grokked`", "metrics.`final.confirmation_seeds`"
-    }  # fmt: skip
-
-
 def test_a_list_varies_the_fields_in_which_its_configurations_differ():
     text = "name: two\nmodel: 57p\nconfigurations: [{}, {recipe: {lr: 0.5}}]\nseeds: [1]"
     assert views.searched(parse_study(text, "test")) == ["recipe.lr"]
@@ -111,11 +100,3 @@ def test_addresses_are_those_of_the_views_or_of_all_runs():
     assert {f"{views.TAG}{address.split('Key=')[1].split('&')[0]}" for address in found.values()} == set(
         client.tags
     )
-
-
-def test_the_largest_view_is_short_enough_for_a_tag(monkeypatch):
-    every = [f"model.{f.name}" for f in dataclasses.fields(Spec)]
-    every += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
-    monkeypatch.setattr(views, "searched", lambda study: every)
-    for make in (views.table_view, views.charts_view):
-        assert 500 < len(make(study_of()).encoded(1_700_000_000_000)) < LIMIT

@@ -1,0 +1,88 @@
+"""`ui` in a real browser: it serves, its view opens on the rates, a chart is drawn; and it ends with all of it."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from search.store.home import Home
+from search.store.ledger import Ledger
+from search.study.file import parse_study
+from search.study.trial import Configuration
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect, tracking_uri
+from search.tracking.views import write_views
+from tests.browser import chromium, is_healthy, page_of, served, started, visible
+from tests.made_up import record
+from tests.processes import wait_until
+
+pytestmark = pytest.mark.end_to_end
+SEEDS, GROKKED = 16, (0, 3, 12)
+"""Seeds of each configuration, and the number that grokked."""
+STUDY = f"""
+name: recipes
+model: 57p
+recipe: {{steps: 10000, eval_every: 500}}
+space:
+  recipe.lr: {{float: [0.005, 0.08], log: true}}
+seeds: {{first: 770, count: {SEEDS}}}
+"""
+CURVES = ".js-plotly-plot .scatterlayer path.js-line"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a home that has the study and its views."""
+    folder = tmp_path_factory.mktemp("ui")
+    home = Home(folder / "adder-runs")
+    home.create()
+    Ledger(home)
+    study = parse_study(STUDY, "test")
+    tracker = Tracker(connect(home, tracking_uri(home)), home, study)
+    for number, grokked in enumerate(GROKKED):
+        configuration = Configuration(*study.configuration({"recipe.lr": round(0.01 * 1.3**number, 4)}))
+        record(tracker, configuration, SEEDS, grokked)
+    write_views(tracker.client, study, tracker.experiment)
+    return folder
+
+
+def test_the_views_open_on_the_rates_and_on_drawn_charts(folder, tmp_path):
+    with served(folder) as ui, chromium(tmp_path) as browser:
+        browser.get(page_of(ui, "recipes", "table"))
+        visible(browser, f"{len(GROKKED)} matching runs", "final.grok_rate", "recipe.lr")
+
+        def rates():
+            cells = browser.find_elements("css selector", '[col-id="metrics.`final.grok_rate`"]')
+            texts = [c.text for c in sorted(cells, key=lambda c: c.location["y"])]
+            return texts[1:] if all(texts) and len(texts) > len(GROKKED) else []
+
+        wait_until(rates, "the column of rates")
+        assert [float(rate) for rate in rates()] == sorted((g / SEEDS for g in GROKKED), reverse=True)
+
+        browser.get(page_of(ui, "recipes", "charts"))
+        visible(browser, "What was searched", "Parallel Coordinates", "final.grok_rate", "best_exact")
+        wait_until(lambda: browser.find_elements("css selector", CURVES), "a curve")
+        wait_until(lambda: browser.find_elements("css selector", ".parcoords svg .axis"), "the axes")
+
+
+def test_it_ends_while_it_is_coming_up(folder):
+    with started(folder) as (command, address):
+        command.wait_for(lambda: address in command.printed(), "its address")
+        time.sleep(1)  # it loads MLflow's server
+        _ends(command, signal.SIGTERM)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_it_ends_with_all_that_it_started_while_it_serves(folder, number):
+    with started(folder) as (command, address):
+        command.wait_for(lambda: is_healthy(address), "health")
+        _ends(command, number, code=0 if number == signal.SIGINT else -number)
+
+
+def _ends(command, number, code=None):
+    os.kill(command.process.pid, number)
+    said = command.wait(10)
+    assert said.code == (-number if code is None else code) and said.err == ""
+    assert command.gone(10), "it left processes behind"
