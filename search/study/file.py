@@ -14,23 +14,10 @@ from pydantic import ValidationError
 
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
-from search.study.compress import Accept, Compress
-from search.study.sampler import Sampler, Share
-from search.study.schema import (
-    Allocation,
-    Confirm,
-    Entry,
-    Faults,
-    Resources,
-    Stage,
-    Study,
-    Until,
-)
-from search.study.seeds import SeedCross, SeedRange
-from search.study.space import Distribution, Strict
+from search.study.keys import sections
+from search.study.schema import Study
+from search.study.space import Strict
 from search.study.spelling import inline_files
-from search.study.start import StartSpec
-from search.study.stopping import Screen, Stop
 from trainer import Seed
 
 LARGEST_FILE = 1 << 20  # bytes
@@ -205,20 +192,11 @@ def _keys(problem: Any, data: Any) -> list[str]:
     return keys + ([str(problem["loc"][-1])] if problem["type"] == "missing" else [])
 
 
-INNER: dict[str, type[Strict]] = {"screen": Screen, "objectives": Share, "accept": Accept}
-"""Sections of sections."""
-
-
 def _siblings(keys: list[str]) -> list[str]:
     """Return the valid keys beside an unknown one."""
-    sections: dict[str, type[Strict]] = {
-        "until": Until, "stop": Stop, "sampler": Sampler, "resources": Resources, "seeds": SeedRange,
-        "space": Distribution, "allocation": Allocation, "confirm": Confirm, "faults": Faults, "start": StartSpec,
-        "compress": Compress,
-    }  # fmt: skip
-    sections |= {"configurations": Entry, "stages": Stage}
-    model = Study if len(keys) == 1 else sections.get(keys[-2] if "seeds" in keys else keys[0], Study)
-    model = next((inner for name, inner in INNER.items() if name in keys[1:-1]), model)
-    models: list[type[Strict]] = [SeedRange, SeedCross] if model is SeedRange else [model]
+    models: list[type[Strict]] = [Study]
+    for key in keys[:-1]:
+        fields = {field.alias or name: field for m in models for name, field in m.model_fields.items()}
+        models = sections(fields[key].annotation) if key in fields else models
     names = (f.alias or name for m in models for name, f in m.model_fields.items() if name != keys[-1])
     return list(dict.fromkeys(names))

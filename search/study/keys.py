@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from search.study.schema import Study
+from search.study.space import Strict
+from trainer import Recipe
 
 WITHIN = {"space": "space.FIELD", "configurations": "configurations.N", "stages": "stages.N"}
 """Sections whose keys stand below a name or number of the file."""
@@ -25,37 +26,27 @@ class Key:
 
 def every_key() -> list[Key]:
     """Return all keys in the order of search/study/schema.py, the recipe's below `recipe`."""
-    from search.study.schema import Study
-
     return list(_keys(Study, ""))
 
 
-def _keys(cls: type[BaseModel], prefix: str) -> Iterator[Key]:
+def _keys(cls: type[Strict], prefix: str) -> Iterator[Key]:
     for name, field in cls.model_fields.items():
         path = prefix + (field.alias or name)
-        inner = _sections(field.annotation)
+        inner = sections(field.annotation)
         says = field.description or str(inner[0].__doc__).partition("\n")[0]
         plain = isinstance(field.default, bool | int | float | str) and field.default != ""
         yield Key(path, says, field.default if plain else None)
         for section in inner:
             yield from _keys(section, f"{WITHIN.get(path, path)}.")
         if path == "recipe":
-            yield from _recipe()
+            defaults = Recipe().as_dict()
+            for option in dataclasses.fields(Recipe):
+                says = f"{option.metadata['help']}; unit: {option.metadata['unit']}"
+                yield Key(f"recipe.{option.name}", says, defaults[option.name])
 
 
-def _sections(annotation: Any) -> list[type[BaseModel]]:
+def sections(annotation: Any) -> list[type[Strict]]:
     """Return the section classes in a type annotation, however nested."""
-    from pydantic import BaseModel
-
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
         return [annotation]
-    return [section for part in typing.get_args(annotation) for section in _sections(part)]
-
-
-def _recipe() -> Iterator[Key]:
-    from trainer import Recipe
-
-    defaults = Recipe().as_dict()
-    for field in dataclasses.fields(Recipe):
-        unit = field.metadata["unit"]
-        yield Key(f"recipe.{field.name}", f"{field.metadata['help']}; unit: {unit}", defaults[field.name])
+    return [section for part in typing.get_args(annotation) for section in sections(part)]

@@ -16,7 +16,7 @@ from search.errors import has_secret
 from search.study.compress import Compress
 from search.study.sampler import Sampler
 from search.study.seeds import MOST_SEEDS, BestOf, SeedCross, Seeds, Until, check_numbers, seed_list
-from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at, replaced
+from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at, refuse, replaced
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
 from search.study.start import StartSpec, check_alone, trained_spec
 from search.study.stopping import Stop
@@ -206,31 +206,25 @@ class Study(Strict):
         return self
 
     def _check_start(self) -> None:
-        if self.start and self.start.count > 1 and self.space:
-            raise error_at("start.best", "a search starts from one θ")
-        if self.start and self.start.each and (self.until.grokked or self.allocation or self.confirm):
-            raise error_at(
-                "start.each", "the parent study's seeds are those of one round: no until, allocation, confirm"
-            )
+        start, goes_on = self.start, self.until.grokked or self.allocation or self.confirm
+        one_round = "the parent study's seeds are those of one round: no until, allocation, confirm"
+        refuse(
+            (start and start.count > 1 and self.space, "start.best: a search starts from one θ"),
+            (start and start.each and goes_on, f"start.each: {one_round}"),
+        )
+        wide = start.unfolded if start else None
         for i, (spec, recipe) in enumerate(self.spelled_out):
             path = f"configurations.{i}.recipe" if self.configurations else "recipe"
-            if recipe.ramp and not isinstance(spec, Tied):
-                raise error_at(f"{path}.ramp", "needs a model with ties")
-            self._check_fold(spec, recipe, f"{path}.fold_step")
-
-    def _check_fold(self, spec: Spec, recipe: Recipe, path: str) -> None:
-        unfolded = self.start.unfolded if self.start else None
-        if recipe.fold_step and unfolded is None:
-            raise error_at(path, "needs start.model: the wider model that is folded")
-        if unfolded is None:
-            return
-        if not recipe.fold_step:
-            raise error_at(path, "missing: when start.model is folded into this model")
-        narrow = trained_spec(spec, recipe)
-        if not fold_path(unfolded, narrow):
-            raise error_at(
-                "start.model", f"no fold is known from {preset_name(unfolded)} to {preset_name(narrow)}"
+            step, fold = recipe.fold_step, f"{path}.fold_step"
+            refuse(
+                (recipe.ramp and not isinstance(spec, Tied), f"{path}.ramp: needs a model with ties"),
+                (step and not wide, f"{fold}: needs start.model: the wider model that is folded"),
+                (wide and not step, f"{fold}: missing: when start.model is folded into this model"),
             )
+            narrow = trained_spec(spec, recipe)
+            if wide and not fold_path(wide, narrow):
+                names = f"from {preset_name(wide)} to {preset_name(narrow)}"
+                raise error_at("start.model", f"no fold is known {names}")
 
     def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
         """Raise ValueError for a screen or objective that reads what a configuration lacks."""
@@ -242,45 +236,44 @@ class Study(Strict):
         """Raise ValueError where the file alone does not decide which seeds are ranked together."""
         if not self.stop.ranks:
             return
-        group_total = self.allocation.most if self.allocation else self.stop.group
-        if self.until.grokked is not None:
-            raise error_at(
-                "until.grokked", "does not go with keep.top: groups would be cut when enough have grokked"
-            )
-        for path, count in (("seeds", len(self.first_seeds())), ("allocation.most", group_total)):
-            if count % self.stop.group:
-                raise error_at(path, f"must be a multiple of stop.group ({self.stop.group}), got {count}")
+        group, count = self.stop.group, len(self.first_seeds())
+        most = self.allocation.most if self.allocation else group
+        cut = "does not go with keep.top: groups would be cut when enough have grokked"
+        multiple = f"must be a multiple of stop.group ({group}), got"
+        refuse(
+            (self.until.grokked, f"until.grokked: {cut}"),
+            (count % group, f"seeds: {multiple} {count}"),
+            (most % group, f"allocation.most: {multiple} {most}"),
+        )
 
     def _check_seeds(self) -> None:
-        seeds = self.first_seeds()
+        seeds, allocation = self.first_seeds(), self.allocation
         check_numbers(seeds, "seeds")
-        limit = self.until.max_seeds
-        if limit is not None and self.until.grokked is None:
-            raise error_at("until", "max_seeds needs grokked: how many grokked seeds to go on for")
-        if self.until.grokked is not None and limit is None and not self.space:
-            raise error_at("until", "grokked needs max_seeds: up to how many seeds to go on")
-        if self.until.grokked is not None and self.allocation:
-            raise error_at("allocation", "a study goes on by until or by allocation, not both")
-        first = len(seeds) * self.planned
-        if self.allocation and (self.allocation.budget or first) < first:
-            least = f"must be at least the first seeds of all configurations ({first})"
-            raise error_at("allocation.budget", f"{least}, got {self.allocation.budget}")
-        path, total = (
-            ("allocation.most", self.allocation.most) if self.allocation else ("until.max_seeds", limit)
+        enough, limit = self.until.grokked, self.until.max_seeds
+        how_many, up_to = "how many grokked seeds to go on for", "up to how many seeds to go on"
+        refuse(
+            (limit and not enough, f"until: max_seeds needs grokked: {how_many}"),
+            (enough and not limit and not self.space, f"until: grokked needs max_seeds: {up_to}"),
+            (enough and allocation, "allocation: a study goes on by until or by allocation, not both"),
         )
-        if total is not None and total < len(seeds):
-            raise error_at(path, f"must be at least the number of seeds ({len(seeds)}), got {total}")
-        if total is not None and total > len(seeds) and isinstance(self.seeds, SeedCross):
-            raise error_at(path, "crossed seeds have no next ones")
-        if total is not None and max(s.init_seed for s in seeds) + total - len(seeds) > LARGEST_SEED:
-            raise error_at(path, f"the last round would pass the largest seed, {LARGEST_SEED}")
+        first = len(seeds) * self.planned
+        if allocation and (allocation.budget or first) < first:
+            least = f"must be at least the first seeds of all configurations ({first})"
+            raise error_at("allocation.budget", f"{least}, got {allocation.budget}")
+        path, total = ("allocation.most", allocation.most) if allocation else ("until.max_seeds", limit)
+        further, least = (total or len(seeds)) - len(seeds), f"at least the number of seeds ({len(seeds)})"
+        is_beyond = max(s.init_seed for s in seeds) + further > LARGEST_SEED
+        refuse(
+            (further < 0, f"{path}: must be {least}, got {total}"),
+            (further and isinstance(self.seeds, SeedCross), f"{path}: crossed seeds have no next ones"),
+            (is_beyond, f"{path}: the last round would pass the largest seed, {LARGEST_SEED}"),
+        )
         if self.confirm:
             fresh = seed_list(self.confirm.seeds)
             check_numbers(fresh, "confirm.seeds")
             if isinstance(self.confirm.seeds, BestOf) and self.confirm.seeds.recipe_fields:
                 raise error_at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
-            used = {s for r in self.rounds() for s in r}
-            if both := used.intersection(fresh):
+            if both := {s for r in self.rounds() for s in r}.intersection(fresh):
                 raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
     def spec(self, **changes: Any) -> Spec:

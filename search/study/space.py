@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -49,33 +50,26 @@ class Distribution(Strict):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Distribution:
-        if sum(kind is not None for kind in (self.float_, self.int_, self.choice)) != 1:
-            raise ValueError("give exactly one of float, int, choice")
-        span = self.float_ or self.int_
-        if span and not span[0] < span[1]:
-            raise ValueError(f"the first bound must be below the second, got {list(span)}")
-        if self.log and span and span[0] <= 0:
-            raise ValueError("log needs bounds above 0")
-        if self.log and (self.choice is not None or self.step is not None):
-            raise ValueError("log goes with float or int, and not with step")
-        if span is None and (self.step is not None or self.after is not None):
-            raise ValueError(f"{'after' if self.step is None else 'step'} goes with float or int")
-        if self.choice and any(v in self.choice[:i] for i, v in enumerate(self.choice)):
-            raise ValueError("a value is listed twice")
-        return self
-
-    @model_validator(mode="after")
-    def _some_steps(self) -> Distribution:
-        span = self.float_ or self.int_
-        if span is None or self.step is None:
-            return self
-        if self.step > span[1] - span[0]:
-            raise ValueError(f"step must be at most the distance of the bounds, got {self.step:g}")
-        if self.int_ and self.step % 1:
-            raise ValueError(f"step must be an integer where the values are, got {self.step:g}")
-        if self.float_ and self.step * MOST_STEPS < span[1] - span[0]:
-            raise ValueError(f"step must leave at most {MOST_STEPS} values, got {self.step:g}")
+    def _meaningful(self) -> Distribution:
+        span, step, values = self.float_ or self.int_, self.step, self.choice or []
+        low, high = span or (1, 2)
+        size, kinds = high - low, [k for k in (self.float_, self.int_, self.choice) if k is not None]
+        refuse(
+            (len(kinds) != 1, "give exactly one of float, int, choice"),
+            (not low < high, f"the first bound must be below the second, got {[low, high]}"),
+            (self.log and low <= 0, "log needs bounds above 0"),
+            (self.log and (not span or step), "log goes with float or int, and not with step"),
+            (not span and step, "step goes with float or int"),
+            (not span and self.after is not None, "after goes with float or int"),
+            (any(v in values[:i] for i, v in enumerate(values)), "a value is listed twice"),
+        )
+        if step:
+            is_tiny = self.float_ and step * MOST_STEPS < size
+            refuse(
+                (step > size, f"step must be at most the distance of the bounds, got {step:g}"),
+                (self.int_ and step % 1, f"step must be an integer where the values are, got {step:g}"),
+                (is_tiny, f"step must leave at most {MOST_STEPS} values, got {step:g}"),
+            )
         return self
 
     def values(self) -> Sequence[Any]:
@@ -307,12 +301,13 @@ def _check_condition(
 ) -> None:
     """Raise ValueError for a condition on a field that never has a wanted value."""
     if name not in space:
-        if base(name) not in wanted:
-            raise error_at(where, f"never holds, {name} is {base(name)}")
-    elif not space[name].values() or space[name].after:
-        raise error_at(where, f"{name} must be a choice, or an int or float with a step, and have no after")
-    elif not any(map(space[name].has, wanted)):
-        raise error_at(where, f"never holds, {name} is searched elsewhere")
+        refuse((base(name) not in wanted, f"{where}: never holds, {name} is {base(name)}"))
+        return
+    field, right = space[name], "a choice, or an int or float with a step, and have no after"
+    refuse(
+        (not field.values() or field.after, f"{where}: {name} must be {right}"),
+        (not any(map(field.has, wanted)), f"{where}: never holds, {name} is searched elsewhere"),
+    )
 
 
 def _check_values(space: Space, path: str, build: Callable[[Numbers], object]) -> None:
@@ -349,6 +344,22 @@ def _candidates(space: Space, target: str) -> dict[str, list[Any]]:
                 candidates[name] = [v for v in candidates[name] if v in allowed_values(wanted)]
                 needed.append(name)
     return candidates
+
+
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise ValueError with the text of the first rule whose condition holds."""
+    for condition, text in rules:
+        if condition:
+            raise ValueError(text)
+
+
+@contextmanager
+def errors_at(path: str) -> Iterator[None]:
+    """Re-raise a TypeError or ValueError of the block as a ValueError at a key path."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise error_at(path, error) from None
 
 
 def error_at(path: str, problem: str | Exception) -> ValueError:

@@ -12,10 +12,10 @@ import yaml
 from model import Spec, make_spec, preset
 from model.fields import did_you_mean
 from model.tied import Tied
-from search.study.space import error_at
+from search.study.space import error_at, errors_at
 from trainer import Recipe
 from trainer.recipe.seed import check_fit
-from trainer.retired import Retired, without_retired
+from trainer.retired import without_retired
 
 CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
@@ -26,10 +26,8 @@ def toggled(spec: Spec, name: str, path: str) -> Spec:
     constraint, _, value = name.partition("=")
     if value and not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
-    try:
+    with errors_at(path):
         return spec.toggled(constraint, int(value) if value else True)
-    except ValueError as error:
-        raise error_at(path, error) from None
 
 
 def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
@@ -46,10 +44,8 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
         if not isinstance(options[name], str):
             raise error_at(f"{path}.{name}", f"must be a string, got {options[name]!r}")
     if "preset" in options:
-        try:
+        with errors_at(path):
             return {**preset(options.pop("preset")).as_dict(), **options}
-        except ValueError as error:
-            raise error_at(path, error) from None
     if "family" not in options:
         raise error_at(path, f"give a preset or a family; keys found: {', '.join(options) or 'none'}")
     return options
@@ -57,18 +53,14 @@ def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
 
 def spec_of(options: dict[str, Any], path: str) -> Spec:
     """Return the spec of these options. Raise ValueError at the key path."""
-    try:
+    with errors_at(path):
         return make_spec(**options)
-    except (TypeError, ValueError) as error:
-        raise error_at(path, error) from None
 
 
 def validated_pair(spec: Spec, recipe: Recipe, path: str) -> tuple[Spec, Recipe]:
     """Return both. Raise ValueError at the recipe's key path if the recipe does not fit the spec."""
-    try:
+    with errors_at(path):
         check_fit(spec, recipe)
-    except ValueError as error:
-        raise error_at(path, error) from None
     return spec, recipe
 
 
@@ -81,17 +73,13 @@ def recipe_of(
 ) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
     names = [f.name for f in dataclasses.fields(Recipe)]
-    try:
+    with errors_at(path):
         fields = without_retired(fields)
-    except Retired as error:
-        raise error_at(path, error) from None
     for name in fields:
         if name not in names:
             raise error_at(f"{path}.{name}", f"unknown key; {did_you_mean(name, names)}")
-    try:
+    with errors_at(path):
         return Recipe(**{**(base or {}), **fields, **changes})
-    except (TypeError, ValueError) as error:
-        raise error_at(path, error) from None
 
 
 def inline_files(data: dict[str, Any]) -> dict[str, Any]:
@@ -103,14 +91,13 @@ def inline_files(data: dict[str, Any]) -> dict[str, Any]:
     data = _inline_entry(data, "")
     for key in ("configurations", "stages"):
         if isinstance(entries := data.get(key), list):
-            entries = [
-                _inline_entry(e, f"{key}.{n}.") if isinstance(e, dict) else e for n, e in enumerate(entries)
-            ]
-            data = {**data, key: entries}
+            data = {**data, key: [_inline_entry(entry, f"{key}.{n}.") for n, entry in enumerate(entries)]}
     return data
 
 
-def _inline_entry(entry: dict[str, Any], path: str) -> dict[str, Any]:
+def _inline_entry(entry: Any, path: str) -> Any:
+    if not isinstance(entry, dict):
+        return entry
     readers = {"model": _inline_model, "recipe": _inline_teacher}
     parts = {n: read(entry[n], path + n) for n, read in readers.items() if isinstance(entry.get(n), dict)}
     return {**entry, **parts}
@@ -122,10 +109,8 @@ def _inline_teacher(recipe: dict[str, Any], path: str) -> dict[str, Any]:
         return recipe
     from trainer.checkpoints.teachers import read_teacher
 
-    try:
+    with errors_at(f"{path}.teacher"):
         return {**recipe, "teacher": read_teacher(Path(name))}
-    except ValueError as error:
-        raise error_at(f"{path}.teacher", error) from None
 
 
 def _inline_model(model: dict[str, Any], path: str) -> dict[str, Any]:

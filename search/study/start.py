@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from model import Spec, make_spec, preset, preset_name
 from model.tied import Tied, describe_new, free, ties_of
-from search.study.space import Strict, error_at
+from search.study.space import Strict, refuse
 from trainer import Recipe, Seed
 
 ANY = ""
@@ -40,11 +40,12 @@ class StartSpec(Strict):
     @model_validator(mode="after")
     def _one_kind(self) -> StartSpec:
         kinds = [name for name in ("study", "checkpoint", "model") if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            raise ValueError("give exactly one of study, checkpoint, model")
         chosen = [name for name in ("best", "seed", "each") if getattr(self, name)]
-        if len(chosen) > 1 or (kinds != ["study"] and (chosen or self.configuration)):
-            raise ValueError("a study goes with one of best, seed, each; checkpoint and model with none")
+        is_mixed = len(chosen) > 1 or (kinds != ["study"] and (chosen or self.configuration))
+        refuse(
+            (len(kinds) != 1, "give exactly one of study, checkpoint, model"),
+            (is_mixed, "a study goes with one of best, seed, each; checkpoint and model with none"),
+        )
         if isinstance(self.seed, str):
             Seed.named(self.seed)
         if self.model is not None:
@@ -69,15 +70,16 @@ def trained_spec(spec: Spec, recipe: Recipe) -> Spec:
 
 def check_alone(study: Any) -> None:
     """Raise ValueError where a study with stages asks for what goes with one set of configurations only."""
-    for name in ("configurations", "toggle", "space", "compress", "allocation", "confirm"):
-        if getattr(study, name):
-            raise error_at(name, "does not go with stages")
-    if study.until.grokked is not None:
-        raise error_at("until.grokked", "does not go with stages: each seed goes through all that it can")
-    if any(s.init_seed != s.data_seed for s in study.first_seeds()):
-        raise error_at("seeds", "crossed seeds do not go with stages")
-    if study.start and (study.start.count > 1 or study.start.unfolded):
-        raise error_at("start", "stages begin at one θ, or at one a seed")
+    names = ("configurations", "toggle", "space", "compress", "allocation", "confirm")
+    goes_on = "until.grokked: does not go with stages: each seed goes through all that it can"
+    is_crossed = any(s.init_seed != s.data_seed for s in study.first_seeds())
+    is_many = study.start and (study.start.count > 1 or study.start.unfolded)
+    refuse(
+        *((getattr(study, name), f"{name}: does not go with stages") for name in names),
+        (study.until.grokked, goes_on),
+        (is_crossed, "seeds: crossed seeds do not go with stages"),
+        (is_many, "start: stages begin at one θ, or at one a seed"),
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from model import Spec, preset_name
 from model.fields import did_you_mean
-from search.study.space import Strict, error_at
+from search.study.space import Strict, error_at, refuse
 from trainer import Recipe
 from trainer.recipe.screen import BEST, Keep, Rung, describe
 
@@ -38,10 +38,15 @@ class Screen(Strict):
     @model_validator(mode="after")
     def _meaningful(self) -> Screen:
         check_bounds({k: v for k, v in self.keep.items() if k != TOP}, "keep")
-        if TOP in self.keep and (len(self.keep) > 1 or not _is_share(self.keep[TOP])):
-            raise ValueError(f"keep.top must be above 0, below 1 and alone, got {self.keep}")
-        if self.by is not None and TOP not in self.keep:
-            raise ValueError("by goes with keep.top")
+        top = self.keep.get(TOP)
+        is_share = isinstance(top, float) and 0 < top < 1 and len(self.keep) == 1
+        refuse(
+            (
+                top is not None and not is_share,
+                f"keep.top must be above 0, below 1 and alone, got {self.keep}",
+            ),
+            (self.by is not None and top is None, "by goes with keep.top"),
+        )
         return self
 
     @property
@@ -92,12 +97,9 @@ class Stop(Strict):
     def check(self, spec: Spec, recipe: Recipe, path: str = "stop.screen") -> None:
         """Raise ValueError at the key path of a rung that reads what a configuration lacks."""
         for i, screen in enumerate(self.screen):
-            here = path if len(self.screen) == 1 else f"{path}.{i}"
-            if screen.at > recipe.steps - recipe.eval_every:
-                last = recipe.steps - recipe.eval_every
-                raise error_at(
-                    f"{here}.at", f"must be at most the evaluation before the last ({last}), got {screen.at}"
-                )
+            here, last = path if len(self.screen) == 1 else f"{path}.{i}", recipe.steps - recipe.eval_every
+            late = f"must be at most the evaluation before the last ({last}), got {screen.at}"
+            refuse((screen.at > last, f"{here}.at: {late}"))
             if TOP in screen.keep:
                 check_names(spec, [screen.rung.by], f"{here}.by")
             else:
@@ -123,10 +125,10 @@ def describe_bounds(keep: dict[str, Bounds]) -> str:
 def check_bounds(keep: dict[str, Bounds], path: str) -> None:
     """Raise ValueError for bounds that are empty, or outside of what a measure can be."""
     for name, low, high in keep_of(keep):
-        if low > high:
-            raise ValueError(f"{path}.{name} must rise, got {low:g} to {high:g}")
-        if name in BEST and not 0 <= low <= 1:
-            raise ValueError(f"{path}.{name} must be from 0 to 1, got {low:g}")
+        refuse(
+            (low > high, f"{path}.{name} must rise, got {low:g} to {high:g}"),
+            (name in BEST and not 0 <= low <= 1, f"{path}.{name} must be from 0 to 1, got {low:g}"),
+        )
 
 
 def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
@@ -136,7 +138,3 @@ def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
         if name not in readable:
             has = "" if spec.probes() else f" ({preset_name(spec)} has no probes)"
             raise error_at(f"{path}.{name}", f"unknown probe{has}; {did_you_mean(name, readable)}")
-
-
-def _is_share(value: Bounds) -> bool:
-    return isinstance(value, float) and 0 < value < 1
