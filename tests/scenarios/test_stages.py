@@ -80,21 +80,21 @@ def thetas(home="home"):
 def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
     """Killed in each stage in turn."""
     run(here, home="other")
-    calls, train = [], worker.train
+    calls, train = [], worker.train_reporting
 
     def dies(config):
         calls.append(config)
         if len(calls) == call_number:
             raise KeyboardInterrupt
-        return train(config)
+        yield from train(config)
 
     with monkeypatch.context() as patch:
-        patch.setattr(worker, "train", dies)
+        patch.setattr(worker, "train_reporting", dies)
         done = call("run", write_study(here, STUDY), "--home", "home")
     assert done.exit_code == 130 and len(calls) == call_number
     run(here)
     assert thetas() == thetas("other") and all(thetas()[name] for name in NAMES[1:])
-    monkeypatch.setattr(worker, "train", lambda _: pytest.fail("what is done is not trained again"))
+    monkeypatch.setattr(worker, "train_reporting", lambda _: pytest.fail("what is done is not trained again"))
     run(here)
 
 
