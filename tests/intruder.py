@@ -1,6 +1,6 @@
 """What can a task reach that somebody with Ray's token places on every node? `intruder.py NAME=HOST:PORT ...`
 
-tests/compose.sh runs it inside a worker while a driver is at work. For each node a line of JSON: its address,
+tests/slow/compose.sh runs it inside a worker while a driver is at work. For each node a line of JSON: its address,
 the secrets' files, which ports open, PostgreSQL's sockets, how many drivers are seen, and which processes
 have a password in their environment that can be read.
 """

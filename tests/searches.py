@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from optuna.trial import TrialState
 
-from lab.scripts.sampling import Memory
 from search.run.proposals import KEY, Proposals
 from search.store.ledger import Ledger, Row
 from search.study.file import parse_study
@@ -26,6 +25,33 @@ LINE = "space: {recipe.lr: {float: [0, 1]}, recipe.clip: {float: [0, 1]}}\n"
 STEPS = "recipe.steps: {int: [3000, 6000], step: 250}"
 IMPOSSIBLE = f"space: {{{STEPS}, recipe.eval_every: {{choice: [250, 500, 750, 1000]}}}}\n"
 NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4]}}\n"
+
+
+class Memory:
+    """A ledger in memory, with the methods that a search calls."""
+
+    def __init__(self) -> None:
+        self.proposed: list[Row] = []
+        self.known: dict[str, Configuration] = {}
+        self.recorded: list[Row] = []
+
+    def create_proposal(
+        self, study: str, number: int, configuration: Configuration | None, numbers: Row
+    ) -> None:
+        assert number == len(self.proposed)
+        key = configuration and configuration.key
+        self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
+        if configuration:
+            self.known.setdefault(configuration.key, configuration)
+
+    def list_proposals(self, study: str) -> list[Row]:
+        return list(self.proposed)
+
+    def list_configurations(self, study: str) -> dict[str, Configuration]:
+        return dict(self.known)
+
+    def list_seeds(self, study: str) -> list[Row]:
+        return list(self.recorded)
 
 
 def proposals_of(

@@ -11,7 +11,7 @@ from search.store import database
 from search.store.ledger import Ledger, is_final
 from search.tracking import outbox
 from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
-from tests.test_cut_off import facts
+from tests.scenarios.test_cut_off import facts
 
 __all__ = ["quick"]
 GROKKED = (2,)

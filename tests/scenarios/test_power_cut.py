@@ -34,7 +34,7 @@ from tests.homes import (
     trial_of,
 )  # fmt: skip
 from tests.leases import dead_owner
-from tests.test_cut_off import facts
+from tests.scenarios.test_cut_off import facts
 from trainer import Outcome
 
 __all__ = ["quick"]

@@ -19,8 +19,8 @@ from tests import services
 from tests.commands import call
 from tests.processes import LOOPBACK
 from tests.reference import check_whole, environment, expected, write_study
+from tests.scenarios.test_driver import GRID, QUICK, RECIPE
 from tests.services import postgres
-from tests.test_driver import GRID, QUICK, RECIPE
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
 

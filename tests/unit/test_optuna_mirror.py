@@ -9,12 +9,11 @@ import optuna
 import pytest
 from optuna.storages import RDBStorage
 
-from lab.scripts.sampling import Memory
 from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home
 from search.tracking.optuna_mirror import Mirror, delete_mirror
-from tests.searches import IMPOSSIBLE, NARROW, SPACE, asked, proposals_of, row, train
+from tests.searches import IMPOSSIBLE, NARROW, SPACE, Memory, asked, proposals_of, row, train
 
 
 @pytest.fixture

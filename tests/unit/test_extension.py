@@ -8,10 +8,9 @@ import re
 import pytest
 from optuna.trial import TrialState
 
-from lab.scripts.sampling import Memory
 from search.errors import UserError
 from search.study.space import points
-from tests.searches import LINE, NARROW, asked, numbers, proposals_of, reported, row, states, train
+from tests.searches import LINE, NARROW, Memory, asked, numbers, proposals_of, reported, row, states, train
 
 LENGTHS = """
 space:

@@ -5,10 +5,7 @@ all of them, strangers at Ray's door. `make test-full`; without Ray: test_server
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -23,7 +20,7 @@ from search.store.ledger import Ledger
 from search.store.results import LOCK
 from tests import services
 from tests.commands import adder_search, running
-from tests.processes import OURS, wait_until
+from tests.processes import wait_until
 from tests.reference import QUICK, check_whole, environment, expected, write_study
 from tests.services import mlflow_server, postgres, ray_cluster
 from trainer import Outcome
@@ -152,39 +149,3 @@ def test_mlflow_refuses_who_has_no_password_and_what_comes_from_elsewhere(around
 
 
 # ---- the services by themselves: what the tests of faults rely on
-
-
-def test_mlflow_keeps_its_users_when_it_starts_again(around):
-    server = around.mlflow
-    server.stop()
-    assert not server.is_healthy()
-    server.start()
-    page = f"{server.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
-    assert (status(page), status(page, server.USER, server.password)) == (401, 200)
-
-
-SCATTER = """
-import os, ray
-ray.init(logging_level='ERROR', log_to_driver=False)
-@ray.remote(num_gpus=0.25, num_cpus=0)
-def gpu():
-    return os.environ["CUDA_VISIBLE_DEVICES"]
-print(*ray.get([gpu.remote() for _ in range(2)]))
-"""
-
-
-def test_a_ray_cluster_has_its_nodes_and_survives_the_loss_of_one(around):
-    cluster = around.ray
-    cpus = {node["name"]: node["has"].get("CPU", 0) for node in cluster.known()}
-    assert cpus == {"head": 0, "node-0": 1, "node-1": 4}
-    own = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-    command = [sys.executable, "-I", "-c", SCATTER]
-    said = subprocess.run(command, env=own | cluster.environment(), capture_output=True, text=True)
-    assert said.stdout.split() == ["0", "0"], said.stderr
-
-    process = cluster.nodes[0].process
-    cluster.nodes[0].kill()
-    assert not process.processes()
-    wait_until(lambda: cluster.alive() == {"head", "node-1"}, "the dead node still counts")
-    cluster.wait_for(cluster.add())
-    assert cluster.alive() == {"head", "node-1", "node-2"}

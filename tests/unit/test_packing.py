@@ -3,7 +3,7 @@
 import pytest
 
 from search.errors import UserError
-from search.run.packing import Capacity, pack, placement, trial_shape
+from search.run.packing import Capacity, placement, trial_shape
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.trial import Configuration, Trial
@@ -97,11 +97,6 @@ def test_why_nothing_fits_is_said(asked, nodes, says):
     with pytest.raises(UserError) as refused:
         placement(Resources(**asked), *nodes)
     assert says in str(refused.value)
-
-
-def test_a_trial_that_fits_nowhere_is_refused():
-    with pytest.raises(UserError, match=r"resources\.gpu: a trial asks for 0\.5, there are 0"):
-        placement(Resources(gpu=0.5), {"CPU": 4.0})
 
 
 @pytest.mark.parametrize(("concurrent", "size"), [(1, 8), (2, 8), (4, 4), (8, 2)])
@@ -209,21 +204,6 @@ def test_configurations_of_one_program_share_a_trial(home):
     assert trials[2].configurations[0].recipe.batch == 128, "another batch is another program"
 
 
-def test_configurations_that_share_a_trial_end_together(home):
-    planner = planner_of(TWO, home, ahead=1)
-    trials = drain(planner)
-    assert planner.complete_trial(trials[0], rows_of(trials[0])) == list(trials[0].configurations)
-
-
-def test_a_part_of_a_trial_is_one_configurations(home, tmp_path):
-    trial = planner_of(TWO, home, ahead=1).next()
-    trial.write(tmp_path / "trial")
-    assert Trial.read(tmp_path / "trial") == trial
-    for configuration in trial.configurations:
-        part = trial.part(configuration)
-        assert part.configurations == (configuration,) and len(part.work) == 3
-
-
 def test_a_trial_of_which_a_pair_has_ended_elsewhere_does_not_go_on(home):
     (trial, *_) = drain(planner_of(MANY, home, ahead=1))
     trial.write(home.trial("sweep", trial.key))
@@ -246,11 +226,3 @@ def test_an_interrupted_trial_goes_on_only_as_what_it_was(change, home):
     text = MANY.replace("recipe: {steps: 1000}\n", "") if change.startswith("recipe") else MANY
     found = drain(planner_of(text + change + "\n", home, rows, ahead=1))
     assert trials[0] not in found and sum(len(t.work) for t in found) == 70
-
-
-def test_trials_confirm_nothing_unless_they_are_told_to():
-    study = parse_study(SWEEP, "test")
-    work = [(Configuration(*study.listed()[0]), seed) for seed in study.first_seeds()]
-    assert {t.confirmation for t in pack(study, work, Capacity())} == {False}
-    assert {t.confirmation for t in pack(study, work, Capacity(), confirmation=True)} == {True}
-    assert Capacity().concurrent == 1

@@ -5,14 +5,14 @@
 # of a study, takes the stack down and up again and finds the records. Under a project name, with volumes and secrets of
 # its own, all of which it removes; the image stays.
 #
-#   tests/compose.sh                  needs a Docker engine, `docker compose` or docker-compose 1.29, and curl
+#   tests/slow/compose.sh                  needs a Docker engine, `docker compose` or docker-compose 1.29, and curl
 #   COMPOSE=docker-compose            which of the two
 #   BUILD_ARGS="--network host"       more options for `docker build`; TORCH_INDEX and WHEELS as in the Dockerfile
 #   MLFLOW_PORT=15000                 a free port of 127.0.0.1
 #   KEEP=1                            leave the stack up at the end, to look at
 # Exit code: 0 passed, 1 failed, 77 no engine here (what automake calls a skip).
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 PROJECT="adder-test-$$"
 export COMPOSE_PROJECT_NAME="$PROJECT" MLFLOW_PORT="${MLFLOW_PORT:-15000}" RAY_WORKER_CPUS=1
@@ -59,7 +59,7 @@ until_true() {
 
 find_engine() {
     if ! command -v docker >/dev/null || ! timeout 20 docker info >/dev/null 2>&1; then
-        echo "tests/compose.sh: no Docker engine answers here: nothing was tested" >&2
+        echo "tests/slow/compose.sh: no Docker engine answers here: nothing was tested" >&2
         exit 77
     fi
     if [ "${#COMPOSE_COMMAND[@]}" -eq 0 ]; then
@@ -68,7 +68,7 @@ find_engine() {
         elif command -v docker-compose >/dev/null; then
             COMPOSE_COMMAND=(docker-compose)
         else
-            echo "tests/compose.sh: neither docker compose nor docker-compose is here: nothing was tested" >&2
+            echo "tests/slow/compose.sh: neither docker compose nor docker-compose is here: nothing was tested" >&2
             exit 77
         fi
     fi

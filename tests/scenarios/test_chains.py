@@ -11,29 +11,14 @@ from search.run.packing import Capacity
 from search.run.tally import TrialReport
 from search.stats.counting import ENOUGH
 from search.store.ledger import is_final
-from search.store.results import PARTS, THETA, WorkerAssignment, read_parts
+from search.store.results import PARTS, THETA, WorkerAssignment
 from tests import in_process
-from tests.commands import call
 from tests.homes import quick  # noqa: F401
-from tests.reference import QUICK, check_whole, expected, recorded, rows_of, trained, write_study
+from tests.reference import check_whole, expected, recorded, rows_of, trained
+from tests.scenarios.studies import MIXED, SPECS, SWEEP, UNTIL, run
 from trainer import Outcome, Seed
-from trainer.bank.tracker import SeedTracker
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
-
-RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
-SWEEP = QUICK | {"recipe": RECIPE, "seeds": {"first": 1, "count": 12}}
-SWEEP |= {"resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2}}
-MIXED = SWEEP | {
-    "configurations": [{"recipe": {"steps": 16}}, {"recipe": {"steps": 8}}],
-    "seeds": {"first": 1, "count": 5},
-}
-"""Seeds of different lengths: a trial begins beside the last seed of the one before."""
-UNTIL = SWEEP | {"name": "until", "seeds": {"first": 1, "count": 4}, "until": {"grokked": 1, "max_seeds": 20}}
-
-
-def run(study, here, *options):
-    return call("run", write_study(here, study), *options, "--home", "home")
 
 
 @pytest.fixture
@@ -55,20 +40,6 @@ def reports(monkeypatch):
     return told
 
 
-@pytest.fixture
-def groks(monkeypatch):
-    """Seed 7 is perfect from step 8 on."""
-    whole = SeedTracker.record_evaluation
-
-    def record_evaluation(self, pair_L, step_L, measures_LM, *rest):
-        lucky = [self.pairs[n].seed == Seed.of(7) for n in pair_L.tolist()]
-        for i in (i for i, is_seven in enumerate(lucky) if is_seven and int(step_L[i]) >= 8):
-            measures_LM[i, 0] = 1.0
-        return whole(self, pair_L, step_L, measures_LM, *rest)
-
-    monkeypatch.setattr(SeedTracker, "record_evaluation", record_evaluation)
-
-
 def workers(reports):
     return {first for first, *_ in reports}
 
@@ -82,13 +53,6 @@ def test_trials_follow_in_the_slots_that_are_free(reports, here):
     assert len({r["trial"] for r in rows_of(here / "home", "quick")}) >= 5 and len(workers(reports)) == 2
     assert max(len(trials) for _, _, trials, _ in reports) == 2, "both in one bank"
     assert not list((here / "home" / "trials").rglob("*.*")), "no orders are left"
-
-
-SPECS = SWEEP | {
-    "configurations": [{"model": name} for name in ("57p", "67p", "74p", "100p", "456p")],
-    "seeds": {"first": 1, "count": 2},
-}
-"""Five programs."""
 
 
 def test_a_worker_goes_on_with_the_next_spec(reports, here):
@@ -109,31 +73,7 @@ def test_on_a_gpu_another_spec_has_a_worker_of_its_own(reports, here, monkeypatc
     assert len(workers(reports)) == 5
 
 
-# ---- interrupted and failing
-
-
-@pytest.mark.parametrize("at", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3, 5, 7, 11, 14))])
-def test_trials_of_one_bank_go_on_each_from_its_own_state(at, reports, here, monkeypatch):
-    whole, left = Driver.on_report, [at]
-
-    def on_report(self, worker, report):
-        whole(self, worker, report)
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Driver, "on_report", on_report)
-    assert run(MIXED, here).exit_code == 130
-    rows = [r for r in rows_of(here / "home", "quick") if not is_final(r)]
-    reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows if r["steps"]}
-    before = len(reports)
-    assert run(MIXED, here).exit_code == 0
-    check_whole(here / "home", MIXED, here, expected(MIXED))
-    first: dict = {}
-    for *_, steps in reports[before:]:
-        first = steps | first
-    assert len(reached) == 2 or at != 4
-    assert all(first[seed] >= steps for seed, steps in reached.items()), "from where it was"
+# ---- failing
 
 
 @pytest.fixture
@@ -251,24 +191,3 @@ def read_spec(here):
 
     (listed,) = load_study(str(here / "until.yaml")).listed()
     return listed
-
-
-@pytest.mark.usefixtures("groks")
-@pytest.mark.parametrize("at", [6, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 5, 7, 8, 9))])
-def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
-    """Before or after a trial that was cut is recorded."""
-    left, whole = [at], Driver.on_report
-
-    def on_report(self, worker, report):
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        whole(self, worker, report)
-
-    monkeypatch.setattr(Driver, "on_report", on_report)
-    assert run(UNTIL, here).exit_code == 130
-    assert run(UNTIL, here).exit_code == 0
-    rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
-    assert rows[7]["outcome"] == Outcome.GROKKED and rows[7]["published"]
-    assert all(is_final(r) or 0 < r["steps"] < 16 for r in rows.values())
-    assert not read_parts(here / "home" / "trials" / "until")

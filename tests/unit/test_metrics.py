@@ -20,7 +20,7 @@ from tests.processes import wait_until
 from tests.reference import QUICK, write_study
 from tests.services import need_services, ray_cluster
 
-DASHBOARD = Path(__file__).parents[1] / "deploy" / "grafana" / "adder-search.json"
+DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "adder-search.json"
 EXPORTED = {its.exported(name): its for name, its in MEASURES.items()}
 SELECTED = re.compile(r"(ray_[a-z_]+)\{([^}]*)\}")
 LABEL = re.compile(r'(\w+)=~?"')

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, cast
 
 import pytest
 from optuna.trial import TrialState
 
-from lab.scripts import sampling
-from lab.scripts.sampling import Memory
 from search.run.allocation import objective
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger
 from search.study.file import parse_study
 from search.study.space import points
 from tests.bad_studies import GOOD
-from tests.searches import IMPOSSIBLE, LINE, SPACE, asked, numbers, proposals_of, reported, row, states, train
+from tests.searches import (
+    IMPOSSIBLE,
+    LINE,
+    SPACE,
+    Memory,
+    asked,
+    numbers,
+    proposals_of,
+    reported,
+    row,
+    states,
+    train,
+)
 from trainer import Outcome, Recipe
 
 SAMPLERS = ("tpe", "nsga2", "qmc", "random", "grid")
@@ -97,14 +106,6 @@ def test_a_grid_is_gone_through_once(breaks: tuple[int, ...]) -> None:
     every = {frozenset(p.items()) for p in points(last.study.space)}
     assert last.exhausted and last.planned == 72 == len(numbers(last))
     assert {frozenset(n.items()) for n in numbers(last)} == every
-
-
-def test_a_part_of_a_grid_is_spread_over_it() -> None:
-    proposals = proposals_of(Memory(), "grid", 20)
-    found = asked(proposals)
-    assert len({c.key for c in found}) == 20
-    assert {c.spec.as_dict()["qk_dim"] for c in found} == {3, 4}
-    assert {c.recipe.wd_drop for c in found} == {0.1, 1.0}
 
 
 @pytest.mark.parametrize("breaks", [(), (7, 3)])
@@ -209,30 +210,3 @@ def test_confirmed_seeds_are_no_part_of_the_objective() -> None:
     ledger.recorded.append(fresh | {"configuration": configuration.key})
     told = proposals_of(ledger, space=LINE).trials()[0].values
     assert told == [objective([row(token=configuration.recipe.lr)], configuration.recipe)]
-
-
-# Evidence
-
-measure = cache(sampling.measure)
-
-
-REPETITIONS = (3, pytest.param(20, marks=pytest.mark.full))
-
-
-@pytest.mark.parametrize("repetitions", REPETITIONS)
-@pytest.mark.parametrize("name", ["tpe", "nsga2"])
-def test_samplers_do_better_than_chance(name: str, repetitions: int) -> None:
-    """More often a recipe within 80 % of the best rate, among 60 proposals; and of architectures, more of the
-    area below the front in most repetitions.
-    """
-    mine, chance = measure(name, repetitions), measure("random", repetitions)
-    found, by_chance = (sum(n is not None for n in m["found"]) for m in (mine, chance))
-    pairs = zip(mine["covered"], chance["covered"], strict=True)
-    assert found > by_chance and sum(a > b for a, b in pairs) > repetitions / 2
-
-
-def test_the_benchmark_is_right_about_what_can_be_found() -> None:
-    assert sampling.found_after([0.1, 0.39, 0.4, 0.5]) == 3 and sampling.found_after([0.3]) is None
-    assert sampling.covered([(3, 0.5), (2, 0.25), (9, 1.0)], 4) == 0.25 + 0.5 + 0.5
-    best = sampling.possible(sampling.PROBLEMS["architecture"])
-    assert len(best) == 256 and max(rate for _, rate in best) > 0.85

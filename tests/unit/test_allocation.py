@@ -2,12 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.scripts import allocation as simulated
 from search.run.allocation import (
     ConfigurationScore,
     objective,
@@ -172,27 +170,6 @@ def test_a_confirmation_that_fails_is_not_tried_for_ever(home):
         )
         planner.complete_trial(trial, rows)
     assert count < 20
-
-
-def test_intervals_hold_what_they_promise():
-    rng = np.random.default_rng(1)
-    for n in (16, 36, 64, 128):
-        assert 0.93 <= simulated.coverage("uniform", n, 5_000, rng) <= 0.97
-
-
-def test_the_allocation_needs_half_the_seeds_at_most():
-    found = simulated.compare(10, np.random.default_rng(2))
-    assert found["seeds_of_equal_shares"] <= 0.5
-    assert found["allotted"]["wrong"] <= 0.03 * found["allotted"]["right"]
-    assert found["allotted"]["coverage"] >= 0.9, "its own, after choosing by what was seen"
-
-
-@pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 3)])
-def test_pooled_seeds_are_told_from_confirmed_ones(count, expected, home):
-    text = STUDY.replace("configurations: 1,", f"configurations: {count},")
-    trials, _ = run(planner_of(text, home, ahead=1), {0.01: 3, 0.02: 3, 0.04: 8})
-    confirmed = {c for t in trials if t.confirmation for c in t.configurations}
-    assert len(confirmed) == expected
 
 
 # The objective

@@ -3,14 +3,12 @@ are edited, trials that fail, runs that are stopped.
 """
 
 import os
-import threading
 
 import pytest
 import torch
 
 from search.run import worker
 from search.store.ledger import is_final
-from search.tracking.tracker import Tracker
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call, fails_with_one
 from tests.reference import QUICK as SECONDS
@@ -71,17 +69,6 @@ def test_a_finished_study_is_extended_by_editing_its_file(here):
     check_whole(home, QUICK, here, expected(QUICK))
 
 
-def test_a_run_that_is_out_of_time_goes_on_by_name(here):
-    said = run(QUICK, here, "--max-hours", "0.0000001")
-    assert said.exit_code == 130 and "To go on:\n  adder-search run" in said.stdout
-    assert {(r["outcome"], r["reason"]) for r in rows_of(here / "home", "quick")} == {
-        (Outcome.CENSORED, "time limit")
-    }
-    (here / "quick.yaml").unlink()  # the ledger knows it
-    assert call("resume", "quick", "--home", "home").exit_code == 0
-    check_whole(here / "home", QUICK, here, expected(QUICK))
-
-
 def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch):
     """Else its records would go to two places, and be whole in neither."""
     assert run(QUICK | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
@@ -90,26 +77,6 @@ def test_a_store_that_has_none_of_a_studys_records_is_refused(here, monkeypatch)
     said = run(QUICK, here)
     assert said.exit_code == 2 and "this MLflow store has none of its records" in said.stderr
     assert len(said.stderr.splitlines()) == 1 and rows_of(here / "home", "quick") == before
-
-
-def test_nothing_of_a_run_stays_behind_it(here):
-    before = {t for t in threading.enumerate() if t.name == "outbox"}
-    assert run(QUICK, here).exit_code == 0
-    assert {t for t in threading.enumerate() if t.name == "outbox"} <= before
-
-
-def test_a_configuration_that_trains_again_is_shown_as_running(here, monkeypatch):
-    assert run(QUICK | {"seeds": {"first": 5, "count": 2}}, here).exit_code == 0
-    shown, fill, client = [], Tracker.log_steps, client_of(here / "home")
-
-    def look(mine, which, steps):
-        found = client.search_runs([client.get_experiment_by_name("quick").experiment_id])
-        shown.extend(r.info.status for r in found if KEY_TAG in r.data.tags)
-        return fill(mine, which, steps)
-
-    monkeypatch.setattr(Tracker, "log_steps", look)
-    assert run(QUICK, here).exit_code == 0
-    assert shown and set(shown) == {"RUNNING"}
 
 
 # ---- trials that fail

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TOOL = runpy.run_path(str(ROOT / "requirements/audit.py"))
 TODAY = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -65,12 +65,6 @@ def test_versions_names_and_other_ecosystems(tmp_path):
         == 0
     )
     assert audit(tmp_path, advisory(versions=["2.5.1"], ecosystem="npm"), advisory("other", "PYSEC-2")) == 0
-
-
-def test_what_is_accepted_is_shown_and_does_not_fail(tmp_path, capsys):
-    known = advisory("ray", "GHSA-x", events=[{"introduced": "0"}], aliases=["CVE-2023-48022"])
-    assert audit(tmp_path, known, installed={"ray": "2.60.0"}) == 0
-    assert "ray 2.60.0: GHSA-x CVE-2023-48022: Ray runs what it is sent" in capsys.readouterr().out
 
 
 def test_a_record_that_cannot_tell_fails(tmp_path, capsys):

@@ -88,12 +88,6 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
 
 
 @pytest.mark.usefixtures("always")
-def test_with_the_rule_off_every_seed_runs_to_its_end(tmp_path):
-    _, (_, results, _) = run(trial_of(1, 2, 3), tmp_path)
-    assert [(r.outcome, r.hopeless_step) for r in results] == [(Outcome.FAILED, None)] * 3
-
-
-@pytest.mark.usefixtures("always")
 def test_a_trial_that_goes_on_may_turn_the_rule_off(tmp_path):
     """What was given up before stays so."""
     on = trial_of(1, 2, 3, slots=1, stop=True)

@@ -6,26 +6,18 @@ import pytest
 import torch
 
 from model import preset
-from search.run.driver import Driver
 from search.store.ledger import is_final
 from search.store.results import ConfigurationResults
 from search.study.sampler import Share
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
-from tests.reference import QUICK, check_mirror, check_whole, client_of, expected, rows_of, write_study
+from tests.reference import check_mirror, check_whole, client_of, expected, rows_of
+from tests.scenarios.studies import RANKED, run
+from tests.scenarios.test_interrupted import interrupt
 from trainer import MEASURES, Outcome, Recipe
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
 
-RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
-RANKED = QUICK | {
-    "name": "ranked",
-    "recipe": RECIPE,
-    "seeds": {"first": 1, "count": 8},
-    "stop": {"hopeless": False, "group": 4, "screen": {"at": 8, "keep": {"top": 0.5}}},
-    "resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2},
-}
-"""Two groups of four in two slots: whoever comes first waits for whoever has not begun."""
 BY_A_PROBE = RANKED | {
     "name": "probed",
     "stop": {"hopeless": False, "screen": {"at": 8, "keep": {"odd": 0.9}}},
@@ -38,28 +30,6 @@ SEARCH = RANKED | {
     "stop": {"hopeless": False, "screen": {"at": 8, "keep": {}}},
     "confirm": {"configurations": 1, "seeds": {"first": 90, "count": 2}},
 }
-
-
-@pytest.fixture
-def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
-
-
-def run(study, here, *options):
-    return call("run", write_study(here, study), *options, "--home", "home")
-
-
-def interrupt(monkeypatch, at):
-    """The driver is stopped at its at-th report, once."""
-    left, whole = [at], Driver.on_report
-
-    def on_report(self, worker, report):
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        whole(self, worker, report)
-
-    monkeypatch.setattr(Driver, "on_report", on_report)
 
 
 @pytest.mark.parametrize("study", [RANKED, BY_A_PROBE], ids=["ranked", "by-a-probe"])
@@ -75,16 +45,8 @@ def test_a_screened_study_records_each_seed_once_with_its_outcome(study, here):
     assert f"{len(screened)} screened" in call("status", study["name"], "--home", "home").stdout
 
 
-@pytest.mark.parametrize("at", [3, 6, 9])
-def test_it_is_the_same_wherever_it_is_interrupted(at, here, monkeypatch):
-    interrupt(monkeypatch, at)
-    assert run(RANKED, here).exit_code == 130
-    assert run(RANKED, here).exit_code == 0
-    check_whole(here / "home", RANKED, here, expected(RANKED))
-
-
 def test_a_share_at_a_step_is_an_objective_and_the_confirmation_is_not_screened(here, monkeypatch):
-    interrupt(monkeypatch, 5)
+    interrupt(monkeypatch, 5, KeyboardInterrupt)
     assert run(SEARCH, here).exit_code == 130
     assert run(SEARCH, here).exit_code == 0
     home = here / "home"

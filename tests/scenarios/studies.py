@@ -1,0 +1,44 @@
+"""Studies of seconds that the scenarios run, and how."""
+
+from tests.commands import call
+from tests.reference import QUICK, expected, write_study
+
+RECIPE = {"steps": 16, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
+SWEEP = QUICK | {"recipe": RECIPE, "seeds": {"first": 1, "count": 12}}
+SWEEP |= {"resources": QUICK["resources"] | {"slots": 2, "seeds_per_trial": 2}}
+MIXED = SWEEP | {
+    "configurations": [{"recipe": {"steps": 16}}, {"recipe": {"steps": 8}}],
+    "seeds": {"first": 1, "count": 5},
+}
+"""Seeds of different lengths: a trial begins beside the last seed of the one before."""
+SPECS = SWEEP | {
+    "configurations": [{"model": name} for name in ("57p", "67p", "74p", "100p", "456p")],
+    "seeds": {"first": 1, "count": 2},
+}
+"""Five programs."""
+UNTIL = SWEEP | {"name": "until", "seeds": {"first": 1, "count": 4}, "until": {"grokked": 1, "max_seeds": 20}}
+RANKED = SWEEP | {
+    "name": "ranked",
+    "seeds": {"first": 1, "count": 8},
+    "stop": {"hopeless": False, "group": 4, "screen": {"at": 8, "keep": {"top": 0.5}}},
+}
+"""Two groups of four in two slots: whoever comes first waits for whoever has not begun."""
+GRID = SWEEP | {
+    "name": "grid",
+    "seeds": [5],
+    "space": {"recipe.lr": {"choice": [0.01, 0.02]}},
+    "sampler": {"name": "grid"},
+    "resources": QUICK["resources"] | {"seeds_per_trial": 1},
+    "faults": {"max_failures": 0},
+}
+
+
+def grid_expected():
+    """What the grid's two configurations come to."""
+    plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
+    one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))
+    return one | other
+
+
+def run(study, here, *options):
+    return call("run", write_study(here, study), *options, "--home", "home")

@@ -1,0 +1,103 @@
+"""A study whose driver ends anywhere is recorded as if nothing had happened: each seed once, to the bit.
+
+Whole runs by the command, with everything but Ray (tests/in_process.py) and pictures. With Ray, and killed for
+real: tests/slow/test_end_to_end.py and test_faults.py.
+"""
+
+from contextlib import suppress
+
+import pytest
+
+from search.run.driver import Driver
+from search.store.ledger import is_final
+from search.store.results import read_parts
+from tests.commands import call
+from tests.homes import quick  # noqa: F401
+from tests.reference import check_whole, expected, rows_of
+from tests.scenarios.studies import GRID, MIXED, RANKED, UNTIL, grid_expected, run
+from trainer import Outcome
+
+pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
+
+STUDIES = {"trials that share a bank": MIXED, "seeds ranked in groups": RANKED, "a search": GRID}
+
+
+class Died(BaseException):
+    """In the place of SIGKILL: nothing is written any more."""
+
+
+def interrupt(monkeypatch, at, error, is_taken=False):
+    """The driver ends at its at-th report, before or after it is taken."""
+    remaining, whole = [at], Driver.on_report
+
+    def on_report(self, worker, report):
+        remaining[0] -= 1
+        if remaining[0] or is_taken:
+            whole(self, worker, report)
+        if remaining[0] == 0:
+            raise error
+
+    monkeypatch.setattr(Driver, "on_report", on_report)
+
+
+@pytest.mark.parametrize(
+    "at", [2, 5, *(pytest.param(n, marks=pytest.mark.full) for n in (3, 4, 6, 7, 9, 11))]
+)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Died])
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_a_study_ends_the_same_wherever_its_driver_did(study, error, at, here, monkeypatch):
+    interrupt(monkeypatch, at, error)
+    with suppress(Died):
+        assert run(study, here).exit_code == 130
+    reached = {r["init_seed"]: r["steps"] for r in rows_of(here / "home", study["name"]) if not is_final(r)}
+    assert reached, "there was something to interrupt"
+    assert run(study, here).exit_code == 0
+    check_whole(here / "home", study, here, grid_expected() if study is GRID else expected(study))
+
+
+@pytest.mark.usefixtures("groks")
+@pytest.mark.parametrize("at", [6, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 5, 7, 8, 9))])
+def test_a_driver_that_dies_with_enough_ends_the_same(at, here, monkeypatch):
+    """Before or after a trial that was cut is recorded."""
+    interrupt(monkeypatch, at, KeyboardInterrupt)
+    assert run(UNTIL, here).exit_code == 130
+    assert run(UNTIL, here).exit_code == 0
+    rows = {r["init_seed"]: r for r in rows_of(here / "home", "until")}
+    assert rows[7]["outcome"] == Outcome.GROKKED and rows[7]["published"]
+    assert all(is_final(r) or 0 < r["steps"] < 16 for r in rows.values())
+    assert not read_parts(here / "home" / "trials" / "until")
+
+
+def test_trials_go_on_from_their_own_states(here, monkeypatch):
+    """Of two trials in one bank each seed begins where it was saved."""
+    steps = []
+    interrupt(monkeypatch, 4, KeyboardInterrupt, is_taken=True)
+    assert run(MIXED, here).exit_code == 130
+    rows = [r for r in rows_of(here / "home", "quick") if not is_final(r) and r["steps"]]
+    reached = {(r["configuration"], r["init_seed"]): r["steps"] for r in rows}
+    whole = Driver.on_report
+
+    def on_report(self, worker, report):
+        for key, facts in report.get("tallies", {}).items():
+            numbers = [n for n, count in facts["steps"] for _ in range(count)]
+            steps.append(
+                {(c.key, s.init_seed): n for (c, s), n in zip(worker.open[key].work, numbers, strict=True)}
+            )
+        whole(self, worker, report)
+
+    monkeypatch.setattr(Driver, "on_report", on_report)
+    assert run(MIXED, here).exit_code == 0
+    first = {}
+    for seen in reversed(steps):
+        first |= seen
+    assert len(reached) == 2 and all(first[seed] >= number for seed, number in reached.items())
+
+
+def test_a_run_that_is_out_of_time_goes_on_by_name(here):
+    said = run(MIXED, here, "--max-hours", "0.0000001")
+    assert said.exit_code == 130 and "To go on:\n  adder-search run" in said.stdout
+    reasons = {(r["outcome"], r["reason"]) for r in rows_of(here / "home", "quick")}
+    assert reasons == {(Outcome.CENSORED, "time limit")}
+    (here / "quick.yaml").unlink()  # the ledger knows it
+    assert call("resume", "quick", "--home", "home").exit_code == 0
+    check_whole(here / "home", MIXED, here, expected(MIXED))
