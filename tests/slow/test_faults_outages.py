@@ -8,12 +8,7 @@ from tests.commands import adder_search, running
 from tests.reference import QUICK, check_whole, environment, expected, states, wait_for_progress, write_study
 from tests.scenarios.test_full_disk import fill, small_disk
 from tests.services import mlflow_server, postgres
-<<<<<<< HEAD:tests/test_faults_outages.py
-from tests.test_faults import GRID, LONG, grid_wanted, long_wanted
-=======
 from tests.slow.test_faults import GRID, LONG, grid_wanted, long_wanted
-from tests.test_full_disk import fill, small_disk
->>>>>>> 68c5fa0 (Tests of running: unit, scenarios, slow; one suite over where a study is cut; no lab in them):tests/slow/test_faults_outages.py
 
 pytestmark = pytest.mark.faults
 
