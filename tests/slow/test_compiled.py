@@ -156,7 +156,7 @@ def test_nothing_is_compiled_again(kind, expected, tmp_path):
 
 
 def test_another_bank_takes_the_programs_from_the_cache(kind):
-    """One of a fresh process does so too (tests/test_cache.py); here the compiler has but forgotten."""
+    """One of a fresh process does so too (tests/unit/test_cache.py); here the compiler has but forgotten."""
     if kind.spec == TINY:
         pytest.skip("has no program for drawing")
     torch._dynamo.reset()

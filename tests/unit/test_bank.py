@@ -1,6 +1,7 @@
-"""Banks, eager and small: company, slots, divergence, interruptions.
+"""Banks, eager and small: slots, the queue, divergence, saved states.
 
-What an evaluation decides is in test_outcomes.py; that compiled banks do the same, in test_compiled.py.
+That a seed is the same in any company is in tests/contract/test_seeds_of_their_own.py; what an evaluation
+decides is in test_outcomes.py.
 """
 
 import pytest
@@ -13,51 +14,7 @@ from trainer.engine.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
-
-def final_thetas(pairs, slots):
-    """θ after the last step by pair, of a bank in which every pair has its slot."""
-    theta_SP = finish(make(pairs, slots)).state["theta"]
-    return dict(zip(pairs, theta_SP, strict=False))
-
-
-# A seed is its own
-
-
-@pytest.fixture(scope="module")
-def eight():
-    pairs = [pair(s) for s in range(8)]
-    return pairs, final_thetas(pairs, 8)
-
-
-@pytest.mark.parametrize(
-    "arrange",
-    [
-        lambda pairs: pairs[::-1],
-        lambda pairs: [pairs[i] for i in (5, 2, 7, 0)] + [pair(s) for s in (90, 91, 92, 93)],
-        lambda pairs: [pair(99, lr=0.5, weight_decay=3.0), *pairs[:7]],
-        lambda pairs: pairs[3:6],
-        lambda pairs: pairs[7:],
-    ],
-    ids=["other slots", "other neighbours", "another recipe beside", "short bank", "alone"],
-)
-def test_theta_is_bitwise_the_same_in_any_company_and_slot(eight, arrange):
-    pairs, expected = eight
-    found = final_thetas(arrange(pairs), 8)
-    common = found.keys() & expected.keys()
-    assert common and len({tuple(t.tolist()) for t in found.values()}) == len(found)
-    assert all(torch.equal(found[p], expected[p]) for p in common)
-
-
-def test_a_refilled_slot_starts_afresh():
-    """Five pairs of different lengths through two slots, in two orders: predecessors are forgotten."""
-    pairs = [pair(s, steps=n * EVERY) for s, n in enumerate((2, 1, 3, 1, 2))]
-    one, other = finish(make(pairs, 2)), finish(make(pairs[::-1], 2))
-    padded = results(finish(make(pairs[:1], 2)))
-    for p, result in results(one).items():
-        assert result.steps == p.recipe.steps and result.outcome is Outcome.FAILED
-        assert_same(result, results(other)[p])
-    assert_all_same(padded, results(one))
-    assert one.seed_steps == other.seed_steps == 9 * EVERY
+# Slots
 
 
 def test_init_and_data_seed_are_apart():
@@ -68,15 +25,6 @@ def test_init_and_data_seed_are_apart():
     assert torch.equal(theta[0], theta[1]) and not torch.equal(theta[0], theta[2])
     tokens = fresh.programs.make_block(fresh.state, fresh.hyper)
     assert torch.equal(tokens[:, 0], tokens[:, 2]) and not torch.equal(tokens[:, 0], tokens[:, 1])
-
-
-@pytest.mark.parametrize("other", [{"batch": 64}, {"eval_every": 1}])
-def test_what_shapes_the_program_must_agree(other):
-    with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
-        make([pair(1), pair(2, **other)])
-
-
-# Live slots
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["engine", "eager"])
@@ -91,11 +39,6 @@ def test_only_live_slots_are_trained(monkeypatch, compiled):
     assert_all_same(
         results(bank), results(finish(make(pairs, None if not compiled else 4, compiled=compiled)))
     )
-
-
-def test_a_bank_without_a_live_slot_has_ended():
-    bank = finish(make([pair(1)]))
-    assert not bank.advance() and bank.result(0).steps == 2 * EVERY
 
 
 def test_a_recorded_program_played_back_is_the_program():
@@ -128,22 +71,114 @@ def test_divergence_stays_in_its_slot_and_frees_it():
     expected = results(finish(make([*calm, after], 4)))
     assert found[wild].outcome is Outcome.DIVERGED and found[wild].steps == EVERY
     assert found[wild].grok_step is None and not found[wild].held
+    assert found[wild].theta_P.isfinite().all()
     for p in (*calm, after):
         assert_same(found[p], expected[p])
         assert found[p].outcome is Outcome.FAILED
     assert bank.seed_steps == 9 * EVERY
 
 
-def test_a_diverged_seed_keeps_no_theta_that_is_not_finite():
-    result = finish(make([pair(50, lr=1e9, warmup=0)])).result(0)
-    assert result.outcome is Outcome.DIVERGED
-    assert result.theta_P.isfinite().all()
+# The queue: pairs that are added while others train, pairs that are ended from outside
+
+FIRST = [pair(s, steps=n * EVERY, lr=0.01 * (s + 1)) for s, n in enumerate((3, 1))]
+MORE = [pair(s, steps=n * EVERY, lr=0.01 * (s + 1)) for s, n in ((7, 2), (8, 5), (9, 1))]
 
 
-# Interruptions
+@pytest.fixture(scope="module")
+def expected():
+    return results(finish(make([*FIRST, *MORE], 2)))
 
 
-# Every number differs, so that a slot that goes on with another pair's recipe is seen.
+def outcomes(bank):
+    return [bank.result(n).outcome.value for n in range(len(bank.pairs))]
+
+
+@pytest.mark.parametrize("evaluations", [0, 1, 9])
+def test_pairs_that_are_added_train_as_if_they_had_been_there(expected, evaluations):
+    bank = make(FIRST, 2)
+    for _ in range(evaluations):
+        bank.advance()
+    assert list(bank.add(MORE)) == [2, 3, 4]
+    assert_all_same(results(finish(bank)), expected)
+
+
+def test_pairs_of_another_program_are_refused():
+    bank = make(FIRST, 2)
+    with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
+        bank.add([pair(9, batch=64)])
+    assert bank.pairs == FIRST
+
+
+def test_pairs_are_ended_where_they_are(expected):
+    """One in its slot, one in the queue, one that had ended: that one stays as it is."""
+    bank = make([*FIRST, *MORE], 2)
+    bank.advance()
+    bank.end([0, 1, 3])
+    assert outcomes(bank) == ["censored", "failed", "running", "censored", "running"]
+    finish(bank)
+    assert [bank.result(n).steps // EVERY for n in range(5)] == [1, 1, 2, 0, 1]
+    for n in (1, 2, 4):
+        assert_same(bank.result(n), expected[bank.pairs[n]])
+
+
+# Saved states
+
+
+def saved(folder, evaluations):
+    """A bank of two groups, saved apart."""
+    bank = make(FIRST, 2)
+    bank.add(MORE)
+    for _ in range(evaluations):
+        bank.advance()
+    bank.save(folder / "first", range(2))
+    bank.save(folder / "more", range(2, 5))
+
+
+@pytest.mark.parametrize("evaluations", [1, 4])
+def test_groups_saved_apart_go_on_in_any_company(expected, tmp_path, evaluations):
+    saved(tmp_path, evaluations)
+    for own, other, name in ((FIRST, MORE, "first"), (MORE, FIRST, "more")):
+        bank = make(other, 2)
+        bank.advance()
+        numbers = bank.add(own)
+        assert bank.load(tmp_path / name, numbers)
+        assert_all_same(results(finish(bank)), expected)
+
+
+def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected, tmp_path):
+    """The slots are taken by others; saved again while it waits, it is still there."""
+    saved(tmp_path, 1)
+    bank = make([pair(20), pair(21)], 2)
+    numbers = bank.add(MORE)
+    assert bank.load(tmp_path / "more", numbers)
+    assert outcomes(bank)[2:] == ["queued"] * 3 and bank.result(2).steps == 0
+    saved(tmp_path, 2)
+    bank.load(tmp_path / "more", numbers)
+    assert outcomes(bank)[2:] == ["queued"] * 3 and bank.result(2).steps == EVERY
+    bank.save(tmp_path / "again", numbers)
+    again = make(MORE, 2)
+    assert again.load(tmp_path / "again") and again.state["step"].tolist() == [EVERY, 0]
+    for found in (bank, again):
+        trained = finish(found).seed_steps
+        assert trained == (11 if found is bank else 7) * EVERY, "what was trained is not trained again"
+        assert_all_same({p: r for p, r in results(found).items() if p in MORE}, expected)
+
+
+def test_a_group_is_not_loaded_as_another(tmp_path):
+    saved(tmp_path, 1)
+    bank = make([*FIRST, *MORE], 2)
+    assert not bank.load(tmp_path / "first", range(2, 5)) and not bank.load(tmp_path / "first")
+    assert bank.load(tmp_path / "first", range(2)) and bank.result(1).outcome is Outcome.FAILED
+
+
+def test_curves_of_longer_and_shorter_seeds_share_a_bank(tmp_path):
+    long, short = pair(1, steps=4 * EVERY), pair(2, steps=EVERY)
+    bank = make([long, short], 2)
+    bank.advance()
+    bank.save(tmp_path / "short", [1])
+    other = make([pair(3, steps=2 * EVERY)], 2)
+    assert other.load(tmp_path / "short", other.add([short]))
+    assert_same(finish(other).result(1), bank.result(1))
 
 
 def test_another_banks_state_is_refused(tmp_path):

@@ -1,22 +1,20 @@
-"""Each optimiser, wrapper and schedule against an independent reference, in float64, so that what differs is
+"""Each optimiser and wrapper against an independent reference, in float64, so that what differs is
 the algorithm: torch.optim where torch has it, else the paper's formula, written here in plain loops.
 """
-
-import math
 
 import numpy as np
 import pytest
 import torch
-from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from tests.banks import SPEC, finish, make, pair
-from tests.contract.test_optimisers import CONSTANT, initial, state_of
+from tests.banks import EVERY, SPEC, finish, make, pair
+from tests.contract.test_optimisers import CONSTANT, VARIANTS, initial, recipe_of, state_of
 from trainer import Recipe
 from trainer.optimisers import optimiser_of
-from trainer.step import schedule, step
+from trainer.step import step
 from trainer.step.schedule import hyper_of
 
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
 P, STEPS = SPEC.params, 12
 LOOSE = {**CONSTANT, "clip": 1e9}
 
@@ -187,74 +185,52 @@ def test_factors_are_torchs_parameter_groups(name):
     same(ours(recipe)[0][-1:], SPEC.layout.join({n: p.data for n, p in parameters.items()})[None])
 
 
-# Schedules
+# Part of θ
 
 
-def lr_of(recipe, steps):
-    return schedule.learning_rate(torch.tensor(steps), hyper_of([recipe] * len(steps), SPEC.layout)).tolist()
+def beside_adamw(recipe, parameters, loss, clip):
+    """Train 20 steps as torch's AdamW does on some parameters' loss. Return our θ [P] at the end.
+
+    In float64; clipping is seen both on and off.
+    """
+    hyper, optimiser = hyper_of([recipe], SPEC.layout), optimiser_of(recipe)
+    state = state_of(SPEC.initial(777).double()[None], optimiser)
+    theirs = torch.optim.AdamW(parameters, lr=recipe.lr, weight_decay=recipe.weight_decay)
+    norms = []
+    for n, tokens in enumerate(step.tokens_of(SPEC, *step.draw(state, hyper, 16, 20))):
+        theirs.zero_grad()
+        loss(n, tokens).backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, clip)))
+        theirs.step()
+        state, _ = step.train_step(SPEC, optimiser, state, hyper, tokens)
+    assert min(norms) < clip < max(norms)
+    return state["theta"][0]
 
 
-@pytest.mark.parametrize("growth", [1, 2, 3])
-def test_restarts_are_torchs(growth):
-    recipe = Recipe(
-        warmup=0,
-        lr=0.5,
-        lr_floor=0.1,
-        steps=1_000,
-        lr_schedule="restarts",
-        lr_cycle=70,
-        lr_cycle_growth=growth,
-    )
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    optimiser = torch.optim.SGD([parameter], lr=0.5)
-    rates = CosineAnnealingWarmRestarts(optimiser, 70, growth, eta_min=0.05)
-    expected = []
-    for _ in range(1_000):
-        expected.append(optimiser.param_groups[0]["lr"])
-        optimiser.step(), rates.step()
-    assert lr_of(recipe, list(range(1_000))) == pytest.approx(expected, rel=1e-4)
+def test_l1_trains_as_torchs_adamw_on_the_penalised_loss():
+    names = ("fc1", "norm[0,4]")
+    places = [p for name in names for p in SPEC.layout.places(name)]
+    recipe = recipe_of("adamw", l1_lambda=2.0, l1_entries=names, l1_start=5, l1_end=15, clip=7.0)
+    theta = torch.nn.Parameter(SPEC.initial(777).double())
+
+    def loss(n, tokens):
+        penalty = 2.0 * theta[places].abs().sum() if 5 <= n < 15 else 0.0
+        return step.loss(SPEC, theta[None], tokens).sum() + penalty
+
+    got = beside_adamw(recipe, [theta], loss, 7.0)
+    torch.testing.assert_close(got, theta.detach(), rtol=0, atol=1e-6)
 
 
-def test_wsd_warms_up_stays_and_decays():
-    recipe = Recipe(warmup=10, lr=0.5, lr_floor=0.1, steps=1_000, lr_schedule="wsd", lr_decay=0.2)
-    expected = {0: 0.05, 9: 0.5, 10: 0.5, 799: 0.5, 899: 0.05 + 0.45 / 2, 999: 0.05}
-    assert lr_of(recipe, list(expected)) == pytest.approx(list(expected.values()), rel=1e-5)
+def test_what_is_frozen_is_a_constant_for_the_rest():
+    recipe = recipe_of("adamw", freeze=((0, "norm", "fc1"),), clip=5.0)
+    tensors = {n: t[0] for n, t in SPEC.layout.split(SPEC.initial(777).double()[None]).items()}
+    free = {n: torch.nn.Parameter(t.clone()) for n, t in tensors.items() if n not in ("norm", "fc1")}
 
+    def theta():
+        return torch.cat([{**tensors, **free}[n].flatten() for n in SPEC.layout.names])
 
-DECAYS = {
-    "drops": ({"wd_drops": ((10, 0.5), (20, 0.1))}, lambda t: 1 if t < 10 else 0.5 if t < 20 else 0.1),
-    "cyclical": (
-        {"wd_period": 8, "wd_low": 0.2}, lambda t: 0.2 + 0.8 * (1 + math.cos(2 * math.pi * t / 8)) / 2
-    ),
-    "warmup": ({"wd_warmup": 16}, lambda t: min(1, (t + 1) / 16)),
-}  # fmt: skip
-
-
-def decay_of(recipe, at, wd_scale=1.0):
-    state = {"step": torch.tensor([at]), "wd_scale": torch.tensor([wd_scale])}
-    return float(schedule.now(state, hyper_of([recipe], SPEC.layout))["decay"])
-
-
-@pytest.mark.parametrize("name", DECAYS)
-def test_decay_follows_its_schedule_and_the_learning_rate(name):
-    fields, factor = DECAYS[name]
-    recipe = Recipe(**CONSTANT, lr=0.5, weight_decay=0.3, wd_schedule=name, **fields)
-    for at in range(30):
-        assert decay_of(recipe, at) == pytest.approx(0.15 * factor(at), rel=1e-5)
-    assert decay_of(recipe, 3, wd_scale=0.1) == pytest.approx(0.015 * factor(3), rel=1e-5)
-
-
-def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():
-    """MicroAdder's: base · exp(−α (step − onset)), not below base · drop², never up again."""
-    from trainer.recipe.weight_decay import scale
-
-    recipe = Recipe(wd_schedule="smooth", wd_alpha=0.0005, wd_drop=0.5, wd_drop_exact=0.1, wd_drop_token=0.6)
-    hyper, found, now = hyper_of([recipe], SPEC.layout), [], torch.ones(1)
-    for exact, token in [(0.05, 0.9), (0.2, 0.5), (0.2, 0.7), (0.0, 0.0), (0.9, 0.9), (0.9, 0.9)]:
-        now = scale(now, torch.tensor([exact]), torch.tensor([token]), hyper, 1_000)
-        found.append(float(now))
-    fall = math.exp(-0.5)
-    assert found == pytest.approx([1, 1, fall, fall**2, 0.25, 0.25])
+    got = beside_adamw(recipe, list(free.values()), lambda n, t: step.loss(SPEC, theta()[None], t).sum(), 5.0)
+    torch.testing.assert_close(got, theta().detach(), rtol=0, atol=1e-6)
 
 
 # At evaluations
@@ -273,7 +249,6 @@ def watched(bank, exact):
     return seen
 
 
-@pytest.mark.usefixtures("few_selection_problems")
 @pytest.mark.parametrize("first", [True, False])
 def test_the_better_of_theta_and_its_mean_counts(first):
     bank = make([pair(1, ema_decay=0.9)])
@@ -284,3 +259,48 @@ def test_the_better_of_theta_and_its_mean_counts(first):
     assert torch.equal(result.theta_P, (raw if first else mean)[0][0])
     assert result.curve_EM[:, 0].tolist() == [0.75, 0.75]
     assert torch.equal(bank.state["theta"][0], raw[1][0]), "training goes on with θ itself"
+
+
+# Freezing in place
+
+FROZEN = ((0, "arc"), (EVERY, "head", "norm[0,4]"))
+FROM_START, LATER = SPEC.layout.places("arc"), [*SPEC.layout.places("head"), *SPEC.layout.places("norm[0,4]")]
+
+
+def thetas(bank):
+    """θ of the first slot at each evaluation, [E, P]."""
+    seen = [bank.state["theta"][0].clone()]
+    while bank.advance():
+        seen.append(bank.state["theta"][0].clone())
+    return torch.stack(seen)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_entries_keep_their_bits_from_their_step_on(compiled):
+    theta_EP = thetas(make([pair(1, steps=3 * EVERY, freeze=FROZEN)], compiled=compiled))
+    assert theta_EP[1:, FROM_START].eq(theta_EP[0, FROM_START]).all()
+    assert theta_EP[2:, LATER].eq(theta_EP[1, LATER]).all()
+    assert theta_EP[1, LATER].ne(theta_EP[0, LATER]).any(), "before its step it trains"
+    free = [p for p in range(SPEC.params) if p not in FROM_START + LATER]
+    moved = theta_EP[1:, free].ne(theta_EP[:-1, free]).any(1)
+    assert moved.all(), "the rest trains on"
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_nothing_moves_them(name):
+    """Whatever optimiser, wrapper or mean of θ is on: the θ that is handed out has them too."""
+    fields = {**VARIANTS[name], "freeze": ((0, "arc", "fc1"),)}
+    kept = [*SPEC.layout.places("arc"), *SPEC.layout.places("fc1")]
+    bank = finish(make([pair(3, **fields, steps=2 * EVERY, lr=0.05)]))
+    for theta_P in (bank.result(0).theta_P, bank.state["theta"][0]):
+        assert theta_P[kept].equal(SPEC.initial(3)[kept])
+        assert not theta_P.equal(SPEC.initial(3))
+
+
+def test_a_mean_of_thetas_has_them_as_they_are():
+    bank = make([pair(1, steps=2 * EVERY, ema_decay=0.9, freeze=((EVERY, "arc"),))])
+    bank.advance()
+    before = bank.state["theta"][0, FROM_START].clone()
+    assert not bank.state["average"][0, FROM_START].equal(before)
+    bank.advance()
+    assert bank.state["average"][0, FROM_START].equal(before)

@@ -1,10 +1,11 @@
-"""What an evaluation decides in a bank: grokked, held, diverged, failed, the best θ, the decay."""
+"""An evaluation decides in a bank: grokked, held, diverged, failed, hopeless, the best θ, the decay."""
 
 import pytest
 import torch
 
 from tests.banks import finish, make, pair
-from trainer import FutilityRule, Outcome
+from trainer import FUTILITY_RULE, FutilityRule, Outcome, Recipe, Seed
+from trainer.bank.futility import full_length_from, is_control, progress_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -44,30 +45,28 @@ def test_grokking_is_the_first_perfect_evaluation_and_holding_frees_the_slot():
     assert len(thetas) == 6 and bank.pair_S.tolist() == [-1]
 
 
-def test_a_dip_restarts_holding_but_not_the_grok_step():
-    bank, _ = scripted([0.0, 1.0, 1.0, 0.9998, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0])
+@pytest.mark.parametrize(
+    ("exact", "loss", "expected"),
+    [
+        (
+            [0.0, 1.0, 1.0, 0.9998, 1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0],
+            1.0,
+            (Outcome.GROKKED, 10, True, 60),
+        ),
+        ([0.0, 1.0] + [0.9] * 10, 1.0, (Outcome.GROKKED, 10, False, 60)),
+        ([0.0, 1.0, 0.0], [1.0, 0.1, torch.nan], (Outcome.GROKKED, 10, False, 15)),
+        ([0.0, 0.0, 0.0], [1.0, torch.inf, 1.0], (Outcome.DIVERGED, None, False, 10)),
+    ],
+    ids=["a dip", "not held", "diverged after grokking", "diverged"],
+)
+def test_perfect_once_has_grokked_and_perfect_for_long_has_held(exact, loss, expected):
+    """A dip restarts holding, but not the grok step; what follows, divergence too, is told by `held`."""
+    bank, thetas = scripted(exact, loss=loss)
     result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held, result.steps) == (Outcome.GROKKED, 10, True, 60)
-
-
-def test_grokked_without_holding_runs_to_the_end_of_its_budget():
-    bank, _ = scripted([0.0, 1.0] + [0.9] * 10)
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held, result.steps) == (Outcome.GROKKED, 10, False, 60)
-    assert (result.best_step, result.best_exact) == (10, 1.0)
-
-
-def test_diverging_after_grokking_is_grokked_and_not_held():
-    """A seed has grokked if some evaluation was perfect; that it then diverged is told by `held`."""
-    bank, thetas = scripted([0.0, 1.0, 0.0], loss=[1.0, 0.1, torch.nan])
-    result = bank.result(0)
-    assert (result.outcome, result.grok_step, result.held, result.steps) == (Outcome.GROKKED, 10, False, 15)
-    assert torch.equal(result.theta_P, thetas[1][0])
-
-
-def test_a_loss_that_is_not_finite_is_divergence():
-    bank, _ = scripted([0.0, 0.0, 0.0], loss=[1.0, torch.inf, 1.0])
-    assert (bank.result(0).outcome, bank.result(0).steps) == (Outcome.DIVERGED, 10)
+    assert (result.outcome, result.grok_step, result.held, result.steps) == expected
+    assert torch.equal(result.theta_P, thetas[1 if result.grok_step else 0][0]) and result.best_exact == max(
+        exact
+    )
 
 
 def test_the_best_theta_is_the_most_exact_and_then_the_one_of_least_loss():
@@ -102,7 +101,85 @@ def test_every_step_is_trained_whatever_the_distance_of_evaluations(eval_every):
     assert bank.state["step"].tolist() == [eval_every * 2]
 
 
-# Seeds that the rule calls hopeless
+# The rule that gives seeds up
+
+TWO = FutilityRule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
+RULES = pytest.mark.parametrize("rule", [TWO, FUTILITY_RULE])
+
+
+def calls(rule, progress, exact, token):
+    """The rule on one row, or on rows."""
+    rows = [torch.atleast_1d(torch.tensor(x, dtype=torch.float32)) for x in (exact, token)]
+    progress_R = torch.atleast_1d(torch.tensor(progress, dtype=torch.float64))
+    called_R = rule.is_futile(progress_R, *rows)
+    assert called_R.dtype == torch.bool
+    assert called_R.shape == progress_R.shape
+    return called_R.tolist() if isinstance(progress, list) else bool(called_R)
+
+
+def by_hand(rule, progress, exact, token):
+    return any(progress >= p and exact < e and token < t for p, e, t in rule.checkpoints)
+
+
+@RULES
+def test_rows_at_once_are_a_loop_over_rows(rule):
+    gen = torch.Generator().manual_seed(5)
+    rows = torch.rand((2000, 3), generator=gen) * torch.tensor([1.0, 0.4, 1.0])
+    progress, exact, token = rows.T.tolist()
+    called = calls(rule, progress, exact, token)
+    assert called == [by_hand(rule, *row) for row in rows.tolist()]
+    assert 100 < sum(called) < 1900
+
+
+@RULES
+def test_a_checkpoint_counts_from_its_progress_on_and_below_both_thresholds(rule):
+    first = rule.checkpoints[0][0]
+    for progress, exact, token in rule.checkpoints:
+        low = (exact - 0.001, token - 0.001)
+        assert calls(rule, progress, *low)
+        assert calls(rule, progress + 0.01, *low)
+        if progress == first:
+            assert not calls(rule, progress - 1e-9, *low)
+        alone = FutilityRule(((progress, exact, token),))
+        assert not calls(alone, progress, exact, token - 0.001), "exact match at the threshold is enough"
+        assert not calls(alone, progress, exact - 0.001, token), "so is token accuracy"
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "step"),
+    [
+        (Recipe().curriculum, 7_000),
+        ((), 0),
+        (((10, 5_000),), 0),
+        (((10, 1_000), (4, 5_000)), 6_000),
+    ],
+)
+def test_when_a_curriculum_has_taught_all_digits(curriculum, step):
+    assert full_length_from(curriculum) == step
+
+
+def test_progress_begins_where_ten_digits_do_and_ends_with_the_budget():
+    step_R = torch.tensor([1_000, 7_000, 33_500, 60_000])
+    progress_R = progress_of(step_R, torch.full((4,), 7_000), torch.full((4,), 60_000))
+    assert progress_R.tolist() == [-6 / 53, 0.0, 0.5, 1.0]
+
+
+def test_an_evaluation_exactly_at_a_checkpoint_is_there():
+    for steps in (27_000, 30_000, 60_000, 100_000, 120_000):
+        for tenths in range(1, 10):
+            at = progress_of(*torch.tensor([steps // 10 * tenths, 0, steps]))
+            rule = FutilityRule(((tenths / 10, 0.5, 0.5),))
+            assert bool(rule.is_futile(at, torch.tensor(0.0), torch.tensor(0.0)))
+
+
+def test_a_tenth_of_the_seeds_is_spared_and_which_was_fixed_once():
+    assert 900 < sum(is_control(Seed.of(n)) for n in range(10_000)) < 1_100
+    assert 900 < sum(is_control(Seed(n % 100, n // 100)) for n in range(10_000)) < 1_100
+    assert [n for n in range(60) if is_control(Seed.of(n))] == [2, 7, 9, 11]
+    assert not any(is_control(Seed(1, n)) for n in range(12))
+
+
+# Seeds that it calls hopeless
 
 HALFWAY = FutilityRule(checkpoints=((0.5, 0.1, 0.6),))
 SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": ()}

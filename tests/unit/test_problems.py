@@ -1,65 +1,165 @@
+"""Sampled problems, one table of recipes, seeds and steps for torch, the engine and the formula in integers;
+sequences and the selection problems; operands swapped, and a seed's own errors again.
+"""
+
+import json
+import math
+from pathlib import Path
+
 import pytest
 import torch
 
-from model import PRESETS, adderboard
+from model import PRESETS, add, adderboard
+from tests.banks import SPEC
 from tests.specs import FIVE_WIDE
 from trainer.data import problems
-from trainer.step import step
+from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
+from trainer.engine import native
+from trainer.engine.native import EngineBackend, Lesson
+from trainer.engine.torch_backend import TorchBackend
+from trainer.files.installed import missing_for_compilation
+from trainer.recipe import Recipe
+from trainer.step import schedule, step
+from trainer.step.schedule import hyper_of
 
-LARGEST = 9_999_999_999
-SELECTION = [
-    (5426207727, 1929135910),
-    (3323739981, 7536909021),
-    (1013518865, 1027188691),
-    (9666718980, 6125227548),
+needs_compiler = pytest.mark.skipif(
+    bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
+)
+
+# Streams
+
+POINTS = {
+    "carry_shares": ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0)),
+    "carry_lengths": ((0, 1, 2), (1_000, 4, 10)),
+}
+KINDS = {"carry_shares": ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4)), "mixed_lengths": 0.3}
+STREAMS = {
+    "start": ({}, 777, 0, [(6, 5), (38, 6), (1, 1), (999, 57), (999, 63), (993, 8), (63, 70), (1, 3)]),
+    "fading": ({}, 777, 20_000, [(604, 920), (8752872306, 9846403336), (2121330904, 3410113711), (4, 10)]),
+    "points": (POINTS, 3, 4_000, [(64443, 63110), (956283, 287928), (717025, 698026), (531111, 542443)]),
+    "kinds": (KINDS, 1 << 40, 250, [(7, 5), (8, 7), (383, 700), (929, 899), (991, 13), (94, 14)]),
+    "two digits": (
+        {"carry_mix": 0.5, "curriculum": ((2, 50),), "mixed_lengths": 1.0},
+        9,
+        7,
+        [(9, 1), (9, 4), (4, 2), (97, 19)],
+    ),
+    "one digit": ({"carry_mix": 1.0, "curriculum": ((1, 50),)}, 5, 7, [(6, 17), (5, 7), (6, 5), (3, 10)]),
+    "swapped": ({"swapped": 0.5}, 2, 9, [(5, 9), (949, 999), (30, 90), (999, 432), (207, 908)]),
+}
+"""Name -> recipe, data seed, step and the first problems. They must never change: a changed stream makes every
+published (configuration, seed) pair mean something else."""
+BATCH = 200
+every_stream = pytest.mark.parametrize("name", STREAMS)
+MASK = (1 << 64) - 1
+GOLDEN, STREAM = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+
+
+def row_of(name):
+    fields, data_seed, at, first = STREAMS[name]
+    recipe = Recipe(batch=BATCH, **fields)
+    state = {"data_seed": torch.tensor([data_seed]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
+    return recipe, state, hyper_of([recipe]), first
+
+
+def drawn(name):
+    recipe, state, hyper, first = row_of(name)
+    a, b = step.draw(state, hyper, BATCH, 1, BatchParts.of(recipe))
+    return list(zip(a[0, 0].long().tolist(), b[0, 0].long().tolist(), strict=True)), first
+
+
+@every_stream
+def test_the_stream_never_changes(name):
+    pairs, first = drawn(name)
+    assert pairs[: len(first)] == first
+
+
+def mix(word):
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK
+    return word ^ (word >> 31)
+
+
+def low_digits(share, count):
+    """A number of `count` digits, uniform in 0..4: the base-5 digits of an integer, read in base 10."""
+    return int("".join(str(int(share * 5**count) // 5**i % 5) for i in range(count - 1, -1, -1)))
+
+
+def problem(words, digits, carry_mix, mixed, kinds):
+    """A problem from its four words, as sections 3.2 and 3.5 of the 57p paper and its code say."""
+    word_a, word_b, word_kind, word_extra = words
+    u, v, which = (word_a >> 11) * 2.0**-53, (word_b >> 11) * 2.0**-53, (word_kind >> 32) * 2.0**-32
+    e, f, g = (((word_extra >> low) & 0x1FFFFF) * 2.0**-21 for low in (0, 21, 42))
+    if which >= carry_mix:
+        is_mixed = ((word_kind >> 2) & 0x3FFFFFFF) * 2.0**-30 < mixed
+        limit = 10 ** (1 + int(e * digits) if is_mixed else digits)
+        return int(u * limit), int(v * limit)
+    kind = sum(which >= share for share in kinds[1:4]) if kinds[0] else word_kind & 3
+    n = int(kinds[4]) + int(e * (kinds[5] - kinds[4] + 1))
+    place = 10 ** int(f * n)
+    if kind == 0:
+        return low_digits(u, n) + 5 * place, low_digits(v, n) + 5 * place
+    if kind == 1:
+        return 10**n - 1, 1 + int(v * min(10**n, 1_000))
+    if kind == 2:
+        least = 10 ** (n - 1)
+        return least + int(u * (10**n - least)), (1 + int(g * 9)) * place
+    return 10**n - 1 - int(g * 10), 1 + int(v * 20)
+
+
+@pytest.mark.parametrize("name", [name for name in STREAMS if name != "swapped"])
+def test_it_is_the_formula_in_integers(name):
+    _, state, hyper, _ = row_of(name)
+    at = state["step"]
+    kinds = [t.item() for t in schedule.kinds(at, hyper, torch.ones(1))]
+    digits, share = schedule.digits(at, hyper).item(), schedule.carry_mix(at, hyper).item()
+    mixed = hyper["mixed_lengths"].item()
+    key = mix((mix((int(state["data_seed"]) * GOLDEN + STREAM) & MASK) + int(at) * GOLDEN) & MASK)
+    words = [[mix((key + (4 * p + w + 1) * GOLDEN) & MASK) for w in range(4)] for p in range(BATCH)]
+    assert drawn(name)[0] == [problem(w, digits, share, mixed, kinds) for w in words]
+
+
+def lesson_of(programs, state, hyper):
+    """The engine's tape of the schedules, at a step."""
+    given = {**hyper, **state}
+    numbers = [
+        given[n].flatten() if n in given else torch.zeros(math.prod(s)) for n, s in programs.shapes.items()
+    ]
+    row = torch.cat([t.float() for t in numbers]).numpy()
+    _, share, mixed, single, chain, place, *counts = native.run(programs.tapes[0], row).tolist()
+    digits, by_kind, fewest, most = map(int, counts)
+    return Lesson.some(
+        data_seed=int(state["data_seed"]), step=int(state["step"]), carry_mix=share, mixed_lengths=mixed,
+        single=single, chain=chain, place=place, digits=digits, by_kind=by_kind, fewest=fewest, most=most,
+        swapped=hyper["swapped"].item(),
+    )  # fmt: skip
+
+
+@needs_compiler
+@every_stream
+def test_the_engine_makes_the_same_tokens(name):
+    recipe, state, hyper, _ = row_of(name)
+    programs = EngineBackend(SPEC, recipe)
+    a, b = step.draw(state, hyper, BATCH, 1, BatchParts.of(recipe))
+    expected = step.tokens_of(SPEC, a, b)[0, 0]
+    assert torch.equal(programs.tokens(lesson_of(programs, state, hyper)), expected)
+
+
+SAID_OTHERWISE = [
+    (
+        {"carry_mix": 0.8, "fade_start": 15_000, "fade_end": 45_000},
+        {"carry_shares": ((15_000, 0.8), (45_000, 0.0))},
+    ),
+    ({}, {"carry_lengths": ((0, 1, 10),)}),
 ]
-SELECTION_SUM = 100308096150281  # of 3a + b
 
 
-def sample(data_seed, at, digits, mix, batch):
-    """One row of problems: int64 operands [B]."""
-    row = [torch.tensor([v]) for v in (data_seed, at, digits)]
-    a, b = problems.sample(*row, torch.tensor([mix]), batch)
-    assert torch.equal(a, a.floor()) and torch.equal(b, b.floor())
-    return a[0].long(), b[0].long()
-
-
-def pairs_of(a, b):
-    return list(zip(a.tolist(), b.tolist(), strict=True))
-
-
-def carries(digits, kind, batch=20_000):
-    """The carry problems of one kind in one row of nothing but carry problems."""
-    a, b = sample(777, digits, digits, 1.0, batch)
-    word = problems.words(torch.tensor([777]), torch.tensor([digits]), batch, 4)[2][0]
-    mine = (word & 3) == kind
-    return pairs_of(a[mine], b[mine])
-
-
-def state_of(data_seeds, steps):
-    rows = {"data_seed": torch.tensor(data_seeds), "step": torch.tensor(steps)}
-    return rows | {"mix_scale": torch.ones(len(steps))}
-
-
-def chi_square(values, bins):
-    counts = torch.bincount(values, minlength=bins).double()
-    assert len(counts) == bins
-    expected = counts.sum() / bins
-    return float(((counts - expected) ** 2 / expected).sum())
-
-
-def test_the_selection_problems_never_change():
-    a, b = problems.selection()
-    assert pairs_of(a[0, :4].long(), b[0, :4].long()) == SELECTION
-    assert int((a * 3 + b).long().sum()) == SELECTION_SUM
-
-
-def test_selection_problems_are_5000_different_pairs_and_none_is_official():
-    a, b = problems.selection()
-    selection = set(pairs_of(a[0].long(), b[0].long()))
-    assert len(selection) == 5_000
-    assert all(0 <= n <= LARGEST for pair in selection for n in pair)
-    assert not selection & set(adderboard.official_pairs())
+@pytest.mark.parametrize(("fields", "points"), SAID_OTHERWISE)
+@pytest.mark.parametrize("at", [0, 20_000, 50_000])
+def test_the_published_schedule_said_as_points_makes_the_same_problems(fields, points, at):
+    state = {"data_seed": torch.tensor([5]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
+    (a, b), (c, d) = (step.draw(state, hyper_of([Recipe(**f)]), 2_000, 1) for f in (fields, points))
+    assert torch.equal(a, c) and torch.equal(b, d)
 
 
 def test_a_row_does_not_depend_on_its_neighbours():
@@ -71,55 +171,34 @@ def test_a_row_does_not_depend_on_its_neighbours():
         assert all(torch.equal(x[r], y[0]) for x, y in zip(together, alone, strict=True))
 
 
-@pytest.mark.parametrize("digits", range(1, 11))
-@pytest.mark.parametrize("mix", [0.0, 0.8, 1.0])
-def test_operands_are_in_range(digits, mix):
-    a, b = sample(digits, 0, digits, mix, 20_000)
-    assert int(min(a.min(), b.min())) >= 0 and int(max(a.max(), b.max())) <= LARGEST
-    if mix == 0:
-        assert int(max(a.max(), b.max())) < 10**digits
+# Selection problems and sequences
+
+LARGEST = 9_999_999_999
 
 
-@pytest.mark.parametrize("digits", [1, 4, 10])
-def test_ordinary_problems_are_uniform(digits):
-    """Chi-square with 9 and 99 degrees of freedom; 33 and 158 are exceeded once in 10,000 streams."""
-    a, b = sample(2, 0, digits, 0.0, 100_000)
-    for i in range(digits):
-        x, y = a // 10**i % 10, b // 10**i % 10
-        assert chi_square(x, 10) < 33.7 and chi_square(y, 10) < 33.7
-        assert chi_square(10 * x + y, 100) < 160
+def pairs_of(a, b):
+    return list(zip(a.long().tolist(), b.long().tolist(), strict=True))
 
 
-@pytest.mark.parametrize("mix", [0.05, 0.3, 0.8])
-def test_the_share_of_carry_problems_is_the_carry_mix(mix):
-    count = 100_000
-    plain, mixed = sample(3, 1, 10, 0.0, count), sample(3, 1, 10, mix, count)
-    differ = (plain[0] != mixed[0]) | (plain[1] != mixed[1])
-    assert abs(int(differ.sum()) - count * mix) < 4 * (count * mix * (1 - mix)) ** 0.5
-
-
-@pytest.mark.parametrize("digits", [1, 3, 6, 10])
-def test_the_four_kinds_are_equally_likely(digits):
-    shares = [len(carries(digits, kind)) for kind in range(4)]
-    assert sum(shares) == 20_000
-    assert all(abs(n - 5_000) < 4 * (20_000 * 3 / 16) ** 0.5 for n in shares)
-
-
-EXTREMES = [(0, 0), (LARGEST, LARGEST), (LARGEST, 1), (0, LARGEST), (10**9, 9 * 10**9), (5, 5), (99, 1)]
+def test_the_selection_problems_never_change_and_none_is_official():
+    a, b = problems.selection()
+    pairs = pairs_of(a[0], b[0])
+    assert pairs[:3] == [(5426207727, 1929135910), (3323739981, 7536909021), (1013518865, 1027188691)]
+    assert int((a * 3 + b).long().sum()) == 100308096150281
+    assert len(set(pairs)) == 5_000 and all(0 <= n <= LARGEST for pair in pairs for n in pair)
+    assert not set(pairs) & set(adderboard.official_pairs())
 
 
 def test_digit_columns_agree_with_integers():
-    random = pairs_of(*sample(4, 0, 10, 0.0, 5_000)) + pairs_of(*sample(4, 1, 10, 1.0, 5_000))
     edges = [(10**i - j, 10**k) for i in range(11) for j in (0, 1) for k in range(10) if 10**i - j <= LARGEST]
-    round_numbers = [
-        (d * 10**k, (10 - d) * 10**j) for d in range(1, 10) for k in range(10) for j in range(10)
-    ]
-    pairs = EXTREMES + edges + round_numbers + random
+    rounds = [(d * 10**k, (10 - d) * 10**j) for d in range(1, 10) for k in range(10) for j in range(10)]
+    pairs = [(0, 0), (LARGEST, LARGEST), (LARGEST, 1), (0, LARGEST), (5, 5), *edges, *rounds]
+    pairs += pairs_of(*(t[0] for t in problems.selection()))
     a, b = (torch.tensor(c, dtype=torch.float64) for c in zip(*pairs, strict=True))
     got = [torch.stack(c, 1).long().tolist() for c in problems.sequence_columns(a, b)]
-    for numbers, digits, width in zip(zip(*pairs, strict=True), got, (10, 10, 11), strict=False):
-        assert digits == [[n // 10**i % 10 for i in range(width)] for n in numbers]
-    assert got[2] == [[(x + y) // 10**i % 10 for i in range(11)] for x, y in pairs]
+    numbers = [*zip(*pairs, strict=True), [x + y for x, y in pairs]]
+    for operand, digits, width in zip(numbers, got, (10, 10, 11), strict=True):
+        assert digits == [[n // 10**i % 10 for i in range(width)] for n in operand]
 
 
 @pytest.mark.parametrize(
@@ -139,19 +218,90 @@ def test_sequences_are_written_units_first_with_delimiters(spec, plus, equals, e
     assert tokens.dtype == torch.int32
 
 
-def lengths_of(mixed, count=40_000, digits=10):
-    """How many digits the longer operand has, in one row without carry problems."""
-    row = [torch.tensor([v]) for v in (5, 0, digits)]
-    a, b = problems.sample(*row, torch.zeros(1), count, torch.tensor([mixed]))
-    return torch.tensor([len(str(max(x, y))) for x, y in pairs_of(a[0].long(), b[0].long())])
+# Operands swapped, and a seed's own errors
+
+SEEDS = (1, 2, 3)
 
 
-def test_mixed_lengths_draw_a_length_for_each_problem():
-    mixed = lengths_of(1.0)
-    share = torch.bincount(mixed, minlength=11)[1:].double() / len(mixed)
-    # The longer of two uniform numbers below 10^n has n digits in 99 of 100 cases.
-    assert share.tolist() == pytest.approx([0.1] * 10, abs=0.012)
-    three = lengths_of(1.0, digits=3)
-    assert int(three.max()) == 3 and float((three == 1).double().mean()) == pytest.approx(1 / 3, abs=0.02)
-    half = lengths_of(0.5)
-    assert float((half >= 9).double().mean()) == pytest.approx(0.5 + 0.5 * 0.2, abs=0.02)
+def state_of(errors=None, at=9):
+    state = {"data_seed": torch.tensor(SEEDS), "step": torch.full((3,), at), "mix_scale": torch.ones(3)}
+    return state | (errors or {})
+
+
+def some_errors():
+    draw = torch.Generator().manual_seed(0)
+    found = torch.randint(0, 10**10, (3, 2, CAPACITY), generator=draw).double()
+    return {OPERANDS: found, COUNT: torch.tensor([0, 1, CAPACITY])}
+
+
+def batches(batch=256, errors=None, **fields):
+    recipe = Recipe(**fields)
+    return step.draw(state_of(errors), hyper_of([recipe] * 3), batch, 2, BatchParts.of(recipe))
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_as_many_change_places_as_the_share_says(share):
+    (a, b), (x, y) = batches(4_096), batches(4_096, swapped=share)
+    turned = (x == b) & (y == a)
+    assert ((x == a) & (y == b) | turned).all()
+    for s in range(3):
+        found = turned[:, s][a[:, s] != b[:, s]].double().mean()
+        assert found.item() == pytest.approx(share, abs=0.02)
+
+
+def test_errors_take_their_share_each_as_often_and_only_a_seeds_own():
+    errors = some_errors()
+    (a, b), (x, y) = batches(8_192), batches(8_192, errors=errors, targeted=0.25)
+    assert torch.equal(x[:, 0], a[:, 0]) and torch.equal(y[:, 0], b[:, 0]), "who has none is asked none"
+    own = (x[:, 1] == errors[OPERANDS][1, 0, 0]) & (y[:, 1] == errors[OPERANDS][1, 1, 0])
+    assert own.double().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert torch.equal(x[:, 1][~own], a[:, 1][~own])
+    which = (x[:, 2, :, None] == errors[OPERANDS][2, 0]) & (y[:, 2, :, None] == errors[OPERANDS][2, 1])
+    assert which.any(-1).double().mean().item() == pytest.approx(0.25, abs=0.01)
+    counts = which.sum((0, 1))
+    assert counts.min() > 30 and counts.max() < 110, "64 a problem in the mean"
+
+
+@needs_compiler
+def test_the_engine_asks_what_torch_asks():
+    errors = some_errors()
+    for fields in ({"targeted": 0.4}, {"swapped": 0.5, "targeted": 0.9}):
+        programs = EngineBackend(SPEC, Recipe(batch=40, **fields))
+        expected = step.tokens_of(SPEC, *batches(40, errors, **fields))
+        for s, seed in enumerate(SEEDS):
+            pointers = [errors[OPERANDS][s, n].numpy().ctypes.data for n in (0, 1)]
+            shares = [Recipe(**fields).swapped, Recipe(**fields).targeted]
+            shares = [torch.tensor(x).item() for x in shares]  # as float32 has them
+            mix = torch.tensor(0.8).item()
+            lesson = Lesson.some(
+                data_seed=seed, step=9, carry_mix=mix, digits=3, fewest=1, most=3, swapped=shares[0],
+                targeted=shares[1], errors=int(errors[COUNT][s]), error_a=pointers[0], error_b=pointers[1],
+            )  # fmt: skip
+            assert torch.equal(programs.tokens(lesson), expected[0, s]), (fields, seed)
+
+
+def some_thetas():
+    """Of a seed that has grokked, as it is and moved: nothing wrong, something and much."""
+    kept = json.loads((Path(__file__).parents[1] / "data/57p-seed777.json").read_text())
+    theta = torch.tensor(kept["theta"])
+    noise = torch.randn(SPEC.params, generator=torch.Generator().manual_seed(1))
+    return torch.stack([theta, theta * (1 + 0.01 * noise), theta * (1 + 0.03 * noise)])
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, monkeypatch):
+    recipe = Recipe(targeted=0.5)
+    programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu", False)
+    state = state_of(at=50_000) | {"theta": some_thetas()}
+    hyper = hyper_of([recipe] * 3)
+    found = step.find_hard_examples(SPEC, state, hyper, programs.is_wrong)
+    a, b = (t[0] for t in step.draw({**state, "data_seed": pool_seed(state["data_seed"])}, hyper, POOL, 1))
+    train, _ = step.draw(state, hyper, POOL, 1)
+    assert not any(torch.isin(a[s], train[0, s]).double().mean() > 0.01 for s in range(3))
+    for s in range(3):
+        known = {(int(x), int(y)) for x, y in found[OPERANDS][s, :, : int(found[COUNT][s])].T}
+        looked = [(int(x), int(y)) for x, y in zip(a[s, :300], b[s, :300], strict=True)]
+        sums = add(SPEC, state["theta"][s], *map(list, zip(*looked, strict=True)))
+        wrong = [p for p, its in zip(looked, sums, strict=True) if its != sum(p)]
+        assert set(wrong[:CAPACITY]) <= known and not known & (set(looked) - set(wrong))
+    assert found[COUNT][0] == 0 < found[COUNT][1] and found[COUNT][2] == CAPACITY

@@ -1,4 +1,4 @@
-"""Pairs with ties: θ moves into them over a ramp, whatever the sets of a bank's slots, and ends on them."""
+"""Pairs with ties: θ moves into them over a ramp and ends on them; pairs that begin wide are folded on the way."""
 
 from pathlib import Path
 
@@ -6,30 +6,25 @@ import pytest
 import torch
 
 from model import preset
-from model.tied import constrained, projector
-from trainer import Bank, Pair, Recipe, Seed
+from model.tied import Tied, constrained, projector
+from model.transfer import transfer
+from tests.banks import finish
+from tests.commands import call
+from tests.homes import quick  # noqa: F401
+from tests.reference import QUICK, rows_of, write_study
+from trainer import Bank, Outcome, Pair, Recipe, Seed
+from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.files.installed import missing_for_compilation
-from trainer.step import schedule
-from trainer.step.schedule import hyper_of
 
+pytestmark = pytest.mark.usefixtures("few_selection_problems")
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
-SPEC = preset("46p")
+WIDE, SPEC = preset("54p"), preset("46p")
 SETS = (["form[0,2] = 0"], ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]"], [])
-engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
+SMALL = {"steps": 40, "eval_every": 20, "batch": 16, "warmup": 5, "ramp": 20, "curriculum": (), "hold": 0}
 
 
 def recipe(**changes):
-    fields = {
-        "steps": 40,
-        "eval_every": 20,
-        "batch": 16,
-        "warmup": 5,
-        "ramp": 20,
-        "curriculum": (),
-        "hold": 0,
-    }
-    return Recipe(**(fields | changes))
+    return Recipe(**(SMALL | changes))
 
 
 def pairs(**changes):
@@ -37,19 +32,10 @@ def pairs(**changes):
 
 
 def trained(pairs, **how):
-    bank = Bank(SPEC, pairs, futility=None, **how)
-    while bank.advance():
-        pass
+    bank = finish(Bank(SPEC, pairs, futility=None, **how))
     return [bank.result(n) for n in range(len(pairs))]
 
 
-def test_the_ramp_rises_linearly_and_is_full_without_a_length():
-    hyper = hyper_of([Recipe(ramp=10, steps=1000), Recipe()])
-    for at, expected in ((0, [0, 1]), (5, [0.5, 1]), (10, [1, 1]), (11, [1, 1])):
-        assert schedule.ramp(torch.tensor([at, at]), hyper).tolist() == expected
-
-
-@engine
 @pytest.mark.parametrize("compiled", [True, False])
 def test_every_slot_ends_on_its_own_ties_to_the_bit(compiled):
     for result in trained(pairs(), compiled=compiled):
@@ -61,7 +47,6 @@ def test_every_slot_ends_on_its_own_ties_to_the_bit(compiled):
         assert (theta[ties == 0] == 0).all() and (theta[ties != 0] != 0).any()
 
 
-@engine
 def test_the_engine_trains_as_the_eager_programs_do():
     for one, other in zip(trained(pairs(), compiled=True), trained(pairs(), compiled=False), strict=True):
         assert torch.allclose(one.theta_P, other.theta_P, atol=3e-4)
@@ -85,21 +70,97 @@ def test_a_pair_starts_where_it_is_told():
     assert torch.allclose(held, projector(ties) @ torch.tensor(start), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("pair", "says"),
-    [
-        (Pair(recipe(), Seed.of(1)), "ramp=20 needs ties"),
-        (Pair(recipe(), Seed.of(1), ties=(1, 2)), "ties must be 46 entries for this spec, got 2"),
-        (Pair(recipe(ramp=0), Seed.of(1), start=(0.5,)), "start must be 46 entries for this spec, got 1"),
-    ],
-)
-def test_pairs_that_cannot_be_trained(pair, says):
-    with pytest.raises(ValueError, match=says):
-        Bank(SPEC, [pair], compiled=False)
-
-
 def test_a_bank_has_ties_for_all_or_none():
     with pytest.raises(ValueError, match="all or none with ties"):
         Bank(SPEC, [pairs()[0], Pair(recipe(ramp=0), Seed.of(1))], compiled=False)
-    with pytest.raises(ValueError, match="ramp must be at most steps"):
-        recipe(ramp=41)
+
+
+# Folded on the way
+
+WORDS = ["form[0,2] = 0", "norm[0,1] = norm[0,0]"]
+TIES = constrained(SPEC, WORDS)
+FIELDS = {
+    "steps": 24, "eval_every": 4, "batch": 8, "warmup": 2, "curriculum": [], "hold": 0, "fade_start": 4,
+    "fade_end": 8, "fold_step": 8, "ramp_start": 12, "ramp": 4,
+}  # fmt: skip
+
+
+def wide_pairs(*numbers, **changes):
+    return [Pair(Recipe(**FIELDS | changes), Seed.of(n), ties=TIES) for n in numbers]
+
+
+def bank_of(pairs, **how):
+    return FoldingBank(WIDE, SPEC, pairs, **{"compiled": False, "futility": None, **how})
+
+
+def test_a_seed_is_folded_and_goes_on_where_it_was():
+    found = finish(bank_of(wide_pairs(3))).result(0)
+    recipe = Recipe(**FIELDS)
+    wide = Bank(WIDE, [Pair(recipe, Seed.of(3), wide=True)], compiled=False, futility=None)
+    finish(wide)
+    begun = wide.result(0)
+    assert begun.steps == begun.best_step == 8
+    start = tuple(transfer(WIDE, begun.theta_P, SPEC).theta_Q.tolist())
+    later = Bank(SPEC, [Pair(recipe, Seed.of(3), start, TIES, first_step=8)], compiled=False, futility=None)
+    finish(later)
+    assert torch.equal(found.theta_P, later.result(0).theta_P) and found.steps == 24
+    assert torch.equal(found.curve_EM[:2], begun.curve_EM) and not found.curve_EM.isnan().any()
+    assert torch.equal(found.curve_EM[2:], later.result(0).curve_EM[2:])
+    assert found.best_step >= 16, "before the ramp has ended nothing counts"
+    ties = torch.tensor(TIES)
+    assert (found.theta_P[ties == 0] == 0).all()
+
+
+def test_company_slots_and_interruptions_change_nothing(tmp_path):
+    alone = finish(bank_of(wide_pairs(3))).result(0)
+    several = bank_of(wide_pairs(1, 2), slots=2)
+    several.advance()
+    numbers = several.add(wide_pairs(3))
+    for n in range(20):
+        several.save(tmp_path / "state", numbers)
+        again = bank_of(wide_pairs(3), slots=2)
+        assert again.load(tmp_path / "state") or n == 0
+        assert torch.equal(finish(again).result(0).theta_P, alone.theta_P), n
+        if not several.advance():
+            break
+    assert torch.equal(several.result(2).theta_P, alone.theta_P)
+    rows = several.newest()
+    assert [r["step"] for r in rows] == [24] * 3 and {r["outcome"] for r in rows} == {Outcome.FAILED}
+
+
+def test_a_theta_that_cannot_be_folded_has_failed(monkeypatch):
+    whole = Bank.advance
+
+    def nothing(self):
+        alive = whole(self)
+        self.tracker.records["best_theta"][:] = 0.0  # the output's row begins with 0
+        return alive
+
+    monkeypatch.setattr(Bank, "advance", nothing)
+    bank = finish(bank_of(wide_pairs(1)))
+    found = bank.result(0)
+    assert found.outcome in (Outcome.FAILED, Outcome.GROKKED) and found.theta_P.shape == (46,)
+
+
+STUDY = QUICK | {
+    "name": "one-run",
+    "start": {"model": "54p"},
+    "model": {"base": "46p", "ties": WORDS},
+    "recipe": FIELDS,
+    "seeds": [1, 2],
+}
+
+
+@pytest.mark.usefixtures("no_ray", "quick", "here")
+def test_a_study_of_it_has_a_rate_and_checkpoints_that_are_trained_again(here):
+    done = call("run", write_study(here, STUDY), "--home", "home")
+    assert done.exit_code == 0, done.output
+    rows = rows_of(here / "home", "one-run")
+    assert [(r["steps"], r["outcome"]) for r in rows] == [(24, "failed")] * 2
+    assert call("pull", "one-run", "--seed", 2, "-o", "pulled", "--home", "home").exit_code == 0
+    made = Checkpoint.load(Path("pulled"))
+    assert made.spec == Tied(base=SPEC, ties=TIES) and made.provenance["trained"] == "from scratch"
+    assert made.provenance["start"] == {"spec": WIDE.as_dict(), "theta": None}
+    alone = finish(bank_of(wide_pairs(2))).result(0)
+    assert torch.equal(made.spec.untie(made.theta_P[None])[0], alone.theta_P)
+    assert call("rerun", "pulled").exit_code == 0

@@ -1,54 +1,109 @@
+"""Schedules: pure functions of a recipe and a seed's step, as their papers' formulas and torch have them."""
+
 import math
 
 import pytest
 import torch
+from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
+from tests.banks import SPEC
+from tests.contract.test_optimisers import CONSTANT
+from trainer.optimisers.l1 import strength
 from trainer.recipe import Recipe
+from trainer.recipe.weight_decay import scale
 from trainer.step import schedule
+from trainer.step.schedule import hyper_of, learning_rate
+
+POINTS = {"carry_shares": ((0, 0.2), (3_000, 0.2), (6_000, 0.5), (20_000, 0.0))}
+KINDS = {"carry_shares": ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4))}
+LENGTHS = {"carry_lengths": ((0, 1, 2), (1_000, 4, 10)), "curriculum": ((3, 600),)}
+LATE = {"carry_lengths": ((0, 7, 9),), "curriculum": ((3, 10),)}
+WSD = {"warmup": 10, "lr": 0.5, "lr_floor": 0.1, "steps": 1_000, "lr_schedule": "wsd", "lr_decay": 0.2}
+FOLDED = {"steps": 24, "eval_every": 4, "warmup": 2, "fade_start": 4, "fade_end": 8, "fold_step": 8}
+L1 = {"l1_lambda": 0.4, "l1_entries": ("fc1",)}
 
 
-def at(function, steps, *recipes):
-    """A schedule at some steps of one recipe, or of as many recipes as there are steps."""
-    recipes = recipes or (Recipe(),)
-    recipes = recipes * len(steps) if len(recipes) == 1 else recipes
-    return function(torch.tensor(steps), schedule.hyper_of(recipes)).tolist()
+def carried(fact):
+    """One fact of the carry problems' kinds and lengths."""
+    return lambda steps, hyper: getattr(schedule.kinds(steps, hyper, torch.ones(len(steps))), fact)
 
 
-def test_learning_rate_warms_up_linearly_and_ends_at_its_floor():
-    steps = [0, 499, 999, 1_000, 59_999]
-    expected = [0.02 / 1_000, 0.01, 0.02, 0.02, 0.002]
-    assert at(schedule.learning_rate, steps) == pytest.approx(expected, rel=1e-5)
+def l1(steps, hyper):
+    return strength({"step": steps}, hyper)
 
 
-def test_learning_rate_follows_a_cosine_between():
-    for step in (7_000, 30_500, 52_345):
-        progress = (step - 1_000) / (59_999 - 1_000)
-        expected = 0.02 * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress)))
-        assert at(schedule.learning_rate, [step]) == pytest.approx([expected], rel=1e-5)
+def decay(steps, hyper):
+    one = torch.ones(len(steps))
+    return schedule.now({"step": steps, "wd_scale": one}, hyper)["decay"]
 
 
-def test_a_budget_shorter_than_the_warm_up_only_warms_up():
-    recipe = Recipe(steps=500, eval_every=100)
-    assert at(schedule.learning_rate, [0, 499], recipe) == pytest.approx([2e-5, 0.01])
+def cosine(step):
+    return 0.02 * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * (step - 1_000) / (59_999 - 1_000))))
 
 
-def test_carry_mix_fades_linearly_between_its_endpoints():
-    steps = [0, 14_999, 15_000, 22_500, 30_000, 44_999, 45_000, 59_999]
-    expected = [0.8, 0.8, 0.8, 0.6, 0.4, 0.8 / 30_000, 0.0, 0.0]
-    assert at(schedule.carry_mix, steps) == pytest.approx(expected, rel=1e-4, abs=1e-12)
+DECAY = {**CONSTANT, "lr": 0.5, "weight_decay": 0.3}
+VALUES = {
+    "the rate warms up and ends at its floor": (
+        learning_rate, {}, {0: 2e-5, 499: 0.01, 999: 0.02, 1_000: 0.02, 59_999: 0.002}
+    ),
+    "a cosine between": (learning_rate, {}, {at: cosine(at) for at in (7_000, 30_500, 52_345)}),
+    "a short budget only warms up": (
+        learning_rate, {"steps": 500, "eval_every": 100}, {0: 2e-5, 499: 0.01}
+    ),
+    "wsd warms up, stays and decays": (
+        learning_rate, WSD, {0: 0.05, 9: 0.5, 10: 0.5, 799: 0.5, 899: 0.05 + 0.45 / 2, 999: 0.05}
+    ),
+    "carry problems fade": (
+        schedule.carry_mix, {}, {0: 0.8, 15_000: 0.8, 22_500: 0.6, 30_000: 0.4, 44_999: 0.8 / 30_000, 45_000: 0}
+    ),
+    "carry problems by points": (
+        schedule.carry_mix, POINTS,
+        {0: 0.2, 2_999: 0.2, 4_500: 0.35, 6_000: 0.5, 13_000: 0.25, 20_000: 0, 59_999: 0},
+    ),
+    "carry problems by kind": (schedule.carry_mix, KINDS, {0: 0.6, 200: 0.7, 300: 0.8}),
+    "the first kind": (carried("single"), KINDS, {0: 0.1, 200: 0.2, 300: 0.3}),
+    "up to the second": (carried("chain"), KINDS, {0: 0.3, 200: 0.3, 300: 0.3}),
+    "up to the third": (carried("place"), KINDS, {0: 0.6, 200: 0.5, 300: 0.4}),
+    "fewest columns": (carried("fewest"), LENGTHS, {0: 1, 500: 2, 600: 2, 1_000: 4, 2_000: 4}),
+    "most columns": (carried("most"), LENGTHS, {0: 2, 500: 3, 600: 6, 1_000: 10, 2_000: 10}),
+    "fewest, within the curriculum": (carried("fewest"), LATE, {0: 3, 10: 7}),
+    "most, within the curriculum": (carried("most"), LATE, {0: 3, 10: 9}),
+    "digits without a curriculum": (schedule.digits, {"curriculum": ()}, {5: 10, 35: 10}),
+    "digits of four stages": (
+        schedule.digits, {"curriculum": ((1, 10), (2, 10), (3, 10), (4, 10))}, {5: 1, 15: 2, 25: 3, 35: 4, 45: 10}
+    ),
+    "digits of an empty stage": (schedule.digits, {"curriculum": ((1, 0), (7, 20))}, {5: 7, 15: 7, 25: 10}),
+    "the ramp of ties": (schedule.ramp, {"ramp": 10, "steps": 1_000}, {0: 0, 5: 0.5, 10: 1, 11: 1}),
+    "no ramp": (schedule.ramp, {}, {0: 1, 5: 1}),
+    "a ramp that begins later": (
+        schedule.ramp, FOLDED | {"ramp": 4, "ramp_start": 12}, {0: 0, 11: 0, 12: 0, 14: 0.5, 16: 1, 20: 1}
+    ),
+    "l1 at once": (l1, L1, {0: 0.4, 5: 0.4}),
+    "l1 from a step on": (l1, {**L1, "l1_start": 2}, {1: 0, 2: 0.4}),
+    "l1 until a step": (l1, {**L1, "l1_start": 1, "l1_end": 3}, {0: 0, 1: 0.4, 2: 0.4, 3: 0}),
+    "l1 that rises": (l1, {**L1, "l1_start": 1, "l1_rise": 4}, {0: 0, 1: 0.1, 3: 0.3, 4: 0.4, 5: 0.4}),
+    "l1 that ends before it has risen": (l1, {**L1, "l1_rise": 4, "l1_end": 2}, {0: 0.1, 1: 0.2, 2: 0}),
+    "decay that drops": (
+        decay, {**DECAY, "wd_schedule": "drops", "wd_drops": ((10, 0.5), (20, 0.1))},
+        {0: 0.15, 9: 0.15, 10: 0.075, 19: 0.075, 20: 0.015},
+    ),
+    "cyclical decay": (
+        decay, {**DECAY, "wd_schedule": "cyclical", "wd_period": 8, "wd_low": 0.2},
+        {at: 0.15 * (0.2 + 0.8 * (1 + math.cos(2 * math.pi * at / 8)) / 2) for at in (0, 1, 4, 7, 8, 30)},
+    ),
+    "decay that warms up": (
+        decay, {**DECAY, "wd_schedule": "warmup", "wd_warmup": 16}, {0: 0.15 / 16, 7: 0.075, 15: 0.15, 29: 0.15}
+    ),
+}  # fmt: skip
+"""Name -> schedule, fields of a recipe, and its value by step."""
 
 
-@pytest.mark.parametrize(
-    ("curriculum", "expected"),
-    [
-        ((), [10, 10, 10, 10]),
-        (((2, 10),), [2, 10, 10, 10]),
-        (((1, 10), (2, 10), (3, 10), (4, 10)), [1, 2, 3, 4]),
-        (((1, 0), (7, 20)), [7, 7, 10, 10]),
-    ],
-)
-def test_digits_of_other_curricula(curriculum, expected):
-    assert at(schedule.digits, [5, 15, 25, 35], Recipe(curriculum=curriculum)) == expected
+@pytest.mark.parametrize("name", VALUES)
+def test_its_value_at_a_step(name):
+    function, fields, values = VALUES[name]
+    hyper = hyper_of([Recipe(**fields)] * len(values), SPEC.layout)
+    got = function(torch.tensor(list(values)), hyper).tolist()
+    assert got == pytest.approx(list(values.values()), rel=1e-4, abs=1e-9)
 
 
 def test_each_slot_follows_its_own_recipe():
@@ -57,34 +112,41 @@ def test_each_slot_follows_its_own_recipe():
         Recipe(lr=0.2, warmup=10, carry_mix=0.0, curriculum=((4, 100),)),
         Recipe(lr=0.3, warmup=100, steps=1_000, fade_start=0, fade_end=10),
     )
-    for function in (schedule.learning_rate, schedule.carry_mix, schedule.digits):
-        together = at(function, [5, 6, 7], *recipes)
-        assert together == [at(function, [s], r)[0] for s, r in zip([5, 6, 7], recipes, strict=True)]
-        assert len(set(together)) > 1
+    for function in (learning_rate, schedule.carry_mix, schedule.digits):
+        together = function(torch.tensor([5, 6, 7]), hyper_of(recipes)).tolist()
+        alone = [
+            function(torch.tensor([s]), hyper_of([r])).item() for s, r in zip((5, 6, 7), recipes, strict=True)
+        ]
+        assert together == alone and len(set(together)) > 1
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"steps": 1_500}, "eval_every must divide steps"),
-        ({"carry_mix": 1.1}, "carry_mix must be from 0 to 1"),
-        ({"lr": math.nan}, "lr must be .*nan"),
-        ({"lr": -0.1}, "lr must be .*-0.1"),
-        ({"lr": "fast"}, "lr must be a number"),
-        ({"batch": 0}, "batch must be from 1"),
-        ({"batch": True}, "batch must be an integer"),
-        ({"fade_end": 10}, "fade_end must be fade_start or more"),
-        ({"curriculum": ((11, 5),)}, "curriculum must be pairs"),
-        ({"curriculum": ((3, 5, 6),)}, "curriculum must be pairs"),
-        ({"curriculum": ((3, 5),) * 5}, "at most 4 stages"),
-    ],
-)
-def test_a_recipe_names_the_field_that_is_wrong(options, says):
-    with pytest.raises(ValueError, match=says):
-        Recipe(**options)
+@pytest.mark.parametrize("growth", [1, 3])
+def test_restarts_are_torchs(growth):
+    how = {"lr_schedule": "restarts", "lr_cycle": 70, "lr_cycle_growth": growth}
+    recipe = Recipe(warmup=0, lr=0.5, lr_floor=0.1, steps=1_000, **how)
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
+    rates = CosineAnnealingWarmRestarts(optimiser, 70, growth, eta_min=0.05)
+    expected = []
+    for _ in range(1_000):
+        expected.append(optimiser.param_groups[0]["lr"])
+        optimiser.step(), rates.step()
+    got = learning_rate(torch.arange(1_000), hyper_of([recipe] * 1_000)).tolist()
+    assert got == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_recipe_survives_plain_values():
-    recipe = Recipe(lr=1, curriculum=[[2, 50]])
-    assert Recipe(**recipe.as_dict()) == recipe
-    assert recipe.as_dict()["curriculum"] == [[2, 50]] and recipe.lr == 1.0
+def test_after_a_fold_the_rate_warms_up_again():
+    hyper = hyper_of([Recipe(**FOLDED), Recipe(**FOLDED | {"fold_step": 0})])
+    for step, share in ((7, 1.0), (8, 0.5), (9, 1.0), (15, 1.0)):
+        folded, plain = learning_rate(torch.tensor([step, step]), hyper).tolist()
+        assert folded == pytest.approx(share * plain)
+
+
+def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():
+    """MicroAdder's: base · exp(−α (step − onset)), not below base · drop², never up again."""
+    recipe = Recipe(wd_schedule="smooth", wd_alpha=0.0005, wd_drop=0.5, wd_drop_exact=0.1, wd_drop_token=0.6)
+    hyper, values, now = hyper_of([recipe], SPEC.layout), [], torch.ones(1)
+    for exact, token in [(0.05, 0.9), (0.2, 0.5), (0.2, 0.7), (0.0, 0.0), (0.9, 0.9), (0.9, 0.9)]:
+        now = scale(now, torch.tensor([exact]), torch.tensor([token]), hyper, 1_000)
+        values.append(float(now))
+    fall = math.exp(-0.5)
+    assert values == pytest.approx([1, 1, fall, fall**2, 0.25, 0.25])
