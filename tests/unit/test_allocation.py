@@ -33,16 +33,6 @@ def test_a_verdict_is_open_while_the_interval_has_the_threshold_in_it():
     assert not standing(12, 16).is_open(0.25), "at least 50 %"
 
 
-def test_sure_losers_get_no_more():
-    found = {
-        "open": standing(2, 16),
-        "lost": standing(0, 16),
-        "won": standing(16, 16),
-        "spent": standing(16, 64),
-    }
-    assert select_for_more_seeds(found, RULE) == ["open"]
-
-
 def test_the_most_promising_come_first():
     found = {"a": standing(1, 16, objective=0.1), "b": standing(3, 16), "c": standing(1, 16, objective=0.12)}
     assert select_for_more_seeds(found, RULE) == ["b", "c", "a"]
@@ -153,11 +143,6 @@ def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
     assert again.work == failed.work
 
 
-def test_nothing_that_never_grokked_is_confirmed(home):
-    trials, _ = run(planner_of(STUDY, home, ahead=1), {0.01: 0, 0.02: 0, 0.04: 0})
-    assert not any(t.confirmation for t in trials)
-
-
 def test_a_confirmation_that_fails_is_not_tried_for_ever(home):
     planner = planner_of(STUDY, home, ahead=1)
     count = 0
@@ -219,9 +204,3 @@ def test_the_objective_is_the_posterior_mean():
     rows = [row(Outcome.GROKKED, 1.0, 1000)] * 3 + [row(token=0.2)] * 7
     assert objective(rows, RECIPE) == pytest.approx((3 + 0.44) / (10 + 2), abs=1e-3)
     assert objective([], RECIPE) == 0
-
-
-def test_seeds_under_way_do_not_count():
-    final = [row(Outcome.GROKKED, 1.0, 5)]
-    extra = [row(o, 0.1) for o in (Outcome.CENSORED, Outcome.RUNNING, Outcome.QUEUED)]
-    assert objective(final + extra, RECIPE) == objective(final, RECIPE)

@@ -117,28 +117,6 @@ def test_every_expression_names_a_metric_and_its_labels():
             assert EXPORTED[name].kind == COUNTER, text
 
 
-def test_the_dashboard_is_one():
-    board = dashboard()
-    panels = board["panels"]
-    assert board["schemaVersion"] >= 36 and board["uid"] and board["title"]
-    assert len({p["id"] for p in panels}) == len(panels) and {p["type"] for p in panels} == {
-        "stat",
-        "timeseries",
-    }
-    taken = Counter(
-        (x, y)
-        for place in (p["gridPos"] for p in panels)
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
-    )
-    assert max(taken.values()) == 1 and max(x for x, _ in taken) < 24, "no panel lies on another"
-    variables = {v["name"]: v for v in board["templating"]["list"]}
-    assert set(re.findall(r"\$\{?(\w+)", DASHBOARD.read_text())) - {"__all"} == variables.keys()
-    asked = re.fullmatch(r"label_values\((\w+), (\w+)\)", variables["study"]["query"])
-    assert asked[1] in EXPORTED and asked[2] == STUDY
-    assert {p["datasource"]["uid"] for p in panels} == {"${datasource}"}
-
-
 # ---- by real Ray
 
 

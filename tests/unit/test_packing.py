@@ -7,7 +7,7 @@ from search.run.packing import Capacity, placement, trial_shape
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.trial import Configuration, Trial
-from tests.planners import ROUNDS, SWEEP, drain, finish, numbers, planner_of, rows_of
+from tests.planners import SWEEP, drain, numbers, planner_of, rows_of
 from trainer import Outcome
 
 
@@ -99,14 +99,6 @@ def test_why_nothing_fits_is_said(asked, nodes, says):
     assert says in str(refused.value)
 
 
-@pytest.mark.parametrize(("concurrent", "size"), [(1, 8), (2, 8), (4, 4), (8, 2)])
-def test_configurations_share_what_fits(concurrent, size):
-    """Two configurations on two cores: a whole round each, not halves of both."""
-    text = "name: x\nmodel: 57p\nseeds: {first: 1, count: 8}\nconfigurations: [{model: 57p}, {model: 67p}]\n"
-    study = parse_study(text, "test")
-    assert trial_shape(study, program(study), Capacity(concurrent)) == (size, size)
-
-
 @pytest.mark.parametrize(
     ("resources", "ahead", "sizes", "slots"),
     [
@@ -147,23 +139,6 @@ def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home
     again = drain(planner_of(MANY, home, rows, ahead=4))
     left = [t for i, t in enumerate(trials) if i not in ended]
     assert again == left and [t.key for t in again] == [t.key for t in left]
-
-
-def test_of_a_trial_with_ended_pairs_the_open_ones_are_left(home):
-    """As when a trial's folder was lost."""
-    trials = drain(planner_of(MANY, home, ahead=4))
-    rows = rows_of(trials[0])[:5] + rows_of(trials[1])[::2] + rows_of(trials[3])
-    again = drain(planner_of(MANY, home, rows, ahead=4))
-    left = [*range(6, 17), *range(18, 33, 2), *range(33, 49), *range(65, 71)]
-    assert [n for trial in numbers(again) for n in trial] == left
-    assert {t.slots for t in again} == {16}, "as many as they would have had"
-
-
-def test_the_next_round_is_cut_by_itself(home):
-    text = ROUNDS.replace("resources: {seeds_per_trial: 2}\n", "")
-    trials, _ = finish(planner_of(text, home, ahead=2))
-    assert numbers(trials) == [[1, 2, 3], [4, 5], [6, 7, 8], [9, 10], [11, 12]]
-    assert {t.slots for t in trials} == {3}, "a seed has the same slots in every round"
 
 
 def test_a_trial_comes_back_as_it_was_written(home, tmp_path):

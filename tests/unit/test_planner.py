@@ -49,20 +49,6 @@ def test_no_round_waits_for_the_one_before(home):
     assert numbers(second) == [[6, 7], [8, 9], [10, 11], [12]]
 
 
-@pytest.mark.parametrize(("grokked", "rounds"), [(0, 2), (1, 2), (2, 1), (3, 1)])
-def test_rounds_follow_while_too_few_grokked(grokked, rounds, home):
-    planner = planner_of(ROUNDS.replace("max_seeds: 12", "max_seeds: 10"), home)
-    for trial in [planner.next() for _ in range(3)]:
-        rows = rows_of(trial)
-        for row in rows:
-            row["outcome"] = Outcome.GROKKED if row["init_seed"] <= grokked else Outcome.FAILED
-        planner.complete_trial(trial, rows)
-    trials = drain(planner)
-    assert planner.run.grokked == grokked and planner.run.enough == (grokked >= 2)
-    assert numbers(trials) == ([[6, 7], [8, 9], [10]] if rounds == 2 else [])
-    assert planner.is_done == (rounds == 1)
-
-
 @pytest.mark.parametrize("is_confirmation", [False, True])
 def test_seeds_that_confirm_do_not_count_towards_the_end_of_the_search(is_confirmation, home):
     """One grokked of the two that are asked for; and two more, which a confirmation had."""
@@ -84,12 +70,6 @@ def test_pairs_that_were_interrupted_are_trained_again(outcome, home):
     found = drain(again)
     assert numbers(found) == [[1, 2], [5]]
     assert found[0].key == trials[0].key, "its bank's state is found under the trial's key"
-
-
-def test_a_study_with_a_higher_limit_goes_on(home):
-    trials, _ = finish(planner_of(SWEEP, home))
-    rows = [row for t in trials for row in rows_of(t)]
-    assert numbers(drain(planner_of(ROUNDS, home, rows))) == [[6, 7], [8, 9], [10], [11, 12]]
 
 
 # ---- a search
@@ -116,19 +96,6 @@ def test_only_so_many_configurations_are_open_at_once(home):
     for trial in trials[:2]:
         planner.complete_trial(trial, rows_of(trial))
     assert len({c for t in drain(planner) for c in t.configurations}) == 1
-
-
-def test_no_proposals_follow_once_enough_grokked(home):
-    text = SEARCH + "until: {grokked: 3}\n"
-    planner = planner_of(text, home, ahead=2)
-    one, *others = drain(planner)
-    rows = rows_of(one, Outcome.GROKKED)
-    for trial in others[:1]:
-        rows += rows_of(trial, Outcome.GROKKED)
-    planner.complete_trial(one, rows)
-    assert planner.run.enough and {c for t in others for c in t.configurations} != {only(one)}
-    again = planner_of(text, home, rows)
-    assert again.is_done and again.next() is None, "what was proposed and not begun is left"
 
 
 def test_proposals_of_a_dead_driver_are_taken_up_again(home):
@@ -206,7 +173,6 @@ recipe: {steps: 1000}
 seeds: {first: 1, count: 4}
 until: {grokked: 1, max_seeds: 12}
 """
-LADDER = UNTIL + "configurations: [{recipe: {lr: 0.01}}, {recipe: {lr: 0.02}}]\n"
 RECIPES = (
     ONLY.replace("resources: {seeds_per_trial: 2}\n", "")
     + "space: {recipe.lr: {float: [0.001, 0.1]}}\nsampler: {name: random, configurations: 8}\n"
@@ -332,17 +298,6 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
     assert plan == {only(first): 0}
     more = planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows)
     assert sorted(n for t in numbers(drain(more)) for n in t)[:3] == [2, 3, 4]
-
-
-def test_enough_is_counted_for_each_configuration(home):
-    planner = planner_of(LADDER, home, ahead=1)
-    trial = planner.next()
-    one, other = trial.configurations
-    rows = heard(trial)
-    rows[0]["grok_step"] = 500
-    hear(planner, trial, rows)
-    assert planner.run.has_enough(one) and not planner.run.has_enough(other)
-    assert planner.next(trial).configurations == (other,)
 
 
 def test_enough_is_counted_on_the_searchs_seeds(home):

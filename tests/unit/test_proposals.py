@@ -119,12 +119,6 @@ def test_qmc_is_one_sequence_however_often_it_is_interrupted(breaks: tuple[int, 
         assert sorted(int(16 * n[path]) for n in found) == list(range(16))
 
 
-def test_a_sampler_may_change_between_runs() -> None:
-    ledger = Memory()
-    asked(proposals_of(ledger, "random", 10))
-    assert len(asked(proposals_of(ledger, "tpe", 24))) == 14
-
-
 def test_what_is_told_late_can_be_a_parent() -> None:
     """Of a generation's last proposals the best is told when the next has begun."""
     proposals = proposals_of(Memory(), "nsga2", 40, LINE)
