@@ -226,7 +226,8 @@ def test_the_forward_pass_is_one_graph(spec):
 
 # The C++ kernel
 
-KERNELS = dict(PRESETS) | {
+TIED = make_spec("tied", base=PRESETS["46p"].as_dict(), ties=["form[0,2] = 0", "fc1[0,3] = -equals[1]"])
+KERNELS = {"46p tied": TIED, **PRESETS} | {
     f"{family} {name}": spec
     for family in FAMILIES
     for name, spec in {
@@ -238,7 +239,7 @@ BATCH = 40  # problems: two blocks of lanes and a half
 kernels_by_tier = pytest.mark.parametrize(
     "spec",
     [
-        pytest.param(spec, id=name, marks=[] if spec in SMALLEST else pytest.mark.full)
+        pytest.param(spec, id=name, marks=[] if spec in (*SMALLEST, TIED) else pytest.mark.full)
         for name, spec in KERNELS.items()
     ],
 )
