@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from model import add, adderboard, preset, verify
+from model import adderboard, preset, verify
 from tests.golden_checkpoints import golden_theta
 from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
 from trainer.step import step
@@ -34,20 +34,18 @@ def test_cross_entropy_survives_huge_logits():
 # Decoding and AdderBoard
 
 
-@pytest.mark.parametrize("name", ["57p", "75p"])
-def test_published_checkpoints_add_all_official_pairs_in_two_seconds(name):
-    spec, theta = golden_theta(name)
+def test_a_published_checkpoint_adds_all_official_pairs_in_two_seconds():
+    spec, theta = golden_theta("57p")
     start = time.process_time()
-    found = verify(spec, theta)
+    result = verify(spec, theta)
     assert time.process_time() - start < 2
-    assert (found.correct, found.total, found.params) == (10_010, 10_010, int(name[:-1]))
-    assert found.verified and found.qualified and not found.failures
+    assert (result.correct, result.total, result.params) == (10_010, 10_010, 57)
+    assert result.verified and result.qualified and not result.failures
 
 
-@pytest.mark.parametrize("name", ["57p"])
-def test_evaluation_agrees_with_greedy_decoding(name):
+def test_evaluation_agrees_with_greedy_decoding():
     """On models that are spoilt a little, so that some sums are right and some are wrong."""
-    spec, theta = golden_theta(name)
+    spec, theta = golden_theta("57p")
     pairs = adderboard.uniform_pairs(1, 1_000)
     a, b = (torch.tensor([c], dtype=torch.float64) for c in zip(*pairs, strict=True))
     gen = torch.Generator().manual_seed(3)
@@ -76,25 +74,6 @@ def test_evaluation_counts_digits_and_ignores_the_end_token():
     assert measured["token"].tolist() == pytest.approx([87 / 88])
 
 
-@pytest.mark.parametrize("bad", [-1, 10**10, 3.0, True, "3"])
-@pytest.mark.parametrize("side", [0, 1])
-def test_add_refuses_bad_operands(bad, side):
-    operands = [[5], [5]]
-    operands[side] = [bad]
-    with pytest.raises(ValueError, match="integers from 0 to 9999999999"):
-        add(preset("57p"), preset("57p").initial(0), *operands)
-
-
-def test_decoding_feeds_back_its_own_tokens():
-    """A machine that adds one to the last token shows that greedy decoding asks again each time."""
-    from model.decode import greedy
-
-    def successor(tokens_TB):
-        return F.one_hot((tokens_TB[-1] + 1) % 10, 10).T.float()
-
-    assert greedy(successor, torch.tensor([[3, 8]]), 4).tolist() == [[4, 9], [5, 0], [6, 1], [7, 2]]
-
-
 def test_official_pairs_are_adderboards():
     pairs = adderboard.official_pairs()
     rng = random.Random(2025)
@@ -106,11 +85,10 @@ def test_official_pairs_are_adderboards():
 
 
 def test_an_untrained_model_is_not_verified():
-    found = verify(preset("57p"), preset("57p").initial(0))
-    assert not found.verified and not found.qualified
-    assert found.correct + len(found.failures) == found.total == 10_010
-    assert all(a + b != decoded for a, b, decoded in found.failures)
-    assert found.as_dict()["verified"] is False
+    result = verify(preset("57p"), preset("57p").initial(0))
+    assert not result.verified and not result.qualified
+    assert result.correct + len(result.failures) == result.total == 10_010
+    assert all(a + b != decoded for a, b, decoded in result.failures)
 
 
 @pytest.mark.parametrize("run", [0, 1, 7, 10])

@@ -26,13 +26,11 @@ def answers(spec, theta_P):
 @pytest.mark.parametrize(("one", "other"), [("54p", "46p"), ("57p", "46p"), ("57p", "54p"), ("54p", "47p")])
 def test_where_folds_lead_it_is_folded(one, other):
     theta = some_theta(preset(one))[0]
-    made = transfer(preset(one), theta, preset(other))
-    assert [s.description for s in fold_path(preset(one), preset(other))] == [
-        h.removeprefix("folded: ") for h in made.how
-    ]
+    moved = transfer(preset(one), theta, preset(other))
+    assert [f"folded: {s.description}" for s in fold_path(preset(one), preset(other))] == [*moved.how]
     if other == "46p":
-        assert torch.equal(made.theta_Q, fold(preset(one), theta).theta_P)
-    assert torch.allclose(answers(preset(one), theta), answers(preset(other), made.theta_Q), atol=1e-3)
+        assert torch.equal(moved.theta_Q, fold(preset(one), theta).theta_P)
+    assert torch.allclose(answers(preset(one), theta), answers(preset(other), moved.theta_Q), atol=1e-3)
 
 
 def test_out_of_ties_and_into_them():
@@ -48,23 +46,24 @@ def test_out_of_ties_and_into_them():
 @pytest.mark.parametrize(("one", "other"), [("57p", "67p"), ("54p", "57p"), ("456p", "491p")])
 def test_a_looser_spec_takes_the_same_function(one, other):
     theta = preset(one).initial(5) if one == "456p" else some_theta(preset(one))[0]
-    made = transfer(preset(one), theta, preset(other))
-    assert "nearest" in made.how[0] and made.theta_Q.shape == (preset(other).params,)
-    assert torch.allclose(answers(preset(one), theta), answers(preset(other), made.theta_Q), atol=1e-3)
+    moved = transfer(preset(one), theta, preset(other))
+    assert "nearest" in moved.how[0] and moved.theta_Q.shape == (preset(other).params,)
+    assert torch.allclose(answers(preset(one), theta), answers(preset(other), moved.theta_Q), atol=1e-3)
 
 
 def test_a_tighter_spec_takes_the_nearest_and_says_how_near():
-    theta = preset("67p").initial(3)
-    made = transfer(preset("67p"), theta, preset("57p"))
-    wide, near = preset("67p").expand(theta[None]), preset("57p").expand(made.theta_Q[None])
-    apart = sum(float((wide[n] - near[n]).square().sum()) for n in wide)
-    by_name = preset("57p").layout.join(
-        {n: preset("67p").layout.split(theta[None])[n][0] for n in preset("57p").layout.names}
-    )
-    plain = preset("57p").expand(by_name[None])
-    assert 0 < apart < sum(float((wide[n] - plain[n]).square().sum()) for n in wide)
-    assert "differ by at most" in made.how[0]
-    assert torch.equal(made.theta_Q, transfer(preset("67p"), theta, preset("57p")).theta_Q)
+    wide, narrow = preset("67p"), preset("57p")
+    theta = wide.initial(3)
+    moved = transfer(wide, theta, narrow)
+    tensors = wide.layout.split(theta[None])
+    by_name = narrow.layout.join({n: tensors[n][0] for n in narrow.layout.names})
+
+    def distance(theta_Q):
+        ours, theirs = wide.expand(theta[None]), narrow.expand(theta_Q[None])
+        return sum(float((ours[n] - theirs[n]).square().sum()) for n in ours)
+
+    assert 0 < distance(moved.theta_Q) < distance(by_name)
+    assert "differ by at most" in moved.how[0]
 
 
 def test_families_do_not_mix():
