@@ -187,27 +187,20 @@ FILES = {
     "start: a study goes with one of best, seed, each;*": {"start": {"study": "a", "best": 2, "seed": 1}},
     "start: a study goes with *": {"start": {"checkpoint": "x", "best": 2}},
     "start.modle: unknown key; did you mean model?": {"start": {"modle": "54p"}},
-    "start.best: a search starts from one θ": {
-        "start": {"study": "a", "best": 2},
-        "space": {"recipe.lr": {"choice": [1.0]}},
-    },
+    "start.best: a search starts from one θ":
+        {"start": {"study": "a", "best": 2}, "space": {"recipe.lr": {"choice": [1.0]}}},
     "recipe.fold_step: missing: when start.model is folded into this model": {"start": {"model": "54p"}},
     "recipe.ramp: needs a model with ties": {"recipe": RECIPE | {"ramp": 4}},
     "recipe.fold_step: needs start.model: *": {"recipe": RECIPE | {"fold_step": 4}},
-    "start.model: no fold is known from 67p to 512p": {
-        "start": {"model": "67p"},
-        "model": "512p",
-        "recipe": RECIPE | {"fold_step": 4},
-    },
+    "start.model: no fold is known from 67p to 512p":
+        {"start": {"model": "67p"}, "model": "512p", "recipe": RECIPE | {"fold_step": 4}},
     "model: tie 'form[9,9] = 0': form[9,9] is no*": {"model": {"base": "46p", "ties": ["form[9,9] = 0"]}},
-    "model: tie 'arc[0] = -arc[1]': contradicts*": {
-        "model": {"base": "46p", "ties": ["arc[0] = arc[1]", "arc[0] = -arc[1]"]}
-    },
-    "model: ties leave nothing but zeros in arc,*": {
-        "model": {"base": "46p", "ties": [f"arc[{i}] = 0" for i in range(3)]}
-    },
+    "model: tie 'arc[0] = -arc[1]': contradicts*":
+        {"model": {"base": "46p", "ties": ["arc[0] = arc[1]", "arc[0] = -arc[1]"]}},
+    "model: ties leave nothing but zeros in arc,*":
+        {"model": {"base": "46p", "ties": [f"arc[{i}] = 0" for i in range(3)]}},
     "model.base: must be a string or a mapping, got None": {"model": {"ties": []}},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("says", FILES)

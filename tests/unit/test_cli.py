@@ -84,12 +84,12 @@ def test_the_script_itself_says_the_same_wherever_it_is_called() -> None:
 # ---- studies
 
 
-@pytest.mark.parametrize(("text", "expected"), BAD.items(), ids=[repr(t[-60:]) for t in BAD])
+@pytest.mark.parametrize("text", ["nmae: x\nmodel: 57p\nseeds: [1]", GOOD + "recipe: {lr: -1}", "a: [1"])
 @pytest.mark.parametrize("options", [[], ["--dry-run"]], ids=["run", "dry"])
-def test_a_bad_study_starts_nothing(text: str, expected: list[str], options: list[str]) -> None:
+def test_a_bad_study_starts_nothing(text: str, options: list[str]) -> None:
     Path("some.yaml").write_text(text)
     lines = fails(2, "run", "some.yaml", *options)
-    assert all(says(a, f"some.yaml: {b}") for a, b in zip(lines, expected, strict=True)), lines
+    assert all(says(a, f"some.yaml: {b}") for a, b in zip(lines, BAD[text], strict=True)), lines
 
 
 def test_a_study_that_is_not_there() -> None:

@@ -230,9 +230,8 @@ def test_the_values_of_a_float_are_as_they_are_written() -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "expected"),
-    [("{}", 16), ("{name: qmc}", 16), ("{configurations: 5}", 5), ("{name: grid}", 3),
-     ("{name: grid, configurations: 2}", 2), ("{name: grid, configurations: 9}", 3)],
-)  # fmt: skip
+    [("{}", 16), ("{configurations: 5}", 5), ("{name: grid}", 3), ("{name: grid, configurations: 2}", 2)],
+)
 def test_how_many_are_planned(sampler: str, expected: int) -> None:
     assert study_of("recipe.hold: {int: [1, 3]}", more=f"sampler: {sampler}\n").planned == expected
 
@@ -260,7 +259,6 @@ REFUSED = {
     ("recipe.fade_end: {int: [0, 9], after: recipe.curriculum}",): (
         "fade_end.after: recipe.curriculum is not a number"
     ),
-    ("recipe.fade_end: {int: [0, 9], after: model.tie_vo}",): "fade_end.after: model.tie_vo is not a number",
     ("recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}",): "fade_end: after goes with float or int",
     ("recipe.fade_end: {int: [0, 9], after: recipe.fade_end}",): (
         "fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)"
@@ -271,7 +269,6 @@ REFUSED = {
      "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}"): (
         "hold.when: depends on itself (recipe.hold -> recipe.warmup -> recipe.hold)"
     ),
-    (FADE, "recipe.fade_start: {int: [0, 9], after: recipe.fade_end}"): "*.after: *",
     ("recipe.lr: {choice: [1], when: {recipe.hodl: 1}}",): (
         "lr.when: unknown field 'recipe.hodl'; did you mean recipe.hold *"
     ),
@@ -298,13 +295,9 @@ REFUSED = {
     ("recipe.hold: {int: [1, 5], step: 0.5}",): "hold: step must be an integer where the values are, got 0.5",
     ("recipe.hold: {int: [1, 5], step: 5}",): "hold: step must be at most the distance of the bounds, got 5",
     ("recipe.lr: {float: [0, 1], step: 1e-300}",): "lr: step must leave at most 1000000 values, got 1e-300",
-    ("recipe.lr: {float: [0, 1], step: 0}",): "lr.step: must be greater than 0, got 0*",
     ("recipe.hold: {choice: [1, 2, 1]}",): "hold: a value is listed twice",
     ("recipe.curriculum: {choice: [[[3, many]]]}",): (
         "curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3, 'many')"
-    ),
-    ("recipe.curriculum: {choice: [[[3]]]}",): (
-        "curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3,)"
     ),
 }  # fmt: skip
 
