@@ -11,12 +11,10 @@ from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
 from tests.homes import quick  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study
-from tests.scenarios.test_start import pulled
-from trainer import Bank, Pair, Recipe, Seed
+from tests.scenarios.test_start import RECIPE, pulled, trained
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here")
 
-RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6, "hold": 4}
 FROZEN = {"freeze": [[0, "arc", "norm[0,4]"]]}
 STAGES = [
     {"name": "free", "go_on": 0},
@@ -33,12 +31,10 @@ def run(here, study=STUDY, code=0, home="home"):
     return done.stdout
 
 
-def trained(spec, recipe, seed, start):
-    pair = Pair(Recipe(**RECIPE | recipe), Seed.of(seed), start)
-    bank = Bank(spec, [pair], slots=1, compiled=False, futility=None)
-    while bank.advance():
-        pass
-    return bank.result(0).theta_P
+def fails_to_run(here, study):
+    done = call("run", write_study(here, study), "--home", "home")
+    assert done.exit_code == 2, done.output
+    return done.stderr
 
 
 def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
@@ -50,17 +46,16 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
     ]
     kept = [*preset("57p").layout.places("arc"), *preset("57p").layout.places("norm[0,4]")]
     for seed in (1, 2, 3):
-        first = trained(preset("57p"), {}, seed, None)
-        second = trained(preset("57p"), FROZEN, seed, tuple(first.tolist()))
+        first = trained(preset("57p"), RECIPE, seed, None).theta_P
+        second = trained(preset("57p"), RECIPE | FROZEN, seed, tuple(first.tolist())).theta_P
         found = [pulled(name, seed, f"{name}-{seed}") for name in NAMES]
         assert torch.equal(found[0].theta_P, first) and torch.equal(found[1].theta_P, second)
         assert torch.equal(second[kept], first[kept]) and not torch.equal(second, first)
         assert found[2].spec.params == 56
         lineage = lineage_of(found[2])
         assert [step["study"] for step in lineage] == NAMES
-        assert [step["seed"] for step in lineage[1:]] == [str(seed)] * 2 and lineage[2]["tied"] == [
-            "z_hi[0] = 0"
-        ]
+        assert [step["seed"] for step in lineage[1:]] == [str(seed)] * 2
+        assert lineage[2]["tied"] == ["z_hi[0] = 0"]
 
 
 def thetas(home="home"):
@@ -117,10 +112,8 @@ def rows_after(here, stage):
 
 def test_more_seeds_are_another_study(here):
     run(here)
-    more = write_study(here, STUDY | {"seeds": [1, 2, 3, 4]})
-    done = call("run", more, "--home", "home")
-    assert done.exit_code == 2
-    assert "study cascade.2-frozen: was begun with other seeds; give the study a new name" in done.stderr
+    error = fails_to_run(here, STUDY | {"seeds": [1, 2, 3, 4]})
+    assert "study cascade.2-frozen: was begun with other seeds; give the study a new name" in error
 
 
 @pytest.mark.parametrize(
@@ -137,8 +130,7 @@ def test_more_seeds_are_another_study(here):
     ],
 )
 def test_a_bad_one_is_told(here, change, line):
-    done = call("run", write_study(here, STUDY | change), "--home", "home")
-    assert done.exit_code == 2 and line in done.stderr, done.stderr
+    assert line in fails_to_run(here, STUDY | change)
 
 
 def test_it_runs_here_under_its_own_name(here):

@@ -73,9 +73,8 @@ def pulled(study, seed, target="pulled", **options):
 
 
 def trained(spec, recipe, seed, start, ties=None):
-    bank = Bank(
-        spec, [Pair(Recipe(**recipe), Seed.of(seed), start, ties)], slots=1, compiled=False, futility=None
-    )
+    pair = Pair(Recipe(**recipe), Seed.of(seed), start, ties)
+    bank = Bank(spec, [pair], slots=1, compiled=False, futility=None)
     while bank.advance():
         pass
     return bank.result(0)
@@ -164,9 +163,7 @@ def test_sets_of_ties_share_a_bank(here, parent):
     run(child_of({"checkpoint": str(CERTIFICATES / "46p")}, **TIED, configurations=entries, seeds=[1],
                  resources=QUICK["resources"] | {"slots": 2, "seeds_per_trial": 4}), here)  # fmt: skip
     rows = rows_of(here / "home", "child")
-    assert len(rows) == 4 and len({r["trial"] for r in rows}) == 2, (
-        "two trials at once, each with two of them"
-    )
+    assert len(rows) == 4 and len({r["trial"] for r in rows}) == 2, "two trials, each with two of them"
     assert {c.spec.params for c in configurations("child").values()} == {42, 43, 44, 45}
 
 
@@ -174,11 +171,9 @@ def test_a_checkpoint_and_a_search(here, parent):
     start = {"checkpoint": str(CERTIFICATES / "54p"), "grokked": True}
     space = {"space": {"recipe.lr": {"choice": [0.001, 0.002]}}, "sampler": {"name": "grid"}}
     run(child_of(start, model="46p", **space), here)
-    found = configurations("child")
-    assert len(found) == 2 and {c.start.digest for c in found.values()} == {
-        next(iter(found.values())).start.digest
-    }
-    lineage = next(iter(found.values())).start.lineage
+    one, two = (c.start for c in configurations("child").values())
+    assert one == two
+    lineage = one.lineage
     assert lineage[-1]["model"] == "54p" and lineage[-1]["seed"] == "800" and len(lineage[-1]["then"]) == 2
 
 

@@ -120,14 +120,9 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
-    for said in (
-        "57 parameters",
-        "16, 60,000 steps each",
-        "2 of up to 8 seeds in 4 slots, up to 2 side by side",
-        "/somewhere",
-        "64 seeds in all",
-    ):
-        assert said in result.stdout, said
+    trials = "2 of up to 8 seeds in 4 slots, up to 2 side by side"
+    for text in ("57 parameters", "16, 60,000 steps each", trials, "/somewhere", "64 seeds in all"):
+        assert text in result.stdout, text
     assert not list(Path().iterdir())
 
 
@@ -195,9 +190,7 @@ def home() -> Home:
     return home
 
 
-@pytest.mark.parametrize(
-    "words", [["run", "smoke"], ["run", "smoke", "--dry-run"], ["status"]], ids=["run", "dry", "status"]
-)
+@pytest.mark.parametrize("words", [["run", "smoke"], ["run", "smoke", "--dry-run"], ["status"]])
 def test_a_locked_ledger(words: list[str], home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LOCK_WAIT_S", 0.1)
     with closing(sqlite3.connect(home.ledger_db)) as other:
@@ -208,24 +201,17 @@ def test_a_locked_ledger(words: list[str], home: Home, monkeypatch: pytest.Monke
     assert "nothing has run yet" in call("status", "--home", "home").stdout
 
 
-@pytest.mark.parametrize("words", [["run", "smoke"], ["status"]], ids=["run", "status"])
-def test_a_ledger_that_is_no_database(words: list[str], home: Home) -> None:
-    home.ledger_db.write_bytes(b"no database at all " * 500)
-    assert fails_with_one(1, *words, "--home", "home") == f"{home.ledger_db}: file is not a database"
-
-
-def test_a_ledger_of_another_version(home: Home) -> None:
+def test_a_store_that_is_no_database_or_of_another_version(home: Home) -> None:
+    home.mlflow_db.write_bytes(b"no database at all " * 500)
+    line = fails_with_one(1, "run", "smoke", "--home", "home")
+    assert line.startswith("MLflow store sqlite:///") and "file is not a database" in line
     with closing(sqlite3.connect(home.ledger_db)) as db:
         db.execute("UPDATE ledger_version SET schema = 99")
         db.commit()
     line = fails_with_one(2, "status", "--home", "home")
     assert line.startswith(f"{home.ledger_db}: written by a newer version of adder-search; ")
-
-
-def test_an_mlflow_store_that_is_no_database(home: Home) -> None:
-    home.mlflow_db.write_bytes(b"no database at all " * 500)
-    line = fails_with_one(1, "run", "smoke", "--home", "home")
-    assert line.startswith("MLflow store sqlite:///") and "file is not a database" in line
+    home.ledger_db.write_bytes(b"no database at all " * 500)
+    assert fails_with_one(1, "status", "--home", "home") == f"{home.ledger_db}: file is not a database"
 
 
 def test_a_tracking_server_that_is_away(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +223,7 @@ def test_a_tracking_server_that_is_away(home: Home, monkeypatch: pytest.MonkeyPa
     assert "nothing has run yet" in call("status", "--home", "home").stdout
 
 
-@pytest.mark.parametrize("uri", ["foo://bar", "not a uri", "file:///nowhere", "https://[bad", "./runs"])
+@pytest.mark.parametrize("uri", ["foo://bar", "not a uri", "https://[bad"])
 def test_a_tracking_uri_that_is_none(uri: str, home: Home) -> None:
     Path("some.yaml").write_text(GOOD + SMOKE + f"tracking_uri: {json.dumps(uri)}\n")
     line = fails_with_one(1, "run", "some.yaml", "--home", "home", "--trust-store")

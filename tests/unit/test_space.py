@@ -129,8 +129,7 @@ def test_numbers_that_do_not_fit_the_conditions_are_refused() -> None:
 def test_a_condition_on_a_field_that_does_not_exist_does_not_hold() -> None:
     warmup = "recipe.warmup: {choice: [3, 4], when: {recipe.hold: 1}}"
     space = study_of(HOLD, warmup, "recipe.batch: {choice: [5, 6], when: {recipe.warmup: 3}}").space
-    found = [tuple(p.values()) for p in points(space)]
-    assert found == [(1, 3, 5), (1, 3, 6), (1, 4), (2,)]
+    assert [tuple(p.values()) for p in points(space)] == [(1, 3, 5), (1, 3, 6), (1, 4), (2,)]
 
 
 def test_conditions_may_be_on_the_model_and_on_fixed_fields() -> None:
@@ -252,53 +251,40 @@ def test_two_objectives_where_the_model_is_searched(field: str, given: Any, expe
 
 # What is refused
 
+FADE_END = "recipe.fade_end: {int: [0, 9], after: recipe."
 REFUSED = {
-    ("recipe.fade_end: {int: [0, 9], after: recipe.fade_strat}",): (
-        "fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*"
-    ),
-    ("recipe.fade_end: {int: [0, 9], after: recipe.curriculum}",): (
-        "fade_end.after: recipe.curriculum is not a number"
-    ),
+    (FADE_END + "fade_strat}",):
+        "fade_end.after: unknown field 'recipe.fade_strat'; did you mean recipe.fade_start*",
+    (FADE_END + "curriculum}",): "fade_end.after: recipe.curriculum is not a number",
     ("recipe.fade_end: {choice: [1, 2], after: recipe.fade_start}",): "fade_end: after goes with float or int",
-    ("recipe.fade_end: {int: [0, 9], after: recipe.fade_end}",): (
-        "fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)"
-    ),
+    (FADE_END + "fade_end}",): "fade_end.after: depends on itself (recipe.fade_end -> recipe.fade_end)",
     ("recipe.lr: {choice: [1], when: {recipe.lr: 1}}",): "lr.when: depends on itself (recipe.lr -> recipe.lr)",
     (FADE, "recipe.fade_start: {int: [0, 9], when: {recipe.hold: 1}}",
      "recipe.hold: {int: [1, 2], when: {recipe.warmup: 1}}",
-     "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}"): (
-        "hold.when: depends on itself (recipe.hold -> recipe.warmup -> recipe.hold)"
-    ),
-    ("recipe.lr: {choice: [1], when: {recipe.hodl: 1}}",): (
-        "lr.when: unknown field 'recipe.hodl'; did you mean recipe.hold *"
-    ),
+     "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}"):
+        "hold.when: depends on itself (recipe.hold -> recipe.warmup -> recipe.hold)",
+    ("recipe.lr: {choice: [1], when: {recipe.hodl: 1}}",):
+        "lr.when: unknown field 'recipe.hodl'; did you mean recipe.hold *",
     ("recipe.lr: {choice: [1], when: {recipe.hold: 1}}",): "lr.when: never holds, recipe.hold is 10000",
-    (HOLD, "recipe.lr: {choice: [1], when: {recipe.hold: 3}}"): (
-        "lr.when: never holds, recipe.hold is searched elsewhere"
-    ),
-    ("recipe.steps: {int: [1000, 9000]}", "recipe.lr: {choice: [1], when: {recipe.steps: many}}"): (
-        "lr.when: never holds, recipe.steps is searched elsewhere"
-    ),
-    ("recipe.clip: {float: [0, 1]}", "recipe.lr: {choice: [1], when: {recipe.clip: 0}}"): (
-        "lr.when: recipe.clip must be a choice, or an int or float with a step, and have no *"
-    ),
-    (FADE, "recipe.lr: {choice: [1], when: {recipe.fade_end: 1000}}"): (
-        "lr.when: recipe.fade_end must be a choice, *"
-    ),
+    (HOLD, "recipe.lr: {choice: [1], when: {recipe.hold: 3}}"):
+        "lr.when: never holds, recipe.hold is searched elsewhere",
+    ("recipe.steps: {int: [1000, 9000]}", "recipe.lr: {choice: [1], when: {recipe.steps: many}}"):
+        "lr.when: never holds, recipe.steps is searched elsewhere",
+    ("recipe.clip: {float: [0, 1]}", "recipe.lr: {choice: [1], when: {recipe.clip: 0}}"):
+        "lr.when: recipe.clip must be a choice, or an int or float with a step, and have no *",
+    (FADE, "recipe.lr: {choice: [1], when: {recipe.fade_end: 1000}}"):
+        "lr.when: recipe.fade_end must be a choice, *",
     (HOLD, "recipe.warmup: {choice: [1, 2], when: {recipe.hold: 1}}",
-     "recipe.lr: {choice: [1], when: {recipe.warmup: 1, recipe.hold: 2}}"): (
-        "lr.when: never holds, its conditions exclude one another"
-    ),
-    ("recipe.fade_end: {int: [0, 2147483647], after: recipe.fade_start}",): (
-        "fade_end: must be finite and at most 2147483647, got 2147498647"
-    ),
+     "recipe.lr: {choice: [1], when: {recipe.warmup: 1, recipe.hold: 2}}"):
+        "lr.when: never holds, its conditions exclude one another",
+    ("recipe.fade_end: {int: [0, 2147483647], after: recipe.fade_start}",):
+        "fade_end: must be finite and at most 2147483647, got 2147498647",
     ("recipe.hold: {int: [1, 5], step: 0.5}",): "hold: step must be an integer where the values are, got 0.5",
     ("recipe.hold: {int: [1, 5], step: 5}",): "hold: step must be at most the distance of the bounds, got 5",
     ("recipe.lr: {float: [0, 1], step: 1e-300}",): "lr: step must leave at most 1000000 values, got 1e-300",
     ("recipe.hold: {choice: [1, 2, 1]}",): "hold: a value is listed twice",
-    ("recipe.curriculum: {choice: [[[3, many]]]}",): (
-        "curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3, 'many')"
-    ),
+    ("recipe.curriculum: {choice: [[[3, many]]]}",):
+        "curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (3, 'many')",
 }  # fmt: skip
 
 
