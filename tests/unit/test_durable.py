@@ -3,6 +3,8 @@ before it there is what was there, or the new, and nothing in between.
 """
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -101,7 +103,74 @@ def test_parts_are_there_whole_or_not_at_all_whenever_the_power_goes(tmp_path):
     assert len(part.read_parts(folder)) == 1
 
 
-# ---- what is damaged all the same
+# Saved states of banks
+
+OLD = ({"theta": torch.arange(6.0).reshape(2, 3)}, {"slot_pair": [0, None]})
+NEW = ({"theta": torch.ones(2, 3), "step": torch.tensor([7])}, {"slot_pair": [1, 2]})
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "deeper" / "bank.state"
+
+
+def assert_reads(path, expected):
+    tensors, meta = snapshot.read(path)
+    assert meta == expected[1] and tensors.keys() == expected[0].keys()
+    assert all(torch.equal(tensors[k], t) for k, t in expected[0].items())
+
+
+DAMAGES = {
+    "nothing": lambda data: data,
+    "empty": lambda data: b"",
+    "half of the head": lambda data: data[:10],
+    "half": lambda data: data[:100],
+    "all but a byte": lambda data: data[:-1],
+    "a bit of the head": lambda data: bytes([data[0] ^ 1]) + data[1:],
+    "a bit of a tensor": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_newest_whole_state_is_read(damage, path):
+    snapshot.write(path, *OLD)
+    snapshot.write(path, *NEW)
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    assert_reads(path, NEW if damage == "nothing" else OLD)
+
+
+def test_torn_without_predecessor_is_none(path):
+    snapshot.write(path, *OLD)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert snapshot.read(path) is None
+
+
+NO_ROOM = """
+import resource, signal, sys
+from pathlib import Path
+import torch
+from trainer.files import snapshot
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))  # no file may grow beyond: as on a full disk
+try:
+    snapshot.write(Path(sys.argv[1]), {"theta": torch.ones(1_000)}, {})
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_full_disk_is_an_error_and_the_state_before_is_kept(path):
+    """In a process of its own, since whatever this one writes would be cut off too."""
+    snapshot.write(path, *OLD)
+    command = [sys.executable, "-c", NO_ROOM, str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout == "File too large\n"
+    assert [f.name for f in path.parent.iterdir()] == [path.name]
+    assert_reads(path, OLD)
+
+
+# Damaged parts
 
 
 def empty(path):
