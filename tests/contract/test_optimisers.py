@@ -131,9 +131,6 @@ def test_the_engine_takes_the_steps_that_torchs_programs_take(name):
     assert (engine.state["theta"][:2] - initial(3)[1:]).abs().max() > 1e-3
 
 
-# The field
-
-
 def test_a_bank_trains_by_its_recipes_optimiser(monkeypatch):
     """One that keeps a tensor [S, P, 2] and another [S], and stands still."""
 

@@ -102,13 +102,6 @@ def test_pairs_that_are_added_train_as_if_they_had_been_there(expected, evaluati
     assert_all_same(results(finish(bank)), expected)
 
 
-def test_pairs_of_another_program_are_refused():
-    bank = make(FIRST, 2)
-    with pytest.raises(ValueError, match="agree in batch, eval_every, optimiser"):
-        bank.add([pair(9, batch=64)])
-    assert bank.pairs == FIRST
-
-
 def test_pairs_are_ended_where_they_are(expected):
     """One in its slot, one in the queue, one that had ended: that one stays as it is."""
     bank = make([*FIRST, *MORE], 2)

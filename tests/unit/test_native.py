@@ -145,19 +145,13 @@ def test_functions_at_their_ends():
 
 ENTRYWISE = {
     "arithmetic": lambda a, b: (a + b) * (a - b) / (b.abs() + 1) - 2 * a + (1 - b) - (-a),
-    "powers": lambda a, b: (
-        a.square() + a.abs().sqrt() + a**2 + 1 / (b.abs() + 1) + (b.abs() + 1).reciprocal()
-    ),
-    "comparisons": lambda a, b: torch.where(
-        (a > b) & ~(a < 0) | (b >= 1) & (a <= 1), a, b * (a == b) + (a != b)
-    ),
-    "limits": lambda a, b: (
-        a.clamp(-0.5, 0.5) + b.clamp(min=0) + b.clamp(max=a) + torch.maximum(a, b) + a.sign()
-    ),
+    "powers": lambda a, b: a.square() + a.abs().sqrt() + a**2 + 1 / (b.abs() + 1) + (b.abs() + 1).reciprocal(),
+    "comparisons": lambda a, b: torch.where((a > b) & ~(a < 0) | (b >= 1) & (a <= 1), a, b * (a == b) + (a != b)),
+    "limits": lambda a, b: a.clamp(-0.5, 0.5) + b.clamp(min=0) + b.clamp(max=a) + torch.maximum(a, b) + a.sign(),
     "sums": lambda a, b: a - a.sum(1, keepdim=True) * b.mean(1, keepdim=True) + b.amax(1, keepdim=True),
     "views": lambda a, b: torch.cat([a[:, 2:], b[:, :2]], 1).flip(1).reshape(1, 2, -1).mT.flatten(1),
     "matrices": lambda a, b: (a.reshape(1, 2, -1).mT @ b.reshape(1, 2, -1)).flatten(1)[:, :4],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ENTRYWISE)

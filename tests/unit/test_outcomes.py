@@ -237,14 +237,6 @@ def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():
     assert scales == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0625, 0.0625]
 
 
-def test_decay_is_constant_by_default_and_whole_again_for_the_next_pair():
-    bank, _ = scripted([0.9] * 3)
-    assert bank.state["wd_scale"].tolist() == [1.0]
-    recipe = {"steps": 10, "eval_every": 5, "batch": 2, "wd_drop": 0.5}
-    bank, _ = scripted([0.9, 0.9, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert bank.pair_S.tolist() == [1] and bank.state["wd_scale"].tolist() == [1.0]
-
-
 def test_the_carry_share_follows_token_accuracy_down_and_up_again():
     token = [0.5, 0.7, 0.75, 0.8, 0.9, 0.95, 0.6]
     scales = []
@@ -252,8 +244,19 @@ def test_the_carry_share_follows_token_accuracy_down_and_up_again():
         bank, _ = scripted([0.0] * end, token=token[:end], fade_token=0.7, fade_token_end=0.9)
         scales.append(float(bank.state["mix_scale"][0]))
     assert scales == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
-    bank, _ = scripted([1.0, 1.0], token=[1.0, 1.0])
-    assert bank.state["mix_scale"].tolist() == [1.0], "off by default"
-    recipe = {"steps": 10, "eval_every": 5, "batch": 2, "fade_token": 0.5, "fade_token_end": 0.5}
-    bank, _ = scripted([0.0, 0.0, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert bank.pair_S.tolist() == [1] and bank.state["mix_scale"].tolist() == [1.0]
+
+
+def test_what_adapts_is_off_by_default_and_begins_anew_for_the_next_pair():
+    bank, _ = scripted([0.9] * 3, token=[1.0] * 3)
+    assert bank.state["wd_scale"].tolist() == bank.state["mix_scale"].tolist() == [1.0]
+    recipe = {
+        "steps": 10,
+        "eval_every": 5,
+        "batch": 2,
+        "wd_drop": 0.5,
+        "fade_token": 0.5,
+        "fade_token_end": 0.5,
+    }
+    bank, _ = scripted([0.9, 0.9, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
+    assert bank.pair_S.tolist() == [1]
+    assert bank.state["wd_scale"].tolist() == bank.state["mix_scale"].tolist() == [1.0]

@@ -145,32 +145,6 @@ def test_the_engine_makes_the_same_tokens(name):
     assert torch.equal(programs.tokens(lesson_of(programs, state, hyper)), expected)
 
 
-SAID_OTHERWISE = [
-    (
-        {"carry_mix": 0.8, "fade_start": 15_000, "fade_end": 45_000},
-        {"carry_shares": ((15_000, 0.8), (45_000, 0.0))},
-    ),
-    ({}, {"carry_lengths": ((0, 1, 10),)}),
-]
-
-
-@pytest.mark.parametrize(("fields", "points"), SAID_OTHERWISE)
-@pytest.mark.parametrize("at", [0, 20_000, 50_000])
-def test_the_published_schedule_said_as_points_makes_the_same_problems(fields, points, at):
-    state = {"data_seed": torch.tensor([5]), "step": torch.tensor([at]), "mix_scale": torch.ones(1)}
-    (a, b), (c, d) = (step.draw(state, hyper_of([Recipe(**f)]), 2_000, 1) for f in (fields, points))
-    assert torch.equal(a, c) and torch.equal(b, d)
-
-
-def test_a_row_does_not_depend_on_its_neighbours():
-    rows = [torch.tensor(c) for c in ([777, 5, 777, 0], [3, 3, 40_000, 0], [10, 2, 10, 3])]
-    mix = torch.tensor([0.8, 0.5, 0.2, 1.0])
-    together = problems.sample(*rows, mix, 64)
-    for r in range(4):
-        alone = problems.sample(*(t[r : r + 1] for t in rows), mix[r : r + 1], 64)
-        assert all(torch.equal(x[r], y[0]) for x, y in zip(together, alone, strict=True))
-
-
 # Selection problems and sequences
 
 LARGEST = 9_999_999_999
