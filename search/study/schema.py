@@ -237,13 +237,13 @@ class Study(Strict):
         if not self.stop.ranks:
             return
         group, count = self.stop.group, len(self.first_seeds())
-        most = self.allocation.most if self.allocation else group
+        limit = self.allocation.most if self.allocation else group
         cut = "does not go with keep.top: groups would be cut when enough have grokked"
         multiple = f"must be a multiple of stop.group ({group}), got"
         refuse(
             (self.until.grokked, f"until.grokked: {cut}"),
             (count % group, f"seeds: {multiple} {count}"),
-            (most % group, f"allocation.most: {multiple} {most}"),
+            (limit % group, f"allocation.most: {multiple} {limit}"),
         )
 
     def _check_seeds(self) -> None:

@@ -102,7 +102,7 @@ class Distribution(Strict):
                     return value
             raise ValueError(f"{number!r} is none of {self.choice}")
         values = self.values()
-        return values.did_you_mean(number) if isinstance(values, _Steps) else number
+        return values.nearest(number) if isinstance(values, _Steps) else number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +121,9 @@ class _Steps(Sequence[float]):
         return float(_decimal(self.low) + place * _decimal(self.step))
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and abs(value) < math.inf and self.did_you_mean(value) == value
+        return isinstance(value, int | float) and abs(value) < math.inf and self.nearest(value) == value
 
-    def did_you_mean(self, number: float) -> float:
+    def nearest(self, number: float) -> float:
         place = round((number - self.low) / self.step)
         return float(self[min(max(place, 0), len(self) - 1)])
 
@@ -145,13 +145,12 @@ def order(space: Space) -> list[str]:
 
     Raise ValueError at the key path of a field that depends on itself.
     """
-    graph = {path: {p for p, _ in _needs(space, path) if p in space} for path in space}
     placed: list[str] = []
-    while len(placed) < len(space):
-        ready = next((p for p in graph if p not in placed and graph[p] <= set(placed)), None)
-        if ready is None:
-            raise _cycle(space, [p for p in space if p not in placed])
-        placed.append(ready)
+    while waiting := [path for path in space if path not in placed]:
+        ready = (path for path in waiting if not any(p in waiting for p, _ in _needs(space, path)))
+        if (path := next(ready, None)) is None:
+            raise _cycle(space, waiting)
+        placed.append(path)
     return placed
 
 

@@ -60,26 +60,21 @@ def test_a_study_is_a_path_or_a_name(tmp_path: Any) -> None:
     file.write_text(GOOD)
     assert load_study(str(file)).name == "x"
     assert load_study("57p").name == "57p"
-    with pytest.raises(UserError, match=r"unknown study '58p'; did you mean 57p"):
-        load_study("58p")
-    with pytest.raises(UserError, match=r"nowhere\.yaml: no such study file"):
-        load_study("nowhere.yaml")
-    with pytest.raises(UserError, match="no such study file"):
-        load_study(str(tmp_path))
-
-
-def test_a_file_that_is_no_study_is_named(tmp_path: Any) -> None:
-    file = tmp_path / "own.yaml"
     file.write_bytes(b"name: \xff")
-    with pytest.raises(UserError, match=r"own\.yaml: cannot be read \('utf-8' codec can't decode"):
-        load_study(str(file))
-    file.write_bytes(b"#" * (LARGEST_FILE + 1))
-    with pytest.raises(UserError, match=r"own\.yaml: larger than any study file \(1048577 bytes\)"):
-        load_study(str(file))
-    with pytest.raises(UserError, match=r"cannot be read \(File name too long\)"):
-        load_study("x" * 5_000)
-    with pytest.raises(UserError, match="unknown study"):
-        load_study("a\0b")
+    (tmp_path / "large.yaml").write_bytes(b"#" * (LARGEST_FILE + 1))
+    errors = {
+        "58p": "unknown study '58p'; did you mean 57p*",
+        "a\0b": "unknown study *",
+        "nowhere.yaml": "nowhere.yaml: no such study file",
+        "x" * 5_000: "*: cannot be read (File name too long)",
+        str(tmp_path): "*: no such study file",
+        str(file): "*own.yaml: cannot be read ('utf-8' codec can't decode*",
+        str(tmp_path / "large.yaml"): "*large.yaml: larger than any study file (1048577 bytes)",
+    }
+    for name, expected in errors.items():
+        with pytest.raises(UserError) as error:
+            load_study(name)
+        assert says(str(error.value), expected), error.value
 
 
 # What a study means
