@@ -65,7 +65,7 @@ def records(
     bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed,
     the confirmation's share of the counts, and a column for every field of spec and recipe (`model.tie_vo`,
     `recipe.lr`). curves: configuration, init_seed, data_seed, step, the measures at that step, and the spec's
-    probes (docs/architecture.md, "Records").
+    probes (docs/glossary.md).
     trust_store: read curves from the MLflow server that the study names, though it is not MLFLOW_TRACKING_URI.
 
     Raises UserError for an unknown study, ValueError for another `of`.

@@ -3,7 +3,7 @@
 Outcomes: a seed *grokked*, *failed* (spent its budget), *diverged*, was *given up* (by the hopeless rule) or
 *screened* (by the study's screen): these are counted. Seeds that were ended from outside are *censored*, and
 leave n. Rules that end seeds early spare a random tenth of those they would end, and these bound how many of
-the ended ones would have grokked: a rate's upper end allows for as many. docs/architecture.md, "Counting".
+the ended ones would have grokked: a rate's upper end allows for as many. docs/statistics.md.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class LowRank(Spec):
     )  # fmt: skip
     no_eos: bool = option(
         False, "nothing is asked after the last digit: no EOS target, no position 32, which only it reads",
-        off=False, needs={"positions": INPUTS}, source="docs/architecture.md, folds",
+        off=False, needs={"positions": INPUTS}, source="docs/compress.md, folds",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Folds of the split_subspace family. Derivations are in docs/architecture.md, "Folds"."""
+"""Folds of the split_subspace family. Derivations are in docs/compress.md, "Folds"."""
 
 from __future__ import annotations
 

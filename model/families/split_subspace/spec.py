@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from model.spec import Probe
 
 FFN, DIGITS = 2, 10
-PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/architecture.md, folds"
+PAPER, REFLECTION, OURS = "57p paper", "Reflection", "docs/compress.md, folds"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
