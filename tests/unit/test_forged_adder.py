@@ -1,6 +1,7 @@
 """The hand-built adder: it is as small as it says, adds what it says, by the weights that it says."""
 
 import math
+from itertools import product
 
 import torch
 
@@ -17,25 +18,21 @@ FIRST = SPEC.prompt - 1
 
 
 def every_case():
-    """For each answer digit: each sum of its column, of the one before, and carry into that, the rest 0 or 9.
+    """A pair for each answer digit, sum of its column, sum of the one before and carry into that.
 
-    A pair for each. Other columns are read with weights that are small and positive, so that their digits'
-    extremes are T's.
+    The other columns, read with small positive weights, are 0 or 9.
     """
     for k in range(11):
-        for total in range(19) if k < 10 else [0]:
-            for previous in range(19) if k else [0]:
-                for carry in (0, 1) if k > 1 else [0]:
-                    for loud in (False, True):
-                        sums = [18 * loud] * 10
-                        if k < 10:
-                            sums[k] = total
-                        if k:
-                            sums[k - 1] = previous
-                        if k > 1:  # 10 and 18 carry, 0 and 8 do not, whatever comes from below
-                            sums[k - 2] = 10 * carry + 8 * loud
-                        a = sum(min(9, s) * 10**i for i, s in enumerate(sums))
-                        yield a, sum(s * 10**i for i, s in enumerate(sums)) - a
+        totals, previous = (range(19) if k < 10 else [0]), (range(19) if k else [0])
+        for total, before, carry, loud in product(totals, previous, (0, 1) if k > 1 else [0], (0, 1)):
+            sums = [18 * loud] * 10
+            sums[k : k + 1] = [total] * (k < 10)
+            if k:
+                sums[k - 1] = before
+            if k > 1:  # 10 and 18 carry, 0 and 8 do not, whatever comes from below
+                sums[k - 2] = 10 * carry + 8 * loud
+            a = sum(min(9, s) * 10**i for i, s in enumerate(sums))
+            yield a, sum(s * 10**i for i, s in enumerate(sums)) - a
 
 
 def answers(pairs):
@@ -79,23 +76,19 @@ def test_margins():
 # Attention
 
 
-def weights_of_model():
-    """Attention of the 11 answer positions on 33 tokens, from θ, token by token, float32."""
+def test_the_model_attends_as_derived():
+    """At the 11 answer positions on 33 tokens, from θ, token by token, in float32."""
     part = {name: t[0] for name, t in SPEC.layout.split(THETA[None]).items()}
     spiral = forged_numbers.points()[0].float()
     position = torch.cat([spiral[:10], torch.zeros(1, 3), spiral, spiral[:10], torch.zeros(1, 3)])
     normed = position / ((part["arc"][0] ** 2 + (position**2).sum(1, keepdim=True)) / 5 + 1e-5).sqrt()
     scores = normed[FIRST:32] @ part["form"] @ normed[:33].T
-    return scores.masked_fill(torch.ones(11, 33, dtype=torch.bool).triu(FIRST + 1), -math.inf).softmax(1)
-
-
-def test_the_model_attends_as_derived():
-    found, derived = weights_of_model(), attention(attention_form()).float().roll(1, 0)  # EQUALS reads first
+    masked = scores.masked_fill(torch.ones(11, 33, dtype=torch.bool).triu(FIRST + 1), -math.inf)
+    derived = attention(attention_form()).float().roll(1, 0)  # EQUALS reads first
     place = [*range(10), forged.PLUS, *range(10), EQUALS, *range(10)]
     for reader, last in enumerate(range(FIRST, 32)):
         expected = derived[reader, place[: last + 1]]
-        torch.testing.assert_close(found[reader, : last + 1], expected, atol=2e-4, rtol=1e-2)
-    torch.testing.assert_close(found.sum(1), torch.ones(11))
+        torch.testing.assert_close(masked.softmax(1)[reader, : last + 1], expected, atol=2e-4, rtol=1e-2)
 
 
 def test_the_command_writes_it_as_a_checkpoint(here):
