@@ -92,6 +92,7 @@ class AnyState(State):
         self.taken: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        name = self.place(name)
         start = 1 + sum(t.numel() for t in self.taken.values())
         count = torch.Size(shape).numel()
         self.taken[name] = torch.arange(start, start + count, dtype=torch.float32).view(shape)

@@ -17,7 +17,7 @@ import sys
 import warnings
 import zipfile
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -200,9 +200,8 @@ def integer(config: Mapping[str, Any], name: str, default: int) -> int:
 
 def number(config: Mapping[str, Any], name: str, default: float) -> float:
     value = config.get(name, default)
-    if (
-        type(value) not in (int, float) or not abs(value) <= sys.float_info.max
-    ):  # put this way, NaN is refused too
+    # Put this way, NaN is refused too.
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
         raise ValueError(f"{name} must be a finite number, got {shown(value)}")
     return float(value)
 
@@ -219,19 +218,33 @@ def refuse_others(config: Mapping[str, Any], names: set[str]) -> None:
 
 
 class State:
-    """A state dictionary from which tensors are taken one by one; a remainder at the end is an error."""
+    """A state dictionary from which tensors are taken one by one; a remainder at the end is an error.
+
+    places: the file's names of modules that it calls otherwise than the reader does.
+    """
 
     def __init__(self, state: Any, name: str):
         self._remaining: dict[str, Any] = mapping(state, name)
+        self.places: Mapping[str, str] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._remaining
+        return self.place(name) in self._remaining
 
     def names(self) -> list[str]:
         return list(self._remaining)
 
+    def place(self, name: str) -> str:
+        """Return the file's name of a tensor."""
+        module, dot, rest = name.partition(".")
+        return self.places.get(module, module) + dot + rest
+
+    def numbers(self, names: Iterable[str]) -> Tensor:
+        """Take out scalars as one tensor."""
+        return torch.stack([self.take(name, ()) for name in names])
+
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Take out a tensor of this shape, as float32. Raises ValueError if it is another, or not finite."""
+        name = self.place(name)
         if name not in self._remaining:
             raise ValueError(f"tensor {name} is missing")
         tensor = self._remaining.pop(name)
@@ -250,14 +263,14 @@ class State:
 
     def check(self, name: str, expected: Tensor, why: str, tolerance: float = 0.0) -> None:
         """Take out a tensor, if it is there. Raises ValueError if it is not the expected one."""
-        if name in self._remaining:
+        if name in self:
             tensor = self.take(name, tuple(expected.shape))
             if not torch.allclose(tensor, expected, rtol=tolerance, atol=tolerance):
-                raise ValueError(f"tensor {name} must be {why}, and is not")
+                raise ValueError(f"tensor {self.place(name)} must be {why}, and is not")
 
     def ignore(self, *names: str) -> None:
         for name in names:
-            self._remaining.pop(name, None)
+            self._remaining.pop(self.place(name), None)
 
     def end(self) -> None:
         """Raise ValueError if tensors remain."""

@@ -8,7 +8,7 @@ of its tree.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from trainer.checkpoints.foreign_file import (
     refuse_others,
     shortest,
     unknown,
-)
+)  # fmt: skip
 
 OLDER: Choices = {
     "n_layers": {1: {}},
@@ -55,10 +55,7 @@ OLDER: Choices = {
         "fixed": {"shared_norm": True, "parameterless_norm": True},
     },
 }  # fmt: skip
-OF_ARC: Choices = {
-    "freeze_tok_arc": {"": {}},
-    "tie_tok_arc_ab": {False: {}, True: {"circular": True}},
-}
+OF_ARC: Choices = {"freeze_tok_arc": {"": {}}, "tie_tok_arc_ab": {False: {}, True: {"circular": True}}}
 OF_SPIRAL: Choices = {
     "pos_correction_mode": {
         "full": {},
@@ -102,12 +99,9 @@ START = {
 # The older tree's modules, by the newer tree's names.
 PLACES = {
     **{name: f"blocks.0.attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj", "q_phase_angle")},
-    "causal_mask": "blocks.0.attn.causal_mask",
-    **{name: f"blocks.0.ffn.{name}" for name in ("fc1", "fc2")},
-    "norm1": "blocks.0.ln1",
-    "norm2": "blocks.0.ln2",
-    "norm_f": "ln_f",
-}
+    "causal_mask": "blocks.0.attn.causal_mask", "fc1": "blocks.0.ffn.fc1", "fc2": "blocks.0.ffn.fc2",
+    "norm1": "blocks.0.ln1", "norm2": "blocks.0.ln2", "norm_f": "ln_f",
+}  # fmt: skip
 # Our slices that are one tensor of the same shape there.
 SAME = {
     "tokens": "tok_emb.weight", "digits": "digit_pos", "phase": "q_phase_angle", "q_proj": "q_proj.weight",
@@ -124,9 +118,10 @@ LINE = ("pos_corr_slope", "pos_corr_intercept")
 def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor]:
     """Return spec and θ [P]. Raises ValueError for settings no spec can express and tensors that do not fit."""
     older = any(name.startswith("blocks.") for name in state.names())
-    tensors = _Tensors(state, older)
-    options = _older(config, tensors) if older else _newer(config)
-    options |= _sizes(config, older) | _spiral(config, options, tensors)
+    if older:
+        state.places = PLACES
+    options = _older(config, state) if older else _newer(config)
+    options |= _sizes(config, older) | _spiral(config, options, state, older)
     try:
         spec = SplitSubspace(**options)
     except ValueError as error:
@@ -134,8 +129,8 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
     if spec.structured_norm3 and spec.width != 5:  # theirs names the second and the fifth
         raise unknown("d_model", spec.width)
     _check_frozen(spec, state)
-    theta_P = spec.layout.join(_slices(spec, tensors))
-    state.ignore(tensors.place("causal_mask"), "_pos_sources", "_pos_indices")
+    theta_P = spec.layout.join(_slices(spec, state))
+    state.ignore("causal_mask", "_pos_sources", "_pos_indices")
     state.end()
     return spec, theta_P
 
@@ -143,11 +138,11 @@ def read(config: Mapping[str, Any], state: State) -> tuple[SplitSubspace, Tensor
 # ---- settings
 
 
-def _older(config: Mapping[str, Any], tensors: _Tensors) -> dict[str, Any]:
+def _older(config: Mapping[str, Any], state: State) -> dict[str, Any]:
     refuse_others(config, {*OLDER, *OF_ARC, *OF_SPIRAL, *SIZES, *SPIRAL, *START, "num_kv_heads", "q_phase"})
     options = all_chosen(config, OLDER)
     if "arc" in options:
-        options |= all_chosen(config, OF_ARC) | ({} if "tok_arc_B" in tensors.state else {"circular": True})
+        options |= all_chosen(config, OF_ARC) | ({} if "tok_arc_B" in state else {"circular": True})
     if "spiral" in options:
         options |= all_chosen(config, OF_SPIRAL)
     phase, tied = config.get("q_phase", False), "tie_qk" in options
@@ -177,10 +172,12 @@ def _sizes(config: Mapping[str, Any], older: bool) -> dict[str, Any]:
     return {"heads": size["n_heads"], **{name: size[name] for name in ("tok_dim", "pos_dim", "qk_dim")}}
 
 
-def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], tensors: _Tensors) -> dict[str, Any]:
+def _spiral(
+    config: Mapping[str, Any], options: Mapping[str, Any], state: State, older: bool
+) -> dict[str, Any]:
     """Return fields for where the spiral starts or is frozen, and for EQUALS on it."""
     slope = number(config, "spiral_init_slope", -1.0)
-    if slope < 0 and (tensors.older or "spiral_init_slope" not in config):
+    if slope < 0 and (older or "spiral_init_slope" not in config):
         slope = 1 / 9
     start = {"spiral_amp": number(config, "spiral_init_amp", 1.0), "spiral_slope": slope}
     if "spiral" not in options:
@@ -194,30 +191,12 @@ def _spiral(config: Mapping[str, Any], options: Mapping[str, Any], tensors: _Ten
         if index >= 0:  # theirs stays where the spiral began, ours would move with it
             raise ValueError(f"{unknown('equals_spiral_idx', index)} with a learned spiral")
         return start | FROZEN[frozen]
-    fixed = {name: shortest(tensors.take(name, ())) for name in start}
+    fixed = {name: shortest(state.take(name, ())) for name in start}
     ring = {"equals_on_ring": True, "equals_index": index} if index >= 0 else {}
     return FROZEN[frozen] | fixed | ring
 
 
 # ---- tensors
-
-
-class _Tensors:
-    """A state by the newer tree's names."""
-
-    def __init__(self, state: State, older: bool):
-        self.state, self.older = state, older
-
-    def place(self, name: str) -> str:
-        """Return the name in the file."""
-        module, dot, rest = name.partition(".")
-        return (PLACES.get(module, module) if self.older else module) + dot + rest
-
-    def take(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        return self.state.take(self.place(name), shape)
-
-    def numbers(self, names: Iterable[str]) -> Tensor:
-        return torch.stack([self.take(name, ()) for name in names])
 
 
 def _check_frozen(spec: SplitSubspace, state: State) -> None:
@@ -241,46 +220,44 @@ def _check_frozen(spec: SplitSubspace, state: State) -> None:
         state.check("special_pos_equals", point, "on the spiral where it is frozen", 1e-5)
 
 
-def _slices(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
+def _slices(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
     """Return the spec's tensors, each with as many numbers as its slice."""
     shapes, slices = spec.shapes(), dict[str, Tensor]()
     if spec.toeplitz_q:  # the same diagonals from the other end
-        slices["q_proj"] = tensors.take("q_proj.vals", shapes["q_proj"][1:]).flip(0)
+        slices["q_proj"] = state.take("q_proj.vals", shapes["q_proj"][1:]).flip(0)
     if spec.arc:
-        slices["arc"] = tensors.numbers(n for n in ARC if not (spec.circular and n == "tok_arc_B"))
-        tensors.state.check("tok_arc_B", slices["arc"][0], "tok_arc_A where they are tied")
+        slices["arc"] = state.numbers(n for n in ARC if not (spec.circular and n == "tok_arc_B"))
+        state.check("tok_arc_B", slices["arc"][0], "tok_arc_A where they are tied")
     if "spiral" in shapes:
-        slices["spiral"] = tensors.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
+        slices["spiral"] = state.numbers(n for n in TURN if not (spec.flat_spiral and n == "spiral_slope"))
     if "correction" in shapes:
         linear = spec.linear_correction
-        slices["correction"] = tensors.numbers(LINE) if linear else tensors.take("pos_correction", (DIGITS,))
+        slices["correction"] = state.numbers(LINE) if linear else state.take("pos_correction", (DIGITS,))
     if "z_hi" in shapes:
-        slices["z_hi"] = tensors.take("z_hi_pos", (1, spec.pos_dim))
-    slices |= _specials(spec, tensors) | _norms(spec, tensors)
-    return slices | {n: tensors.take(SAME[n], shape) for n, shape in shapes.items() if n not in slices}
+        slices["z_hi"] = state.take("z_hi_pos", (1, spec.pos_dim))
+    slices |= _specials(spec, state) | _norms(spec, state)
+    return slices | {n: state.take(SAME[n], shape) for n, shape in shapes.items() if n not in slices}
 
 
-def _specials(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
+def _specials(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
     """Return the learned positions of PLUS, EQUALS and EOS: rows of one table."""
     learned = [name for name in ("plus", "equals", "eos") if name in spec.shapes()]
     if not learned:
         return {}
     table = {1: "special_pos_equals", 2: "special_pos_learned", 3: "special_pos"}[len(learned)]
-    return dict(zip(learned, tensors.take(table, (len(learned), spec.pos_dim)), strict=True))
+    return dict(zip(learned, state.take(table, (len(learned), spec.pos_dim)), strict=True))
 
 
-def _norms(spec: SplitSubspace, tensors: _Tensors) -> dict[str, Tensor]:
+def _norms(spec: SplitSubspace, state: State) -> dict[str, Tensor]:
     """Return the norms' weights. A shared one is in the file three times."""
     if spec.parameterless_norm:
         return {}
     if not spec.shared_norm:
-        return {"norm": torch.stack([tensors.take(f"{norm}.weight", (spec.width,)) for norm in NORMS])}
+        return {"norm": torch.stack([state.take(f"{norm}.weight", (spec.width,)) for norm in NORMS])}
     parts = {"b": (), "d1": (), "d4": ()} if spec.structured_norm3 else {"weight": (spec.width,)}
     first, *copies = NORMS
-    shared = {part: tensors.take(f"{first}.{part}", shape) for part, shape in parts.items()}
+    shared = {part: state.take(f"{first}.{part}", shape) for part, shape in parts.items()}
     for norm in copies:
         for part, value in shared.items():
-            tensors.state.check(
-                tensors.place(f"{norm}.{part}"), value, "equal to the other norms', being shared"
-            )
+            state.check(f"{norm}.{part}", value, "equal to the other norms', being shared")
     return {"norm": torch.cat([value.reshape(-1) for value in shared.values()])}
