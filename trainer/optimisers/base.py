@@ -57,3 +57,13 @@ def columns(now: Tensors, *names: str) -> list[Tensor]:
 def extend(inner: Optimiser, tensors: Callable[[Tensor], Tensors], **changes: Any) -> Optimiser:
     """Return an optimiser with more tensors in its state, and other functions."""
     return replace(inner, init=lambda theta_SP: {**inner.init(theta_SP), **tensors(theta_SP)}, **changes)
+
+
+def with_raw_gradient(inner: Optimiser, change: Callable[[Tensors, Tensors, Tensor], Tensor]) -> Optimiser:
+    """Return an optimiser that sees a changed raw gradient, also for the point where the gradient is taken."""
+    point = inner.gradient_point
+    return replace(
+        inner,
+        gradient=lambda state, now, grad_SP: inner.gradient(state, now, change(state, now, grad_SP)),
+        gradient_point=point and (lambda state, now, grad_SP: point(state, now, change(state, now, grad_SP))),
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from model.fields import LARGEST, option
 from model.layout import Layout
 from trainer.fields import Group, entry_indices
-from trainer.optimisers.base import Optimiser, Tensors
+from trainer.optimisers.base import Optimiser, Tensors, with_raw_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,22 +52,13 @@ def frozen_from(layout: Layout, rows: tuple[tuple[Any, ...], ...]) -> list[int]:
 def freeze(inner: Optimiser) -> Optimiser:
     """Freeze entries of θ: the outermost wrapper. They have no gradient, and no share in its norm."""
 
-    def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
-        return inner.gradient(state, now, _masked(state, now, grad_SP))
-
-    def gradient_point(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-        assert inner.gradient_point
-        return inner.gradient_point(state, now, _masked(state, now, grad_SP))
-
     def update(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensors:
         """Restore the frozen entries of θ, and of `eval_theta`."""
         new, frozen_SP = inner.update(state, now, grad_SP), _frozen(state, now)
         names = [name for name in ("theta", inner.eval_theta) if name in new]
         return new | {name: state["theta"].where(frozen_SP, new[name]) for name in names if name}
 
-    return dataclasses.replace(
-        inner, gradient=gradient, update=update, gradient_point=inner.gradient_point and gradient_point
-    )
+    return with_raw_gradient(dataclasses.replace(inner, update=update), _masked)
 
 
 def _frozen(state: Tensors, now: Tensors) -> Tensor:

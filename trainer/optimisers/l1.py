@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from model.fields import option
 from model.layout import Layout
 from trainer.fields import Group, dependent_option, entry_indices
-from trainer.optimisers.base import Optimiser, Tensors, columns
+from trainer.optimisers.base import Optimiser, Tensors, columns, with_raw_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,13 +71,4 @@ def l1(inner: Optimiser) -> Optimiser:
         (mask_SP,) = columns(now, "l1_entries")
         return grad_SP + strength(state, now)[:, None] * mask_SP * state["theta"].sign()
 
-    def gradient(state: Tensors, now: Tensors, grad_SP: Tensor) -> tuple[Tensor, Tensors]:
-        return inner.gradient(state, now, penalised(state, now, grad_SP))
-
-    def gradient_point(state: Tensors, now: Tensors, grad_SP: Tensor) -> Tensor:
-        assert inner.gradient_point
-        return inner.gradient_point(state, now, penalised(state, now, grad_SP))
-
-    return dataclasses.replace(
-        inner, gradient=gradient, gradient_point=inner.gradient_point and gradient_point
-    )
+    return with_raw_gradient(inner, penalised)
