@@ -21,7 +21,7 @@ from model.export import export_source
 from model.families.low_rank.spec import SHARED
 from model.fold import fold
 from model.spec import FAMILIES
-from tests.specs import ENDS, any_tokens, bases, reference, some_theta, some_tokens, specs, variants
+from tests.specs import any_tokens, bases, reference, some_theta, some_tokens, specs, variants
 from tests.submissions import loaded
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native, operator
@@ -31,7 +31,6 @@ from trainer.step import step
 
 VARIANTS = variants()
 every_family = pytest.mark.parametrize("family", FAMILIES)
-every_end = pytest.mark.parametrize("spec", ENDS.values(), ids=ENDS)
 SMALLEST = [bases(family)[-1] for family in FAMILIES]
 presets_by_tier = pytest.mark.parametrize(
     "spec",
@@ -111,7 +110,7 @@ def computes_what_the_plain_copy_does(spec):
 
 
 def is_a_loop_over_banks_of_one(spec):
-    """Each seed with problems of its own or with all others', from any position on, after any prefix."""
+    """Each seed with problems of its own or with all others', from any position on, whatever comes later."""
     theta, tokens, start = some_theta(spec, 2), any_tokens(spec, 2), spec.prompt - 1
     own, swapped = logits_of(spec, theta, tokens), logits_of(spec, theta.flip(0), tokens)
     one = logits_of(spec, theta[1:], tokens[1:])
@@ -179,18 +178,6 @@ def test_any_spec_keeps_the_contract(family, count):
 
 
 # Not all of it for every variant
-
-
-@every_end
-def test_later_tokens_change_no_earlier_logits(spec):
-    theta, tokens = some_theta(spec, 2), any_tokens(spec, 2)
-    logits = logits_of(spec, theta, tokens)
-    for position in (22, 25, tokens.shape[1] - 1):
-        other, answer = tokens.clone(), position - spec.prompt + 1
-        other[:, position:] = (other[:, position:] + 3) % 10
-        changed = logits_of(spec, theta, other)
-        assert torch.equal(changed[:, :, :answer], logits[:, :, :answer])
-        assert (changed[:, :, answer] != logits[:, :, answer]).any()
 
 
 @pytest.mark.parametrize("spec", PRESETS.values(), ids=PRESETS)

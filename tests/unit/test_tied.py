@@ -55,6 +55,13 @@ def test_ties_count_as_they_first_appear_and_first_with_a_plus():
     assert canonical((5, 0, -2, 2, -5)) == (1, 0, 2, -2, -1)
 
 
+def test_an_entry_that_is_equal_to_a_tied_one_follows_its_sign():
+    base = preset("46p")
+    chained = constrained(base, ["arc[1] = -arc[0]", "arc[2] = arc[1]"])
+    assert chained == constrained(base, ["arc[2] = -arc[0]", "arc[1] = arc[2]"])
+    assert chained[:3] == (1, -1, -1)
+
+
 def test_constraints_in_words_and_back():
     base = preset("46p")
     spec = Tied(base=base, ties=constrained(base, WORDS))
