@@ -12,7 +12,6 @@ from search.study.space import LARGEST_SEED, Strict, error_at
 
 KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
 """One constraint more; what rows, columns and blocks may have in common; a tie loosened for another."""
-PROPOSERS = ("saliency", "nsga2", "random")
 
 
 class Accept(Strict):

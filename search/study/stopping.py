@@ -13,7 +13,7 @@ from model import Spec, preset_name
 from model.fields import did_you_mean
 from search.study.space import Strict, error_at, refuse
 from trainer import Recipe
-from trainer.recipe.screen import BEST, Keep, Rung, describe
+from trainer.recipe.screen import BEST, Keep, Rung
 
 TOP = "top"
 Bounds = float | tuple[float, float]
@@ -116,10 +116,6 @@ def paired(value: Any) -> Any:
 def keep_of(keep: dict[str, Bounds]) -> Keep:
     """Return names with lowest and highest values, in the trainer's form."""
     return tuple((name, *(v if isinstance(v, tuple) else (v, inf))) for name, v in keep.items())
-
-
-def describe_bounds(keep: dict[str, Bounds]) -> str:
-    return describe(keep_of(keep))
 
 
 def check_bounds(keep: dict[str, Bounds], path: str) -> None:
