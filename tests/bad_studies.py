@@ -2,6 +2,11 @@
 
 BEGIN = "name: x\nmodel: 57p\n"
 GOOD = BEGIN + "seeds: [1]\n"
+SCALES = "name: x\nseeds: {first: 1, count: 4}\n"
+RECYCLING = "{recycle_every: 1000, recycle_until: 20000, recycle_unless: [[switches, 0.9]]}"
+RECYCLED = (
+    f"{SCALES}constraints: [rank1_out]\nscales: {{57p: {{rate: 0.5, recipe: {RECYCLING}, bases: {{%s}}}}}}"
+)
 # In both tables: YAML -> the whole error without its source, a * stands for anything.
 LINES = {  # what is added to GOOD
     # Keys that are misspelt, missing or given twice
@@ -195,6 +200,35 @@ FILES = {
         "until.grokked: does not go with keep.top: groups would be cut when enough have grokked",
     "name: x\nmodel: 456p\nseeds: [1]\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
         "stop.screen.keep.odd: unknown probe (456p has no probes); valid: exact, token",
+    # The table of constraints
+    SCALES + "scales: {57p: {rate: 0.5}}": "constraints: missing, and the study has scales",
+    SCALES + "constraints: [tie_vo]": "scales: missing, and the study has constraints",
+    SCALES + "constraints: [tie_vo]\nscales: {58p: {rate: 0.5}}": "scales.58p: unknown preset '58p'; did you mean *",
+    SCALES + "constraints: [tie_vo]\nscales: {57p: {}}": "scales.57p.rate: missing",
+    SCALES + "constraints: [tie_vo]\nscales: {57p: {rate: 0.5, bases: {b: {constraint: []}}}}":
+        "scales.57p.bases.b.constraints: missing\nscales.57p.bases.b.recipe: missing\n"
+        "scales.57p.bases.b.constraint: unknown key; did you mean constraints?",
+    SCALES + "constraints: [tie_vq]\nscales: {57p: {rate: 0.5}}":
+        "constraints.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
+    SCALES + "constraints: [tie_vo, tie_vo]\nscales: {57p: {rate: 0.5}}": "constraints.1: tie_vo is listed twice",
+    SCALES + "constraints: [qk_dim=4]\nscales: {170p: {rate: 0.5}}":
+        "constraints.0: cannot be toggled at any scale; at 170p: it would take no parameter away",
+    SCALES + "recipe: {step: 9}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
+        "recipe.step: unknown key; did you mean steps or fold_step?",
+    SCALES + "model: 57p\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}": "model: does not go with scales: *",
+    SCALES + "until: {grokked: 1, max_seeds: 6}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
+        "until.grokked: does not go with scales: *",
+    "name: x\nseeds: [1, 2]\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5, seeds: 3}}":
+        "scales.57p.seeds: counts from seeds.first, and the study's seeds have none",
+    RECYCLED % "":
+        "scales.57p: with rank1_out toggled: recycle_every needs a model that has the probe switches; "
+        "give rank1_out a base of its own in scales.57p.bases",
+    RECYCLED % "b: {constraints: [rank1_out], recipe: {lr: 0.1}}":
+        "scales.57p.bases.b.recipe: with rank1_out toggled: recycle_every needs *",
+    RECYCLED % "b: {constraints: [tie_vo], recipe: {lr: 0.1}}":
+        "scales.57p.bases.b.constraints.0: tie_vo is none of the study's constraints",
+    RECYCLED % "b: {constraints: [rank1_out], recipe: {recycle_every: 1000}}":
+        "scales.57p.bases.b.recipe: trains what another base of this scale does",
     # Names and texts
     "name: ../../x\nmodel: 57p\nseeds: [1]": "name: must match pattern *, got '../../x'",
     "name: \"x\\n\"\nmodel: 57p\nseeds: [1]": "name: must match pattern *, got 'x\\n'",

@@ -36,8 +36,9 @@ def estimate(study: Study, home: Home) -> str:
     rows = Ledger(home).list_seeds(study.name) if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
     configurations = study.planned
-    to_train = _seeds_to_train(study, listed, rounds[0], rows)
-    seeds, remaining = len(rounds[0]) * configurations, sum(to_train.values())
+    to_train = _seeds_to_train(study, listed, rows)
+    in_design = sum(study.design.seeds.values())
+    seeds, remaining = in_design or len(rounds[0]) * configurations, sum(to_train.values())
     share, fits = placement(study.resources, local_resources())
     trials, size, slots = _trials(study, to_train, fits)
     rate, source = _expected_rate(study, listed, rows)
@@ -107,27 +108,31 @@ def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
 
 
 def _seeds_to_train(
-    study: Study, listed: list[Configuration], seeds: list[Seed], rows: Sequence[Row]
+    study: Study, listed: list[Configuration], rows: Sequence[Row]
 ) -> dict[Configuration, int]:
     """Return how many seeds each configuration still has to train; of a search, all under the first one."""
     final = [r for r in rows if is_final(r)]
     if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
+        seeds = study.first_seeds()
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}
     recorded = {(r["configuration"], seed_of(r)) for r in final}
     searched = [r for r in final if r["outcome"] == Outcome.GROKKED and not r["confirmation"]]
     grokked, wanted = Counter(r["configuration"] for r in searched), study.until.grokked
-    return {
-        c: 0 if wanted and grokked[c.key] >= wanted else sum((c.key, s) not in recorded for s in seeds)
-        for c in listed
-    }
+
+    def missing(c: Configuration) -> int:
+        if wanted and grokked[c.key] >= wanted:
+            return 0
+        return sum((c.key, s) not in recorded for s in study.first_seeds((c.spec, c.recipe)))
+
+    return {c: missing(c) for c in listed}
 
 
 def _expected_rate(study: Study, listed: list[Configuration], rows: Sequence[Row]) -> tuple[float, str]:
     """Return seed-steps/s of one trial, and where it is from: the median recorded here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
-    batch = max((c.recipe.batch for c in listed), default=study.base_recipe().batch)
+    batch = max(r.batch for r in [c.recipe for c in listed] or [study.base_recipe()])
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until something has run here; compilation not included"

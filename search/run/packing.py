@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,10 +58,17 @@ def trial_shape(study: Study, program: Program, fits: Capacity) -> TrialShape:
     slots, limit = study.resources.room(fits.on_gpu)
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
-    programs = [program] * study.planned if study.proposes else programs_of(study)
+    if study.proposes:
+        programs, seeds = {program}, study.planned * len(study.first_seeds())
+    else:
+        pairs = list(zip(programs_of(study), cycle(study.listed())))
+        programs, seeds = (
+            {p for p, _ in pairs},
+            sum(len(study.first_seeds(c)) for p, c in pairs if p == program),
+        )
     limit = min(limit, 2 * slots) if study.proposes else limit
-    share = max(1, fits.concurrent // len(set(programs)))
-    size = min(limit, -(-programs.count(program) * len(study.first_seeds()) // share))
+    share = max(1, fits.concurrent // len(programs))
+    size = min(limit, -(-seeds // share))
     return TrialShape(size, min(slots, size))
 
 
@@ -182,12 +190,13 @@ def interrupted(
     wanted = {Configuration(*c) for c in study.listed()} if listed is None else set(listed)
     seeds = {s for seeds in study.rounds() for s in seeds}
     seeds |= set(seed_list(study.confirm.seeds)) if study.confirm else set()
+    of_arms = {Configuration(*c): set(study.first_seeds(c)) for c in study.listed()} if study.scales else {}
     going_on = [
         t
         for t in trials
         if (t.resources, t.stop) == (study.resources, study.stop)
         and all(holders.get((c.key, s)) == t.key for c, s in t.work)
         and (study.proposes or wanted.issuperset(t.configurations))
-        and seeds.issuperset(s for _, s in t.work)
+        and all(s in of_arms.get(c, seeds) for c, s in t.work)
     ]
     return sorted(going_on, key=lambda t: [s for _, s in t.work])

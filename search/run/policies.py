@@ -50,7 +50,7 @@ class Sweep:
     def first_round(self, state: ConfigurationState) -> Round | None:
         """Return the first round of a configuration, or a later one if that is trained."""
         state.rounds_enqueued = 1
-        seeds = state.untrained(self.run.seed_rounds[0])
+        seeds = state.untrained(self.run.first_seeds(state.configuration))
         if seeds and not self.run.has_enough(state.configuration):
             return Round(state.configuration, seeds)
         return self.following_round(state) if state.is_complete else None

@@ -98,6 +98,12 @@ class StudyRun:
         self._reported: Counter[str] = Counter()
         self.record(rows)
 
+    def first_seeds(self, configuration: Configuration) -> Sequence[Seed]:
+        """Return the seeds of a configuration's first round. They differ by scale alone."""
+        if not self.study.scales:
+            return self.seed_rounds[0]
+        return self.study.first_seeds((configuration.spec, configuration.recipe))
+
     def add(self, configuration: Configuration) -> ConfigurationState:
         """Return the state of a configuration, made from its recorded rows if it is new."""
         key = configuration.key

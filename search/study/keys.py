@@ -11,7 +11,10 @@ from search.study.schema import Study
 from search.study.space import Strict
 from trainer import Recipe
 
-WITHIN = {"space": "space.FIELD", "configurations": "configurations.N", "stages": "stages.N"}
+WITHIN = {
+    "space": "space.FIELD", "configurations": "configurations.N", "stages": "stages.N",
+    "scales": "scales.PRESET", "scales.PRESET.bases": "scales.PRESET.bases.NAME",
+}  # fmt: skip
 """Sections whose keys stand below a name or number of the file."""
 
 

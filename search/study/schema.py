@@ -15,7 +15,17 @@ from model.transfer import fold_path
 from search.errors import has_secret
 from search.study.compress import Compress
 from search.study.sampler import Sampler
-from search.study.seeds import MOST_SEEDS, BestOf, SeedCross, Seeds, Until, check_numbers, seed_list
+from search.study.scales import Design, Pair, Scale, check_scales, design_of
+from search.study.seeds import (
+    MOST_SEEDS,
+    BestOf,
+    SeedCross,
+    SeedRange,
+    Seeds,
+    Until,
+    check_numbers,
+    seed_list,
+)
 from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at, refuse, replaced
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
 from search.study.start import StartSpec, check_alone, trained_spec
@@ -148,6 +158,16 @@ class Study(Strict):
         max_length=MOST_TOGGLES,
         description="each configuration also with each of these constraints toggled: tie_vo, qk_dim=4",
     )
+    scales: dict[str, Scale] = Field(
+        default_factory=dict,
+        max_length=MOST_TOGGLES,
+        description="presets, each with its recipe and seeds: the columns of the table of constraints",
+    )
+    constraints: list[str] = Field(
+        default_factory=list,
+        max_length=MOST_TOGGLES,
+        description="its rows: those toggled at each scale, tie_vo or qk_dim=4",
+    )
     seeds: Seeds = Field(description="first and count, or a list, or init and data to be crossed")
     until: Until = Field(default=Until())
     allocation: Allocation | None = Field(None, description="more seeds for what is still open")
@@ -184,6 +204,7 @@ class Study(Strict):
             raise error_at(
                 "toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {count}"
             )
+        check_scales(self)
         if (self.configurations or self.toggle) and self.space:
             name = "configurations" if self.configurations else "toggle"
             raise error_at(name, "a study has a list of configurations or a space, not both")
@@ -197,13 +218,19 @@ class Study(Strict):
         self._check_start()
         if self.compress:
             self.compress.check(self)
-        for configuration in self.spelled_out:
+        for configuration in self._all_listed if self.scales else self.spelled_out:
             self._check_looks(*configuration)
         self._check_seeds()
         self._check_groups()
         if self.stages:
             check_alone(self)
         return self
+
+    @cached_property
+    def design(self) -> Design:
+        """The cells of the study's scales; empty without any."""
+        count = len(seed_list(self.seeds))
+        return design_of(self.scales, self.constraints, self.recipe_fields, count)
 
     def _check_start(self) -> None:
         start, goes_on = self.start, self.until.grokked or self.allocation or self.confirm
@@ -305,11 +332,12 @@ class Study(Strict):
 
     @cached_property
     def _all_listed(self) -> tuple[tuple[Spec, Recipe], ...]:
+        if self.scales:
+            return tuple(self.design.seeds)
         configurations = list(self.spelled_out)
         for spec, recipe in self.spelled_out:
             for i, name in enumerate(self.toggle):
-                partner = toggled(spec, name, f"toggle.{i}")
-                if (name.partition("=")[0] in spec.applied()) == (partner.params > spec.params):
+                if partner := toggled(spec, name, f"toggle.{i}"):
                     configurations.append(validated_pair(partner, recipe, f"toggle.{i}"))
         return tuple(dict.fromkeys(configurations))
 
@@ -318,6 +346,8 @@ class Study(Strict):
         """The configurations of `listed` without the toggled ones."""
         if self.compress:
             return []
+        if self.scales:
+            return self.design.bases
         if not (self.configurations or self.stages):
             return [validated_pair(self.spec(), self.base_recipe(), "recipe")]
         entries = [(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
@@ -361,9 +391,13 @@ class Study(Strict):
         starts = self.start.count if self.start else 1
         return self.sampler.planned(self.space) if self.space else starts * len(self._all_listed)
 
-    def first_seeds(self) -> list[Seed]:
-        """Return the seeds of the first round."""
-        return seed_list(self.seeds)
+    def first_seeds(self, configuration: Pair | None = None) -> list[Seed]:
+        """Return the seeds of the first round: all, or those of a configuration. They differ by scale alone."""
+        if not (self.scales and isinstance(self.seeds, SeedRange)):
+            return seed_list(self.seeds)
+        counts, first = self.design.seeds, self.seeds.first
+        count = counts[configuration] if configuration else max(counts.values())
+        return [Seed.of(n) for n in range(first, first + count)]
 
     def watched(self) -> list[Seed]:
         """Return the seeds whose metrics over steps MLflow shows: the first that have a slot from the start.

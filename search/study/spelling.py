@@ -21,13 +21,24 @@ CHECKPOINT = "checkpoint.json"
 LARGEST_FILE = 1 << 20  # bytes
 
 
-def toggled(spec: Spec, name: str, path: str) -> Spec:
-    """Return the spec with a constraint toggled, written as `tie_vo` or `qk_dim=4`."""
+def constraint_of(name: str, path: str) -> tuple[str, int]:
+    """Return a constraint and its value (True unless it is written)."""
     constraint, _, value = name.partition("=")
     if value and not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")
+    return constraint, int(value) if value else True
+
+
+def toggled(spec: Spec, name: str, path: str) -> Spec | None:
+    """Return the spec with a constraint toggled, written as `tie_vo` or `qk_dim=4`.
+
+    None where toggling is no comparison: the constraint would change nothing, or add parameters.
+    """
+    constraint, value = constraint_of(name, path)
     with errors_at(path):
-        return spec.toggled(constraint, int(value) if value else True)
+        partner = spec.toggled(constraint, value)
+    removes = constraint in spec.applied()
+    return partner if partner != spec and removes == (partner.params > spec.params) else None
 
 
 def model_options(model: str | dict[str, Any], path: str) -> dict[str, Any]:
@@ -73,13 +84,16 @@ def recipe_of(
 ) -> Recipe:
     """Return a recipe of `base`, `fields` and `changes`, in this order. Raise ValueError at the key path."""
     names = [f.name for f in dataclasses.fields(Recipe)]
+    merged: dict[str, Any] = {}
+    for where, part in (("recipe", base or {}), (path, fields)):
+        with errors_at(where):
+            part = without_retired(part)
+        for name in part:
+            if name not in names:
+                raise error_at(f"{where}.{name}", f"unknown key; {did_you_mean(name, names)}")
+        merged |= part
     with errors_at(path):
-        fields = without_retired(fields)
-    for name in fields:
-        if name not in names:
-            raise error_at(f"{path}.{name}", f"unknown key; {did_you_mean(name, names)}")
-    with errors_at(path):
-        return Recipe(**{**(base or {}), **fields, **changes})
+        return Recipe(**(merged | changes))
 
 
 def inline_files(data: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +106,18 @@ def inline_files(data: dict[str, Any]) -> dict[str, Any]:
     for key in ("configurations", "stages"):
         if isinstance(entries := data.get(key), list):
             data = {**data, key: [_inline_entry(entry, f"{key}.{n}.") for n, entry in enumerate(entries)]}
-    return data
+    return _inline_named(data, "scales", "")
+
+
+def _inline_named(entry: Any, key: str, path: str) -> Any:
+    """Return an entry with the named entries under `key` read in: a study's scales, and their bases."""
+    if not isinstance(entry, dict) or not isinstance(entry.get(key), dict):
+        return entry
+    named = {}
+    for name, inner in entry[key].items():
+        below = f"{path}{key}.{name}."
+        named[name] = _inline_named(_inline_entry(inner, below), "bases", below)
+    return {**entry, key: named}
 
 
 def _inline_entry(entry: Any, path: str) -> Any:

@@ -25,7 +25,8 @@ def leaves(value, path=""):
         yield path  # what is in there are fields and their values
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from leaves(inner, f"{path}.{'FIELD' if path == 'space' else name}".lstrip("."))
+            name = {"space": "FIELD", "scales": "PRESET", "scales.PRESET.bases": "NAME"}.get(path, name)
+            yield from leaves(inner, f"{path}.{name}".lstrip("."))
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         for inner in value:
             yield from leaves(inner, f"{path}.N")

@@ -155,13 +155,11 @@ def test_a_plan_subtracts_only_its_own_seeds(home):
     study = parse_study(SWEEP, "sweep.yaml")
     trials, _ = finish(planner_of(SWEEP, home))
     rows = [r for trial in trials for r in rows_of(trial)]
-    (seeds,) = study.rounds()
     listed = [Configuration(*c) for c in study.listed()]
-    assert estimate._seeds_to_train(study, listed, seeds, rows) == {listed[0]: 0} and len(rows) == 5
+    assert estimate._seeds_to_train(study, listed, rows) == {listed[0]: 0} and len(rows) == 5
     edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
-    assert list(
-        estimate._seeds_to_train(edited, [Configuration(*c) for c in edited.listed()], seeds, rows).values()
-    ) == [5]
+    to_train = estimate._seeds_to_train(edited, [Configuration(*c) for c in edited.listed()], rows)
+    assert list(to_train.values()) == [5]
 
 
 # ---- free slots and what is not needed
@@ -294,7 +292,7 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
     again = planner_of(UNTIL, home, rows)
     assert again.is_done and again.next() is None and again.complete_before == [only(first)]
     study = parse_study(UNTIL, "until.yaml")
-    plan = estimate._seeds_to_train(study, [only(first)], study.first_seeds(), rows)
+    plan = estimate._seeds_to_train(study, [only(first)], rows)
     assert plan == {only(first): 0}
     more = planner_of(UNTIL.replace("grokked: 1", "grokked: 2"), home, rows)
     assert sorted(n for t in numbers(drain(more)) for n in t)[:3] == [2, 3, 4]
