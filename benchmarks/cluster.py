@@ -36,8 +36,9 @@ from search.run.driver import Driver
 from search.run.executor import Event, Finished, Reported
 from search.run.packing import Capacity
 from search.store.home import Home
-from search.store.lease import acquire_study_lease
-from search.store.ledger import Ledger, is_final
+from search.store.ledger import Ledger
+from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.tracking.tracking import connect, tracking_uri
 from trainer.checkpoints.checkpoint import code_version
@@ -201,16 +202,14 @@ def measure(workers: int, seeds: int, slots: int, speed: float, tune_s: float) -
     with tempfile.TemporaryDirectory() as folder:
         home = Home(folder)
         home.create()
-        ledger, client = Ledger(home), connect(home, tracking_uri(home))
-        with acquire_study_lease(
-            ledger, study.name, study.model_dump(mode="json", by_alias=True), None
-        ) as hold:
+        records, client = StudyRecords(Ledger(home), study.name), connect(home, tracking_uri(home))
+        with records.lease:
             cluster = SimulatedCluster(workers, tune_s)
-            with Driver.open(study, home, hold, client, Silent()) as driver:  # type: ignore[arg-type]
+            with Driver.open(study, records, client, Silent()) as driver:  # type: ignore[arg-type]
                 cluster.outbox = driver.outbox  # type: ignore[assignment]
                 driver.run(cluster)
             found = cluster.summary()
-        rows = ledger.list_seeds(study.name)
+        rows = records.list_seeds()
         assert all(is_final(r) and r["published"] for r in rows), "not all is recorded"
     return {
         "workers": workers, "seeds": len(rows), "slots": slots, "speed": speed, "tune_ms": 1e3 * tune_s,

@@ -43,9 +43,10 @@ from search.run.executor import Event, InProcessExecutor
 from search.run.progress import Display
 from search.run.ray_executor import RayExecutor
 from search.store.home import Home
-from search.store.lease import acquire_study_lease
-from search.store.ledger import Ledger, is_final
+from search.store.ledger import Ledger
+from search.store.record import is_final
 from search.store.results import ConfigurationResults, write_parts
+from search.store.study_records import StudyRecords
 from search.study.schema import Resources, Stop, Study
 from search.study.trial import Configuration, Trial
 from search.tracking.tracker import Tracker
@@ -137,17 +138,16 @@ def run_trials(
         speed = STEPS / busy_s if busy_s else float("inf")
         worker.train = functools.partial(train, bank=fake.FakeBank, speed=speed)  # type: ignore[assignment]
         ray.init = functools.partial(ray.init, num_cpus=workers)
-    ledger = Ledger(home)
+    records = StudyRecords(Ledger(home), study.name)
     client = connect(home, tracking_uri(home))
     start, before = time.perf_counter(), jiffies()
-    definition = study.model_dump(mode="json", by_alias=True)
     with (
-        acquire_study_lease(ledger, study.name, definition, None) as hold,
+        records.lease,
         Display(Console(file=sys.stderr)) as display,
-        Measured.open(study, home, hold, client, display, max_hours) as driver,
+        Measured.open(study, records, client, display, max_hours) as driver,
     ):
         driver.run(RayExecutor(study, home.ray, display.say_if_due) if workers else Instant())
-    rows = ledger.list_seeds(study.name)
+    rows = records.list_seeds()
     done = [r for r in rows if is_final(r)]
     if not driver.ended.interrupted:
         assert len(done) == trials and all(r["published"] for r in done), "not all is recorded"
@@ -199,8 +199,8 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
     specs = [spec for spec, _ in study.listed()][:count]
     home.create()
-    ledger, client = Ledger(home), connect(home, tracking_uri(home))
-    ledger.leases.acquire(study.name, {}, None)
+    records, client = StudyRecords(Ledger(home), study.name), connect(home, tracking_uri(home))
+    records.lease.acquire()
     tracker = Tracker(client, home, study)
     start, each = time.perf_counter(), seeds // len(specs)
     took_s: list[list[float]] = []
@@ -213,16 +213,16 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
             trial = Trial(study.name, work, bank, Resources(), Stop())
             part = ConfigurationResults(trial, [result_of(p, spec) for p in trial.pairs], about())
             folder, began = home.trial(study.name, trial.key), time.process_time()
-            ledger.claim(trial)
+            records.claim(trial)
             write_parts(folder, [part])
-            ledger.record(part)
-            publish(ledger, tracker, trial, folder)
+            records.record(part)
+            publish(records, tracker, trial, folder)
             shutil.rmtree(folder)
             took_s[-1].append(time.process_time() - began)
             memories.append(memory())
         tracker.end(configuration)
     took = time.perf_counter() - start
-    ledger.leases.release(study.name)
+    records.lease.release()
     ends = (
         {"first": [t[0:tenth] for t in took_s], "last": [t[-tenth:] for t in took_s]}
         if (tenth := len(took_s[0]) // 10)

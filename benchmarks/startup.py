@@ -25,6 +25,7 @@ import torch
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.results import ConfigurationResults
+from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial
 from trainer import MEASURES, Outcome, Pair, Result, Seed
@@ -57,15 +58,16 @@ def record(home: Home, seeds: int) -> str:
     study = Study.model_validate(STUDY)
     listed = [Configuration(*c) for c in study.listed()]
     home.create()
-    ledger = Ledger(home)
-    ledger.leases.acquire(study.name, study.model_dump(mode="json", by_alias=True), None)
+    records = StudyRecords(Ledger(home), study.name)
+    records.lease.acquire()
+    records.update_study(study.model_dump(mode="json", by_alias=True), None)
     for configuration in listed:
         work = tuple((configuration, Seed.of(n)) for n in range(1, 1 + seeds // len(listed)))
         trial = Trial(study.name, work, 16, study.resources, study.stop)
-        ledger.claim(trial)
+        records.claim(trial)
         about = {"environment": ENVIRONMENT, "seed_steps_per_s": 5_000.0}
-        ledger.record(ConfigurationResults(trial, [_result(pair) for pair in trial.pairs], about))
-    ledger.leases.release(study.name)
+        records.record(ConfigurationResults(trial, [_result(pair) for pair in trial.pairs], about))
+    records.lease.release()
     return study.name
 
 

@@ -22,9 +22,9 @@ from search.analysis.frames import records
 from search.run.driver import Driver
 from search.run.executor import InProcessExecutor
 from search.store.home import Home
-from search.store.lease import acquire_study_lease
 from search.store.ledger import Ledger
 from search.store.results import STATE, ConfigurationResults, has_parts, read_parts, write_parts
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
 from search.tracking import tracker as tracking
@@ -121,11 +121,12 @@ class Recorder:
     """A study in a home, to which trials are added, whatever a planner would choose."""
 
     def __init__(self, home: Home, study):
-        self.home, self.study, self.ledger = home, study, Ledger(home)
+        self.home, self.study, self.records = home, study, records_of(home, study.name)
         self.tracker = Tracker(connect(home, tracking_uri(home, study.tracking_uri)), home, study)
-        self.shelf = ArtifactCache(self.tracker.client, self.ledger, study.name)
+        self.shelf = ArtifactCache(self.tracker.client, self.records)
         definition = study.model_dump(mode="json", by_alias=True)
-        self.ledger.leases.acquire(study.name, definition, study.tracking_uri)
+        self.records.lease.acquire()
+        self.records.update_study(definition, study.tracking_uri)
         self.tracker.log_study()
 
     @property
@@ -142,33 +143,33 @@ class Recorder:
         trial = self._started(work, confirmation)
         folder = leave_parts(self.home, trial, grokked, changes)
         for part in read_parts(folder):
-            self.ledger.record(part)
+            self.records.record(part)
             self.shelf.put(trial.key, part)
         if publish:
-            publishing.publish(self.ledger, self.tracker, trial, folder)
+            publishing.publish(self.records, self.tracker, trial, folder)
             shutil.rmtree(folder)
             for configuration in trial.configurations:
-                publishing.conclude(self.ledger, self.tracker, self.shelf, configuration)
+                publishing.conclude(self.records, self.tracker, self.shelf, configuration)
         return trial
 
     def censored(self, numbers=(), work=()):
         """A trial that was ended from outside."""
         trial = self._started(list(work) or [(self.configuration, n) for n in numbers])
         (self.home.trial(self.study.name, trial.key) / STATE).write_bytes(b"x" * 500)
-        self.ledger.censor([trial], "interrupted")
+        self.records.censor([trial], "interrupted")
         for configuration in trial.configurations:
-            publishing.conclude(self.ledger, self.tracker, self.shelf, configuration, "KILLED")
+            publishing.conclude(self.records, self.tracker, self.shelf, configuration, "KILLED")
         return trial
 
     def _started(self, work, confirmation=False):
         trial = trial_of(self.study, *work, confirmation=confirmation)
-        self.ledger.claim(trial)
+        self.records.claim(trial)
         trial.write(self.home.trial(self.study.name, trial.key))
         return trial
 
     def done(self) -> Path:
         self.shelf.close()
-        self.ledger.leases.release(self.study.name)
+        self.records.lease.release()
         return self.home.path
 
 
@@ -205,16 +206,17 @@ class MadeUpExecutor(InProcessExecutor):
         return [self._finish()]
 
 
+def records_of(home: Home | Path | str, study: str = "sweep") -> StudyRecords:
+    return StudyRecords(Ledger(home if isinstance(home, Home) else Home(home)), study)
+
+
 def drive(home, study, grokked=(), client=None, seen: Callable[[Driver], None] = lambda driver: None) -> None:
     """Run a study to its end with the real driver, whose trials end as soon as they begin. seen: called with
     the driver after whatever it did.
     """
-    ledger, client = Ledger(home), client or connect(home, tracking_uri(home))
-    definition = study.model_dump(mode="json", by_alias=True)
-    with (
-        acquire_study_lease(ledger, study.name, definition, None) as lease,
-        Driver.open(study, home, lease, client, Silent()) as driver,
-    ):
+    records, client = records_of(home, study.name), client or connect(home, tracking_uri(home))
+    with records.lease, Driver.open(study, records, client, Silent()) as driver:
+        records.update_study(study.model_dump(mode="json", by_alias=True), None)
         driver.run(MadeUpExecutor(home, grokked, lambda: seen(driver)))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from search.errors import AlreadyExists
 from search.store import lease
-from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 
 
 def dead_owner() -> str:
@@ -19,17 +19,17 @@ def dead_owner() -> str:
     return f"{lease._machine()}/{process.pid}/00000000"
 
 
-def at_once(ledgers: list[Ledger], take: Callable[[Ledger], object]) -> list[str]:
-    """Call `take` with all ledgers at one time. Returns the owners that were not refused."""
-    together, owners = threading.Barrier(len(ledgers)), []
+def at_once(drivers: list[StudyRecords], take: Callable[[StudyRecords], object]) -> list[str]:
+    """Call `take` with the records of all drivers at one time. Returns the owners that were not refused."""
+    together, owners = threading.Barrier(len(drivers)), []
 
-    def run(ledger: Ledger) -> None:
+    def run(records: StudyRecords) -> None:
         together.wait()
         with contextlib.suppress(AlreadyExists):
-            take(ledger)
-            owners.append(ledger.owner)
+            take(records)
+            owners.append(records.owner)
 
-    threads = [threading.Thread(target=run, args=(ledger,)) for ledger in ledgers]
+    threads = [threading.Thread(target=run, args=(records,)) for records in drivers]
     for thread in threads:
         thread.start()
     for thread in threads:

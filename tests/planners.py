@@ -4,6 +4,7 @@ from search.run.packing import Capacity, interrupted
 from search.run.planner import Planner
 from search.run.proposals import Proposals
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from trainer import Outcome
 
@@ -35,20 +36,20 @@ sampler: {name: random, configurations: 20, seed: 1}
 )
 
 
-class Given(Ledger):
-    """A home's ledger, but for the rows."""
+class Given(StudyRecords):
+    """A study's records in a home, but for the rows."""
 
-    def __init__(self, home, rows):
-        super().__init__(home)
+    def __init__(self, home, study, rows):
+        super().__init__(Ledger(home), study.name)
         self.given = rows
 
-    def rows(self, study):
+    def list_seeds(self):
         return list(self.given)
 
 
 def planner_of(text, home, rows=(), ahead=2):
     study, rows = parse_study(text, "test"), list(rows)
-    proposals = Proposals(study, Given(home, rows)) if study.space else None
+    proposals = Proposals(study, Given(home, study, rows)) if study.space else None
     planner = Planner(study, rows, proposals, interrupted(study, rows, home))
     planner.capacity = Capacity(ahead)
     return planner

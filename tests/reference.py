@@ -18,8 +18,9 @@ from mlflow import MlflowClient
 
 from model.spec import Spec
 from search.run.proposals import KEY
+from search.stats.counting import Row
 from search.store.home import Home
-from search.store.ledger import Ledger, Row, is_final
+from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.study.file import parse_study
 from search.study.schema import Resources
@@ -37,6 +38,7 @@ from search.tracking.tracking import (
     tracking_uri,
 )
 from tests.commands import Running
+from tests.homes import records_of
 from trainer import FUTILITY_RULE, Bank, Outcome, Pair, Recipe, Seed
 
 QUICK = {
@@ -123,7 +125,7 @@ def client_of(home: Path) -> MlflowClient:
 
 
 def rows_of(home: Path, study: str) -> list[Row]:
-    return Ledger(Home(home)).list_seeds(study)
+    return records_of(home, study).list_seeds()
 
 
 def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
@@ -131,7 +133,7 @@ def recorded(home: Path, study: str, scratch: Path) -> dict[Key, Facts]:
     client, found = client_of(home), {}
     if Home(home).depot.retains_results:
         rows = rows_of(home, study)
-        with ArtifactCache(client, Ledger(Home(home)), study) as shelf:
+        with ArtifactCache(client, records_of(home, study)) as shelf:
             return {
                 (r["configuration"], r["init_seed"], r["data_seed"]): _facts(shelf.seed(r).result)
                 for r in rows
@@ -177,9 +179,9 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
     for run in runs:
         if KEY_TAG in run.data.tags:
             check_run(home, run, wanted)
-    ledger = Ledger(Home(home))
-    assert ledger.get_study(name)["owner"] is None  # type: ignore[index]
-    assert ledger.list_configurations(name).keys() == {key for key, _, _ in wanted}
+    records = records_of(home, name)
+    assert records.get_study()["owner"] is None  # type: ignore[index]
+    assert records.list_configurations().keys() == {key for key, _, _ in wanted}
     if study.get("space"):
         assert {"COMPLETE"} <= check_mirror(home, name) <= {"COMPLETE", "FAIL"}, "a proposal was left open"
 
@@ -187,7 +189,7 @@ def check_whole(home: Path, study: Mapping[str, Any], scratch: Path, wanted: Map
 def check_mirror(home: Path, study: str) -> set[str]:
     """Optuna's mirror of a search that nobody runs has what the ledger has. Returns its trials' states."""
     shown = optuna.load_study(study_name=study, storage=Home(home).optuna_url).trials
-    drawn = Ledger(Home(home)).list_proposals(study)
+    drawn = records_of(home, study).list_proposals()
     assert [(t.number, t.user_attrs.get(KEY), t.params) for t in shown] == [
         (p["number"], p["configuration"], p["numbers"]) for p in drawn
     ]

@@ -7,7 +7,8 @@ from typing import Any, cast
 from optuna.trial import TrialState
 
 from search.run.proposals import KEY, Proposals
-from search.store.ledger import Ledger, Row
+from search.stats.counting import Row
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.bad_studies import GOOD
@@ -28,29 +29,27 @@ NARROW = "space: {recipe.lr: {float: [0.01, 0.02]}, model.qk_dim: {choice: [3, 4
 
 
 class Memory:
-    """A ledger in memory, with the methods that a search calls."""
+    """A study's records in memory, with the methods that a search calls."""
 
     def __init__(self) -> None:
         self.proposed: list[Row] = []
         self.known: dict[str, Configuration] = {}
         self.recorded: list[Row] = []
 
-    def create_proposal(
-        self, study: str, number: int, configuration: Configuration | None, numbers: Row
-    ) -> None:
+    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Row) -> None:
         assert number == len(self.proposed)
         key = configuration and configuration.key
         self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
         if configuration:
             self.known.setdefault(configuration.key, configuration)
 
-    def list_proposals(self, study: str) -> list[Row]:
+    def list_proposals(self) -> list[Row]:
         return list(self.proposed)
 
-    def list_configurations(self, study: str) -> dict[str, Configuration]:
+    def list_configurations(self) -> dict[str, Configuration]:
         return dict(self.known)
 
-    def list_seeds(self, study: str) -> list[Row]:
+    def list_seeds(self) -> list[Row]:
         return list(self.recorded)
 
 
@@ -59,7 +58,7 @@ def proposals_of(
 ) -> Proposals:
     given = f"sampler: {{name: {name}, configurations: {'null' if count is None else count}{more}}}\n"
     begin = GOOD.replace("model: 57p\n", "") if "model: " in space else GOOD
-    return Proposals(parse_study(begin + space + given, "test"), cast(Ledger, ledger))
+    return Proposals(parse_study(begin + space + given, "test"), cast(StudyRecords, ledger))
 
 
 def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int | None = None) -> Row:
@@ -68,7 +67,7 @@ def row(outcome: Outcome = Outcome.FAILED, token: float | None = 0.5, step: int 
 
 def train(proposals: Proposals, configuration: Configuration, *rows: Row) -> None:
     """Record rows, one a seed, and tell of them, as a driver does."""
-    ledger = cast(Memory, proposals.ledger)
+    ledger = cast(Memory, proposals.records)
     facts = {"configuration": configuration.key, "confirmation": False}
     mine = [facts | {"init_seed": n, "data_seed": n} | found for n, found in enumerate(rows, start=1)]
     others = [r for r in ledger.recorded if r["configuration"] != configuration.key]

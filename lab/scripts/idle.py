@@ -28,6 +28,7 @@ from search.run.proposals import Proposals
 from search.run.tally import TrialReport
 from search.store.home import Home
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Trial
 from trainer import Outcome, Seed
@@ -98,7 +99,8 @@ class World:
     def __init__(self, text: str, cores: int, after: bool, alive: bool, number: int, folder: Path):
         self.study, home = parse_study(text, "made up"), Home(folder)
         home.create()
-        proposals = Proposals(self.study, Ledger(home)) if self.study.space else None
+        records = StudyRecords(Ledger(home), self.study.name)
+        proposals = Proposals(self.study, records) if self.study.space else None
         self.planner = (Planner if after else Before)(self.study, [], proposals)
         self.planner.capacity = Capacity(cores)
         self.cores, self.after, self.alive, self.number = cores, after, alive, number

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from search.run.proposals import Proposals
-from search.store.ledger import Ledger, Row
+from search.stats.counting import Row
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.schema import Study
 from search.study.trial import Configuration
@@ -111,35 +112,33 @@ PROBLEMS = {
 
 
 class Memory:
-    """A ledger in memory, with the methods that a search calls."""
+    """A study's records in memory, with the methods that a search calls."""
 
     def __init__(self) -> None:
         self.proposed: list[Row] = []
         self.known: dict[str, Configuration] = {}
         self.recorded: list[Row] = []
 
-    def create_proposal(
-        self, study: str, number: int, configuration: Configuration | None, numbers: Row
-    ) -> None:
+    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Row) -> None:
         assert number == len(self.proposed)
         key = configuration and configuration.key
         self.proposed.append({"number": number, "configuration": key, "numbers": dict(numbers)})
         if configuration:
             self.known.setdefault(configuration.key, configuration)
 
-    def list_proposals(self, study: str) -> list[Row]:
+    def list_proposals(self) -> list[Row]:
         return list(self.proposed)
 
-    def list_configurations(self, study: str) -> dict[str, Configuration]:
+    def list_configurations(self) -> dict[str, Configuration]:
         return dict(self.known)
 
-    def list_seeds(self, study: str) -> list[Row]:
+    def list_seeds(self) -> list[Row]:
         return list(self.recorded)
 
 
 def search(problem: Problem, sampler: str, seed: int) -> list[Configuration]:
     """Run a whole search in memory. Returns its configurations as they were proposed."""
-    proposals = Proposals(problem.study(sampler, seed), cast(Ledger, Memory()))
+    proposals = Proposals(problem.study(sampler, seed), cast(StudyRecords, Memory()))
     rng = random.Random(seed)
     proposed: list[Configuration] = []
     training: list[Configuration] = []

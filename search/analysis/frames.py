@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from model import preset_name
 from model.adderboard import ADDITIONS
 from search.errors import UserError
-from search.stats.counting import Until, final_metrics, group_by, rank, seed_of
+from search.stats.counting import Row, Until, final_metrics, group_by, rank, seed_of
 from search.store.home import Home
-from search.store.ledger import Ledger, Row, is_final, open_ledger
-from search.store.record import SeedRecord
+from search.store.ledger import open_ledger
+from search.store.record import SeedRecord, is_final
+from search.store.study_records import StudyRecords, open_several
 from search.study.file import recorded_study, stopping_rule
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -76,8 +77,7 @@ def records(
     if of not in readers:
         raise ValueError(f"of must be one of {', '.join(readers)}, got {of!r}")
     names = [study] if isinstance(study, str) else list(study)
-    ledger = open_ledger(Home(home, trust_store), *names)
-    frames = [readers[of](ledger, name) for name in names]
+    frames = [readers[of](each) for each in open_several(Home(home, trust_store), names)] if names else []
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
@@ -86,17 +86,17 @@ def studies(home: str | Path | None = None) -> list[str]:
     return open_ledger(Home(home)).list_studies()
 
 
-def study_of(ledger: Ledger, study: str) -> Study | None:
+def study_of(records: StudyRecords) -> Study | None:
     """Return a study as its file was when it last ran; None if it never got so far."""
-    row = ledger.get_study(study)
+    row = records.get_study()
     if row is None or row["definition"] is None:
         return None
-    return recorded_study(json.dumps(row["definition"]), f"study {study} as it was recorded")
+    return recorded_study(json.dumps(row["definition"]), f"study {records.study} as it was recorded")
 
 
-def until_of(ledger: Ledger, study: str) -> Until | None:
+def until_of(records: StudyRecords) -> Until | None:
     """Return the number of grokked seeds at which a recorded study stops, and its seeds in order."""
-    recorded = study_of(ledger, study)
+    recorded = study_of(records)
     return stopping_rule(recorded) if recorded else None
 
 
@@ -110,21 +110,20 @@ class RecordSet:
         files = [name for name in studies if Path(name).suffix in FILES]
         names = [name for name in studies if name not in files]
         self.file_rows = [row for name in files for row in _read(Path(name))]
-        self.recorded: dict[str, list[SeedRecord]] = {}
+        self.recorded: list[tuple[StudyRecords, list[SeedRecord]]] = []
         if names or not files:
-            self.ledger = open_ledger(Home(home), *names)
-            self.recorded = {n: self.ledger.list_seeds(n) for n in names or self.ledger.list_studies()}
+            self.recorded = [(r, r.list_seeds()) for r in open_several(Home(home), names)]
 
     def configurations(self) -> list[dict[str, Any]]:
         """Return a row a configuration (`configuration_rows`)."""
-        recorded = (configuration_rows(self.ledger, name, rows) for name, rows in self.recorded.items())
+        recorded = (configuration_rows(*study) for study in self.recorded)
         return [row for row in self.file_rows if "init_seed" not in row] + [
             r for rows in recorded for r in rows
         ]
 
     def seeds(self) -> list[dict[str, Any]]:
         """Return a row a seed that has ended (`seed_rows`), without its environment."""
-        recorded = (seed_rows(self.ledger, name, rows) for name, rows in self.recorded.items())
+        recorded = (seed_rows(*study) for study in self.recorded)
         return [row for row in self.file_rows if "init_seed" in row] + [r for rows in recorded for r in rows]
 
 
@@ -162,24 +161,22 @@ def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
 # Configurations
 
 
-def configurations_frame(ledger: Ledger, study: str) -> pd.DataFrame:
+def configurations_frame(records: StudyRecords) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(configuration_rows(ledger, study))
+    return pd.DataFrame(configuration_rows(records))
 
 
-def configuration_rows(
-    ledger: Ledger, study: str, seeds: Sequence[Row] | None = None
-) -> list[dict[str, Any]]:
+def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> list[dict[str, Any]]:
     """Return the rows of the configurations' frame as plain values, in the order in which they were begun.
 
     seeds: the ledger's rows of the study, if they have been read.
     """
-    rows = group_by(ledger.list_seeds(study) if seeds is None else seeds, "configuration")
-    until, runs = until_of(ledger, study), ledger.list_runs(study)
-    configurations = ledger.list_configurations(study)
+    rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
+    until, runs = until_of(records), records.list_runs()
+    configurations = records.list_configurations()
     return [
-        _configuration(study, c, runs[key], rows[key], until)
+        _configuration(records.study, c, runs[key], rows[key], until)
         for key, c in configurations.items()
         if key in rows
     ]
@@ -218,28 +215,28 @@ def _hashable(value: Any) -> Any:
 # Seeds
 
 
-def seeds_frame(ledger: Ledger, study: str) -> pd.DataFrame:
+def seeds_frame(records: StudyRecords) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(seed_rows(ledger, study, ledger.list_seeds(study, environment=True)))
+    return pd.DataFrame(seed_rows(records, records.list_seeds(environment=True)))
 
 
-def seed_rows(ledger: Ledger, study: str, seeds: Sequence[Row] | None = None) -> Iterator[dict[str, Any]]:
+def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of the seeds' frame: a row a seed that has ended, by itself or from outside.
 
     seeds: the ledger's rows of the study, if they have been read, with environments if these are wanted.
     """
-    configurations = ledger.list_configurations(study)
+    configurations = records.list_configurations()
     about = {
         key: (c.title, preset_name(c.spec), c.spec.params, c.recipe.steps)
         for key, c in configurations.items()
     }
-    for row in ledger.list_seeds(study) if seeds is None else seeds:
+    for row in records.list_seeds() if seeds is None else seeds:
         if row["outcome"] in (Outcome.QUEUED, Outcome.RUNNING):
             continue
         title, preset, params, budget = about[row["configuration"]]
         yield {
-            "study": study,
+            "study": records.study,
             "configuration": row["configuration"],
             "title": title,
             "rung": preset,
@@ -268,12 +265,12 @@ def _number(value: float | None) -> float:
 # Curves
 
 
-def recorded_curves(ledger: Ledger, study: str) -> pd.DataFrame:
+def recorded_curves(records: StudyRecords) -> pd.DataFrame:
     """Return `curves_frame` of a study whose artifacts have not been read yet."""
     from search.tracking.artifacts import ArtifactCache
     from search.tracking.tracking import reach
 
-    with ArtifactCache(reach(ledger, study), ledger, study) as artifacts:
+    with ArtifactCache(reach(records), records) as artifacts:
         return curves_frame(artifacts)
 
 
@@ -287,12 +284,12 @@ def curves_frame(
     import pandas as pd
 
     rows: list[Row]
-    rows = [r for r in artifacts.ledger.list_seeds(artifacts.study) if is_final(r) and r["published"]]
+    rows = [r for r in artifacts.records.list_seeds() if is_final(r) and r["published"]]
     if select:
         rows = [r for group in group_by(rows, "configuration").values() for r in select(group)]
     parts = dict.fromkeys((r["configuration"], r["trial"]) for r in rows)
     if not parts:
         return pd.DataFrame()
     curves = pd.concat([artifacts.curves(*part) for part in parts], ignore_index=True)
-    curves.insert(0, "study", artifacts.study)
+    curves.insert(0, "study", artifacts.records.study)
     return curves

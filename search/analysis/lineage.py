@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from search.store.candidates import TieCandidate, lineage_of
-from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.provenance import Step
 from search.study.trial import Configuration
 
@@ -14,7 +14,7 @@ MOST_TIES = 4  # of a step that are written out
 
 
 def lineages(
-    ledger: Ledger, study: str, candidates: Sequence[TieCandidate], configurations: Iterable[str]
+    records: StudyRecords, candidates: Sequence[TieCandidate], configurations: Iterable[str]
 ) -> list[list[Step]]:
     """Return lineages, each from the oldest ancestor on.
 
@@ -22,8 +22,8 @@ def lineages(
     study's configurations with these keys.
     """
     if not candidates:
-        recorded = ledger.list_configurations(study)
-        return [_of_configuration(study, recorded[key]) for key in configurations]
+        recorded = records.list_configurations()
+        return [_of_configuration(records.study, recorded[key]) for key in configurations]
     best: dict[int, TieCandidate] = {}
     for candidate in sorted((c for c in candidates if c.start), key=lambda c: c.loss or 0.0):
         best.setdefault(candidate.numbers, candidate)

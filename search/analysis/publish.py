@@ -11,9 +11,10 @@ from pathlib import Path
 
 from model.adderboard import ADDITIONS
 from search.errors import UserError
-from search.stats.counting import rank, seed_of, step_metrics
-from search.store.ledger import Ledger, Row, is_final
+from search.stats.counting import Row, rank, seed_of, step_metrics
+from search.store.record import is_final
 from search.store.results import PARTS, curve_table
+from search.store.study_records import StudyRecords
 from search.study.file import stopping_rule
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
@@ -32,31 +33,30 @@ EVIDENCE_TAG = "adder.evidence"
 TABLES = {"md": "table.md", "csv": "table.csv"}
 
 
-def publish(ledger: Ledger, tracker: Tracker, trial: Trial, folder: Path) -> None:
+def publish(records: StudyRecords, tracker: Tracker, trial: Trial, folder: Path) -> None:
     """Write a recorded trial: the files of its folder, and the counts so far of its configurations."""
     for configuration in trial.configurations:
-        rows = ledger.list_seeds(trial.study, configuration.key, trial.key)
+        rows = records.list_seeds(configuration.key, trial.key)
         if tracker.is_count_due(configuration, len(rows)):
             # The interval of a study that stops asks for single seeds.
-            read = ledger.list_seeds if stopping_rule(tracker.study) else ledger.list_grouped_seeds
-            tracker.log_counts(configuration, read(trial.study, configuration.key))
+            read = records.list_seeds if stopping_rule(tracker.study) else records.list_grouped_seeds
+            tracker.log_counts(configuration, read(configuration.key))
         if rows and all(r["published"] for r in rows):
             continue
         if any(map(is_final, rows)):  # or all of its seeds were cut
             tracker.log_part(configuration, trial.key, folder / PARTS / configuration.key)
-        ledger.publish(trial, configuration, tracker.experiment, tracker.run_of(configuration))
+        records.publish(trial, configuration, tracker.experiment, tracker.run_of(configuration))
 
 
 def conclude(
-    ledger: Ledger,
+    records: StudyRecords,
     tracker: Tracker,
     artifacts: ArtifactCache,
     configuration: Configuration,
     status: str = FINISHED,
 ) -> None:
     """Write a configuration's summary, picture, best checkpoint and child runs."""
-    study = tracker.study.name
-    rows = ledger.list_seeds(study, configuration.key)
+    rows = records.list_seeds(configuration.key)
     if final := sorted(filter(is_final, rows), key=rank):
         _write_best(tracker, artifacts, configuration, final)
     has_grokked = any(r["outcome"] == Outcome.GROKKED for r in rows)  # others have no child runs
@@ -64,7 +64,7 @@ def conclude(
     verified = sum(correct == ADDITIONS for correct in decoded.values())
     tracker.log_counts(configuration, rows, {"verified": verified, "verify_tried": len(decoded)})
     if decoded:
-        ledger.record_verifications(study, configuration.key, decoded)
+        records.record_verifications(configuration.key, decoded)
     tracker.end(configuration, status)
 
 
@@ -139,39 +139,38 @@ def _measures(result: Result, configuration: Configuration, i: int) -> Row:
     return values | {"grok_step": result.grok_step}
 
 
-def log_evidence(ledger: Ledger, tracker: Tracker, artifacts: ArtifactCache) -> None:
+def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache) -> None:
     """Write the study's main pictures and, if it trained a constraint with and without, its table.
 
     They go to the study's own run, unless as many seeds had ended when they were last written.
     """
-    ended = str(sum(map(is_final, ledger.list_seeds(tracker.study.name))))
+    ended = str(sum(map(is_final, records.list_seeds())))
     run = tracker.study_run()
     if ended == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == ended:
         return
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
-        _draw(ledger, tracker, artifacts, pictures)
-        _tabulate(ledger, tracker.study.name, Path(folder))
+        _draw(records, tracker, artifacts, pictures)
+        _tabulate(records, Path(folder))
         tracker.log_folder(run, Path(folder))
     tracker.client.set_tag(run, EVIDENCE_TAG, ended)
 
 
-def _draw(ledger: Ledger, tracker: Tracker, artifacts: ArtifactCache, folder: Path) -> None:
+def _draw(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, folder: Path) -> None:
     from search.analysis.frames import configurations_frame, curves_frame, seeds_frame
     from search.analysis.report import pictures
 
-    study = tracker.study
-    frames = configurations_frame(ledger, study.name), seeds_frame(ledger, study.name)
-    pictures(study, *frames, curves_frame(artifacts, select_drawn), folder)
+    frames = configurations_frame(records), seeds_frame(records)
+    pictures(tracker.study, *frames, curves_frame(artifacts, select_drawn), folder)
 
 
-def _tabulate(ledger: Ledger, study: str, folder: Path) -> None:
+def _tabulate(records: StudyRecords, folder: Path) -> None:
     from search.analysis.frames import configuration_rows, seed_rows
     from search.analysis.table import constraint_table
     from search.analysis.table_text import write_table
 
     try:
-        table = constraint_table(configuration_rows(ledger, study), seeds=seed_rows(ledger, study))
+        table = constraint_table(configuration_rows(records), seeds=seed_rows(records))
     except UserError:
         return
     for style, name in TABLES.items():

@@ -58,19 +58,19 @@ def pull(
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     from search.store.candidates import DatabaseCandidates, smallest
-    from search.store.ledger import open_ledger
+    from search.store.study_records import open_records
     from search.tracking import artifacts
     from trainer import Outcome, Seed
 
     with reraise_as("--seed"):
         wanted = None if seed is None else Seed.named(seed)
-    ledger = open_ledger(home)
+    records = open_records(home, study)
     if wanted is None and model is None and configuration is None:
-        candidate = smallest(DatabaseCandidates(ledger, study).read())  # of a study of descents
+        candidate = smallest(DatabaseCandidates(records).read())  # of a study of descents
         if candidate and candidate.start and candidate.configuration:
             configuration = candidate.configuration
             wanted = Seed.named(candidate.start.lineage[-1]["seed"])
-    checkpoint = artifacts.pull(ledger, study, wanted, model, configuration)
+    checkpoint = artifacts.pull(records, wanted, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)

@@ -67,12 +67,12 @@ def _show_lineage(study: str, home: Home, max_params: int | None, as_json: bool)
     from search.analysis.lineage import lineages, tree
     from search.analysis.pareto import front
     from search.store.candidates import DatabaseCandidates
-    from search.store.ledger import open_ledger
+    from search.store.study_records import open_records
 
-    ledger = open_ledger(home, study)
-    sets = DatabaseCandidates(ledger, study).read()
-    keys = [] if sets else [r["configuration"] for r in front(configuration_rows(ledger, study), max_params)]
-    ancestries = lineages(ledger, study, sets, keys)
+    recorded = open_records(home, study)
+    sets = DatabaseCandidates(recorded).read()
+    keys = [] if sets else [r["configuration"] for r in front(configuration_rows(recorded), max_params)]
+    ancestries = lineages(recorded, sets, keys)
     ancestries = [steps for steps in ancestries if not max_params or steps[-1]["params"] <= max_params]
     text = tree(ancestries) if ancestries else _nothing(study, max_params)
     show(as_json, {"home": str(home.path), "lineages": ancestries}, text)
@@ -127,17 +127,17 @@ def report(study: str, target: Path, home: Home) -> None:
     from search.analysis.report import report as page
     from search.compress.pictures import pictures
     from search.store.candidates import DatabaseCandidates
-    from search.store.ledger import open_ledger
+    from search.store.study_records import open_records
 
-    ledger = open_ledger(home, study)
-    configurations, seeds = configurations_frame(ledger, study), seeds_frame(ledger, study)
+    recorded = open_records(home, study)
+    configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
-    curves = recorded_curves(ledger, study)
-    sets = DatabaseCandidates(ledger, study).read()
+    curves = recorded_curves(recorded)
+    sets = DatabaseCandidates(recorded).read()
     descents = pictures(sets) if sets else {}
-    lineage = tree(lineages(ledger, study, sets, ())) if sets else ""
-    write_text(target, page(study_of(ledger, study), configurations, seeds, curves, descents, lineage))
+    lineage = tree(lineages(recorded, sets, ())) if sets else ""
+    write_text(target, page(study_of(recorded), configurations, seeds, curves, descents, lineage))
     click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
 
 

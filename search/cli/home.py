@@ -23,13 +23,14 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     from search.analysis.frames import until_of
     from search.cli import render
     from search.stats.counting import overview
-    from search.store.ledger import open_ledger
+    from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords, open_records
 
     if study is not None:
-        rows = open_ledger(home, study).list_seeds(study, environment=as_json)
+        rows = open_records(home, study).list_seeds(environment=as_json)
     else:
-        rows = open_ledger(home).list_seeds() if home.exists() else []
-    until = {name: until_of(open_ledger(home), name) for name in {row["study"] for row in rows}}
+        rows = Ledger(home).list_seeds() if home.exists() else []
+    until = {name: until_of(StudyRecords(Ledger(home), name)) for name in {row["study"] for row in rows}}
     studies, seeds = overview(rows, until), rows if study else []
     text = render.status(studies, seeds) if rows else f"nothing has run yet in {home.path}"
     show(as_json, {"home": str(home.path), "studies": studies, "seeds": seeds or None}, text)
@@ -47,18 +48,18 @@ def delete(study: str, home: Home, yes: bool, dry_run: bool) -> None:
     Shows them first and asks. To keep them elsewhere, copy the home: it is one folder.
     """
     from search.store.home import home_flag
-    from search.store.ledger import open_ledger
+    from search.store.study_records import open_records
     from search.tracking import removal
 
-    ledger = open_ledger(home)
-    click.echo(removal.shown(removal.contents(home, ledger, study)))
-    if owner := (ledger.get_study(study) or {}).get("owner"):
+    records = open_records(home, study)
+    click.echo(removal.shown(removal.contents(records)))
+    if owner := (records.get_study() or {}).get("owner"):
         stop = f"adder-search stop {study}{home_flag(home)}"
         raise UserError(f"study {study} is being run by {owner}; stop it with {stop}")
     if dry_run or not _agreed(f"delete all of {study}?", yes):
         return
-    with removal.hold(ledger, study):
-        remark = removal.delete(removal.contents(home, ledger, study), ledger)
+    with records.lease:
+        remark = removal.delete(removal.contents(records))
     click.echo(f"{study} is deleted" + (f"; {remark}" if remark else ""))
 
 

@@ -14,14 +14,15 @@ from search.stats.counting import (
     STOPPED,
     Cost,
     GrokRate,
+    Row,
     StoppingCounts,
     group_by,
     seed_of,
     unended_warning,
 )
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
-from search.store.home import Home, home_flag
-from search.store.ledger import Ledger, Row
+from search.store.home import home_flag
+from search.store.study_records import StudyRecords
 from search.study.file import stopping_rule
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
 GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 
 
-def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
+def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str:
     """Return a run's results and the next commands. name: the study as the user typed it."""
-    ledger = Ledger(home)
-    rows = ledger.list_seeds(study.name)
-    models = _models(study, ledger)
+    rows = records.list_seeds()
+    models = _models(study, records)
     if study.compress:
-        lines = ["", *_descent(study.name, ledger)]
+        lines = ["", *_descent(records)]
     else:
         lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
         lines += [f"  {cost}"] if (cost := Cost.of(rows)).seed_steps else []
@@ -59,7 +59,7 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     if ended.unpublished:
         missing = f"MLflow has not got {ended.unpublished} seeds yet"
         lines.append(f"  {missing}; the next run writes them")
-    flag = home_flag(home)
+    flag = home_flag(records.home)
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  adder-search run {name}{flag}"]
     else:
@@ -69,9 +69,9 @@ def summary(study: Study, name: str, home: Home, ended: Ended) -> str:
     return "\n".join(lines)
 
 
-def _models(study: Study, ledger: Ledger) -> dict[str, str]:
+def _models(study: Study, records: StudyRecords) -> dict[str, str]:
     """Return a name for each listed configuration: its spec's, with its key where specs are equal."""
-    started = ledger.list_configurations(study.name) if study.start else {}
+    started = records.list_configurations() if study.start else {}
     listed = list(started.values()) or [Configuration(*configuration) for configuration in study.listed()]
     shared = Counter(preset_name(c.spec) for c in listed)
     return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
@@ -88,9 +88,9 @@ def _grokked(rows: Sequence[Row], models: dict[str, str]) -> list[str]:
     return lines
 
 
-def _descent(name: str, ledger: Ledger) -> list[str]:
+def _descent(records: StudyRecords) -> list[str]:
     """Return the progress of a study of descents: its sets, and the smallest that was kept."""
-    sets = DatabaseCandidates(ledger, name).read()
+    name, sets = records.study, DatabaseCandidates(records).read()
     judged = [t for t in sets if t.configuration and t.reached is not None]
     least = smallest(sets)
     if least is None:

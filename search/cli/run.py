@@ -21,8 +21,8 @@ from search.store.home import Home, home_flag
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from search.store.lease import StudyLease
     from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords
     from search.study.schema import Study
 
 STARTING_S, STOPPING_S = 120.0, 150.0
@@ -80,8 +80,11 @@ def _read_study(name: str, home: Home) -> Study:
         return load_study(name)
     except UserError:
         from search.store.ledger import Ledger
+        from search.store.study_records import StudyRecords
 
-        record = Ledger(home).get_study(name) if home.exists() and Path(name).name == name else None
+        if not home.exists() or Path(name).name != name:
+            raise
+        record = StudyRecords(Ledger(home), name).get_study()
         if record is None or record["definition"] is None:
             raise
         return recorded_study(json.dumps(record["definition"]), f"study {name} as it was recorded")
@@ -120,6 +123,7 @@ def _open_and_run(
     """Check resources and stores, then run the study here or in the background."""
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords
     from search.tracking.tracking import connect, is_local, tracking_uri
 
     with reraise_as(source, UserError):
@@ -134,15 +138,16 @@ def _open_and_run(
     if fresh:
         study = _renamed(study, ledger, client)
         click.echo(f"{study.name}: a fresh start of {source}")
+    records = StudyRecords(ledger, study.name)
     if detach:
-        _detach(study, home, ledger, max_hours)
+        _detach(study, records, max_hours)
     else:
         by_name = fresh or Path(source).parent == home.logs  # what --detach left is no file of the user's
-        _run(study, study.name if by_name else source, home, ledger, client, max_hours)
+        _run(study, study.name if by_name else source, records, client, max_hours)
 
 
 def _run(
-    study: Study, source: str, home: Home, ledger: Ledger, client: MlflowClient, max_hours: float | None
+    study: Study, source: str, records: StudyRecords, client: MlflowClient, max_hours: float | None
 ) -> None:
     from rich.console import Console
     from rich.markup import escape
@@ -151,50 +156,52 @@ def _run(
     from search.run.progress import Display
 
     console = Console(highlight=False)
-    with reraise_as(source, UserError), _study_lease(study, ledger) as lease:
+    with reraise_as(source, UserError), _study_lease(study, records):
         from search.run import ray_executor
         from search.run.driver import Driver
 
         console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
         with (
             Display(console) as display,
-            Driver.open(study, home, lease, client, display, max_hours) as driver,
+            Driver.open(study, records, client, display, max_hours) as driver,
         ):
-            ledger.update_study(study.name, study.model_dump(mode="json", by_alias=True), study.tracking_uri)
-            ended = driver.run(ray_executor.RayExecutor(study, home.ray, display.say_if_due))
-    click.echo(render.summary(study, source, home, ended))
+            records.update_study(study.model_dump(mode="json", by_alias=True), study.tracking_uri)
+            ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
+    click.echo(render.summary(study, source, records, ended))
     if ended.interrupted or ended.failed_trials:
         sys.exit(130 if ended.interrupted else Failure.code)
 
 
 @contextlib.contextmanager
-def _study_lease(study: Study, ledger: Ledger) -> Iterator[StudyLease]:
+def _study_lease(study: Study, records: StudyRecords) -> Iterator[None]:
     """Hold the study's lease. Raise UserError if another driver has it, or the file cannot extend the study."""
     from search.run.extension import check_extension
-    from search.store.lease import acquire_study_lease
 
-    before = ledger.get_study(study.name) or {"definition": None, "tracking_uri": None}
-    check_extension(study, before["definition"], ledger.list_seeds(study.name))
-    # with the definition of before: the planner may still refuse the file
-    with acquire_study_lease(ledger, study.name, before["definition"], before["tracking_uri"]) as lease:
+    before = records.get_study() or {"definition": None}
+    check_extension(study, before["definition"], records.list_seeds())
+    with records.lease:
         try:
-            yield lease
+            yield
         finally:
-            ledger.database.patience_s = 0.0  # for the release: a lease ends by itself
+            records.database.patience_s = 0.0  # for the release: a lease ends by itself
 
 
 def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
     """Return the study under the first of NAME-2, NAME-3 ... without records."""
+    from search.store.study_records import StudyRecords
+
     for n in count(2):
         name = f"{study.name}-{n}"
-        if not (ledger.get_study(name) or ledger.list_seeds(name) or client.get_experiment_by_name(name)):
+        records = StudyRecords(ledger, name)
+        if not (records.get_study() or records.list_seeds() or client.get_experiment_by_name(name)):
             renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(renamed))
     raise AssertionError
 
 
-def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -> None:
+def _detach(study: Study, records: StudyRecords, max_hours: float | None) -> None:
     """Start the same command as a process of its own, and wait until it holds the study's lease."""
+    home = records.home
     home.logs.mkdir(exist_ok=True)
     stem = home.logs / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     file, log = stem.with_name(stem.name + ".yaml"), stem.with_name(stem.name + ".log")
@@ -210,7 +217,7 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
         )  # fmt: skip
 
     def has_begun_or_ended() -> bool:
-        owner = _owner(ledger, study.name) or "/"
+        owner = _owner(records) or "/"
         return process.poll() is not None or owner.split("/")[1] == str(process.pid)
 
     is_in_time = _wait_until(has_begun_or_ended, STARTING_S)
@@ -224,9 +231,9 @@ def _detach(study: Study, home: Home, ledger: Ledger, max_hours: float | None) -
     click.echo(f"  adder-search status {study.name}{flag}\n  adder-search stop {study.name}{flag}")
 
 
-def _owner(ledger: Ledger, name: str) -> str | None:
+def _owner(records: StudyRecords) -> str | None:
     """Return the driver that runs a study: `host/process`, and what tells it from others of that number."""
-    return (ledger.get_study(name) or {}).get("owner")
+    return (records.get_study() or {}).get("owner")
 
 
 def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
@@ -242,13 +249,13 @@ def _wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
 @home_option
 def stop(study: str, home: Home) -> None:
     """End a running STUDY cleanly, wherever it runs; the same command as before goes on with it."""
-    from search.store.ledger import open_ledger
+    from search.store.study_records import open_records
 
     name = _read_study(study, home).name if Path(study).is_file() else study
-    ledger = open_ledger(home, name)
-    if not (owner := _owner(ledger, name)):
+    records = open_records(home, name)
+    if not (owner := _owner(records)):
         raise UserError(f"study {name} is not running")
-    ledger.request_stop(name)
-    if not _wait_until(lambda: not _owner(ledger, name), STOPPING_S):
+    records.request_stop()
+    if not _wait_until(lambda: not _owner(records), STOPPING_S):
         raise Failure(f"study {name} has not stopped in {STOPPING_S:.0f} s; {owner} runs it")
     click.echo(f"{name} has stopped. To go on:\n  adder-search run {study}{home_flag(home)}")

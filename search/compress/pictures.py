@@ -18,7 +18,7 @@ from search.analysis.lineage import lineages, tree
 from search.analysis.plots import COLOURS, GREY, INK, SOFT, new_figure, png, quiet
 from search.stats.counting import seed_of
 from search.store.candidates import DatabaseCandidates, TieCandidate, front, lineage_of, smallest
-from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.start import ANY
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
@@ -30,29 +30,26 @@ DARK = 0.65  # of its tensor's largest: on such an entry one writes in white
 MOST_WRITTEN = 80  # entries whose numbers are written into the strip
 
 
-def log_descents(ledger: Ledger, tracker: Tracker, cache: ArtifactCache) -> None:
+def log_descents(records: StudyRecords, tracker: Tracker, cache: ArtifactCache) -> None:
     """Log a study's pictures and lineage to MLflow, and verify its smallest accepted candidate.
 
     The 10,010 are read of that one alone, and counted.
     """
-    study, run = tracker.study.name, tracker.study_run()
-    candidates = DatabaseCandidates(ledger, study).read()
+    run, candidates = tracker.study_run(), DatabaseCandidates(records).read()
     with tempfile.TemporaryDirectory() as folder:
         for name, figure in pictures(candidates).items():
             (Path(folder) / f"{name}.png").write_bytes(png(figure))
         tracker.log_folder(run, Path(folder), "pictures")
-        (Path(folder) / TREE).write_text(
-            tree(lineages(ledger, study, candidates, ())) + "\n", encoding="utf-8"
-        )
+        (Path(folder) / TREE).write_text(tree(lineages(records, candidates, ())) + "\n", encoding="utf-8")
         tracker.client.log_artifact(run, str(Path(folder) / TREE))
     best = smallest(candidates)
     if best is None or best.start is None or best.configuration is None:
         return
     name = best.start.lineage[-1]["seed"]
-    row = next(r for r in ledger.list_seeds(study, best.configuration) if str(seed_of(r)) == name)
+    row = next(r for r in records.list_seeds(best.configuration) if str(seed_of(r)) == name)
     seed = cache.seed(row)
     tracker.log_seed(seed)
-    ledger.record_verifications(study, best.configuration, tracker.list_decoded(seed.configuration))
+    records.record_verifications(best.configuration, tracker.list_decoded(seed.configuration))
 
 
 def pictures(candidates: Sequence[TieCandidate]) -> dict[str, Figure]:

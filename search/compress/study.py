@@ -19,8 +19,10 @@ from search.compress.acceptance import base_theta
 from search.compress.descent import Descent, Training
 from search.compress.proposers import Rules
 from search.errors import reraise_as
+from search.stats.counting import Row
 from search.store.candidates import DatabaseCandidates, TieCandidate
-from search.store.ledger import Ledger, Row, is_final
+from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.compress import Compress
 from search.study.provenance import lineage_of
 from search.study.schema import Study
@@ -37,15 +39,15 @@ class StudyDescent:
     To a planner it is what a search's proposals are (search/run/proposals.py).
     """
 
-    def __init__(self, study: Study, ledger: Ledger, cache: ArtifactCache):
+    def __init__(self, study: Study, records: StudyRecords, cache: ArtifactCache):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         assert study.compress is not None
-        self.study, self.ledger, self.cache = study, ledger, cache
-        self.descent = Descent(DatabaseCandidates(ledger, study.name), _rules(study.compress))
+        self.study, self.records, self.cache = study, records, cache
+        self.descent = Descent(DatabaseCandidates(records), _rules(study.compress))
         if not self.descent.candidates:
             with reraise_as("start"):
-                self.descent.begin([self._root(n, p) for n, p in enumerate(parents_of(study, ledger))])
-        self.configurations = ledger.list_configurations(study.name)
+                self.descent.begin([self._root(n, p) for n, p in enumerate(parents_of(study, records))])
+        self.configurations = records.list_configurations()
         self.waiting = [c.number for c in self.descent.candidates if c.reached is None]
 
     @property
@@ -75,7 +77,7 @@ class StudyDescent:
         candidate = next((c for c in candidates if c.configuration == configuration.key), None)
         if candidate is None or candidate.reached is not None or not all(map(is_final, rows)):
             return
-        rows = self.ledger.list_seeds(self.study.name, configuration.key)  # a planner has outcomes alone
+        rows = self.records.list_seeds(configuration.key)  # a planner has outcomes alone
         self.waiting = [n for n in self.waiting if n != candidate.number]
         exact = max(r["best_exact"] or 0.0 for r in rows)
         self.descent.judge(candidate, exact, self._trainings(rows))

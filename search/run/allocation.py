@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from search.errors import UserError
-from search.stats.counting import GrokRate, pareto
-from search.store.ledger import Row, is_final
+from search.stats.counting import GrokRate, Row, pareto
+from search.store.record import is_final
 from search.study.sampler import GROK_RATE, PER_MILLION
 from search.study.schema import Allocation
 from trainer import Outcome, Recipe

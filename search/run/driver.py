@@ -32,10 +32,9 @@ from search.run.recorder import Recorder
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
-from search.store.home import Home
-from search.store.lease import StudyLease
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
 from search.store.results import ERROR, PARTS, Damaged
+from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Trial
 from search.tracking.artifacts import CAPACITY, ArtifactCache
@@ -82,20 +81,20 @@ class Driver:
     def __init__(
         self,
         study: Study,
-        home: Home,
-        lease: StudyLease,
+        records: StudyRecords,
         display: Display,
         planner: Planner,
         recorder: Recorder,
         mirror: Mirror | None = None,
         max_hours: float | None = None,
     ):
-        self.study, self.home, self.lease, self.display = study, home, lease, display
+        self.study, self.records, self.display = study, records, display
+        self.home, self.lease = records.home, records.lease
         self.planner, self.recorder, self.mirror = planner, recorder, mirror
-        self.ledger, self.outbox, self.tracker = lease.ledger, recorder.outbox, recorder.tracker
+        self.outbox, self.tracker = recorder.outbox, recorder.tracker
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
-        self.workers = Workers(study, home, planner, self._begin)
+        self.workers = Workers(study, self.home, planner, self._begin)
         self.progress = Progress(planner, self.workers)
         self.unconcluded: set[str] = set()
         """Keys of configurations that an earlier run left without a conclusion in MLflow."""
@@ -105,36 +104,34 @@ class Driver:
     def open(
         cls,
         study: Study,
-        home: Home,
-        lease: StudyLease,
+        records: StudyRecords,
         client: MlflowClient,
         display: Display,
         max_hours: float | None = None,
     ) -> Iterator[Self]:
         """Recover what an earlier run left, plan the rest and yield the run's driver. Raises UserError."""
-        ledger = lease.ledger
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-        _check_store(study, ledger, client)
+        _check_store(study, records, client)
         with ExitStack() as undo:
-            tracker = Tracker(client, home, study)
+            tracker = Tracker(client, records.home, study)
             outbox = Outbox(lambda: client.search_experiments(max_results=1))
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
-            cache = ArtifactCache(client, ledger, study.name, max(CAPACITY, 2 * seeds_a_round))
+            cache = ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round))
             undo.callback(cache.close)
             share = study.sampler.share if study.space else None
-            recorder = Recorder(study.name, home, ledger, tracker, outbox, cache, share)
-            ledger.censor_orphaned(study.name)
+            recorder = Recorder(records, tracker, outbox, cache, share)
+            records.censor_orphaned()
             recovered = recorder.recover()
-            proposals = proposals_of(study, ledger, cache)
-            mirror = (
-                Mirror(home, study.name, proposals.objectives) if isinstance(proposals, Proposals) else None
-            )
-            planner = plan(study, home, ledger, proposals)
-            driver = cls(study, home, lease, display, planner, recorder, mirror, max_hours)
+            proposals = proposals_of(study, records, cache)
+            mirror = None
+            if isinstance(proposals, Proposals):
+                mirror = Mirror(records.home, study.name, proposals.objectives)
+            planner = plan(study, records, proposals)
+            driver = cls(study, records, display, planner, recorder, mirror, max_hours)
             driver._resume_tracking(client, recovered)
-            ledger.database.patience_s = PATIENCE_S
+            records.database.patience_s = PATIENCE_S
             yield driver
 
     def _resume_tracking(self, client: MlflowClient, recovered: set[str]) -> None:
@@ -220,7 +217,7 @@ class Driver:
 
     def _begin(self, trial: Trial, worker: WorkerState) -> None:
         """Claim a trial and write it for a worker."""
-        self.ledger.claim(trial)
+        self.records.claim(trial)
         self.ended.trials += 1
         folder = self.home.trial(self.study.name, trial.key)
         trial.write(folder)
@@ -252,8 +249,8 @@ class Driver:
         for trial in worker.open.values():
             has_results = self.home.depot.get_folder(self.home.trial(self.study.name, trial.key) / PARTS)
             if trial.key in worker.unseen and trial is not worker.first and not has_results:
-                self.ledger.censor([trial], LATE)
-                self.ledger.delete_unstarted(trial)
+                self.records.censor([trial], LATE)
+                self.records.delete_unstarted(trial)
                 self.planner.requeue(trial)
             elif failure is None or has_results:
                 self._record(trial)
@@ -276,11 +273,11 @@ class Driver:
         self.home.depot.get(error)
         reason = error.read_text().partition("\n")[0] if error.exists() else failure
         self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
-        self.ledger.censor([trial], reason, self.progress.steps())
+        self.records.censor([trial], reason, self.progress.steps())
         self._finish_trial(trial)
 
     def _finish_trial(self, trial: Trial) -> None:
-        rows = self.ledger.list_seeds(self.study.name, trial=trial.key)
+        rows = self.records.list_seeds(trial=trial.key)
         self.progress.ended.update(r["outcome"] for r in rows)
         for configuration in self.planner.complete_trial(trial, rows):
             self.recorder.conclude(configuration)
@@ -306,17 +303,17 @@ class Driver:
         self.ended.interrupted = not is_done
         why = self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
         in_flight = [] if is_done else self.planner.in_flight
-        self.ledger.censor(list(self.planner.running.values()), why, self.progress.steps())
+        self.records.censor(list(self.planner.running.values()), why, self.progress.steps())
         self._mirror_proposals(running=False)
         for configuration in in_flight:
             self.recorder.conclude(configuration, "KILLED")
         if is_done:
             log_study = log_descents if self.study.compress else log_evidence
-            self.outbox.put(log_study, self.ledger, self.tracker, self.recorder.shelf)
+            self.outbox.put(log_study, self.records, self.tracker, self.recorder.shelf)
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
         remaining = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
-        rows = self.ledger.list_seeds(self.study.name)
+        rows = self.records.list_seeds()
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
         if not (remaining or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
@@ -350,23 +347,25 @@ class Driver:
         }
 
 
-def proposals_of(study: Study, ledger: Ledger, cache: ArtifactCache) -> Proposals | StudyDescent | None:
+def proposals_of(
+    study: Study, records: StudyRecords, cache: ArtifactCache
+) -> Proposals | StudyDescent | None:
     """Return the source of a study's configurations, unless its file lists them."""
     if study.space:
-        return Proposals(study, ledger, configuration_maker(study, ledger))
-    return StudyDescent(study, ledger, cache) if study.compress else None
+        return Proposals(study, records, configuration_maker(study, records))
+    return StudyDescent(study, records, cache) if study.compress else None
 
 
-def plan(study: Study, home: Home, ledger: Ledger, proposals: Proposals | StudyDescent | None) -> Planner:
+def plan(study: Study, records: StudyRecords, proposals: Proposals | StudyDescent | None) -> Planner:
     """Return the plan of what the ledger does not have."""
-    rows = ledger.list_seeds(study.name)
-    listed = [] if study.proposes else configurations(study, ledger)
-    return Planner(study, rows, proposals, interrupted(study, rows, home, listed), listed)
+    rows = records.list_seeds()
+    listed = [] if study.proposes else configurations(study, records)
+    return Planner(study, rows, proposals, interrupted(study, rows, records.home, listed), listed)
 
 
-def _check_store(study: Study, ledger: Ledger, client: MlflowClient) -> None:
+def _check_store(study: Study, records: StudyRecords, client: MlflowClient) -> None:
     """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
-    published = any(r["published"] for r in ledger.list_seeds(study.name))
+    published = any(r["published"] for r in records.list_seeds())
     with answered(study.name):
         if published and client.get_experiment_by_name(study.name) is None:
             raise UserError(

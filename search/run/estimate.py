@@ -15,9 +15,11 @@ from search.run.packing import (
     trial_shape,
 )
 from search.run.progress import duration
-from search.stats.counting import describe_screen, seed_of
+from search.stats.counting import Row, describe_screen, seed_of
 from search.store.home import Home
-from search.store.ledger import Ledger, Row, is_final
+from search.store.ledger import Ledger
+from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.seeds import seed_list
 from search.study.trial import Configuration, Program
@@ -33,7 +35,7 @@ def estimate(study: Study, home: Home) -> str:
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
     rounds = list(study.rounds())
-    rows = Ledger(home).list_seeds(study.name) if home.exists() else []
+    rows = StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else []
     listed = [Configuration(*c) for c in study.listed()]
     configurations = study.planned
     to_train = _seeds_to_train(study, listed, rows)
@@ -65,7 +67,10 @@ def estimate(study: Study, home: Home) -> str:
 
 def _rounds(study: Study, home: Home) -> str:
     """Return the plan of a study that looks for constraints. The number of its rounds is not known."""
-    compress, rows = study.compress, Ledger(home).list_seeds(study.name) if home.exists() else []
+    compress, rows = (
+        study.compress,
+        StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else [],
+    )
     assert compress is not None
     recipe, seeds, how = study.base_recipe(), len(study.first_seeds()), compress.proposer
     rate, source = _expected_rate(study, [], rows)

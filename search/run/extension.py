@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from search.errors import UserError
-from search.stats.counting import seed_of
-from search.store.ledger import Row
+from search.stats.counting import Row, seed_of
 from search.study.schema import Study
 from search.study.seeds import seed_list
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from search.errors import UserError, reraise_as
-from search.stats.counting import seed_of
+from search.stats.counting import Row, seed_of
 from search.store.home import Home
-from search.store.ledger import Row, is_final
+from search.store.record import is_final
 from search.study.schema import Resources, Study
 from search.study.seeds import seed_list
 from search.study.start import InitialTheta

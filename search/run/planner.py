@@ -16,7 +16,7 @@ from search.run.packing import Capacity, TrialShape, can_follow, pack, trial_sha
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.run.tally import TrialReport
-from search.store.ledger import Row
+from search.stats.counting import Row
 from search.study.schema import Study
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed

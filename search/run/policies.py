@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
 from search.run.study_run import ConfigurationState, Round, StudyRun
-from search.store.ledger import is_final
+from search.store.record import is_final
 from search.study.seeds import seed_list
 from trainer import Seed
 

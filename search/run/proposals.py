@@ -19,8 +19,9 @@ from model import Spec
 from search.run.allocation import objective
 from search.run.extension import numbers_of
 from search.run.samplers import attributes_of, distribution_of, sampler_of, suggest
-from search.stats.counting import group_by, seed_of
-from search.store.ledger import Ledger, Row, is_final
+from search.stats.counting import Row, group_by, seed_of
+from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.sampler import PARAMS
 from search.study.schema import Study
 from search.study.space import Numbers, draw, fixed, resolve
@@ -38,14 +39,17 @@ class Proposals:
     """
 
     def __init__(
-        self, study: Study, ledger: Ledger, make: Callable[[Spec, Recipe], Configuration] = Configuration
+        self,
+        study: Study,
+        records: StudyRecords,
+        make: Callable[[Spec, Recipe], Configuration] = Configuration,
     ):
         """Begin a search, or resume it. Raises UserError if the study is not the one that was begun.
 
         make: makes a configuration, with the θ that it starts from, if any.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.study, self.ledger, self.make = study, ledger, make
+        self.study, self.records, self.make = study, records, make
         self.base = fixed(study.spec(), study.base_recipe())
         self.planned = study.sampler.planned(study.space)
         names = study.sampler.objectives_of(study.space)
@@ -54,7 +58,7 @@ class Proposals:
         self._open: dict[str, list[int]] = {}
         """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""
         self._drawn = 0
-        earlier = ledger.list_proposals(study.name)
+        earlier = records.list_proposals()
         sampler = sampler_of(study, len(earlier))
         self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
         if earlier:
@@ -75,7 +79,7 @@ class Proposals:
             trial = self.optuna.ask()
             numbers = self._draw(trial)
             configuration = self._configuration(numbers)
-            self.ledger.create_proposal(self.study.name, trial.number, configuration, numbers)
+            self.records.create_proposal(trial.number, configuration, numbers)
             self._drawn += 1
             if configuration is None:
                 self.optuna.tell(trial, state=TrialState.FAIL)
@@ -120,8 +124,8 @@ class Proposals:
 
     def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
         """Add a trial for each earlier proposal: complete, still to be trained, or impossible."""
-        configurations = self.ledger.list_configurations(self.study.name)
-        searched = (r for r in self.ledger.list_seeds(self.study.name) if not r["confirmation"])
+        configurations = self.records.list_configurations()
+        searched = (r for r in self.records.list_seeds() if not r["confirmation"])
         rows = group_by(searched, "configuration")
         complete = 0
         for proposal in earlier:

@@ -9,12 +9,12 @@ import logging
 import shutil
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from search.analysis.publish import conclude, publish
 from search.errors import Failure
 from search.stats.counting import ENOUGH
-from search.store.home import Home
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
 from search.store.results import (
     PARTS,
     STATE,
@@ -25,6 +25,7 @@ from search.store.results import (
     read_parts,
     set_aside,
 )
+from search.store.study_records import StudyRecords
 from search.study.sampler import Share
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
@@ -42,9 +43,7 @@ log = logging.getLogger(__name__)
 class Recorder:
     """Records the results of a study whose lease is held. The outbox writes to MLflow in its own time."""
 
-    study: str
-    home: Home
-    ledger: Ledger
+    records: StudyRecords
     tracker: Tracker
     outbox: Outbox
     shelf: ArtifactCache
@@ -57,15 +56,15 @@ class Recorder:
         Returns the keys of their configurations.
         """
         recovered: set[str] = set()
-        rows = self.ledger.list_seeds(self.study)
+        rows = self.records.list_seeds()
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
-            folder = self.home.trial(self.study, key)
+            folder = self._folder(key)
             try:
-                if self.home.depot.get_folder(folder / PARTS):
+                if self.records.home.depot.get_folder(folder / PARTS):
                     parts, trial = read_parts(folder), Trial.read(folder)
                     recovered |= {c.key for c in trial.configurations}
                     self.record(trial, parts)
-                elif any(map(is_final, self.ledger.list_seeds(self.study, trial=key))):
+                elif any(map(is_final, self.records.list_seeds(trial=key))):
                     raise Damaged(f"there are no results in {folder} any more")
             except Damaged as error:
                 self.set_aside(key, str(error))
@@ -73,42 +72,49 @@ class Recorder:
 
     def parts(self, trial: Trial) -> list[ConfigurationResults]:
         """Return the results of a trial that has just ended. Raises Damaged, or Failure if there are none."""
-        folder = self.home.trial(self.study, trial.key)
+        folder = self._folder(trial.key)
         deadline = time.monotonic() + SHARED_S
-        while not self.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
+        while not self.records.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
             time.sleep(0.2)  # a shared folder may show them late
         if not has_parts(folder):
-            raise Failure(f"study {self.study}: a trial ended without results in {folder}; is it shared?")
+            raise Failure(
+                f"study {self.records.study}: a trial ended without results in {folder}; is it shared?"
+            )
         return read_parts(folder)
 
     def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
         """Write a trial's results to the ledger, and put their publication into the outbox."""
-        self.ledger.record(*parts, share=self.share)
+        self.records.record(*parts, share=self.share)
         for part in parts:
             self.shelf.put(trial.key, part)
-        if cut := read_cut(self.home.trial(self.study, trial.key)):
-            self.ledger.censor([trial], ENOUGH, cut)
-            self.ledger.delete_unstarted(trial)
+        if cut := read_cut(self._folder(trial.key)):
+            self.records.censor([trial], ENOUGH, cut)
+            self.records.delete_unstarted(trial)
         self.outbox.put(self._publish, trial)
 
     def set_aside(self, key: str, reason: str) -> None:
         """Reopen the seeds of a trial whose results are damaged, and move what is left of them aside."""
-        folder = self.home.trial(self.study, key)
+        folder = self._folder(key)
         where = ""
         if has_parts(folder):
-            where = f"; they are kept in {set_aside(folder, self.home.damaged(self.study, key), reason)}"
-            self.home.depot.remove(folder / PARTS)
-        log.warning("study %s: %s%s; their seeds are trained again", self.study, reason, where)
-        self.ledger.reopen(self.study, key, reason)
+            aside = set_aside(folder, self.records.home.damaged(self.records.study, key), reason)
+            where = f"; they are kept in {aside}"
+            self.records.home.depot.remove(folder / PARTS)
+        log.warning("study %s: %s%s; their seeds are trained again", self.records.study, reason, where)
+        self.records.reopen(key, reason)
 
     def _publish(self, trial: Trial) -> None:
         """Write a recorded trial to MLflow, then remove its folder."""
-        folder = self.home.trial(self.study, trial.key)
+        folder = self._folder(trial.key)
         if has_parts(folder):  # or it was done, and was cut off afterwards
-            publish(self.ledger, self.tracker, trial, folder)
+            publish(self.records, self.tracker, trial, folder)
             shutil.rmtree(folder, ignore_errors=True)
-            self.home.depot.remove(folder / STATE)
+            self.records.home.depot.remove(folder / STATE)
+
+    def _folder(self, key: str) -> Path:
+        """Return a trial's folder."""
+        return self.records.home.trial(self.records.study, key)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Put a configuration's summary, picture, best checkpoint and child runs into the outbox."""
-        self.outbox.put(conclude, self.ledger, self.tracker, self.shelf, configuration, status)
+        self.outbox.put(conclude, self.records, self.tracker, self.shelf, configuration, status)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 
 from search.errors import UserError
-from search.stats.counting import seed_of
-from search.store.ledger import Ledger, Row, is_final
+from search.stats.counting import Row, seed_of
+from search.store.ledger import Ledger
+from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.schema import Stage, Study
 from trainer import Outcome, Seed
 from trainer.optimisers.freeze import frozen_from
@@ -31,7 +33,7 @@ def stage_of(study: Study, number: int, ledger: Ledger) -> Study | None:
     if before:
         about["start"] = before if isinstance(before, dict) else before.model_dump(mode="json")
     staged = Study.model_validate_json(json.dumps(about))
-    parents = ledger.list_parents(staged.name) if number else []
+    parents = StudyRecords(ledger, staged.name).list_parents() if number else []
     if parents and set(parents[0].thetas) != set(map(str, seeds)):
         raise UserError(f"study {staged.name}: was begun with other seeds; give the study a new name")
     return staged
@@ -45,7 +47,9 @@ def name_of(study: Study, number: int) -> str:
 
 def is_done(study: Study, ledger: Ledger) -> bool:
     """True if a stage's study has nothing left to train or to publish."""
-    ended = {seed_of(r) for r in ledger.list_seeds(study.name) if is_final(r) and r["published"]}
+    ended = {
+        seed_of(r) for r in StudyRecords(ledger, study.name).list_seeds() if is_final(r) and r["published"]
+    }
     return ended >= set(study.first_seeds())
 
 
@@ -60,7 +64,8 @@ def _seeds(study: Study, number: int, ledger: Ledger) -> list[Seed]:
     """Return the seeds that come to a stage, in the file's order."""
     if number == 0:
         return study.first_seeds()
-    rows = {seed_of(r): r for r in ledger.list_seeds(name_of(study, number - 1)) if is_final(r)}
+    records = StudyRecords(ledger, name_of(study, number - 1))
+    rows = {seed_of(r): r for r in records.list_seeds() if is_final(r)}
     before = [s for s in study.first_seeds() if s in rows]
     return [s for s in before if goes_on(study.stages[number - 1], rows[s])]
 

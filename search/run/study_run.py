@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from search.run.allocation import ConfigurationScore, objective, successes
 from search.run.tally import TrialReport
-from search.stats.counting import GrokRate, seed_of
-from search.store.ledger import Row, is_final
+from search.stats.counting import GrokRate, Row, seed_of
+from search.store.record import is_final
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
 from search.study.trial import Configuration, Trial

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from search.errors import Failure, reraise_as
 from search.stats.counting import Row, pareto
 from search.store.database import SETS, STARTS, retry_while_unavailable
-from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
 
@@ -110,8 +110,8 @@ class CandidateStore(Protocol):
 class DatabaseCandidates:
     """A study's candidates in SQL. Each is there as soon as it is proposed, so every round can be counted."""
 
-    def __init__(self, ledger: Ledger, study: str):
-        self.ledger, self.database, self.study = ledger, ledger.database, study
+    def __init__(self, records: StudyRecords):
+        self.records, self.database, self.study = records, records.database, records.study
 
     @retry_while_unavailable
     def read(self) -> list[TieCandidate]:
@@ -131,8 +131,8 @@ class DatabaseCandidates:
         self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
     ) -> None:
         with self.database.begin() as db:
-            self.ledger.insert_configurations(db, self.study, configurations)
-            self.ledger.insert_starts(db, self.study, [c.start for c in candidates if c.start])
+            self.records.insert_configurations(db, configurations)
+            self.records.insert_starts(db, [c.start for c in candidates if c.start])
             db.execute(sa.insert(SETS), [self._row(candidate) for candidate in candidates])
 
     @retry_while_unavailable
@@ -140,7 +140,7 @@ class DatabaseCandidates:
         place = sa.and_(SETS.c.study == self.study, SETS.c.number == candidate.number)
         row = self._row(candidate)
         with self.database.begin() as db:
-            self.ledger.insert_starts(db, self.study, [candidate.start] if candidate.start else [])
+            self.records.insert_starts(db, [candidate.start] if candidate.start else [])
             db.execute(sa.update(SETS).where(place).values(**{name: row[name] for name in JUDGED}))
 
     def end_round(self, candidates: Sequence[TieCandidate], progress: Progress) -> None:

@@ -13,7 +13,6 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +30,48 @@ LEASE_S, RENEW_S = 120.0, 5.0
 log = logging.getLogger(__name__)
 
 
-class StudyLeases:
-    """The leases of one driver, `owner`; the table ledger_studies has those of studies.
+class StudyLease:
+    """The lease of one study by one driver, `owner`; in a `with` block the driver has it.
 
-    Raises Failure if the database stays away for longer than `database.patience_s`.
+    Entering raises AlreadyExists if another driver has the study. A thread renews the lease until the block
+    ends. Raises Failure if the database stays away for longer than `database.patience_s`.
     """
 
-    def __init__(self, database: Database, owner: str):
-        self.database, self.owner = database, owner
+    def __init__(self, database: Database, study: str, owner: str):
+        self.database, self.study, self.owner = database, study, owner
+        self.why: str | None = None
+        """The reason to let the study go, if there is one: asked to stop, or taken over."""
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
+
+    def __enter__(self) -> StudyLease:
+        self.acquire()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self.thread.join()
+        with contextlib.suppress(Failure):  # the lease ends by itself
+            self.release()
+
+    def check(self) -> None:
+        """Raise Failure if somebody asked to stop, or took the study over."""
+        if self.why:
+            raise Failure(f"study {self.study}: {self.why}; the same command again completes what was begun")
+
+    @property
+    def is_owned(self) -> sa.ColumnElement[bool]:
+        """SQL that is true of the study's row while `owner` has it."""
+        return sa.and_(STUDIES.c.study == self.study, STUDIES.c.owner == self.owner)
 
     @retry_while_unavailable
-    def acquire(self, study: str, definition: dict[str, Any] | None, tracking_uri: str | None) -> None:
-        """Make `owner` the one driver of a study, until `release`. Raises AlreadyExists if another one is.
-
-        Keeps the study as its file is now, and where the file has it tracked.
-        """
+    def acquire(self) -> None:
+        """Make `owner` the one driver of the study, until `release`. Raises AlreadyExists if another one is."""
+        study = self.study
         with self.database.begin() as db:
             now = self.database.now(db)
-            values: dict[str, Any] = {
-                "definition": definition, "tracking_uri": tracking_uri, "stop": False,
-                "owner": self.owner, "lease_until": now + LEASE_S,
-            }  # fmt: skip
+            values = {"stop": False, "owner": self.owner, "lease_until": now + LEASE_S}
             row = db.execute(sa.select(STUDIES).where(STUDIES.c.study == study)).mappings().first()
             if row is None:
                 try:
@@ -71,14 +91,14 @@ class StudyLeases:
                 raise AlreadyExists(f"study {study} was just taken by another driver")
 
     @retry_while_unavailable
-    def release(self, study: str) -> None:
-        """Give a study back. Does nothing to one that another driver has."""
+    def release(self) -> None:
+        """Give the study back. Does nothing to one that another driver has."""
         with self.database.begin() as db:
             free = {"owner": None, "lease_until": None, "stop": False}
-            db.execute(sa.update(STUDIES).where(self.is_owned(study)).values(**free))
+            db.execute(sa.update(STUDIES).where(self.is_owned).values(**free))
 
-    def renew(self, study: str) -> str | None:
-        """Extend the leases of a study and of its running seeds.
+    def renew(self) -> str | None:
+        """Extend the leases of the study and of the owner's running seeds.
 
         Returns why the driver is to end, if it is: it was asked to stop, or another one took the study over.
         Does not wait for a database that is away.
@@ -87,66 +107,23 @@ class StudyLeases:
         with self.database.begin() as db:
             until = self.database.now(db) + LEASE_S
             db.execute(sa.update(ROWS).where(running).values(lease_until=until))
-            renewal = sa.update(STUDIES).where(self.is_owned(study)).values(lease_until=until)
+            renewal = sa.update(STUDIES).where(self.is_owned).values(lease_until=until)
             if db.execute(renewal).rowcount == 0:
                 return "another driver took the study over"
-            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(self.is_owned(study))) else None
+            return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(self.is_owned)) else None
 
-    def is_owned(self, study: str) -> sa.ColumnElement[bool]:
-        """SQL that is true of a study's row while `owner` has it."""
-        return sa.and_(STUDIES.c.study == study, STUDIES.c.owner == self.owner)
-
-
-class StudyLease:
-    """A study's lease in a ledger, renewed by a thread of its own.
-
-    `why`: the reason to let the study go, if there is one: asked to stop, or taken over.
-    """
-
-    def __init__(self, ledger: Any, study: str):
-        self.ledger, self.study = ledger, study
-        self.why: str | None = None
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self.thread.start()
-
-    def check(self) -> None:
-        """Raise Failure if somebody asked to stop, or took the study over."""
-        if self.why:
-            raise Failure(f"study {self.study}: {self.why}; the same command again completes what was begun")
-
-    def end(self) -> None:
-        """End the thread. The lease itself is left to `StudyLeases.release`."""
-        self.ended.set()
-        self.thread.join()
-
-    def _renew(self) -> None:
+    def _keep_renewing(self) -> None:
         """Renew every RENEW_S seconds, and after any error try again: the lease has not ended yet."""
         logged = None
         while not self.ended.wait(RENEW_S):
             try:
-                self.why = self.ledger.leases.renew(self.study) or self.why
+                self.why = self.renew() or self.why
             except Failure:
                 pass  # the database is away; the other threads say so
             except Exception as error:
                 if repr(error) != logged:
                     log.warning("study %s: its hold could not be renewed: %r", self.study, error)
                 logged = repr(error)
-
-
-@contextlib.contextmanager
-def acquire_study_lease(
-    ledger: Any, study: str, definition: dict[str, Any] | None, tracking_uri: str | None
-) -> Iterator[StudyLease]:
-    """Be a study's one driver in a Ledger, within a block. Raises AlreadyExists if another one is."""
-    ledger.leases.acquire(study, definition, tracking_uri)
-    lease = StudyLease(ledger, study)
-    try:
-        yield lease
-    finally:
-        lease.end()
-        with contextlib.suppress(Failure):  # the lease ends by itself
-            ledger.leases.release(study)
 
 
 def driver_name() -> str:

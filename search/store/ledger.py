@@ -1,84 +1,34 @@
 """The ledger: what was asked, what has run and what came of it, in SQL.
 
 One row a (study, configuration, seed). MLflow has no unique keys, so it cannot decide what is still to be
-trained; this table does. Beside it stand the configurations with spec and recipe, and what a search has
-proposed.
+trained; this table does. What the ledger has of one study is read and written by its records
+(search/store/study_records.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from model import make_spec
-from model.fields import did_you_mean
-from search.errors import AlreadyExists, Failure, NotFound, UserError, reraise_as
-from search.stats.counting import Row  # noqa: F401
-from search.store.database import (
-    CONFIGURATIONS,
-    OF_A_STUDY,
-    PARENTS,
-    PROPOSALS,
-    ROWS,
-    STARTED,
-    STARTS,
-    STUDIES,
-    Database,
-    retry_while_unavailable,
-)
+from search.errors import UserError
+from search.store.database import ROWS, STUDIES, Database, retry_while_unavailable
 from search.store.home import Home
-from search.store.lease import LEASE_S, StudyLeases, driver_name, is_live
+from search.store.lease import driver_name, is_live
 from search.store.record import SeedRecord
 from search.study.schema import is_name
-from search.study.start import InitialTheta
-from search.study.trial import Configuration, Trial
-from trainer import Outcome, Recipe, Seed
-from trainer.retired import Retired
 
-if TYPE_CHECKING:
-    from search.store.results import ConfigurationResults
-    from search.study.sampler import Share
-
-DIED = "its driver died"
-FREE = {"owner": None, "lease_until": None}
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
-MEASURED = (
-    "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
-)  # fmt: skip
-COUNTED = (
-    "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
-)  # fmt: skip
-Values = dict[str, Any]
-"""Columns and their values, of a table other than that of seeds, or to be written."""
-Key = tuple[str, int, int]
-"""Configuration key, init_seed, data_seed."""
-
-
-def is_final(row: Mapping[str, Any]) -> bool:
-    """True if a row needs no more training. Censored seeds go on when the study does."""
-    return row["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)
 
 
 class Ledger:
-    """The records of one home: studies, configurations, proposals, and a row for each seed.
-
-    Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row has a life
-    of its own: `claim`, then `record` or `censor`, then `publish`; `reopen` if its results are lost.
+    """The records of one home, as one driver, `owner`, has opened them.
 
     Errors. What has to be there raises NotFound. What is there already, or is another driver's, raises
     AlreadyExists. A database that is away raises DatabaseUnavailable after `database.patience_s` (at first 0),
     one that is damaged raises Failure.
 
-    Isolation. Each method is one transaction, whole or not at all. Of two drivers that want the same seed,
-    study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is changed only
-    if it still is as it was read.
-
-    Ownership. A study that is run and a seed that is RUNNING belong to `owner` until their leases end
-    (search/store/lease.py); only rows of its own are censored. A final row is never overwritten.
+    Isolation. Each method is one transaction, whole or not at all.
 
     Durability. What a method wrote is on disk when it returns.
 
@@ -87,26 +37,12 @@ class Ledger:
 
     def __init__(self, home: Home):
         self.home, self.database = home, Database(home)
-        self.leases = StudyLeases(self.database, driver_name())
-
-    @property
-    def owner(self) -> str:
-        """Name of this driver in its leases."""
-        return self.leases.owner
-
-    # Studies
-
-    @retry_while_unavailable
-    def get_study(self, study: str) -> Values | None:
-        """Return what is known of a study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
-        for row, is_running in self._studies(STUDIES.c.study == study):
-            return row if is_running else row | {"owner": None, "stop": False}
-        return None
+        self.owner = driver_name()
 
     @retry_while_unavailable
     def list_studies(self) -> list[str]:
         """List the names of all studies that were begun here."""
-        with self._begin() as db:
+        with self.database.begin() as db:
             names = set(db.scalars(sa.select(ROWS.c.study).distinct()))
             names |= set(db.scalars(sa.select(STUDIES.c.study)))
         return sorted(filter(is_name, names))  # a name becomes a path
@@ -114,371 +50,39 @@ class Ledger:
     @retry_while_unavailable
     def list_running_studies(self) -> list[str]:
         """List the names of the studies that have a driver."""
-        return [row["study"] for row, is_running in self._studies() if is_running]
-
-    def _studies(self, *conditions: sa.ColumnElement[bool]) -> list[tuple[Values, bool]]:
-        """Read studies, each with True if a driver runs it."""
-        rows = self.database.read(sa.select(STUDIES).where(*conditions))
-        with self._begin() as db:
+        rows = self.database.read(sa.select(STUDIES))
+        with self.database.begin() as db:
             now = self.database.now(db)
-        return [(row, is_live(row, now)) for row in rows]
-
-    def require_study(self, study: str) -> None:
-        """Raise NotFound, with the nearest names, for a study that was never begun here."""
-        if study not in (names := self.list_studies()):
-            nearby = did_you_mean(study, names or ["none yet"])
-            raise NotFound(f"study {study!r} has no records in {self.home.path}; {nearby}")
+        return [row["study"] for row in rows if is_live(row, now)]
 
     @retry_while_unavailable
-    def update_study(self, study: str, definition: Values, tracking_uri: str | None) -> None:
-        """Keep a study of this owner's as its file is now, and where the file has it tracked."""
-        with self._begin() as db:
-            values = {"definition": definition, "tracking_uri": tracking_uri}
-            db.execute(sa.update(STUDIES).where(self.leases.is_owned(study)).values(**values))
-
-    @retry_while_unavailable
-    def request_stop(self, study: str) -> None:
-        """Ask a study's driver to end, wherever it runs."""
-        with self._begin() as db:
-            db.execute(sa.update(STUDIES).where(STUDIES.c.study == study).values(stop=True))
-
-    @retry_while_unavailable
-    def delete_study(self, study: str) -> None:
-        """Delete all records of a study."""
-        with self._begin() as db:
-            for table in OF_A_STUDY:
-                db.execute(sa.delete(table).where(table.c.study == study))
-
-    # Configurations, and what they start from
-
-    @retry_while_unavailable
-    def create_configurations(self, study: str, configurations: Iterable[Configuration]) -> None:
-        """Write configurations before anything of them is trained. Those that are there stay as they are."""
-        with self._begin() as db:
-            self.insert_configurations(db, study, configurations)
-
-    def insert_configurations(
-        self, db: sa.Connection, study: str, configurations: Iterable[Configuration]
-    ) -> None:
-        """Do the same as a part of a transaction."""
-        in_study = CONFIGURATIONS.c.study == study
-        keys = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).where(in_study)))
-        new = [c for c in configurations if c.key not in keys]
-        rows = [
-            {
-                "study": study, "configuration": c.key, "number": number,
-                "spec": c.spec.as_dict(), "recipe": c.recipe.as_dict(),
-            }
-            for number, c in enumerate(new, start=len(keys))
-        ]  # fmt: skip
-        if rows:
-            db.execute(sa.insert(CONFIGURATIONS), rows)
-        if started := [(c.key, c.start) for c in new if c.start]:
-            self.insert_starts(db, study, [start for _, start in started])
-            links = [{"study": study, "configuration": key, "digest": s.digest} for key, s in started]
-            db.execute(sa.insert(STARTED), links)
-
-    def insert_starts(self, db: sa.Connection, study: str, starts: Iterable[InitialTheta]) -> None:
-        """Write θ that are not there yet, as a part of a transaction."""
-        digests = set(db.scalars(sa.select(STARTS.c.digest).where(STARTS.c.study == study)))
-        new = {s.digest: s for s in starts if s.digest not in digests}
-        if new:
-            rows = [{"study": study, "digest": d, "start": s.as_dict()} for d, s in new.items()]
-            db.execute(sa.insert(STARTS), rows)
-
-    @retry_while_unavailable
-    def list_configurations(self, study: str) -> dict[str, Configuration]:
-        """Return a study's configurations by key, in the order in which they came."""
-        rows = self._select(CONFIGURATIONS, study, "configuration", "spec", "recipe")
-        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED, study)}
-        with self._undamaged("a configuration"), reraise_as(f"study {study}", Retired):
-            starts = self._select(STARTS, study) if digests else []
-            start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
-            return {
-                key: Configuration(
-                    make_spec(**row["spec"]),
-                    Recipe.from_record(row["recipe"]),
-                    start_of[digests[key]] if key in digests else None,
-                )
-                for row in rows
-                for key in [row["configuration"]]
-            }
-
-    @retry_while_unavailable
-    def list_runs(self, study: str) -> dict[str, tuple[str, str]]:
-        """Return where MLflow has a study's configurations: ids of experiment and run, by key."""
-        rows = self._select(CONFIGURATIONS, study, "configuration", "experiment", "run")
-        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
-
-    @retry_while_unavailable
-    def create_parents(self, study: str, parents: Iterable[InitialTheta]) -> None:
-        """Write the θ that a study starts from."""
-        rows = [{"study": study, "number": p.number, "start": p.as_dict()} for p in parents]
-        with self._begin() as db:
-            db.execute(sa.insert(PARENTS), rows)
-
-    @retry_while_unavailable
-    def list_parents(self, study: str) -> list[InitialTheta]:
-        """List the θ that a study starts from, as they were chosen when it first ran."""
-        rows = self._select(PARENTS, study)
-        with self._undamaged("a start"):
-            return [InitialTheta.of(r["start"]) for r in rows]
-
-    # Proposals of a search
-
-    @retry_while_unavailable
-    def create_proposal(
-        self, study: str, number: int, configuration: Configuration | None, numbers: Values
-    ) -> None:
-        """Write what a search has drawn, before anything of it is trained. The same may be written again.
-
-        Raises AlreadyExists if another driver has drawn with that number.
-        """
-        key = configuration and configuration.key
-        drawn = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers)
-        values = {"study": study, "number": number, "configuration": key, "numbers": numbers}
-        with self._begin() as db:
-            if configuration is not None:
-                self.insert_configurations(db, study, [configuration])
-            row = db.execute(drawn.where(PROPOSALS.c.study == study, PROPOSALS.c.number == number)).first()
-            if row is None:
-                db.execute(sa.insert(PROPOSALS).values(**values))
-            elif tuple(row) != (key, numbers):
-                raise _taken(study, f"proposal {number}")
-
-    @retry_while_unavailable
-    def list_proposals(self, study: str) -> list[Values]:
-        """List what a search has drawn, in order: number, configuration (None: none) and numbers."""
-        return self._select(PROPOSALS, study, "number", "configuration", "numbers")
-
-    # Seeds
-
-    @retry_while_unavailable
-    def list_seeds(
-        self,
-        study: str | None = None,
-        configuration: str | None = None,
-        trial: str | None = None,
-        environment: bool = False,
-    ) -> list[SeedRecord]:
-        """List all seeds, or a study's, a configuration's or a trial's in it, by configuration and seed.
+    def list_seeds(self, environment: bool = False) -> list[SeedRecord]:
+        """List the seeds of all studies, by study, configuration and seed.
 
         environment: with what each seed was trained in, which is most of the text.
         """
-        columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-        wanted = {"study": study, "configuration": configuration, "trial": trial}
-        query = sa.select(*columns).where(_is({k: v for k, v in wanted.items() if v is not None}))
-        # asked for the order of a trial's rows, SQLite would go through all of a study's
-        ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
-        records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
-        return records if trial is None else sorted(records, key=lambda r: (r["study"], *_key_of(r)))
-
-    @retry_while_unavailable
-    def list_grouped_seeds(self, study: str, configuration: str) -> list[Values]:
-        """List a configuration's seeds with what counts of them: one shared row for those equal in COUNTED.
-
-        A hundred thousand seeds take the memory of some hundred. `core_s` is the mean of a group, `best_exact`
-        its highest.
-        """
-        columns = [ROWS.c[name] for name in COUNTED]
-        mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
-        query = sa.select(
-            *columns,
-            sa.type_coerce(mean, sa.Float).label("core_s"),
-            sa.func.max(ROWS.c.best_exact).label("best_exact"),
-            sa.func.count().label("count"),
-        )
-        in_configuration = _is({"study": study, "configuration": configuration})
-        groups = self.database.read(query.where(in_configuration).group_by(*columns))
-        return [row for row in groups for _ in range(row["count"])]
-
-    @retry_while_unavailable
-    def claim(self, trial: Trial) -> None:
-        """Make a trial's seeds RUNNING and this owner's. Raises AlreadyExists if another driver has one.
-
-        A seed can be claimed unless it is final, is held, or changed hands since it was read.
-        """
-        keys = [c.key for c in trial.configurations]
-        seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
-        in_trial = (ROWS.c.study == trial.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
-        with self._begin() as db:
-            claimed = self._running(trial, now := self.database.now(db))
-            query = sa.select(ROWS).where(*in_trial)
-            rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
-            work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
-            for key, seed in work:
-                if key in rows:
-                    self._reclaim(db, trial, seed, rows[key], claimed, now)
-            try:
-                if new := [_named(trial.study, key) | claimed for key, _ in work if key not in rows]:
-                    db.execute(sa.insert(ROWS), new)
-                self.insert_configurations(db, trial.study, trial.configurations)
-            except IntegrityError:
-                raise _taken(trial.study, "a seed") from None
-
-    def _reclaim(
-        self, db: sa.Connection, trial: Trial, seed: Seed, row: Values, claimed: Values, now: float
-    ) -> None:
-        """Claim a seed that has a row."""
-        if is_final(row):
-            raise AlreadyExists(f"study {trial.study}: seed {seed} has run already ({row['outcome']})")
-        if row["owner"] != self.owner and is_live(row, now):
-            raise AlreadyExists(f"study {trial.study}: seed {seed} is held by {row['owner']}")
-        as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
-        where = _is(_named(trial.study, _key_of(row)))
-        if db.execute(sa.update(ROWS).where(where, *as_read).values(**claimed)).rowcount != 1:
-            raise _taken(trial.study, f"seed {seed}")
-
-    @retry_while_unavailable
-    def record(self, *parts: ConfigurationResults, share: Share | None = None) -> None:
-        """Write what became of the seeds of a trial's parts, in one statement. Final rows stay as they are.
-
-        share: what a search's objective wants to know of each.
-        """
-        key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
-        is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        if values := [facts for part in parts for facts in _facts(part, share)]:
-            with self._begin() as db:
-                db.execute(sa.update(ROWS).where(_is(key), is_open), values)
-
-    @retry_while_unavailable
-    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
-        """Write that running seeds were ended from outside, and after how many steps where that is known."""
-        values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
-        with self._begin() as db:
-            for trial in trials:
-                in_trial = _is({"study": trial.study, "trial": trial.key})
-                running = sa.and_(in_trial, ROWS.c.outcome == Outcome.RUNNING, ROWS.c.owner == self.owner)
-                db.execute(sa.update(ROWS).where(running).values(**values))
-                for configuration, seed in trial.work:
-                    key = (configuration.key, seed.init_seed, seed.data_seed)
-                    if reached := (steps or {}).get(key):
-                        pair = sa.and_(in_trial, _is(_named(trial.study, key)))
-                        censored = sa.and_(pair, ROWS.c.outcome == Outcome.CENSORED)
-                        db.execute(sa.update(ROWS).where(censored).values(steps=reached, reason=reason))
-
-    @retry_while_unavailable
-    def delete_unstarted(self, trial: Trial) -> None:
-        """Delete a trial's censored seeds of which nothing was trained."""
-        unstarted = {"study": trial.study, "trial": trial.key, "steps": 0, "outcome": Outcome.CENSORED}
-        with self._begin() as db:
-            db.execute(sa.delete(ROWS).where(_is(unstarted)))
-
-    @retry_while_unavailable
-    def censor_orphaned(self, study: str) -> None:
-        """Write that a study's running seeds of other owners were ended. The caller has the study's lease."""
-        values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
-        running = _is({"study": study, "outcome": Outcome.RUNNING})
-        with self._begin() as db:
-            db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
-
-    @retry_while_unavailable
-    def reopen(self, study: str, trial: str, reason: str) -> None:
-        """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
-        values: Values = dict.fromkeys(MEASURED)
-        values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
-        with self._begin() as db:
-            unpublished = _is({"study": study, "trial": trial, "published": False})
-            db.execute(sa.update(ROWS).where(unpublished).values(**values))
-
-    @retry_while_unavailable
-    def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
-        """Write that MLflow has what a trial's seeds of a configuration have become, and where."""
-        key = {"study": trial.study, "configuration": configuration.key}
-        place = sa.update(CONFIGURATIONS).where(*(CONFIGURATIONS.c[k] == v for k, v in key.items()))
-        with self._begin() as db:
-            db.execute(place.values(experiment=experiment, run=run))
-            db.execute(sa.update(ROWS).where(_is(key | {"trial": trial.key})).values(published=True))
-
-    @retry_while_unavailable
-    def record_verification(self, study: str, key: Key, correct: int) -> bool:
-        """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
-        values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
-        with self._begin() as db:
-            return db.execute(sa.update(ROWS).where(_is(_named(study, key))).values(**values)).rowcount > 0
-
-    def record_verifications(self, study: str, configuration: str, correct: Mapping[Seed, int]) -> None:
-        """Count the calls of `verify` that a conclusion made, for the seeds that have no result yet."""
-        for row in self.list_seeds(study, configuration):
-            _, init, data = key = _key_of(row)
-            if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
-                self.record_verification(study, key, right)
-
-    def _running(self, trial: Trial, now: float) -> Values:
-        """Return the columns of a seed that this owner trains from now on."""
-        return {
-            "trial": trial.key,
-            "confirmation": trial.confirmation,
-            "outcome": Outcome.RUNNING,
-            "reason": None,
-            "published": False,
-            "owner": self.owner,
-            "lease_until": now + LEASE_S,
-        }
-
-    def _select(self, table: sa.Table, study: str, *names: str) -> list[Values]:
-        """Read a study's rows of a table, or some of their columns, by number where they have one."""
-        query = sa.select(*(table.c[name] for name in names or table.c.keys())).where(table.c.study == study)
-        return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
-
-    def _undamaged(self, kind: str) -> AbstractContextManager[None]:
-        """Re-raise what a block cannot make of a stored value as Failure."""
-        place = f"{self.database.name}: damaged, {kind}"
-        return reraise_as(place, (TypeError, ValueError, LookupError), Failure)
-
-    def _begin(self) -> Any:
-        return self.database.begin()
+        return read_seeds(self.database, environment)
 
 
-def open_ledger(home: Home, *studies: str) -> Ledger:
-    """Open a home's ledger. Raises UserError if nothing has run there, NotFound for an unknown study."""
+def open_ledger(home: Home) -> Ledger:
+    """Open a home's ledger. Raises UserError if nothing has run there."""
     if not home.exists():
         raise UserError(f"nothing has run yet in {home.path}")
-    ledger = Ledger(home)
-    for study in studies:
-        ledger.require_study(study)
-    return ledger
+    return Ledger(home)
 
 
-def _named(study: str, key: Key) -> Values:
-    """Return the columns that name a row."""
-    return dict(zip(KEY_COLUMNS, (study, *key), strict=True))
+def read_seeds(database: Database, environment: bool, **values: Any) -> list[SeedRecord]:
+    """Read the seeds' rows with these values, or all of them, by study, configuration and seed."""
+    columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
+    query = sa.select(*columns).where(has_values(values))
+    # asked for the order of a trial's rows, SQLite would go through all of a study's
+    ordered = query if "trial" in values else query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS))
+    records = [cast(SeedRecord, row) for row in database.read(ordered)]
+    if "trial" in values:
+        records.sort(key=lambda r: (r["study"], r["configuration"], r["init_seed"], r["data_seed"]))
+    return records
 
 
-def _key_of(row: Mapping[Any, Any]) -> Key:
-    return row["configuration"], row["init_seed"], row["data_seed"]
-
-
-def _is(values: Mapping[str, Any]) -> sa.ColumnElement[bool]:
+def has_values(values: dict[str, Any]) -> sa.ColumnElement[bool]:
     """Return SQL that is true of the seeds' rows with these values."""
     return sa.and_(sa.true(), *(ROWS.c[name] == value for name, value in values.items()))
-
-
-def _taken(study: str, thing: str) -> AlreadyExists:
-    return AlreadyExists(f"study {study}: {thing} was just taken by another driver")
-
-
-def _facts(part: ConfigurationResults, share: Share | None) -> list[Values]:
-    """Return the parameters of the update that records a part: a row's key, and what became of its seed."""
-    rate, environment = part.about["seed_steps_per_s"], part.about["environment"]
-    shared = {
-        "seed_steps_per_s": rate,
-        "environment": environment,
-        "reason": None,
-        **FREE,
-        "key_study": part.trial.study,
-        "key_configuration": part.configuration.key,
-    }
-    threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
-    return [
-        {
-            **{name: getattr(r, name) for name in MEASURED},
-            "outcome": r.outcome.value,
-            "core_s": r.steps / rate * threads if rate and threads else None,  # None on a GPU
-            "reached": share and {str(share): part.reaches(r, share)},
-            "key_init_seed": r.pair.seed.init_seed,
-            "key_data_seed": r.pair.seed.data_seed,
-            **shared,
-        }
-        for r in part.results
-    ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
+
+from trainer import Outcome
 
 
 class SeedRecord(TypedDict):
@@ -47,3 +50,8 @@ class SeedRecord(TypedDict):
     verify_calls: int
     verified: int | None
     """Right answers of AdderBoard's 10,010 at the last call."""
+
+
+def is_final(row: Mapping[str, Any]) -> bool:
+    """True if a row needs no more training. Censored seeds go on when the study does."""
+    return row["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from model import preset_name
 from model.fields import did_you_mean
 from search.errors import Failure, NotFound, UserError
-from search.stats.counting import rank, seed_of
+from search.stats.counting import Row, rank, seed_of
 from search.store.depot import VARIABLE
 from search.store.home import below
-from search.store.ledger import Ledger, Row, is_final
-from search.store.record import SeedRecord
+from search.store.ledger import Ledger
+from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, ConfigurationResults, curve_table, read_curves
+from search.store.study_records import StudyRecords
 from search.study.start import ANY
 from search.study.trial import Configuration
 from search.tracking.tracking import TRIALS, answered, artifact, reach
@@ -88,8 +89,8 @@ class ArtifactCache:
     memory.
     """
 
-    def __init__(self, client: MlflowClient, ledger: Ledger, study: str, capacity: int = CAPACITY):
-        self.client, self.ledger, self.study, self.capacity = client, ledger, study, capacity
+    def __init__(self, client: MlflowClient, records: StudyRecords, capacity: int = CAPACITY):
+        self.client, self.records, self.capacity = client, records, capacity
         self.parts: OrderedDict[tuple[str, str], ConfigurationResults] = OrderedDict()
         self.runs: dict[str, tuple[str, str]] = {}
         self.lock = threading.Lock()  # a driver puts while its outbox reads
@@ -131,54 +132,55 @@ class ArtifactCache:
         """Return the seed of a ledger row."""
         part = self.part(row["configuration"], row["trial"])
         result = part.by_seed[seed_of(row)]
-        return RecordedSeed(self.study, part.configuration, result, part.about["environment"])
+        return RecordedSeed(self.records.study, part.configuration, result, part.about["environment"])
 
     def _folder(self, configuration: str, trial: str) -> Path:
         """Return the folder of a part, fetched from MLflow or from the depot. Raises Failure."""
         if not self.runs.get(configuration, ("", ""))[1]:
-            self.runs = self.ledger.list_runs(self.study)
+            self.runs = self.records.list_runs()
         _, run = self.runs.get(configuration, ("", ""))
         name, scratch = f"{TRIALS}/{trial}", Path(self.scratch.name)
-        with answered(self.study):
-            folder = artifact(self.client, run, name, scratch, self.ledger.home) if run else None
+        with answered(self.records.study):
+            folder = artifact(self.client, run, name, scratch, self.records.home) if run else None
         folder = folder or self._in_depot(configuration, trial)
         if folder is None:
             depot = "" if os.environ.get(VARIABLE) else f"; if a depot keeps it, {VARIABLE} has to name it"
             raise Failure(
-                f"study {self.study}: MLflow has not got {name} of configuration {configuration}{depot}"
+                f"study {self.records.study}: MLflow has not got {name} of configuration {configuration}{depot}"
             )
         return folder
 
     def _in_depot(self, configuration: str, trial: str) -> Path | None:
         """Fetch a part that MLflow was not given. Only the environment's depot is asked, whatever a run names."""
         root = Path(self.scratch.name)
-        depot, parts = self.ledger.home.depot_at(root), below(root, self.study, trial) / PARTS
+        depot, parts = self.records.home.depot_at(root), below(root, self.records.study, trial) / PARTS
         return below(parts, configuration) if depot.retains_results and depot.get_folder(parts) else None
 
 
 def pull(
-    ledger: Ledger, study: str, seed: Seed | None, model: str | None = None, configuration: str | None = None
+    records: StudyRecords, seed: Seed | None, model: str | None = None, configuration: str | None = None
 ) -> Checkpoint:
     """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration.
 
     Raises NotFound naming what there is.
     """
-    ledger.require_study(study)
-    configurations = ledger.list_configurations(study)
-    keys = match_configurations(study, configurations, model, configuration)
-    rows = finished_seeds(ledger, study, keys, seed)
+    configurations = records.list_configurations()
+    keys = match_configurations(records.study, configurations, model, configuration)
+    rows = finished_seeds(records, keys, seed)
     if not rows:
-        raise NotFound(f"study {study!r} has no finished seed{'' if seed is None else f' {seed}'} yet")
+        raise NotFound(
+            f"study {records.study!r} has no finished seed{'' if seed is None else f' {seed}'} yet"
+        )
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
-    with ArtifactCache(reach(ledger, study), ledger, study) as cache:
+    with ArtifactCache(reach(records), records) as cache:
         return cache.seed(best).checkpoint()
 
 
-def finished_seeds(ledger: Ledger, study: str, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
+def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:
     """List the rows of configurations that have ended and that MLflow has, or those of one seed."""
     return [
         r
-        for r in ledger.list_seeds(study)
+        for r in records.list_seeds()
         if r["configuration"] in keys and r["published"] and is_final(r) and seed in (None, seed_of(r))
     ]
 
@@ -192,13 +194,14 @@ def record_verification(ledger: Ledger, checkpoint: Checkpoint, correct: int) ->
     numbers = tuple(checkpoint.seed.get(k) for k in ("init_seed", "data_seed"))
     if not (isinstance(study, str) and isinstance(configuration, str)):
         return
-    for row in ledger.list_seeds(study, configuration):
+    records = StudyRecords(ledger, study)
+    for row in records.list_seeds(configuration):
         if (row["init_seed"], row["data_seed"]) == numbers:
-            with ArtifactCache(reach(ledger, study), ledger, study) as cache:
+            with ArtifactCache(reach(records), records) as cache:
                 recorded_P = cache.seed(row).result.theta_P
             if checkpoint.theta_P.tolist() != recorded_P.tolist():
                 raise UserError(f"its θ is not the one that study {study} has of seed {seed_of(row)}")
-            ledger.record_verification(study, (configuration, row["init_seed"], row["data_seed"]), correct)
+            records.record_verification((configuration, row["init_seed"], row["data_seed"]), correct)
 
 
 def match_configurations(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +22,9 @@ from mlflow.tracking._tracking_service.utils import _get_store
 
 from search.stats.counting import seed_of
 from search.store.home import Home
-from search.store.lease import StudyLease, acquire_study_lease
-from search.store.ledger import Ledger
 from search.store.record import SeedRecord
 from search.store.results import STATE
+from search.store.study_records import StudyRecords
 from search.study.schema import is_name
 from search.tracking.optuna_mirror import delete_mirror
 from search.tracking.tracking import answered, connect, file_of, tracking_uri
@@ -41,8 +39,7 @@ NAMED = 20
 class Contents:
     """All that a home has of a study."""
 
-    home: Home
-    study: str
+    records: StudyRecords
     rows: list[SeedRecord]
     uri: str
     experiment: Experiment | None
@@ -52,7 +49,7 @@ class Contents:
     @property
     def artifacts(self) -> Path:
         """Folder of the study's artifacts, where they are in the home."""
-        return self.home.artifacts / self.study
+        return self.records.home.artifacts / self.records.study
 
     @property
     def file(self) -> Path | None:
@@ -62,7 +59,7 @@ class Contents:
     @property
     def is_in_home(self) -> bool:
         """True if the store is the home's."""
-        return self.file == self.home.mlflow_db.resolve()
+        return self.file == self.records.home.mlflow_db.resolve()
 
     @property
     def is_in_another_home(self) -> bool:
@@ -70,17 +67,17 @@ class Contents:
         return self.file is not None and not self.is_in_home and Home(self.file.parent).ledger_db.exists()
 
 
-def contents(home: Home, ledger: Ledger, study: str) -> Contents:
-    """Look up what a home has of a study. Raises NotFound for one that it does not know."""
-    ledger.require_study(study)
-    uri = tracking_uri(home, (ledger.get_study(study) or {}).get("tracking_uri"))
+def contents(records: StudyRecords) -> Contents:
+    """Look up what a home has of a study."""
+    home, study = records.home, records.study
+    uri = tracking_uri(home, (records.get_study() or {}).get("tracking_uri"))
     file = file_of(uri)
     client = connect(home, uri) if file is None or file.exists() else None
     with answered(uri):
         experiment = client.get_experiment_by_name(study) if client else None
         runs = _runs(client, experiment) if client and experiment else []
-    proposals = len(ledger.list_proposals(study))
-    return Contents(home, study, ledger.list_seeds(study), uri, experiment, runs, proposals)
+    proposals = len(records.list_proposals())
+    return Contents(records, records.list_seeds(), uri, experiment, runs, proposals)
 
 
 def _runs(client: MlflowClient, experiment: Experiment) -> list[str]:
@@ -97,7 +94,10 @@ def shown(found: Contents) -> str:
     """Describe what a deletion would remove, for its owner to decide by."""
     counts = Counter(r["outcome"] for r in found.rows)
     outcomes = ", ".join(f"{counts[o]} {o}" for o in Outcome if counts[o])
-    lines = [f"{found.study} in {found.home.path}", f"  seeds      {len(found.rows)} ({outcomes or 'none'})"]
+    lines = [
+        f"{found.records.study} in {found.records.home.path}",
+        f"  seeds      {len(found.rows)} ({outcomes or 'none'})",
+    ]
     if grokked := sorted({seed_of(r) for r in found.rows if r["outcome"] == Outcome.GROKKED}):
         more = f" and {len(grokked) - NAMED} more" if len(grokked) > NAMED else ""
         lines.append(f"  grokked    {', '.join(map(str, grokked[:NAMED]))}{more}")
@@ -106,7 +106,7 @@ def shown(found: Contents) -> str:
     lines.append(f"  MLflow     {len(found.runs)} runs{where}")
     if found.is_in_home:
         lines.append(f"  artifacts  {_size(found.artifacts)}")
-    trials = found.home.trial(found.study, "")
+    trials = found.records.home.trial(found.records.study, "")
     lines.append(f"  banks      {len(list(trials.glob(f'*/{STATE}')))} saved states, {_size(trials)}")
     if found.proposals:
         lines.append(f"  Optuna     {found.proposals} proposals")
@@ -123,15 +123,9 @@ def _size(folder: Path) -> str:
     return f"{size:,.3g} GB"
 
 
-def hold(ledger: Ledger, study: str) -> AbstractContextManager[StudyLease]:
-    """Be a study's driver, and leave its definition as it is. Raises AlreadyExists if another one is."""
-    row = ledger.get_study(study) or {"definition": None, "tracking_uri": None}
-    return acquire_study_lease(ledger, study, row["definition"], row["tracking_uri"])
-
-
-def delete(found: Contents, ledger: Ledger) -> str:
+def delete(found: Contents) -> str:
     """Delete a study that the caller has the lease of. Returns what remains to be done elsewhere, if anything."""
-    home, study, remark = found.home, found.study, ""
+    home, study, remark = found.records.home, found.records.study, ""
     assert is_name(study)
     for folder in (home.trial(study, ""), home.damaged(study, "")):
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,7 +136,7 @@ def delete(found: Contents, ledger: Ledger) -> str:
             remark = _erase(found, found.experiment) if found.is_in_home else _rename(found, found.experiment)
     if found.is_in_home:
         shutil.rmtree(found.artifacts, ignore_errors=True)
-    ledger.delete_study(study)
+    found.records.delete_study()
     return remark
 
 
@@ -161,10 +155,10 @@ def _rename(found: Contents, experiment: Experiment) -> str:
     """Rename the experiment and delete it: clients can do no more. Another home's stays as it is."""
     if found.is_in_another_home:
         return f"its runs are in {found.file}, another home's, and stay there"
-    client, number = connect(found.home, found.uri), experiment.experiment_id
+    client, number = connect(found.records.home, found.uri), experiment.experiment_id
     if experiment.lifecycle_stage != "active":
         client.restore_experiment(number)
-    name = f"{found.study} (deleted {time.strftime('%Y-%m-%d %H:%M:%S')}, {number})"
+    name = f"{found.records.study} (deleted {time.strftime('%Y-%m-%d %H:%M:%S')}, {number})"
     client.rename_experiment(number, name)
     client.delete_experiment(number)
     where = f"in {found.file}" if found.file else "on the MLflow server"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
-from search.store.ledger import Ledger, is_final
-from search.store.record import SeedRecord
+from search.store.record import SeedRecord, is_final
+from search.store.study_records import StudyRecords
 from search.study.provenance import lineage_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec
@@ -30,39 +30,39 @@ if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
 
 
-def configurations(study: Study, ledger: Ledger) -> list[Configuration]:
+def configurations(study: Study, records: StudyRecords) -> list[Configuration]:
     """Return the configurations that a study's file lists, each from each θ that it starts from.
 
     Raises UserError.
     """
     if study.start is None:
         return [Configuration(*listed) for listed in study.listed()]
-    parents = parents_of(study, ledger)
-    started = (c for c in ledger.list_configurations(study.name).values() if c.start)
+    parents = parents_of(study, records)
+    started = (c for c in records.list_configurations().values() if c.start)
     existing = {(c.spec, c.recipe, c.start.number): c for c in started if c.start}
     pairs = [(listed, parent) for listed in study.listed() for parent in parents]
     rows = [existing.get((*listed, p.number)) or configuration_from_parent(*listed, p) for listed, p in pairs]
-    ledger.create_configurations(study.name, rows)
+    records.create_configurations(rows)
     return list(dict.fromkeys(rows))
 
 
-def configuration_maker(study: Study, ledger: Ledger) -> Callable[[Spec, Recipe], Configuration]:
+def configuration_maker(study: Study, records: StudyRecords) -> Callable[[Spec, Recipe], Configuration]:
     """Return a function that makes a search's configurations, from the θ that it starts from.
 
     Raises UserError.
     """
     if study.start is None:
         return Configuration
-    return partial(configuration_from_parent, parent=parents_of(study, ledger)[0])
+    return partial(configuration_from_parent, parent=parents_of(study, records)[0])
 
 
-def parents_of(study: Study, ledger: Ledger) -> list[InitialTheta]:
+def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
     """Return the θ that a study starts from: as the ledger has them, or chosen now."""
-    parents = ledger.list_parents(study.name)
+    parents = records.list_parents()
     if not parents:
         assert study.start is not None
-        parents = _choose(study.start, study, ledger)
-        ledger.create_parents(study.name, parents)
+        parents = _choose(study.start, study, records)
+        records.create_parents(parents)
     return parents
 
 
@@ -83,7 +83,7 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta) 
     return replace(plain, start=InitialTheta(plain.trained, thetas, lineage, parent.number))
 
 
-def _choose(start: StartSpec, study: Study, ledger: Ledger) -> list[InitialTheta]:
+def _choose(start: StartSpec, study: Study, records: StudyRecords) -> list[InitialTheta]:
     if start.unfolded:
         return [InitialTheta(start.unfolded, {})]
     if start.checkpoint:
@@ -91,11 +91,12 @@ def _choose(start: StartSpec, study: Study, ledger: Ledger) -> list[InitialTheta
     assert start.study is not None
     if start.study == study.name:
         raise UserError("start.study: a study cannot start from itself")
+    parent_records = StudyRecords(records.ledger, start.study)
     with reraise_as("start.study", UserError):
-        ledger.require_study(start.study)
-    rows = _rows(start, study.first_seeds(), ledger)
-    runs = [ledger.list_runs(start.study)[r["configuration"]][1] for r in rows]
-    with ArtifactCache(reach(ledger, start.study), ledger, start.study) as cache:
+        parent_records.require_study()
+    rows = _rows(start, study.first_seeds(), parent_records)
+    runs = [parent_records.list_runs()[r["configuration"]][1] for r in rows]
+    with ArtifactCache(reach(parent_records), parent_records) as cache:
         checkpoints = [cache.seed(r).checkpoint() for r in rows]
     if start.each:
         seeds = [str(seed_of(r)) for r in rows]
@@ -113,12 +114,11 @@ def _from_checkpoint(checkpoint: Checkpoint, number: int = 0, run: str = "") -> 
     return InitialTheta(checkpoint.spec, {ANY: tuple(checkpoint.theta_P.tolist())}, lineage, number)
 
 
-def _rows(start: StartSpec, seeds: list[Seed], ledger: Ledger) -> list[SeedRecord]:
-    """Return the ledger's rows of the seeds whose θ is asked for, the best first."""
-    assert start.study is not None
-    existing = ledger.list_configurations(start.study)
-    keys = match_configurations(start.study, existing, None, start.configuration)
-    ended = (r for r in ledger.list_seeds(start.study) if r["published"] and is_final(r))
+def _rows(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[SeedRecord]:
+    """Return the recorded rows of the seeds whose θ is asked for, the best first."""
+    existing = records.list_configurations()
+    keys = match_configurations(records.study, existing, None, start.configuration)
+    ended = (r for r in records.list_seeds() if r["published"] and is_final(r))
     rows = [r for r in ended if r["configuration"] in keys]
     if start.seed is not None:
         rows = [r for r in rows if str(seed_of(r)) == str(Seed.named(str(start.seed)))]

@@ -19,6 +19,7 @@ from sqlalchemy import make_url
 from search.errors import Failure, UserError, masked
 from search.store.home import FOREIGN, Home, below
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -133,10 +134,10 @@ def _one_line(error: Exception) -> str:
     return text[:200] or type(error).__name__
 
 
-def reach(ledger: Ledger, study: str) -> MlflowClient:
+def reach(records: StudyRecords) -> MlflowClient:
     """Return a client of the store that has a study's runs."""
-    uri = (ledger.get_study(study) or {}).get("tracking_uri")
-    return connect(ledger.home, tracking_uri(ledger.home, uri))
+    uri = (records.get_study() or {}).get("tracking_uri")
+    return connect(records.home, tracking_uri(records.home, uri))
 
 
 ELSEWHERE = ("", "file", "http", "https", "ftp", "sftp")

@@ -1,4 +1,4 @@
-"""What a ledger promises, on SQLite and on PostgreSQL (search/store/ledger.py, `Ledger`)."""
+"""Promises of a records, on SQLite and on PostgreSQL (search/store: `Ledger`, `StudyRecords`, `StudyLease`)."""
 
 import threading
 import time
@@ -11,11 +11,13 @@ from model import PRESETS
 from search.errors import AlreadyExists, Failure, NotFound
 from search.store import database as database_module
 from search.store import lease as lease_module
-from search.store import ledger as ledger_module
+from search.store import study_records as records_module
 from search.store.database import ROWS, STUDIES, Database, DatabaseUnavailable
-from search.store.lease import LEASE_S, StudyLeases, acquire_study_lease
-from search.store.ledger import DIED, Ledger, is_final
+from search.store.lease import LEASE_S, StudyLease
+from search.store.ledger import KEY_COLUMNS, Ledger
+from search.store.record import is_final
 from search.store.results import ConfigurationResults
+from search.store.study_records import DIED, MEASURED, StudyRecords
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests import homes
@@ -36,8 +38,8 @@ def server():
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def open_ledger(request, home, monkeypatch):
-    """A function that opens the ledger of an empty database as one more driver."""
+def open_records(request, home, monkeypatch):
+    """A function that opens a study of an empty database as one more driver."""
     if request.param == "postgresql":
         running = request.getfixturevalue("server")
         monkeypatch.setenv("ADDER_SEARCH_DATABASE", running.url("optuna"))
@@ -46,18 +48,24 @@ def open_ledger(request, home, monkeypatch):
         with Ledger(home).database.begin() as db:
             for table in database_module.OF_A_STUDY:
                 db.execute(sa.delete(table))
-    return lambda: Ledger(home)
+    return lambda study="study": StudyRecords(Ledger(home), study)
 
 
 @pytest.fixture
-def ledger(open_ledger):
-    return open_ledger()
+def records(open_records):
+    return open_records()
 
 
 @pytest.fixture
-def other(open_ledger):
+def other(open_records):
     """Another driver. This process is alive, so it stands for a live one."""
-    return open_ledger()
+    return open_records()
+
+
+@pytest.fixture
+def another(records):
+    """Another study of the same driver."""
+    return StudyRecords(records.ledger, "another")
 
 
 def trial_of(*seeds, study="study"):
@@ -69,15 +77,15 @@ def result_of(seed, outcome=Outcome.FAILED, **facts):
     return replace(result, outcome=outcome, **facts)
 
 
-def record(ledger, trial, *results, speed=1.0, environment=None):
+def record(records, trial, *results, speed=1.0, environment=None):
     """Record results as a driver does with what a worker left."""
     about = {"seed_steps_per_s": speed, "environment": environment or {}}
-    ledger.record(ConfigurationResults(trial.part(CONFIGURATION), list(results), about))
+    records.record(ConfigurationResults(trial.part(CONFIGURATION), list(results), about))
 
 
-def columns(ledger, *names, study="study"):
+def columns(records, *names):
     """Columns of a study's rows by seed."""
-    return {r["init_seed"]: tuple(r[name] for name in names) for r in ledger.list_seeds(study)}
+    return {r["init_seed"]: tuple(r[name] for name in names) for r in records.list_seeds()}
 
 
 def later(monkeypatch, seconds):
@@ -89,84 +97,85 @@ def later(monkeypatch, seconds):
 # ---- seeds are claimed
 
 
-def test_a_claim_is_a_lease(ledger):
+def test_a_claim_is_a_lease(records, another):
     trial = trial_of(*SEEDS)
-    ledger.claim(trial)
-    rows = ledger.list_seeds("study")
+    records.claim(trial)
+    rows = records.list_seeds()
     assert [Seed(r["init_seed"], r["data_seed"]) for r in rows] == list(SEEDS)
-    assert {(r["trial"], r["outcome"], r["owner"]) for r in rows} == {(trial.key, "running", ledger.owner)}
+    assert {(r["trial"], r["outcome"], r["owner"]) for r in rows} == {(trial.key, "running", records.owner)}
     assert all(0 < r["lease_until"] - time.time() <= LEASE_S for r in rows)
     assert not any(map(is_final, rows)) and not any(r["published"] for r in rows)
-    assert ledger.list_seeds("another") == [] and ledger.list_seeds("study", trial=trial.key) == rows
+    assert another.list_seeds() == [] and records.list_seeds(trial=trial.key) == rows
 
 
-def test_a_seed_has_one_row_in_each_study(ledger):
-    for trial in (trial_of(SEEDS[0]), trial_of(*SEEDS[:2]), trial_of(SEEDS[0], study="another")):
-        ledger.claim(trial)
-    assert [(r["study"], r["init_seed"]) for r in ledger.list_seeds()] == [
+def test_a_seed_has_one_row_in_each_study(records, another):
+    another.claim(trial_of(SEEDS[0], study="another"))
+    for trial in (trial_of(SEEDS[0]), trial_of(*SEEDS[:2])):
+        records.claim(trial)
+    assert [(r["study"], r["init_seed"]) for r in records.ledger.list_seeds()] == [
         ("another", 1), ("study", 1), ("study", 2),
     ]  # fmt: skip
-    key = {name: ledger.list_seeds("study")[0][name] for name in ledger_module.KEY_COLUMNS}
-    with pytest.raises(sa.exc.IntegrityError), ledger.database.begin() as db:
+    key = {name: records.list_seeds()[0][name] for name in KEY_COLUMNS}
+    with pytest.raises(sa.exc.IntegrityError), records.database.begin() as db:
         db.execute(sa.insert(ROWS).values(**key, trial="t", outcome="running"))
 
 
-def test_a_live_driver_keeps_its_seeds(ledger, other):
+def test_a_live_driver_keeps_its_seeds(records, other):
     other.claim(trial_of(SEEDS[1]))
     with pytest.raises(AlreadyExists, match=f"study study: seed 2 is held by {other.owner}"):
-        ledger.claim(trial_of(*SEEDS))
-    assert len(ledger.list_seeds()) == 1, "a claim is whole or not at all"
+        records.claim(trial_of(*SEEDS))
+    assert len(records.ledger.list_seeds()) == 1, "a claim is whole or not at all"
 
 
 @pytest.mark.parametrize("how", ["dead", "late", "censored"])
-def test_a_lease_that_nobody_can_have_is_free(how, ledger, other, monkeypatch):
+def test_a_lease_that_nobody_can_have_is_free(how, records, other, monkeypatch):
     if how == "dead":
-        other.leases.owner = dead_owner()
+        other.lease.owner = dead_owner()
     if how == "late":
-        other.leases.owner = ELSEWHERE
+        other.lease.owner = ELSEWHERE
     other.claim(trial_of(SEEDS[0]))
     if how == "late":
         with pytest.raises(AlreadyExists, match=f"seed 1 is held by {ELSEWHERE}"):
-            ledger.claim(trial_of(SEEDS[0]))
+            records.claim(trial_of(SEEDS[0]))
         later(monkeypatch, LEASE_S + 1)
     if how == "censored":
         other.censor([trial_of(SEEDS[0])], "interrupted")
-    ledger.claim(trial_of(SEEDS[0]))
-    assert columns(ledger, "owner", "outcome", "reason") == {1: (ledger.owner, "running", None)}
+    records.claim(trial_of(SEEDS[0]))
+    assert columns(records, "owner", "outcome", "reason") == {1: (records.owner, "running", None)}
 
 
-def test_of_many_drivers_one_gets_a_seed(open_ledger, monkeypatch):
+def test_of_many_drivers_one_gets_a_seed(open_records, monkeypatch):
     raised = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
-    ledgers = [open_ledger() for _ in range(6)]
-    owners = at_once(ledgers, lambda ledger: ledger.claim(trial_of(*SEEDS)))
+    drivers = [open_records() for _ in range(6)]
+    owners = at_once(drivers, lambda records: records.claim(trial_of(*SEEDS)))
     assert len(owners) == 1 and not raised, "the others are refused in a line"
-    assert {r["owner"] for r in ledgers[0].list_seeds()} == set(owners)
+    assert {r["owner"] for r in drivers[0].list_seeds()} == set(owners)
 
 
-def test_a_seed_that_changes_hands_while_it_is_claimed_is_refused(ledger, other, monkeypatch):
-    trial, look = trial_of(SEEDS[0]), ledger_module.is_final
-    ledger.claim(trial)
-    ledger.censor([trial], "interrupted")
+def test_a_seed_that_changes_hands_while_it_is_claimed_is_refused(records, other, monkeypatch):
+    trial, look = trial_of(SEEDS[0]), records_module.is_final
+    records.claim(trial)
+    records.censor([trial], "interrupted")
 
     def meanwhile(row):
-        monkeypatch.setattr(ledger_module, "is_final", look)
+        monkeypatch.setattr(records_module, "is_final", look)
         other.claim(trial)
         return look(row)
 
-    monkeypatch.setattr(ledger_module, "is_final", meanwhile)
+    monkeypatch.setattr(records_module, "is_final", meanwhile)
     with pytest.raises(AlreadyExists, match="seed 1 was just taken by another driver"):
-        ledger.claim(trial)
-    assert columns(ledger, "owner") == {1: (other.owner,)}
+        records.claim(trial)
+    assert columns(records, "owner") == {1: (other.owner,)}
 
 
 # ---- seeds end
 
 
-def test_results_are_recorded(ledger, other):
+def test_results_are_recorded(records, other):
     trial = trial_of(SEEDS[0])
-    ledger.claim(trial)
-    record(ledger, trial, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
+    records.claim(trial)
+    record(records, trial, result_of(SEEDS[0], Outcome.GROKKED), speed=123.0, environment={"threads": 1})
     (row,) = other.list_seeds()
     facts = {"outcome": "grokked", "steps": 60_000, "grok_step": 2_000, "held": False, "best_step": 2_000}
     facts |= {
@@ -177,106 +186,106 @@ def test_results_are_recorded(ledger, other):
         "lease_until": None,
     }
     assert {name: row[name] for name in facts} == facts and "environment" not in row
-    assert ledger.list_seeds(environment=True) == [row | {"environment": {"threads": 1}}]
+    assert records.list_seeds(environment=True) == [row | {"environment": {"threads": 1}}]
     assert is_final(row) and not row["published"]
 
 
 @pytest.mark.parametrize("outcome", FINAL)
-def test_a_final_row_is_never_overwritten(outcome, ledger):
+def test_a_final_row_is_never_overwritten(outcome, records):
     trial = trial_of(SEEDS[0])
-    ledger.claim(trial)
-    record(ledger, trial, result_of(SEEDS[0], outcome, hopeless_step=2_000))
-    (before,) = ledger.list_seeds()
+    records.claim(trial)
+    record(records, trial, result_of(SEEDS[0], outcome, hopeless_step=2_000))
+    (before,) = records.ledger.list_seeds()
     assert (before["outcome"], before["hopeless_step"]) == (outcome, 2_000)
-    record(ledger, trial, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
-    ledger.censor([trial], "interrupted")
-    ledger.leases.renew("study")
+    record(records, trial, result_of(SEEDS[0], Outcome.DIVERGED, best_exact=0.1), speed=2.0)
+    records.censor([trial], "interrupted")
+    records.lease.renew()
     with pytest.raises(AlreadyExists, match=rf"study study: seed 1 has run already \({outcome}\)"):
-        ledger.claim(trial)
-    assert ledger.list_seeds() == [before]
+        records.claim(trial)
+    assert records.ledger.list_seeds() == [before]
 
 
-def test_censored_seeds_go_on(ledger):
+def test_censored_seeds_go_on(records):
     """Their steps are noted where they are known; those of which nothing was trained are deleted."""
     trial, unstarted = trial_of(*SEEDS[:2]), trial_of(SEEDS[2])
     for claimed in (trial, unstarted):
-        ledger.claim(claimed)
-    record(ledger, trial, result_of(SEEDS[0]))
+        records.claim(claimed)
+    record(records, trial, result_of(SEEDS[0]))
     steps = {(CONFIGURATION.key, seed.init_seed, seed.data_seed): 700 for seed in SEEDS}
-    ledger.censor([trial], "its process died", steps)
-    assert columns(ledger, "outcome", "reason", "steps") == {
+    records.censor([trial], "its process died", steps)
+    assert columns(records, "outcome", "reason", "steps") == {
         1: ("failed", None, 60_000), 2: ("censored", "its process died", 700), 3: ("running", None, 0),
     }  # fmt: skip
-    assert [is_final(r) for r in ledger.list_seeds()] == [True, False, False]
-    ledger.censor([unstarted], "enough")
+    assert [is_final(r) for r in records.ledger.list_seeds()] == [True, False, False]
+    records.censor([unstarted], "enough")
     for claimed in (trial, unstarted):
-        ledger.delete_unstarted(claimed)
-    assert sorted(columns(ledger)) == [1, 2]
-    record(ledger, trial, result_of(SEEDS[1]))  # its results were there after all
-    assert columns(ledger, "outcome") == {1: ("failed",), 2: ("failed",)}
+        records.delete_unstarted(claimed)
+    assert sorted(columns(records)) == [1, 2]
+    record(records, trial, result_of(SEEDS[1]))  # its results were there after all
+    assert columns(records, "outcome") == {1: ("failed",), 2: ("failed",)}
 
 
-def test_only_rows_of_dead_drivers_are_orphans(ledger, other):
+def test_only_rows_of_dead_drivers_are_orphans(records, other, another):
     recorded = trial_of(SEEDS[1])
-    for trial in (trial_of(SEEDS[0]), trial_of(SEEDS[0], study="another"), recorded):
+    elsewhere = StudyRecords(other.ledger, "another")
+    elsewhere.claim(trial_of(SEEDS[0], study="another"))
+    for trial in (trial_of(SEEDS[0]), recorded):
         other.claim(trial)
     record(other, recorded, result_of(SEEDS[1]))
-    ledger.claim(trial_of(SEEDS[2]))
-    ledger.censor_orphaned("study")
-    assert columns(ledger, "outcome", "reason", "owner") == {
-        1: ("censored", DIED, None), 2: ("failed", None, None), 3: ("running", None, ledger.owner),
+    records.claim(trial_of(SEEDS[2]))
+    records.censor_orphaned()
+    assert columns(records, "outcome", "reason", "owner") == {
+        1: ("censored", DIED, None), 2: ("failed", None, None), 3: ("running", None, records.owner),
     }  # fmt: skip
-    assert columns(ledger, "owner", study="another") == {1: (other.owner,)}
+    assert columns(another, "owner") == {1: (other.owner,)}
 
 
-def test_lost_results_are_trained_again_but_for_those_that_mlflow_has(ledger):
+def test_lost_results_are_trained_again_but_for_those_that_mlflow_has(records):
     published, lost = trial_of(SEEDS[0]), trial_of(SEEDS[1])
     for trial, seed in ((published, SEEDS[0]), (lost, SEEDS[1])):
-        ledger.claim(trial)
-        record(ledger, trial, result_of(seed, Outcome.GROKKED))
-    ledger.publish(published, CONFIGURATION, "1", "run")
-    before = ledger.list_seeds("study")
+        records.claim(trial)
+        record(records, trial, result_of(seed, Outcome.GROKKED))
+    records.publish(published, CONFIGURATION, "1", "run")
+    before = records.list_seeds()
     for trial in (published, lost):
-        ledger.reopen("study", trial.key, "cut")
-    first, second = ledger.list_seeds("study")
+        records.reopen(trial.key, "cut")
+    first, second = records.list_seeds()
     assert first == before[0]
     assert (second["outcome"], second["reason"], second["steps"]) == (Outcome.CENSORED, "cut", 0)
-    assert not any(second[name] for name in (*ledger_module.MEASURED, "owner"))
-    ledger.claim(lost)
+    assert not any(second[name] for name in (*MEASURED, "owner"))
+    records.claim(lost)
 
 
-def test_a_seed_that_was_not_claimed_is_not_recorded(ledger):
-    record(ledger, trial_of(SEEDS[0]), result_of(SEEDS[0]))
-    assert ledger.list_seeds() == []
+def test_a_seed_that_was_not_claimed_is_not_recorded(records):
+    record(records, trial_of(SEEDS[0]), result_of(SEEDS[0]))
+    assert records.ledger.list_seeds() == []
 
 
-def test_a_publication_is_noted_with_its_place(ledger):
+def test_a_publication_is_noted_with_its_place(records, another):
     trial = trial_of(SEEDS[0])
     for claimed in (trial, trial_of(SEEDS[1])):
-        ledger.claim(claimed)
-    assert ledger.list_runs("study") == {CONFIGURATION.key: ("", "")}
-    ledger.publish(trial, CONFIGURATION, "3", "run")
-    assert columns(ledger, "published") == {1: (True,), 2: (False,)}
-    assert (
-        ledger.list_runs("study") == {CONFIGURATION.key: ("3", "run")} and ledger.list_runs("another") == {}
-    )
+        records.claim(claimed)
+    assert records.list_runs() == {CONFIGURATION.key: ("", "")}
+    records.publish(trial, CONFIGURATION, "3", "run")
+    assert columns(records, "published") == {1: (True,), 2: (False,)}
+    assert records.list_runs() == {CONFIGURATION.key: ("3", "run")} and another.list_runs() == {}
 
 
-def test_calls_of_verify_are_counted(ledger):
+def test_calls_of_verify_are_counted(records, another):
     for seed in SEEDS:
-        ledger.claim(trial_of(seed))
+        records.claim(trial_of(seed))
     key = (CONFIGURATION.key, 1, 1)
-    assert ledger.record_verification("study", key, 9) and ledger.record_verification("study", key, 10_010)
-    assert not ledger.record_verification("another", key, 0)
-    ledger.record_verifications("study", CONFIGURATION.key, {SEEDS[0]: 7, SEEDS[1]: 0})
-    assert columns(ledger, "verified", "verify_calls") == {1: (10_010, 2), 2: (0, 1), 3: (None, 0)}
+    assert records.record_verification(key, 9) and records.record_verification(key, 10_010)
+    assert not another.record_verification(key, 0)
+    records.record_verifications(CONFIGURATION.key, {SEEDS[0]: 7, SEEDS[1]: 0})
+    assert columns(records, "verified", "verify_calls") == {1: (10_010, 2), 2: (0, 1), 3: (None, 0)}
 
 
-def test_seeds_that_count_for_the_same_are_one_group(ledger):
+def test_seeds_that_count_for_the_same_are_one_group(records):
     trial = trial_of(*SEEDS)
-    ledger.claim(trial)
-    record(ledger, trial, *(result_of(s, best_exact=n / 4) for n, s in enumerate(SEEDS)), speed=2.0)
-    rows = ledger.list_grouped_seeds("study", CONFIGURATION.key)
+    records.claim(trial)
+    record(records, trial, *(result_of(s, best_exact=n / 4) for n, s in enumerate(SEEDS)), speed=2.0)
+    rows = records.list_grouped_seeds(CONFIGURATION.key)
     assert len(rows) == 3 and rows[0] is rows[2] and rows[0]["best_exact"] == 0.5
     assert rows[0]["core_s"] is None, "only the engine's cost is known"
 
@@ -284,190 +293,194 @@ def test_seeds_that_count_for_the_same_are_one_group(ledger):
 # ---- one driver a study
 
 
-def test_a_study_is_as_it_was_last_run(ledger, other):
-    assert ledger.get_study("study") is None
+def test_a_study_is_as_it_was_last_run(records, other):
+    assert records.get_study() is None
     for uri in ("http://one", "http://two"):
-        ledger.leases.acquire("study", {"name": "study", "seeds": [1]}, uri)
-    other.update_study("study", {"a": 2}, "http://other")  # it has not got the lease
-    row = ledger.get_study("study")
+        records.lease.acquire()
+        records.update_study({"name": "study", "seeds": [1]}, uri)
+    other.update_study({"a": 2}, "http://other")  # it has not got the lease
+    row = records.get_study()
     assert (row["tracking_uri"], row["definition"]) == ("http://two", {"name": "study", "seeds": [1]})
-    ledger.update_study("study", {"a": 3}, "http://three")
-    row = ledger.get_study("study")
-    assert (row["tracking_uri"], row["definition"], row["owner"]) == ("http://three", {"a": 3}, ledger.owner)
-    ledger.leases.release("study")
-    assert ledger.get_study("study") == row | {"owner": None, "lease_until": None}
+    records.update_study({"a": 3}, "http://three")
+    row = records.get_study()
+    assert (row["tracking_uri"], row["definition"], row["owner"]) == ("http://three", {"a": 3}, records.owner)
+    records.lease.release()
+    assert records.get_study() == row | {"owner": None, "lease_until": None}
 
 
-def test_a_study_has_one_driver(ledger, other):
-    other.leases.acquire("study", {}, None)
+def test_a_study_has_one_driver(records, other, another):
+    other.lease.acquire()
     with pytest.raises(AlreadyExists, match=f"study study is already being run by {other.owner}"):
-        ledger.leases.acquire("study", {}, None)
-    ledger.leases.acquire("another", {}, None)
-    ledger.leases.release("study")  # not its own: nothing
-    assert ledger.get_study("study")["owner"] == other.owner
-    other.leases.release("study")
-    ledger.leases.acquire("study", {}, None)
+        records.lease.acquire()
+    another.lease.acquire()
+    records.lease.release()  # not its own: nothing
+    assert records.get_study()["owner"] == other.owner
+    other.lease.release()
+    records.lease.acquire()
 
 
 @pytest.mark.parametrize("how", ["dead", "late"])
-def test_the_lease_of_a_dead_driver_is_taken_over_and_it_learns_of_it(how, ledger, other, monkeypatch):
-    other.leases.owner = dead_owner() if how == "dead" else ELSEWHERE
-    other.leases.acquire("study", {}, None)
+def test_the_lease_of_a_dead_driver_is_taken_over_and_it_learns_of_it(how, records, other, monkeypatch):
+    other.lease.owner = dead_owner() if how == "dead" else ELSEWHERE
+    other.lease.acquire()
     if how == "late":
         later(monkeypatch, LEASE_S + 1)
-    assert ledger.get_study("study")["owner"] is None
-    ledger.leases.acquire("study", {}, None)
-    assert other.leases.renew("study") == "another driver took the study over"
-    assert ledger.leases.renew("study") is None and ledger.get_study("study")["owner"] == ledger.owner
+    assert records.get_study()["owner"] is None
+    records.lease.acquire()
+    assert other.lease.renew() == "another driver took the study over"
+    assert records.lease.renew() is None and records.get_study()["owner"] == records.owner
 
 
-def test_of_many_drivers_one_gets_a_study(open_ledger):
-    ledgers = [open_ledger() for _ in range(6)]
+def test_of_many_drivers_one_gets_a_study(open_records):
+    drivers = [open_records() for _ in range(6)]
     for take_over in (False, True):
         if take_over:
-            with ledgers[0].database.begin() as db:
+            with drivers[0].database.begin() as db:
                 db.execute(sa.update(STUDIES).values(owner=ELSEWHERE, lease_until=1.0))
-        owners = at_once(ledgers, lambda ledger: ledger.leases.acquire("study", {}, None))
-        assert [ledgers[0].get_study("study")["owner"]] == owners
+        owners = at_once(drivers, lambda records: records.lease.acquire())
+        assert [drivers[0].get_study()["owner"]] == owners
 
 
-def test_of_two_that_read_a_free_lease_one_takes_it(ledger, other, monkeypatch):
-    ledger.leases.acquire("study", {}, None)
-    ledger.leases.release("study")
+def test_of_two_that_read_a_free_lease_one_takes_it(records, other, monkeypatch):
+    records.lease.acquire()
+    records.lease.release()
     look = lease_module.is_live
 
     def meanwhile(row, now):
         monkeypatch.setattr(lease_module, "is_live", look)
-        other.leases.acquire("study", {}, None)
+        other.lease.acquire()
         return look(row, now)
 
     monkeypatch.setattr(lease_module, "is_live", meanwhile)
-    with ledger.database.begin() as db:
+    with records.database.begin() as db:
         db.execute(sa.update(STUDIES).values(owner=ELSEWHERE, lease_until=1.0))
     with pytest.raises(AlreadyExists, match="study study was just taken by another driver"):
-        ledger.leases.acquire("study", {}, None)
-    assert ledger.get_study("study")["owner"] == other.owner
+        records.lease.acquire()
+    assert records.get_study()["owner"] == other.owner
 
 
-def test_time_is_the_databases(ledger, other, monkeypatch):
+def test_time_is_the_databases(records, other, monkeypatch):
     """A machine whose clock is an hour ahead takes no live lease, and gives none that lasts an hour."""
     now = time.time
-    ledger.leases.owner = ELSEWHERE
-    ledger.leases.acquire("study", {}, None)
+    records.lease.owner = ELSEWHERE
+    records.lease.acquire()
     monkeypatch.setattr(time, "time", lambda: now() + 3_600)
     with pytest.raises(AlreadyExists, match=r"already being run .* its hold ends in 1[12]\d s"):
-        other.leases.acquire("study", {}, None)
-    ledger.leases.renew("study")
-    assert abs(other.get_study("study")["lease_until"] - now() - LEASE_S) < 60
+        other.lease.acquire()
+    records.lease.renew()
+    assert abs(other.get_study()["lease_until"] - now() - LEASE_S) < 60
 
 
-def test_renewing_extends_only_the_own_leases(ledger, other, monkeypatch):
-    ledger.leases.acquire("study", {}, None)
-    ledger.claim(trial_of(SEEDS[0]))
+def test_renewing_extends_only_the_own_leases(records, other, monkeypatch):
+    records.lease.acquire()
+    records.claim(trial_of(SEEDS[0]))
     other.claim(trial_of(SEEDS[1]))
-    before, study = columns(ledger, "lease_until"), ledger.get_study("study")
+    before, study = columns(records, "lease_until"), records.get_study()
     later(monkeypatch, 50)
-    ledger.leases.renew("study")
-    after = columns(ledger, "lease_until")
+    records.lease.renew()
+    after = columns(records, "lease_until")
     assert 50 <= after[1][0] - before[1][0] < 60 and after[2] == before[2]
-    assert ledger.get_study("study")["lease_until"] > study["lease_until"] + 49
+    assert records.get_study()["lease_until"] > study["lease_until"] + 49
 
 
-def test_a_driver_is_asked_to_stop_once(ledger, other):
-    ledger.leases.acquire("study", {}, None)
-    other.request_stop("study")
-    assert ledger.leases.renew("study") == ledger.leases.renew("study") == "stopped"
-    ledger.leases.release("study")
-    ledger.leases.acquire("study", {}, None)
-    assert ledger.leases.renew("study") is None, "the next run was not asked"
+def test_a_driver_is_asked_to_stop_once(records, other):
+    records.lease.acquire()
+    other.request_stop()
+    assert records.lease.renew() == records.lease.renew() == "stopped"
+    records.lease.release()
+    records.lease.acquire()
+    assert records.lease.renew() is None, "the next run was not asked"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a mistake"), DatabaseUnavailable("gone")])
-def test_a_lease_survives_whatever_its_renewal_meets(error, ledger, monkeypatch, caplog):
+def test_a_lease_survives_whatever_its_renewal_meets(error, records, monkeypatch, caplog):
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
-    renew, calls = ledger.leases.renew, []
+    renew, calls = records.lease.renew, []
 
-    def failing(study):
-        calls.append(study)
+    def failing():
+        calls.append(0)
         if len(calls) < 4:
             raise error
-        return renew(study)
+        return renew()
 
-    monkeypatch.setattr(ledger.leases, "renew", failing)
-    with acquire_study_lease(ledger, "study", None, None) as lease:
-        until = ledger.get_study("study")["lease_until"]
+    monkeypatch.setattr(records.lease, "renew", failing)
+    with records.lease as lease:
+        until = records.get_study()["lease_until"]
         lease.thread.join(0.5)
         assert lease.thread.is_alive() and lease.why is None
-        assert ledger.get_study("study")["lease_until"] > until
+        assert records.get_study()["lease_until"] > until
         lease.why = "stopped"
         with pytest.raises(Failure, match="study study: stopped; the same command again completes"):
             lease.check()
-    assert not lease.thread.is_alive() and ledger.get_study("study")["owner"] is None
+    assert not lease.thread.is_alive() and records.get_study()["owner"] is None
     line = f"study study: its hold could not be renewed: {error!r}"
     assert caplog.messages == ([] if isinstance(error, DatabaseUnavailable) else [line]), "once"
 
 
 @pytest.mark.parametrize("source", ["/proc/sys/kernel/random/boot_id", "/etc/machine-id"])
-def test_a_clone_of_this_machine_is_another_one(source, ledger, other, monkeypatch):
+def test_a_clone_of_this_machine_is_another_one(source, records, other, monkeypatch):
     """It has the same host name, and the same number of the first process space."""
     text = lease_module._text
     with monkeypatch.context() as patch:
         patch.setattr(lease_module, "_text", lambda path: "of the clone" if path == source else text(path))
-        other.leases.owner = dead_owner()  # of the clone's processes this machine knows nothing
-    other.leases.acquire("study", {}, None)
-    assert ledger.list_running_studies() == ["study"] and len(other.owner) <= 128
+        other.lease.owner = dead_owner()  # of the clone's processes this machine knows nothing
+    other.lease.acquire()
+    assert records.ledger.list_running_studies() == ["study"] and len(other.owner) <= 128
     with pytest.raises(AlreadyExists, match=other.owner):
-        ledger.leases.acquire("study", {}, None)
+        records.lease.acquire()
 
 
 # ---- what was asked
 
 
-def test_configurations_stand_in_the_order_in_which_they_came(ledger):
+def test_configurations_stand_in_the_order_in_which_they_came(records, another):
     second, third = (Configuration(PRESETS[p], Recipe(lr=lr)) for p, lr in (("777p", 0.5), ("57p", 0.1)))
     for work in ([CONFIGURATION], [second, CONFIGURATION], [second, third]):
         pairs = tuple((c, Seed.of(10 * n + len(work))) for n, c in enumerate(work))
-        ledger.claim(Trial("study", pairs, 2, Resources(), Stop()))
-    configurations = ledger.list_configurations("study")
+        records.claim(Trial("study", pairs, 2, Resources(), Stop()))
+    configurations = records.list_configurations()
     assert list(configurations.items()) == [(c.key, c) for c in (CONFIGURATION, second, third)]
-    assert ledger.list_configurations("another") == {}
+    assert another.list_configurations() == {}
 
 
-def test_a_proposal_is_written_once(ledger):
-    ledger.create_proposal("study", 0, CONFIGURATION, {"recipe.lr": 0.02})
+def test_a_proposal_is_written_once(records):
+    records.create_proposal(0, CONFIGURATION, {"recipe.lr": 0.02})
     for _ in range(2):  # the same may be written again
-        ledger.create_proposal("study", 1, None, {"recipe.lr": 2.0})
-    proposals = [(p["number"], p["configuration"], p["numbers"]) for p in ledger.list_proposals("study")]
+        records.create_proposal(1, None, {"recipe.lr": 2.0})
+    proposals = [(p["number"], p["configuration"], p["numbers"]) for p in records.list_proposals()]
     assert proposals == [(0, CONFIGURATION.key, {"recipe.lr": 0.02}), (1, None, {"recipe.lr": 2.0})]
-    another = Configuration(PRESETS["777p"], Recipe())
-    for configuration, numbers in ((None, {"recipe.lr": 0.2}), (another, {"recipe.lr": 2.0})):
+    unequal = Configuration(PRESETS["777p"], Recipe())
+    for configuration, numbers in ((None, {"recipe.lr": 0.2}), (unequal, {"recipe.lr": 2.0})):
         with pytest.raises(AlreadyExists, match="study study: proposal 1 was just taken by another driver"):
-            ledger.create_proposal("study", 1, configuration, numbers)
-    assert list(ledger.list_configurations("study")) == [CONFIGURATION.key], "whole or not at all"
+            records.create_proposal(1, configuration, numbers)
+    assert list(records.list_configurations()) == [CONFIGURATION.key], "whole or not at all"
 
 
-def test_a_study_that_was_never_begun_is_named_with_those_that_were(ledger):
-    with pytest.raises(NotFound, match=f"study 'studdy' has no records in {ledger.home.path}; .*none yet"):
-        ledger.require_study("studdy")
-    ledger.claim(trial_of(SEEDS[0]))
-    ledger.leases.acquire("begun", {}, None)
-    for name in ("study", "begun"):
-        ledger.require_study(name)
+def test_a_study_that_was_never_begun_is_named_with_those_that_were(records):
+    ledger = records.ledger
+    begun, misspelt = StudyRecords(ledger, "begun"), StudyRecords(ledger, "studdy")
+    with pytest.raises(NotFound, match=f"study 'studdy' has no records in {records.home.path}; .*none yet"):
+        misspelt.require_study()
+    records.claim(trial_of(SEEDS[0]))
+    begun.lease.acquire()
+    for each in (records, begun):
+        each.require_study()
     assert ledger.list_studies() == ["begun", "study"] and ledger.list_running_studies() == ["begun"]
     with pytest.raises(NotFound, match=r"did you mean study\?"):
-        ledger.require_study("studdy")
+        misspelt.require_study()
 
 
-def test_a_deleted_study_leaves_nothing_and_no_other_changes(ledger):
-    for study in ("study", "another"):
-        ledger.claim(trial_of(SEEDS[0], study=study))
-        ledger.leases.acquire(study, {}, None)
-        ledger.create_proposal(study, 0, CONFIGURATION, {})
-    ledger.delete_study("study")
+def test_a_deleted_study_leaves_nothing_and_no_other_changes(records, another):
+    for each in (records, another):
+        each.claim(trial_of(SEEDS[0], study=each.study))
+        each.lease.acquire()
+        each.create_proposal(0, CONFIGURATION, {})
+    records.delete_study()
+    ledger = records.ledger
     assert [r["study"] for r in ledger.list_seeds()] == ledger.list_studies() == ["another"]
-    assert ledger.get_study("study") is None and ledger.get_study("another")
-    assert not ledger.list_configurations("study") and not ledger.list_proposals("study")
-    assert ledger.list_configurations("another") and ledger.list_proposals("another")
+    assert records.get_study() is None and another.get_study()
+    assert not records.list_configurations() and not records.list_proposals()
+    assert another.list_configurations() and another.list_proposals()
 
 
 # ---- a database that is away
@@ -475,15 +488,16 @@ def test_a_deleted_study_leaves_nothing_and_no_other_changes(ledger):
 
 def test_every_transaction_waits_for_a_database_that_is_away():
     """But the renewal, which is tried again in any case; and methods that call others."""
-    methods = {name: method for kind in (Ledger, StudyLeases) for name, method in vars(kind).items()}
-    exempt = {"renew", "is_owned", "require_study", "insert_configurations", "insert_starts"}
+    kinds = (Ledger, StudyRecords, StudyLease)
+    methods = {name: method for kind in kinds for name, method in vars(kind).items()}
+    exempt = {"renew", "check", "require_study", "insert_configurations", "insert_starts"}
     exempt |= {"record_verifications"}
     public = {name for name, method in methods.items() if callable(method) and not name.startswith("_")}
     assert {name for name in public if not hasattr(methods[name], "__wrapped__")} == exempt
 
 
-def test_a_transaction_is_tried_again_for_so_long_and_said_once(ledger, monkeypatch, caplog):
-    begin, calls = ledger.database.begin, []
+def test_a_transaction_is_tried_again_for_so_long_and_said_once(records, monkeypatch, caplog):
+    begin, calls = records.database.begin, []
 
     def away_twice():
         calls.append(0)
@@ -491,23 +505,23 @@ def test_a_transaction_is_tried_again_for_so_long_and_said_once(ledger, monkeypa
             raise DatabaseUnavailable("gone")
         return begin()
 
-    monkeypatch.setattr(ledger.database, "begin", away_twice)
+    monkeypatch.setattr(records.database, "begin", away_twice)
     monkeypatch.setattr(database_module, "RETRY_S", 0.01)
     with pytest.raises(DatabaseUnavailable):
-        ledger.list_seeds()
-    ledger.database.patience_s = 5.0
-    assert ledger.list_seeds() == [] and len(calls) == 4
+        records.ledger.list_seeds()
+    records.database.patience_s = 5.0
+    assert records.ledger.list_seeds() == [] and len(calls) == 4
     assert caplog.messages == ["gone; waiting for it, for up to 5 s", "what was waited for is back"]
-    calls[:], ledger.database.patience_s = [], 0.05
-    monkeypatch.setattr(ledger.database, "begin", lambda: (_ for _ in ()).throw(DatabaseUnavailable("gone")))
+    calls[:], records.database.patience_s = [], 0.05
+    monkeypatch.setattr(records.database, "begin", lambda: (_ for _ in ()).throw(DatabaseUnavailable("gone")))
     start = time.monotonic()
     with pytest.raises(DatabaseUnavailable):
-        ledger.list_seeds()
+        records.ledger.list_seeds()
     assert 0.05 < time.monotonic() - start < 5
 
 
-def test_a_database_that_gives_no_connection_is_away(ledger):
-    url = ledger.home.ledger_url
-    ledger.database.engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
-    with ledger.database.begin(), pytest.raises(DatabaseUnavailable, match="QueuePool limit"):
-        ledger.leases.renew("study")
+def test_a_database_that_gives_no_connection_is_away(records):
+    url = records.home.ledger_url
+    records.database.engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.05)
+    with records.database.begin(), pytest.raises(DatabaseUnavailable, match="QueuePool limit"):
+        records.lease.renew()

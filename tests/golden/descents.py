@@ -23,6 +23,7 @@ from search.run import driver, worker
 from search.store.candidates import DatabaseCandidates, digest
 from search.store.home import Home
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from tests.commands import call
 from tests.in_process import without_ray
 from tests.reference import QUICK, write_study
@@ -164,7 +165,7 @@ def study_descent(parent: str) -> list[list[Any]]:
         home = Path(folder) / "home"
         done = call("run", write_study(Path(folder), study), "--home", home)
         assert done.exit_code == 0, done.output
-        sets = DatabaseCandidates(Ledger(Home(home)), study["name"]).read()
+        sets = DatabaseCandidates(StudyRecords(Ledger(Home(home)), study["name"])).read()
     return [[t.round, digest(t.ties), t.parent, t.reached, t.wrong, bool(t.start)] for t in sets]
 
 

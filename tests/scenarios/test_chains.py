@@ -10,7 +10,7 @@ from search.run.driver import Driver
 from search.run.packing import Capacity
 from search.run.tally import TrialReport
 from search.stats.counting import ENOUGH
-from search.store.ledger import is_final
+from search.store.record import is_final
 from search.store.results import PARTS, THETA, WorkerAssignment
 from tests import in_process
 from tests.homes import quick  # noqa: F401

@@ -18,7 +18,7 @@ from search.compress.proposals import joined
 from search.run import driver, worker
 from search.store.candidates import DatabaseCandidates, digest, front, lineage_of, smallest
 from search.store.home import Home
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
 from search.study.file import parse_study
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
@@ -26,7 +26,7 @@ from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect, tracking_uri
 from tests.commands import call, fails_with_one
 from tests.commands import says as is_like
-from tests.homes import quick  # noqa: F401
+from tests.homes import quick, records_of  # noqa: F401
 from tests.reference import QUICK, recorded, rows_of, write_study
 from trainer import Outcome
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -166,7 +166,7 @@ def run(here, **changes):
 
 
 def sets_of(name="small"):
-    return DatabaseCandidates(Ledger(Home("home")), name).read()
+    return DatabaseCandidates(records_of("home", name)).read()
 
 
 def facts(sets):
@@ -193,7 +193,7 @@ def test_rounds_go_on_from_what_was_accepted_and_nothing_is_tried_twice(here):
     child = next(t for t in sets if t.round == 2)
     parent, configuration = (
         sets[child.parent],
-        Ledger(Home("home")).list_configurations("small")[child.configuration],
+        records_of("home", "small").list_configurations()[child.configuration],
     )
     assert configuration.start.digest == parent.start.digest
     assert configuration.spec.ties == child.ties and configuration.spec.base == preset("46p")
@@ -214,9 +214,9 @@ def test_what_is_shown_of_a_descent(here):
     run(here, compress=STUDY["compress"] | {"rounds": 2})
     home, study = Home("home"), parse_study(json.dumps(STUDY), "")
     client = connect(home, tracking_uri(home))
-    tracker, ledger, best = Tracker(client, home, study), Ledger(home), smallest(sets_of())
-    with ArtifactCache(client, ledger, "small") as cache:
-        log_descents(ledger, tracker, cache)
+    tracker, records, best = Tracker(client, home, study), records_of(home, "small"), smallest(sets_of())
+    with ArtifactCache(client, records) as cache:
+        log_descents(records, tracker, cache)
     paths = {i.path for i in client.list_artifacts(tracker.study_run(), "pictures")}
     assert paths == {"pictures/sets-tried.png", "pictures/descent.png"}
     assert TREE in {i.path for i in client.list_artifacts(tracker.study_run())}

@@ -11,10 +11,12 @@ import pytest
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
-from search.store.ledger import Ledger, is_final
+from search.store.ledger import Ledger
+from search.store.record import is_final
 from search.store.results import ConfigurationResults
+from search.store.study_records import StudyRecords
 from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
-from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
+from tests.homes import drive, empty_home, forget_places, quick, records_of, study_of, thetas
 from tests.leases import dead_owner
 
 __all__ = ["quick"]
@@ -64,7 +66,7 @@ class Copying:
 
 def is_ahead(home):
     """Whether the ledger has what became of a seed, and does not know that MLflow has it."""
-    rows = Ledger(home).list_seeds("sweep") if home.ledger_db.exists() else []
+    rows = records_of(home).list_seeds() if home.ledger_db.exists() else []
     return any(is_final(r) and not r["published"] for r in rows)
 
 
@@ -81,7 +83,7 @@ def facts(home):
         assert name not in found, f"{name} is there twice"
         artifacts = sorted(a.path for a in client.list_artifacts(ident))
         found[name] = (run.info.status, tags, run.data.params, run.data.metrics, steps, artifacts)
-    return found, Ledger(home).list_seeds("sweep"), sorted(experiment.tags)
+    return found, records_of(home).list_seeds(), sorted(experiment.tags)
 
 
 def killed(folder, late):
@@ -100,7 +102,7 @@ def killed(folder, late):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hold, "RENEW_S", 60.0)
         patch.setattr(ledger_module, "driver_name", dead_owner)
-        patch.setattr(Ledger, "record", client.recording(Ledger.record))
+        patch.setattr(StudyRecords, "record", client.recording(StudyRecords.record))
         drive(home, STUDY, GROKKED, client, wait)
     return home, [Home(folder / str(n)) for n in range(1, client.copies + 1)]
 
@@ -131,7 +133,7 @@ def test_a_part_is_read_once_by_whom_it_is_recorded(home, monkeypatch):
     """From the ledger to the best seeds' runs: what a driver has read it has at hand."""
     read, recorded = Counter(), Counter()
     monkeypatch.setattr(ConfigurationResults, "read", counting(ConfigurationResults.read, read))
-    monkeypatch.setattr(Ledger, "record", counting(Ledger.record, recorded))
+    monkeypatch.setattr(StudyRecords, "record", counting(StudyRecords.record, recorded))
     drive(home, STUDY, GROKKED)
     assert read.total() == recorded.total() == 2
     assert all(r["published"] for r in Ledger(home).list_seeds())

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from search.run import worker
-from search.store.ledger import is_final
+from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call, fails_with_one
 from tests.reference import QUICK as SECONDS

@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from search.store import database
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.tracking import outbox
-from tests.homes import drive, empty_home, forget_places, quick, study_of, thetas
+from tests.homes import drive, empty_home, forget_places, quick, records_of, study_of, thetas
 from tests.scenarios.test_cut_off import facts
 
 __all__ = ["quick"]
@@ -50,24 +51,22 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
     """
     monkeypatch.setattr(outbox, "FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(database, "RETRY_S", 0.1)
-    whole, record, publish = empty_home(tmp_path / "whole"), Ledger.record, Ledger.publish
+    whole, record, publish = empty_home(tmp_path / "whole"), StudyRecords.record, StudyRecords.publish
     drive(whole, STUDY, GROKKED)
     with small_disk(tmp_path / "small", 8) as disk:
         home, filler, moments = empty_home(disk), disk / "filler", iter(("begun", "", "told", "done"))
         drivers, once = [], iter([True])
 
-        def recorded(ledger, *parts, **more):
-            record(ledger, *parts, **more)
-            if (
-                moment == "recorded" and len(ledger.list_seeds("sweep")) == 4
-            ):  # the second trial: counts are due
+        def recorded(records, *parts, **more):
+            record(records, *parts, **more)
+            if moment == "recorded" and len(records.list_seeds()) == 4:  # the second trial: counts are due
                 drivers[0].outbox.drain(60, 60)  # or what it frees meanwhile is room
                 fill(filler)
 
-        def publishing(ledger, *given):
+        def publishing(records, *given):
             if moment == "publishing" and next(once, False):
                 fill(filler)
-            publish(ledger, *given)
+            publish(records, *given)
 
         def seen(driver):
             drivers.append(driver)
@@ -79,11 +78,11 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
                 filler.unlink()
 
         with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "record", recorded)
-            patch.setattr(Ledger, "publish", publishing)
+            patch.setattr(StudyRecords, "record", recorded)
+            patch.setattr(StudyRecords, "publish", publishing)
             drive(home, STUDY, GROKKED, seen=seen)
         assert "disk is full" in caplog.text and "Traceback" not in caplog.text
-        rows = Ledger(home).list_seeds("sweep")
+        rows = records_of(home).list_seeds()
         assert len(rows) == 4 and all(map(is_final, rows)), "what is trained is recorded when there is room"
         assert sum(r["published"] for r in rows) == (2 if moment == "recorded" else 4)
         forget_places()

@@ -15,7 +15,6 @@ from mlflow.store.db import utils
 from search.analysis.frames import RecordSet, configuration_rows
 from search.analysis.table import constraint_table
 from search.store.home import Home
-from search.store.ledger import Ledger
 from search.tracking.tracking import KEY_TAG, TRIALS, connect, tracking_uri
 from tests.commands import call, fails_with_one
 from tests.homes import (
@@ -26,6 +25,7 @@ from tests.homes import (
     quick,
     quickly,
     recorded,
+    records_of,
     snapshot,
     study_of,
 )
@@ -79,7 +79,7 @@ def typed(text):
 
 
 def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
-    ours = {row["configuration"]: row for row in configuration_rows(Ledger(toggled), "sweep")}
+    ours = {row["configuration"]: row for row in configuration_rows(records_of(toggled))}
     theirs = {row["configuration"]: row for row in of_mlflow(toggled, "sweep")}
     table = constraint_table(list(theirs.values()))
     assert table.tidy(paper=True) == constraint_table(list(ours.values())).tidy(paper=True)
@@ -153,7 +153,7 @@ def test_a_home_at_another_place_is_as_it_was_and_goes_on_there(bring, toggled, 
 def test_a_home_that_is_run_from_another_place_is_left_as_it_is(toggled):
     shutil.copytree(toggled.path, "mounted")
     home = Home("mounted")
-    Ledger(home).leases.acquire("sweep", None, None)
+    records_of(home).lease.acquire()
     before = home.mlflow_db.read_bytes()
     line = fails_with_one(1, "pull", "sweep", "--home", "mounted")
     assert line == f"{home.path}: sweep is being run, with this home as {toggled.path}"

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from search.run.driver import Driver
-from search.store.ledger import is_final
+from search.store.record import is_final
 from search.store.results import read_parts
 from tests.commands import call
 from tests.homes import quick  # noqa: F401

@@ -12,7 +12,6 @@ from search.run import driver, worker
 from search.stats.counting import final_metrics
 from search.store.database import ROWS
 from search.store.home import Home
-from search.store.ledger import Ledger
 from search.tracking.tracker import Tracker
 from tests import homes
 from tests.homes import quick  # noqa: F401
@@ -49,7 +48,7 @@ def test_a_few_trials_and_seeds(tmp_path):
         found = load.run_trials(Home(tmp_path / "trials"), 8, workers=0, busy_s=0)
     assert found["trials"] == 8 and found["jobs_at_the_end"] < 100
     recorded = load.record_seeds(Home(tmp_path / "seeds"), 40)
-    rows = Ledger(Home(tmp_path / "seeds")).list_seeds("many")
+    rows = homes.records_of(tmp_path / "seeds", "many").list_seeds()
     assert recorded["seeds"] == len(rows) == 40 and all(r["published"] for r in rows)
 
 
@@ -59,17 +58,17 @@ def test_what_a_trial_costs_does_not_grow_with_what_is_there(tmp_path, monkeypat
     monkeypatch.setattr(Tracker, "log_counts", lambda *given: counted.append(len(given[2])) or whole(*given))
     load.record_seeds(Home(tmp_path), 60, bank=1, count=1)
     assert 10 < len(counted) < 30 and sum(counted) < 10 * 60 and counted[-1] > 50
-    ledger = Ledger(Home(tmp_path))
-    (trial, *_) = {r["trial"] for r in ledger.list_seeds("many")}
+    records = homes.records_of(tmp_path, "many")
+    (trial, *_) = {r["trial"] for r in records.list_seeds()}
     said = []
-    sa.event.listen(ledger.database.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
-    assert len(ledger.list_seeds("many", trial=trial)) == 1 and "ORDER BY" not in said[0]
+    sa.event.listen(records.database.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+    assert len(records.list_seeds(trial=trial)) == 1 and "ORDER BY" not in said[0]
     asked = f"study = 'many' AND trial = '{trial}'"
     for words in (
         f"SELECT * FROM ledger WHERE {asked}",
         f"UPDATE ledger SET published = 1 WHERE {asked} AND configuration = 'x'",
     ):
-        with ledger.database.begin() as db:
+        with records.database.begin() as db:
             plan = " ".join(row[3] for row in db.exec_driver_sql(f"EXPLAIN QUERY PLAN {words}"))
         assert "ix_ledger_trial" in plan, plan
 
@@ -88,20 +87,20 @@ def test_rows_that_count_for_the_same_are_counted_as_they_are(tmp_path):
     rows = [
         dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)
     ]
-    ledger = Ledger(homes.empty_home(tmp_path))
+    records = homes.records_of(homes.empty_home(tmp_path), "many")
     named = {"study": "many", "configuration": "a", "trial": "t", "data_seed": 1, "published": False}
-    with ledger.database.begin() as db:
+    with records.database.begin() as db:
         for number, row in enumerate(rows):
             db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
-    few = ledger.list_grouped_seeds("many", "a")
-    whole = ledger.list_seeds("many", "a")
+    few = records.list_grouped_seeds("a")
+    whole = records.list_seeds("a")
     assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
     wanted, found = final_metrics(whole), final_metrics(few)
     assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
-    with ledger.database.begin() as db:
+    with records.database.begin() as db:
         db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 0).values(core_s=None))
-    assert "core_s_per_grokked" not in final_metrics(ledger.list_grouped_seeds("many", "a"))
-    assert "core_s_per_grokked" not in final_metrics(ledger.list_seeds("many", "a"))
+    assert "core_s_per_grokked" not in final_metrics(records.list_grouped_seeds("a"))
+    assert "core_s_per_grokked" not in final_metrics(records.list_seeds("a"))
 
 
 @pytest.mark.usefixtures("quick")

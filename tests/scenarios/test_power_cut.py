@@ -12,7 +12,7 @@ from search.stats.counting import seed_of
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
 from search.store.results import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
 from search.study.trial import TRIAL_FILE, Configuration
 from search.tracking.artifacts import ArtifactCache
@@ -29,6 +29,7 @@ from tests.homes import (
     leave_parts,
     quick,
     quickly,
+    records_of,
     study_of,
     thetas,
     trial_of,
@@ -56,9 +57,9 @@ def cut(folder):
 def promised(home, wanted):
     """Every θ of a row that is published is where MLflow says it is."""
     if home.ledger_db.exists():
-        ledger = Ledger(home)
-        with ArtifactCache(connect(home, tracking_uri(home)), ledger, "sweep") as shelf:
-            for row in (r for r in ledger.list_seeds("sweep") if r["published"]):
+        records = records_of(home)
+        with ArtifactCache(connect(home, tracking_uri(home)), records) as shelf:
+            for row in (r for r in records.list_seeds() if r["published"]):
                 theta_P = shelf.seed(row).result.theta_P
                 assert theta_P.tolist() == wanted[row["configuration"], seed_of(row)], "published, and lost"
 
@@ -97,15 +98,15 @@ def wanted(tmp_path_factory):
 
 def left_by_a_driver(home, is_recorded):
     """A trial that has ended, of a driver that died before or after it was recorded. Returns its folder."""
-    ledger = Ledger(home)
-    ledger.leases.owner = dead_owner()
+    records = records_of(home)
+    records.lease.owner = dead_owner()
     configuration = Configuration(*STUDY.listed()[0])
     trial = replace(trial_of(STUDY, (configuration, 1), (configuration, 2)), slots=16)
-    ledger.claim(trial)
+    records.claim(trial)
     trial.write(home.trial("sweep", trial.key))
     folder = leave_parts(home, trial, GROKKED)
     for found in read_parts(folder) if is_recorded else ():
-        ledger.record(found)
+        records.record(found)
     return folder
 
 
@@ -121,7 +122,7 @@ def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_re
         shutil.rmtree(mine)
     drive(home, STUDY, GROKKED)
     assert thetas(home.path) == wanted
-    rows = Ledger(home).list_seeds("sweep")
+    rows = records_of(home).list_seeds()
     assert all(r["published"] and is_final(r) and r["reason"] is None for r in rows) and len(rows) == 3
     (kept,) = (home.path / "damaged" / "sweep").iterdir()
     reason = (kept / REASON).read_text().strip()
@@ -134,7 +135,7 @@ def test_recorded_seeds_whose_results_are_gone_are_trained_again(home, wanted, c
     folder = left_by_a_driver(home, is_recorded=True)
     shutil.rmtree(folder)
     drive(home, STUDY, GROKKED)
-    assert thetas(home.path) == wanted and all(r["published"] for r in Ledger(home).list_seeds("sweep"))
+    assert thetas(home.path) == wanted and all(r["published"] for r in records_of(home).list_seeds())
     assert f"there are no results in {folder} any more; their seeds are trained again" in caplog.text
 
 
@@ -148,7 +149,7 @@ def test_a_trial_that_leaves_damaged_results_has_failed(home, wanted, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(homes, "leave_parts", leave)
         drive(home, STUDY, GROKKED, seen=lambda driver: failed.update(driver.ended.failed_trials))
-    rows = Ledger(home).list_seeds("sweep")
+    rows = records_of(home).list_seeds()
     assert {(r["outcome"], r["reason"], r["grok_step"]) for r in rows} == {
         (Outcome.CENSORED, reason, None) for reason in failed.values()
     }
@@ -174,6 +175,6 @@ def test_what_is_published_is_not_written_again(home, monkeypatch):
     kept, part, folder = [], Tracker.log_part, home.trial("sweep", trial.key)
     monkeypatch.setattr(Tracker, "log_part", lambda *given: (kept.append(given[2]), part(*given)))
     for _ in range(2):
-        publishing.publish(recorder.ledger, recorder.tracker, trial, folder)
+        publishing.publish(recorder.records, recorder.tracker, trial, folder)
         assert kept == [trial.key]
     recorder.done()

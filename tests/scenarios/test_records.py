@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 from search.analysis.frames import records, studies, study_of
 from search.errors import UserError
 from search.store.home import Home
-from search.store.ledger import open_ledger
+from search.store.study_records import open_records
 from search.study.file import load_study
 from search.tracking.tracking import STUDY_TAG
 from tests.commands import call, fails_with_one
@@ -50,7 +50,7 @@ def test_several_studies_stand_one_below_the_other(smoke):
 
 
 def test_the_study_itself_is_recorded(smoke):
-    assert study_of(open_ledger(Home(smoke.home)), "smoke") == load_study("smoke")
+    assert study_of(open_records(Home(smoke.home), "smoke")) == load_study("smoke")
 
 
 def test_unknown_studies_and_kinds_of_rows_are_refused(smoke, tmp_path):

@@ -5,8 +5,9 @@ from mlflow.entities import ViewType
 
 from search.cli import home as home_commands
 from search.errors import Failure
+from search.store.database import ROWS
 from search.store.home import Home
-from search.store.ledger import ROWS, Ledger
+from search.store.ledger import Ledger
 from search.store.results import THETA
 from search.study.trial import Configuration
 from search.tracking import removal
@@ -19,6 +20,7 @@ from tests.homes import (
     frames,
     quick,
     recorded,
+    records_of,
     snapshot,
     study_of,
     thetas,
@@ -79,13 +81,13 @@ def test_the_same_study_can_be_recorded_again():
 
 def test_a_search_goes_with_its_proposals_and_their_mirror(monkeypatch):
     two_studies()
-    ledger = Ledger(Home("runs"))
+    records = records_of("runs")
     for n in range(2):
-        ledger.create_proposal("sweep", n, Configuration(*study_of().listed()[0]), {"recipe.lr": 0.1})
+        records.create_proposal(n, Configuration(*study_of().listed()[0]), {"recipe.lr": 0.1})
     gone = []
     monkeypatch.setattr(removal, "delete_mirror", lambda home, study: gone.append(study))
     assert "  Optuna     2 proposals\n" in done("delete", "sweep", "--home", "runs", "--yes")
-    assert Ledger(Home("runs")).list_proposals("sweep") == [] and gone == ["sweep"]
+    assert records_of("runs").list_proposals() == [] and gone == ["sweep"]
 
 
 def test_a_dry_run_only_shows():
@@ -121,8 +123,7 @@ def test_with_a_terminal_it_asks(answer, monkeypatch):
 
 def test_a_running_study_stays():
     two_studies()
-    holder = Ledger(Home("runs"))
-    holder.leases.acquire("sweep", None, None)
+    records_of("runs").lease.acquire()
     before = snapshot("runs")
     said = call("delete", "sweep", "--home", "runs", "--yes")
     assert said.exit_code == 2 and "is being run by" in said.stderr
@@ -152,7 +153,7 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(removal, "_erase", lambda *_: (_ for _ in ()).throw(Failure("locked")))
         assert call("delete", "sweep", "--home", "runs", "--yes").exit_code == 1
-    assert Ledger(Home("runs")).get_study("sweep")["owner"] is None
+    assert records_of("runs").get_study()["owner"] is None
     done("delete", "sweep", "--home", "runs", "--yes")
     assert left()
 
@@ -172,10 +173,10 @@ def test_another_homes_experiment_stays_as_it_is(path, here):
     recorded("other", (1, 2), grokked=(2,))
     (here / "link").symlink_to("other")
     asked = study_of(tracking_uri=f"sqlite:///{here / path}")
-    ledger = Ledger(empty_home("runs"))
-    ledger.leases.acquire("sweep", asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
-    ledger.claim(trial_of(asked, (Configuration(*asked.listed()[0]), 1)))
-    ledger.leases.release("sweep")
+    records = records_of(empty_home("runs"))
+    with records.lease:
+        records.update_study(asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
+        records.claim(trial_of(asked, (Configuration(*asked.listed()[0]), 1)))
     before = frames("other"), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
     where = f"{here / 'other/mlflow.db'}, another home's, "

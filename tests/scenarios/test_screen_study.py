@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model import preset
-from search.store.ledger import is_final
+from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.study.sampler import Share
 from tests.commands import call

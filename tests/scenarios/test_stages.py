@@ -5,11 +5,9 @@ import torch
 
 from model import preset
 from search.run import worker
-from search.store.home import Home
-from search.store.ledger import Ledger
 from search.study.provenance import lineage_of
 from tests.commands import call, fails_with_one
-from tests.homes import quick  # noqa: F401
+from tests.homes import quick, records_of  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study
 from tests.scenarios.test_start import RECIPE, pulled, trained
 
@@ -59,12 +57,12 @@ def test_each_seed_goes_on_from_its_own_theta_and_keeps_what_is_frozen(here):
 
 
 def thetas(home="home"):
-    ledger, found = Ledger(Home(home)), {}
+    found = {}
     for name in NAMES:
-        for configuration in ledger.list_configurations(name).values():
+        for configuration in records_of(home, name).list_configurations().values():
             found[name] = dict(configuration.start.thetas) if configuration.start else {}
         found[name, "rows"] = sorted(
-            (r["init_seed"], r["outcome"], r["best_exact"]) for r in ledger.list_seeds(name)
+            (r["init_seed"], r["outcome"], r["best_exact"]) for r in records_of(home, name).list_seeds()
         )
     return found
 

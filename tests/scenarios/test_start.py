@@ -12,14 +12,12 @@ from model import preset
 from model.tied import Tied, constrained
 from model.transfer import transfer
 from search.errors import UserError
-from search.store.home import Home
-from search.store.ledger import Ledger
 from search.study.file import parse_study
 from search.study.provenance import lineage_of
 from search.tracking.tracking import ANCESTOR_TAGS, KEY_TAG, PARENT_TAG, TIED_TAG
 from tests.commands import call
 from tests.commands import says as alike
-from tests.homes import forget_places, quick, quickly  # noqa: F401
+from tests.homes import forget_places, quick, quickly, records_of  # noqa: F401
 from tests.in_process import without_ray
 from tests.reference import QUICK, client_of, rows_of, write_study
 from trainer import Bank, Pair, Recipe, Seed
@@ -62,7 +60,7 @@ def child_of(start, **changes):
 
 
 def configurations(name):
-    return Ledger(Home("home")).list_configurations(name)
+    return records_of("home", name).list_configurations()
 
 
 def pulled(study, seed, target="pulled", **options):

@@ -15,13 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.store.home import Home
-from search.store.ledger import Ledger
 from search.store.results import LOCK
 from tests import services
 from tests.commands import adder_search, running
 from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, environment, expected, write_study
+from tests.reference import QUICK, check_whole, environment, expected, rows_of, write_study
 from tests.services import mlflow_server, postgres, ray_cluster
 from trainer import Outcome
 
@@ -88,9 +86,8 @@ def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tm
         environment(options["environment"]),
     ):
         wait_until(home.exists, "no home was made")
-        ledger = Ledger(Home(home))
         while quarters.process.poll() is None or more.process.poll() is None:
-            rows = ledger.list_seeds("quarters") + ledger.list_seeds("more")
+            rows = rows_of(home, "quarters") + rows_of(home, "more")
             wanted = max(wanted, sum(r["outcome"] == Outcome.RUNNING for r in rows))
             placed = max(placed, in_training(home, "quarters", "more"))
             assert placed <= 4, "a fifth trial does not fit"

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from search.store import depot as depots
-from search.store.home import Home
-from search.store.ledger import Ledger
 from tests.commands import running
 from tests.object_server import object_server
 from tests.processes import wait_until
-from tests.reference import QUICK, check_whole, environment, expected, wait_for_progress, write_study
+from tests.reference import QUICK, check_whole, environment, expected, rows_of, wait_for_progress, write_study
 from tests.services import need_services, ray_cluster
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
@@ -51,7 +49,7 @@ def test_nodes_come_are_drained_and_go(tmp_path):
     assert ended.code == 0, ended
     with environment({}):
         check_whole(home, LONG, tmp_path, expected(LONG))
-        reasons = {r["reason"] for r in Ledger(Home(home)).list_seeds("elastic")}
+        reasons = {r["reason"] for r in rows_of(home, "elastic")}
     assert reasons == {None}
 
 

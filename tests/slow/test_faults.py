@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from search.store.ledger import is_final
+from search.store.record import is_final
 from tests.commands import adder_search, running
 from tests.reference import (
     QUICK,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from search.store.candidates import DatabaseCandidates
-from search.store.home import Home
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
 from tests.commands import adder_search, running
+from tests.homes import records_of
 from tests.reference import QUICK, recorded, rows_of, write_study
 from trainer.files.installed import missing_for_compilation
 
@@ -35,7 +35,7 @@ KILLS = 3
 
 
 def said(home):
-    sets = DatabaseCandidates(Ledger(Home(home)), "descents").read()
+    sets = DatabaseCandidates(records_of(home, "descents")).read()
     return [
         (t.number, t.ties, t.configuration, t.parent, t.reached, t.start and t.start.digest) for t in sets
     ]

@@ -11,6 +11,7 @@ from search.cli.run import _renamed
 from search.errors import UserError
 from search.run.extension import check_extension
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.tracking.tracking import connect
 from tests.commands import COMMAND, call, fails_with_one, own_environment
@@ -98,7 +99,7 @@ def test_a_fresh_start_takes_the_next_name_that_is_free(home):
     ledger = Ledger(home)
     client = connect(home, f"sqlite:///{home.mlflow_db}")
     assert _renamed(study(), ledger, client).name == "quick-2"
-    ledger.leases.acquire("quick-2", {}, None)
+    StudyRecords(ledger, "quick-2").lease.acquire()
     client.create_experiment("quick-3")
     fresh = _renamed(study(**SEARCHED), ledger, client)
     assert fresh == study(**SEARCHED, name="quick-4")

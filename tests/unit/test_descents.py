@@ -20,8 +20,8 @@ from search.compress.local import LocalDescent, Settings
 from search.compress.proposers import Rules
 from search.errors import UserError
 from search.store.candidates import DatabaseCandidates, digest, lineage_of
-from search.store.ledger import Ledger
 from search.study.trial import Configuration
+from tests.homes import records_of
 from trainer import Outcome, Recipe, Result
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.files.installed import missing_for_compilation
@@ -55,7 +55,7 @@ def cheap(monkeypatch):
 def reopen(request, home, tmp_path):
     """Open the store of a descent, again and again."""
     if request.param == "database":
-        return lambda: DatabaseCandidates(Ledger(home), "small")
+        return lambda: DatabaseCandidates(records_of(home, "small"))
     return lambda: Journal(tmp_path / "small", BASE, "origin", {})
 
 

@@ -12,10 +12,10 @@ import pytest
 from search.run import metrics
 from search.run.metrics import COUNTER, MEASURES, STUDY, Metrics
 from search.run.ray_executor import RayExecutor
-from search.store.ledger import Ledger, is_final
+from search.store.record import is_final
 from tests import homes
 from tests.commands import running
-from tests.homes import quick  # noqa: F401
+from tests.homes import quick, records_of  # noqa: F401
 from tests.processes import wait_until
 from tests.reference import QUICK, write_study
 from tests.services import need_services, ray_cluster
@@ -44,7 +44,7 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
 
     def look(driver):
         values = driver.measures()
-        ended = Counter(r["outcome"] for r in Ledger(home).list_seeds(study.name) if is_final(r))
+        ended = Counter(r["outcome"] for r in records_of(home, study.name).list_seeds() if is_final(r))
         assert values.keys() == MEASURES.keys() and values["seeds_ended"] == ended
         assert all(isinstance(values[name], dict) == bool(its.label) for name, its in MEASURES.items())
         said.append(sum(values["seeds_ended"].values()) + sum(values["seeds_open"].values()))

@@ -114,16 +114,14 @@ def test_a_proposal_is_noted_once(home):
     """A driver whose database went away before it answered notes it again."""
     planner = planner_of(SEARCH, home)
     planner.next()
-    ledger = planner.search.proposals.ledger
-    before = ledger.list_proposals("search")
+    records = planner.search.proposals.records
+    before = records.list_proposals()
     (configuration, *_) = planner.search.proposals.proposed()
     assert before[0]["configuration"] == configuration.key and before[0]["numbers"]["recipe.lr"] > 0
-    ledger.create_proposal("search", 0, configuration, before[0]["numbers"])
-    assert ledger.list_proposals("search") == before and len(ledger.list_configurations("search")) == len(
-        before
-    )
+    records.create_proposal(0, configuration, before[0]["numbers"])
+    assert records.list_proposals() == before and len(records.list_configurations()) == len(before)
     with pytest.raises(UserError, match="proposal 0 was just taken by another driver"):
-        ledger.create_proposal("search", 0, None, before[0]["numbers"])
+        records.create_proposal(0, None, before[0]["numbers"])
 
 
 def test_repeated_proposals_share_a_result(home):

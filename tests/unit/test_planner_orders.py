@@ -14,7 +14,7 @@ from search.run.planner import Planner
 from search.run.proposals import Proposals
 from search.run.tally import TrialReport
 from search.stats.counting import seed_of
-from search.store.ledger import is_final
+from search.store.record import is_final
 from search.study.file import parse_study
 from search.study.seeds import seed_list
 from tests.planners import Given, drain, planner_of, rows_of
@@ -59,7 +59,7 @@ class Run:
     def __init__(self, home, draw, text, fails=0.0):
         self.home, self.draw, self.fails = home, draw, fails
         self.study = parse_study(text, "any")
-        self.ledger, self.rows = Given(home, []), {}
+        self.records, self.rows = Given(home, self.study, []), {}
         self.rate = draw.choice([0.05, 0.3, 0.8])
         self.failed, self.concluded = set(), []
         self.start()
@@ -69,9 +69,9 @@ class Run:
         for row in self.rows.values():
             if row["outcome"] == Outcome.RUNNING:
                 row["outcome"] = Outcome.CENSORED
-        self.ledger.given = list(self.rows.values())
-        proposals = Proposals(self.study, self.ledger) if self.study.space else None
-        self.planner = Planner(self.study, self.ledger.given, proposals)
+        self.records.given = list(self.rows.values())
+        proposals = Proposals(self.study, self.records) if self.study.space else None
+        self.planner = Planner(self.study, self.records.given, proposals)
         self.planner.capacity = Capacity(self.draw.randint(1, 3))
         self.running, self.ended, self.failed = {}, set(), set()
 
@@ -119,7 +119,7 @@ class Run:
             else:
                 del self.rows[c.key, s]
         self.ended -= {(c.key, s) for c, s in trial.work}
-        self.ledger.given = list(self.rows.values())
+        self.records.given = list(self.rows.values())
         mine = [r for r in self.rows.values() if r["trial"] == trial.key]
         states = [t.state.name for t in self.planner.search.proposals.trials()] if self.study.space else []
         over = self.planner.complete_trial(trial, mine)

@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from search.run.allocation import objective
 from search.run.proposals import Proposals
-from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.space import points
 from tests.bad_studies import GOOD
@@ -182,7 +182,7 @@ def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) 
     ledger, space = Memory(), LINE.replace("space", "seeds: [1, 2]\nspace")
     make = lambda: Proposals(  # noqa: E731
         parse_study(GOOD.replace("seeds: [1]\n", "") + space + "sampler: {configurations: 4}\n", "test"),
-        cast(Ledger, ledger),
+        cast(StudyRecords, ledger),
     )
     first = make()
     found = [first.ask() for _ in range(3)]

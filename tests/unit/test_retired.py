@@ -7,11 +7,10 @@ import pytest
 import sqlalchemy as sa
 
 from search.run.rerun import read_request
-from search.store.home import Home
-from search.store.ledger import CONFIGURATIONS, Ledger
+from search.store.database import CONFIGURATIONS
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from tests.commands import call, fails_with_one
-from tests.homes import Recorder, empty_home, quick, study_of  # noqa: F401
+from tests.homes import Recorder, empty_home, quick, records_of, study_of  # noqa: F401
 from trainer import Recipe
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.retired import RETIRED, Retired, without_retired
@@ -82,12 +81,12 @@ def test_a_ledger_of_before_is_read_and_names_the_tag_where_it_must():
     folder, configuration = recorder.done(), recorder.configuration
 
     def rewrite(**fields):
-        with Ledger(Home(folder))._begin() as db:
+        with records_of(folder).database.begin() as db:
             recipe = configuration.recipe.as_dict() | OFF | fields
             db.execute(sa.update(CONFIGURATIONS).values(recipe=recipe))
 
     rewrite()
-    assert list(Ledger(Home(folder)).list_configurations("sweep").values()) == [configuration]
+    assert list(records_of(folder).list_configurations().values()) == [configuration]
     before = call("best", "--json", "--home", folder).output
     assert configuration.key in before and "jiggle" not in before
     rewrite(jiggle_every=6_000)

@@ -6,10 +6,8 @@ import pytest
 
 from search.cli import render
 from search.stats.intervals import stopped, wilson
-from search.store.home import Home
-from search.store.ledger import Ledger
 from tests.commands import call
-from tests.homes import Recorder, empty_home, quickly, study_of
+from tests.homes import Recorder, empty_home, quickly, records_of, study_of
 
 STUDY = """
 name: sweep
@@ -54,7 +52,7 @@ def has_right_interval(text):
 
 
 def test_the_end_of_a_run(home):
-    lines = render._rates(study_of(STUDY), Ledger(Home(home)).list_seeds("sweep"), {})
+    lines = render._rates(study_of(STUDY), records_of(home).list_seeds(), {})
     assert sum(RIGHT in line and "1 of 4" in line and "negative binomial" in line for line in lines) == 2
     assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
 

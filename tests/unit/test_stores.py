@@ -19,13 +19,12 @@ import yaml
 from search.errors import Failure, UserError, masked
 from search.store.database import STUDIES
 from search.store.home import Home, below
-from search.store.ledger import Ledger
 from search.study.trial import Configuration
 from search.tracking.outbox import _error_of
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect, tracking_uri
 from tests.commands import call, fails_with_one
-from tests.homes import study_of, two_studies
+from tests.homes import records_of, study_of, two_studies
 
 SMALL = {
     "name": "small",
@@ -269,13 +268,13 @@ def test_a_home_has_its_artifacts_in_it(here: Path) -> None:
 def test_a_ledgers_trial_is_not_looked_for_elsewhere() -> None:
     """`run` takes up what trials have left, by the ledger's keys, and removes it when it is published."""
     home = Home(two_studies())
-    ledger = Ledger(home)
-    with ledger.database.begin() as db:
+    records = records_of(home)
+    with records.database.begin() as db:
         db.execute(sa.text("UPDATE ledger SET trial = '../../../x', published = 0"))
     outside = Path("x")
     outside.mkdir()
     (outside / "mine").write_text("x")
-    Path("sweep.yaml").write_text(json.dumps(dict(ledger.get_study("sweep")["definition"])))
+    Path("sweep.yaml").write_text(json.dumps(dict(records.get_study()["definition"])))
     said = call("run", "sweep.yaml", "--home", "runs")
     assert (said.exit_code, "trial is '../../../x'" in said.stderr) == (1, True), said.output
     with pytest.raises(UserError, match="no name"):  # nor by a key from anywhere else

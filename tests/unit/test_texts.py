@@ -17,11 +17,11 @@ SPARED = SOME + rows(FAILED, GROKKED, first=5, hopeless_step=24_000)
 CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
 
 
-def outputs(monkeypatch, home, recorded, study="57p"):
+def outputs(home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [{**row, "study": study} for row in recorded]
-    monkeypatch.setattr(render, "Ledger", lambda _: SimpleNamespace(list_seeds=lambda _: named))
-    return render.summary(load_study(study), study, Home(home), Ended()), render.status(overview(named), [])
+    records = SimpleNamespace(home=Home(home), list_seeds=lambda: named)
+    return render.summary(load_study(study), study, records, Ended()), render.status(overview(named), [])
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def outputs(monkeypatch, home, recorded, study="57p"):
     ],
 )
 def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line, tmp_path, monkeypatch):
-    for text in outputs(monkeypatch, tmp_path, recorded):
+    for text in outputs(tmp_path, recorded):
         lines = [row.strip(" (") for row in text.splitlines() if word in row]
         assert len(lines) == (line is not None) and all(row.startswith(line) for row in lines)
 
@@ -43,7 +43,7 @@ def test_both_say_what_biases_or_bounds_a_rate(recorded, word, line, tmp_path, m
 def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
     searched = [row for key in ("a", "b") for row in rows(FAILED, FAILED, configuration=key)]
     fresh = rows(GROKKED, GROKKED, first=9, configuration="b", confirmation=True)
-    summary, _ = outputs(monkeypatch, tmp_path, searched + fresh, "fade")
+    summary, _ = outputs(tmp_path, searched + fresh, "fade")
     assert (
         "confirmed b: 2 of 2 grokked: 100.0%" in summary and "fresh seeds (0 of 2 in the search)" in summary
     )

@@ -1,0 +1,435 @@
+"""The records of one study in the ledger: its file, configurations, proposals, and a row for each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from model import make_spec
+from model.fields import did_you_mean
+from search.errors import AlreadyExists, Failure, NotFound, reraise_as
+from search.store.database import (
+    CONFIGURATIONS,
+    OF_A_STUDY,
+    PARENTS,
+    PROPOSALS,
+    ROWS,
+    STARTED,
+    STARTS,
+    STUDIES,
+    retry_while_unavailable,
+)
+from search.store.home import Home
+from search.store.lease import LEASE_S, StudyLease, is_live
+from search.store.ledger import KEY_COLUMNS, Ledger, has_values, open_ledger, read_seeds
+from search.store.record import SeedRecord, is_final
+from search.study.start import InitialTheta
+from search.study.trial import Configuration, Trial
+from trainer import Outcome, Recipe, Seed
+from trainer.retired import Retired
+
+if TYPE_CHECKING:
+    from search.store.results import ConfigurationResults
+    from search.study.sampler import Share
+
+DIED = "its driver died"
+FREE = {"owner": None, "lease_until": None}
+MEASURED = (
+    "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
+)  # fmt: skip
+COUNTED = (
+    "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
+)  # fmt: skip
+Values = dict[str, Any]
+"""Columns and their values, of a table other than that of seeds, or to be written."""
+Key = tuple[str, int, int]
+"""Configuration key, init_seed, data_seed."""
+
+
+class StudyRecords:
+    """What a ledger has of one study. Errors, durability and threads are as `Ledger` says.
+
+    Names. `create_`, `get_` (one, or None), `list_` (several), `update_` and `delete_`. A seed's row has a life
+    of its own: `claim`, then `record` or `censor`, then `publish`; `reopen` if its results are lost.
+
+    Isolation. Each method is one transaction, whole or not at all. Of two drivers that want the same seed,
+    study or proposal at once, one gets AlreadyExists: keys are unique, and a row that is there is changed only
+    if it still is as it was read.
+
+    Ownership. A study that is run and a seed that is RUNNING belong to the ledger's `owner` until their leases
+    end (search/store/lease.py); only rows of its own are censored. A final row is never overwritten.
+    """
+
+    def __init__(self, ledger: Ledger, study: str):
+        self.ledger, self.study = ledger, study
+        self.home, self.database = ledger.home, ledger.database
+        self.lease = StudyLease(self.database, study, ledger.owner)
+
+    @property
+    def owner(self) -> str:
+        """Name of this driver in its leases."""
+        return self.lease.owner
+
+    # The study as a whole
+
+    @retry_while_unavailable
+    def get_study(self) -> Values | None:
+        """Return what is known of the study as a whole: definition, tracking_uri, owner (None: nobody runs it)."""
+        rows = self.database.read(sa.select(STUDIES).where(STUDIES.c.study == self.study))
+        with self.database.begin() as db:
+            now = self.database.now(db)
+        for row in rows:
+            return row if is_live(row, now) else row | {"owner": None, "stop": False}
+        return None
+
+    def require_study(self) -> None:
+        """Raise NotFound, with the nearest names, if the study was never begun here."""
+        if self.study not in (names := self.ledger.list_studies()):
+            nearby = did_you_mean(self.study, names or ["none yet"])
+            raise NotFound(f"study {self.study!r} has no records in {self.home.path}; {nearby}")
+
+    @retry_while_unavailable
+    def update_study(self, definition: Values, tracking_uri: str | None) -> None:
+        """Keep this owner's study as its file is now, and where the file has it tracked."""
+        with self.database.begin() as db:
+            values = {"definition": definition, "tracking_uri": tracking_uri}
+            db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(**values))
+
+    @retry_while_unavailable
+    def request_stop(self) -> None:
+        """Ask the study's driver to end, wherever it runs."""
+        with self.database.begin() as db:
+            db.execute(sa.update(STUDIES).where(STUDIES.c.study == self.study).values(stop=True))
+
+    @retry_while_unavailable
+    def delete_study(self) -> None:
+        """Delete all records of the study."""
+        with self.database.begin() as db:
+            for table in OF_A_STUDY:
+                db.execute(sa.delete(table).where(table.c.study == self.study))
+
+    # Configurations, and what they start from
+
+    @retry_while_unavailable
+    def create_configurations(self, configurations: Iterable[Configuration]) -> None:
+        """Write configurations before anything of them is trained. Those that are there stay as they are."""
+        with self.database.begin() as db:
+            self.insert_configurations(db, configurations)
+
+    def insert_configurations(self, db: sa.Connection, configurations: Iterable[Configuration]) -> None:
+        """Do the same as a part of a transaction."""
+        in_study = CONFIGURATIONS.c.study == self.study
+        keys = set(db.scalars(sa.select(CONFIGURATIONS.c.configuration).where(in_study)))
+        new = [c for c in configurations if c.key not in keys]
+        rows = [
+            {
+                "study": self.study, "configuration": c.key, "number": number,
+                "spec": c.spec.as_dict(), "recipe": c.recipe.as_dict(),
+            }
+            for number, c in enumerate(new, start=len(keys))
+        ]  # fmt: skip
+        if rows:
+            db.execute(sa.insert(CONFIGURATIONS), rows)
+        if started := [(c.key, c.start) for c in new if c.start]:
+            self.insert_starts(db, [start for _, start in started])
+            links = [{"study": self.study, "configuration": key, "digest": s.digest} for key, s in started]
+            db.execute(sa.insert(STARTED), links)
+
+    def insert_starts(self, db: sa.Connection, starts: Iterable[InitialTheta]) -> None:
+        """Write θ that are not there yet, as a part of a transaction."""
+        digests = set(db.scalars(sa.select(STARTS.c.digest).where(STARTS.c.study == self.study)))
+        new = {s.digest: s for s in starts if s.digest not in digests}
+        if new:
+            rows = [{"study": self.study, "digest": d, "start": s.as_dict()} for d, s in new.items()]
+            db.execute(sa.insert(STARTS), rows)
+
+    @retry_while_unavailable
+    def list_configurations(self) -> dict[str, Configuration]:
+        """Return a study's configurations by key, in the order in which they came."""
+        rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe")
+        digests = {r["configuration"]: r["digest"] for r in self._select(STARTED)}
+        with self._undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
+            starts = self._select(STARTS) if digests else []
+            start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
+            return {
+                key: Configuration(
+                    make_spec(**row["spec"]),
+                    Recipe.from_record(row["recipe"]),
+                    start_of[digests[key]] if key in digests else None,
+                )
+                for row in rows
+                for key in [row["configuration"]]
+            }
+
+    @retry_while_unavailable
+    def list_runs(self) -> dict[str, tuple[str, str]]:
+        """Return where MLflow has a study's configurations: ids of experiment and run, by key."""
+        rows = self._select(CONFIGURATIONS, "configuration", "experiment", "run")
+        return {r["configuration"]: (r["experiment"] or "", r["run"] or "") for r in rows}
+
+    @retry_while_unavailable
+    def create_parents(self, parents: Iterable[InitialTheta]) -> None:
+        """Write the θ that a study starts from."""
+        rows = [{"study": self.study, "number": p.number, "start": p.as_dict()} for p in parents]
+        with self.database.begin() as db:
+            db.execute(sa.insert(PARENTS), rows)
+
+    @retry_while_unavailable
+    def list_parents(self) -> list[InitialTheta]:
+        """List the θ that a study starts from, as they were chosen when it first ran."""
+        rows = self._select(PARENTS)
+        with self._undamaged("a start"):
+            return [InitialTheta.of(r["start"]) for r in rows]
+
+    # Proposals of a search
+
+    @retry_while_unavailable
+    def create_proposal(self, number: int, configuration: Configuration | None, numbers: Values) -> None:
+        """Write what a search has drawn, before anything of it is trained. The same may be written again.
+
+        Raises AlreadyExists if another driver has drawn with that number.
+        """
+        key = configuration and configuration.key
+        drawn = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers)
+        values = {"study": self.study, "number": number, "configuration": key, "numbers": numbers}
+        with self.database.begin() as db:
+            if configuration is not None:
+                self.insert_configurations(db, [configuration])
+            row = db.execute(
+                drawn.where(PROPOSALS.c.study == self.study, PROPOSALS.c.number == number)
+            ).first()
+            if row is None:
+                db.execute(sa.insert(PROPOSALS).values(**values))
+            elif tuple(row) != (key, numbers):
+                raise self._taken(f"proposal {number}")
+
+    @retry_while_unavailable
+    def list_proposals(self) -> list[Values]:
+        """List what a search has drawn, in order: number, configuration (None: none) and numbers."""
+        return self._select(PROPOSALS, "number", "configuration", "numbers")
+
+    # Seeds
+
+    @retry_while_unavailable
+    def list_seeds(
+        self, configuration: str | None = None, trial: str | None = None, environment: bool = False
+    ) -> list[SeedRecord]:
+        """List the study's seeds, or a configuration's or a trial's in it, by configuration and seed.
+
+        environment: with what each seed was trained in, which is most of the text.
+        """
+        values = {"configuration": configuration, "trial": trial}
+        values = {name: value for name, value in values.items() if value is not None}
+        return read_seeds(self.database, environment, study=self.study, **values)
+
+    @retry_while_unavailable
+    def list_grouped_seeds(self, configuration: str) -> list[Values]:
+        """List a configuration's seeds with what counts of them: one shared row for those equal in COUNTED.
+
+        A hundred thousand seeds take the memory of some hundred. `core_s` is the mean of a group, `best_exact`
+        its highest.
+        """
+        columns = [ROWS.c[name] for name in COUNTED]
+        mean = sa.case((sa.func.count(ROWS.c.core_s) == sa.func.count(), sa.func.avg(ROWS.c.core_s)))
+        query = sa.select(
+            *columns,
+            sa.type_coerce(mean, sa.Float).label("core_s"),
+            sa.func.max(ROWS.c.best_exact).label("best_exact"),
+            sa.func.count().label("count"),
+        )
+        groups = self.database.read(query.where(self._has(configuration=configuration)).group_by(*columns))
+        return [row for row in groups for _ in range(row["count"])]
+
+    @retry_while_unavailable
+    def claim(self, trial: Trial) -> None:
+        """Make a trial's seeds RUNNING and this owner's. Raises AlreadyExists if another driver has one.
+
+        A seed can be claimed unless it is final, is held, or changed hands since it was read.
+        """
+        keys = [c.key for c in trial.configurations]
+        seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
+        in_trial = (ROWS.c.study == self.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
+        with self.database.begin() as db:
+            claimed = self._running(trial, now := self.database.now(db))
+            query = sa.select(ROWS).where(*in_trial)
+            rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
+            work = [((c.key, s.init_seed, s.data_seed), s) for c, s in trial.work]
+            for key, seed in work:
+                if key in rows:
+                    self._reclaim(db, seed, rows[key], claimed, now)
+            try:
+                if new := [self._named(key) | claimed for key, _ in work if key not in rows]:
+                    db.execute(sa.insert(ROWS), new)
+                self.insert_configurations(db, trial.configurations)
+            except IntegrityError:
+                raise self._taken("a seed") from None
+
+    def _reclaim(self, db: sa.Connection, seed: Seed, row: Values, claimed: Values, now: float) -> None:
+        """Claim a seed that has a row."""
+        if is_final(row):
+            raise AlreadyExists(f"study {self.study}: seed {seed} has run already ({row['outcome']})")
+        if row["owner"] != self.owner and is_live(row, now):
+            raise AlreadyExists(f"study {self.study}: seed {seed} is held by {row['owner']}")
+        as_read = (ROWS.c[n].is_not_distinct_from(row[n]) for n in ("outcome", "owner", "lease_until"))
+        where = has_values(self._named(_key_of(row)))
+        if db.execute(sa.update(ROWS).where(where, *as_read).values(**claimed)).rowcount != 1:
+            raise self._taken(f"seed {seed}")
+
+    @retry_while_unavailable
+    def record(self, *parts: ConfigurationResults, share: Share | None = None) -> None:
+        """Write what became of the seeds of a trial's parts, in one statement. Final rows stay as they are.
+
+        share: what a search's objective wants to know of each.
+        """
+        key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
+        is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
+        if values := [facts for part in parts for facts in _facts(part, share)]:
+            with self.database.begin() as db:
+                db.execute(sa.update(ROWS).where(has_values(key), is_open), values)
+
+    @retry_while_unavailable
+    def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
+        """Write that running seeds were ended from outside, and after how many steps where that is known."""
+        values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
+        with self.database.begin() as db:
+            for trial in trials:
+                in_trial = self._has(trial=trial.key)
+                running = sa.and_(in_trial, ROWS.c.outcome == Outcome.RUNNING, ROWS.c.owner == self.owner)
+                db.execute(sa.update(ROWS).where(running).values(**values))
+                for configuration, seed in trial.work:
+                    key = (configuration.key, seed.init_seed, seed.data_seed)
+                    if reached := (steps or {}).get(key):
+                        pair = sa.and_(in_trial, has_values(self._named(key)))
+                        censored = sa.and_(pair, ROWS.c.outcome == Outcome.CENSORED)
+                        db.execute(sa.update(ROWS).where(censored).values(steps=reached, reason=reason))
+
+    @retry_while_unavailable
+    def delete_unstarted(self, trial: Trial) -> None:
+        """Delete a trial's censored seeds of which nothing was trained."""
+        unstarted = self._has(trial=trial.key, steps=0, outcome=Outcome.CENSORED)
+        with self.database.begin() as db:
+            db.execute(sa.delete(ROWS).where(unstarted))
+
+    @retry_while_unavailable
+    def censor_orphaned(self) -> None:
+        """Write that running seeds of other owners were ended. The caller has the study's lease."""
+        values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
+        running = self._has(outcome=Outcome.RUNNING)
+        with self.database.begin() as db:
+            db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
+
+    @retry_while_unavailable
+    def reopen(self, trial: str, reason: str) -> None:
+        """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
+        values: Values = dict.fromkeys(MEASURED)
+        values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
+        with self.database.begin() as db:
+            db.execute(sa.update(ROWS).where(self._has(trial=trial, published=False)).values(**values))
+
+    @retry_while_unavailable
+    def publish(self, trial: Trial, configuration: Configuration, experiment: str, run: str) -> None:
+        """Write that MLflow has what a trial's seeds of a configuration have become, and where."""
+        columns = CONFIGURATIONS.c
+        place = (columns.study == self.study, columns.configuration == configuration.key)
+        rows = self._has(configuration=configuration.key, trial=trial.key)
+        with self.database.begin() as db:
+            db.execute(sa.update(CONFIGURATIONS).where(*place).values(experiment=experiment, run=run))
+            db.execute(sa.update(ROWS).where(rows).values(published=True))
+
+    @retry_while_unavailable
+    def record_verification(self, key: Key, correct: int) -> bool:
+        """Count a call of `verify` for a seed and keep its result. False if the ledger has no such seed."""
+        values = {"verify_calls": ROWS.c.verify_calls + 1, "verified": correct}
+        with self.database.begin() as db:
+            update = sa.update(ROWS).where(has_values(self._named(key))).values(**values)
+            return db.execute(update).rowcount > 0
+
+    def record_verifications(self, configuration: str, correct: Mapping[Seed, int]) -> None:
+        """Count the calls of `verify` that a conclusion made, for the seeds that have no result yet."""
+        for row in self.list_seeds(configuration):
+            _, init, data = key = _key_of(row)
+            if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
+                self.record_verification(key, right)
+
+    def _running(self, trial: Trial, now: float) -> Values:
+        """Return the columns of a seed that this owner trains from now on."""
+        return {
+            "trial": trial.key,
+            "confirmation": trial.confirmation,
+            "outcome": Outcome.RUNNING,
+            "reason": None,
+            "published": False,
+            "owner": self.owner,
+            "lease_until": now + LEASE_S,
+        }
+
+    def _has(self, **values: Any) -> sa.ColumnElement[bool]:
+        """Return SQL that is true of the study's seeds with these values."""
+        return has_values({"study": self.study, **values})
+
+    def _named(self, key: Key) -> Values:
+        """Return the columns that name a seed's row."""
+        return dict(zip(KEY_COLUMNS, (self.study, *key), strict=True))
+
+    def _taken(self, thing: str) -> AlreadyExists:
+        return AlreadyExists(f"study {self.study}: {thing} was just taken by another driver")
+
+    def _select(self, table: sa.Table, *names: str) -> list[Values]:
+        """Read the study's rows of a table, or some of their columns, by number where they have one."""
+        query = sa.select(*(table.c[name] for name in names or table.c.keys()))
+        query = query.where(table.c.study == self.study)
+        return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
+
+    def _undamaged(self, kind: str) -> AbstractContextManager[None]:
+        """Re-raise what a block cannot make of a stored value as Failure."""
+        place = f"{self.database.name}: damaged, {kind}"
+        return reraise_as(place, (TypeError, ValueError, LookupError), Failure)
+
+
+def open_records(home: Home, study: str) -> StudyRecords:
+    """Open a study's records. Raises UserError if nothing has run in the home, NotFound for an unknown study."""
+    (records,) = open_several(home, [study])
+    return records
+
+
+def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
+    """Open the records of studies, or of all that a home has. Raises as `open_records` does."""
+    ledger = open_ledger(home)
+    opened = [StudyRecords(ledger, name) for name in studies]
+    for records in opened:
+        records.require_study()
+    return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
+
+
+def _key_of(row: Mapping[Any, Any]) -> Key:
+    return row["configuration"], row["init_seed"], row["data_seed"]
+
+
+def _facts(part: ConfigurationResults, share: Share | None) -> list[Values]:
+    """Return the parameters of the update that records a part: a row's key, and what became of its seed."""
+    rate, environment = part.about["seed_steps_per_s"], part.about["environment"]
+    shared = {
+        "seed_steps_per_s": rate,
+        "environment": environment,
+        "reason": None,
+        **FREE,
+        "key_study": part.trial.study,
+        "key_configuration": part.configuration.key,
+    }
+    threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
+    return [
+        {
+            **{name: getattr(r, name) for name in MEASURED},
+            "outcome": r.outcome.value,
+            "core_s": r.steps / rate * threads if rate and threads else None,  # None on a GPU
+            "reached": share and {str(share): part.reaches(r, share)},
+            "key_init_seed": r.pair.seed.init_seed,
+            "key_data_seed": r.pair.seed.data_seed,
+            **shared,
+        }
+        for r in part.results
+    ]
