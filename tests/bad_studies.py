@@ -149,6 +149,12 @@ LINES = {  # what is added to GOOD
     "toggle: [qk_dim=x]": "toggle.0: a constraint's value must be a whole number, got 'x'",
     "toggle: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}":
         "toggle: a study has a list of configurations or a space, not both",
+    "combine: [tie_vo, tie_vq]": "combine.1: unknown constraint 'tie_vq' of split_subspace; did you mean *",
+    "combine: [tie_vo, tie_vo]": "combine.1: tie_vo is combined already",
+    "combine: [tie_vo, qk_dim=8]": "combine.1: qk_dim=8 takes no parameters away from this model",
+    "combine: [tie_vo]\ntoggle: [tie_vo]": "combine: goes with one model: no configurations, stages or toggle",
+    "combine: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}":
+        "combine: a study has a list of configurations or a space, not both",
 }  # fmt: skip
 FILES = {
     # Keys that are misspelt, missing or given twice

@@ -12,6 +12,7 @@ from search.run.packing import (
     local_resources,
     placement,
     programs_of,
+    seeds_of_programs,
     trial_shape,
 )
 from search.run.progress import duration
@@ -25,6 +26,7 @@ from search.study.seeds import seed_list
 from search.study.trial import Configuration, Program
 from trainer import Outcome, Seed
 
+MOST_SIZES = 24  # numbers of parameters that are listed each
 GUESSED_RATE = {True: 8_000, False: 100}
 """Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
 
@@ -47,13 +49,13 @@ def estimate(study: Study, home: Home) -> str:
     seed_steps = sum(count * c.recipe.steps for c, count in to_train.items())
     seconds = seed_steps / (rate * max(1, min(trials, fits.concurrent)))
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
-    sizes: dict[str, list[str]] = {}
-    for c in listed:
-        sizes.setdefault(c.spec.family, []).append(str(c.spec.params))
-    models = "; ".join(f"{family}, {', '.join(dict.fromkeys(n))} parameters" for family, n in sizes.items())
+    if study.combine:
+        proposed = (
+            f", of {2 ** len(study.combine)} combinations; the others are impossible or equal to one of these"
+        )
     steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
     text = f"""{study.name}: {study.about}
-  model           {models}
+  model           {_models(listed)}
   configurations  {configurations}{proposed}
   seeds           {seeds}, {steps} steps each; {seeds - remaining} recorded, {remaining} to train
   trials          {trials} of up to {size} seeds in {slots} slots, up to {fits.concurrent} side by side
@@ -63,6 +65,18 @@ def estimate(study: Study, home: Home) -> str:
     if looks := study.stop.rungs:
         text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
+
+
+def _models(listed: Sequence[Configuration]) -> str:
+    """Return each family with its numbers of parameters; of many the greatest and the least."""
+    sizes: dict[str, dict[int, None]] = {}
+    for c in listed:
+        sizes.setdefault(c.spec.family, {})[c.spec.params] = None
+    texts = {
+        family: f"{max(n)} to {min(n)}" if len(n) > MOST_SIZES else ", ".join(map(str, n))
+        for family, n in sizes.items()
+    }
+    return "; ".join(f"{family}, {text} parameters" for family, text in texts.items())
 
 
 def _rounds(study: Study, home: Home) -> str:
@@ -90,7 +104,8 @@ def _trials(study: Study, to_train: dict[Configuration, int], fits: Capacity) ->
     programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))
     for c, count in to_train.items():
         pairs[programs[c]] += count
-    sizes = {program: trial_shape(study, program, fits) for program in pairs}
+    seeds_of = {} if study.proposes else seeds_of_programs(study)
+    sizes = {program: trial_shape(study, program, fits, seeds_of) for program in pairs}
     trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
     return trials, *max(sizes.values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -48,27 +49,23 @@ sooner, and less trains for nothing then. One slot alone is a fifth slower a ste
 """
 
 
-def trial_shape(study: Study, program: Program, fits: Capacity) -> TrialShape:
+def trial_shape(
+    study: Study, program: Program, fits: Capacity, seeds_of: Mapping[Program, int] | None = None
+) -> TrialShape:
     """Return the shape of trials that spread a round over a program's share of the trials that fit at once.
 
     It depends on the file and the machine alone: a seed has the same slots in every round and after every
     interruption. A search's trials have two pairs a slot: enough to fill the slots that fall free, few enough
-    for the sampler to learn soon.
+    for the sampler to learn soon. seeds_of: `seeds_of_programs`, where it is at hand.
     """
     slots, limit = study.resources.room(fits.on_gpu)
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
     if study.proposes:
-        programs, seeds = {program}, study.planned * len(study.first_seeds())
-    else:
-        pairs = list(zip(programs_of(study), cycle(study.listed())))
-        programs, seeds = (
-            {p for p, _ in pairs},
-            sum(len(study.first_seeds(c)) for p, c in pairs if p == program),
-        )
-    limit = min(limit, 2 * slots) if study.proposes else limit
-    share = max(1, fits.concurrent // len(programs))
-    size = min(limit, -(-seeds // share))
+        seeds_of, limit = {program: study.planned * len(study.first_seeds())}, min(limit, 2 * slots)
+    seeds_of = seeds_of or seeds_of_programs(study)
+    share = max(1, fits.concurrent // len(seeds_of))
+    size = min(limit, -(-seeds_of[program] // share))
     return TrialShape(size, min(slots, size))
 
 
@@ -78,6 +75,14 @@ def programs_of(study: Study) -> list[Program]:
     begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
     starts = start.count if start else 1
     return [Configuration(*c, start=begin).program for c in study.listed()] * starts
+
+
+def seeds_of_programs(study: Study) -> dict[Program, int]:
+    """Return the number of first seeds that each program of a list of configurations trains."""
+    seeds: Counter[Program] = Counter()
+    for program, configuration in zip(programs_of(study), cycle(study.listed())):
+        seeds[program] += len(study.first_seeds(configuration))
+    return seeds
 
 
 def can_follow(trial: Trial, before: Trial) -> bool:
@@ -92,10 +97,11 @@ def pack(
     groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
     for configuration, seed in work:
         groups.setdefault(configuration.program, []).append((configuration, seed))
+    seeds_of = {} if study.proposes else seeds_of_programs(study)
     return [
         Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
         for program, pairs in groups.items()
-        for _, slots in [trial_shape(study, program, fits)]
+        for _, slots in [trial_shape(study, program, fits, seeds_of)]
     ]
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from search.run.packing import Capacity, TrialShape, can_follow, pack, trial_shape
+from search.run.packing import Capacity, TrialShape, can_follow, pack, seeds_of_programs, trial_shape
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.run.tally import TrialReport
@@ -226,8 +227,13 @@ class Planner:
 
     def _shape(self, program: Program) -> TrialShape:
         if (program, self.capacity) not in self._shapes:
-            self._shapes[program, self.capacity] = trial_shape(self.study, program, self.capacity)
+            seeds_of = self._seeds_of_programs
+            self._shapes[program, self.capacity] = trial_shape(self.study, program, self.capacity, seeds_of)
         return self._shapes[program, self.capacity]
+
+    @cached_property
+    def _seeds_of_programs(self) -> dict[Program, int]:
+        return {} if self.study.proposes else seeds_of_programs(self.study)
 
     @property
     def _is_last(self) -> bool:

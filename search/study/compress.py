@@ -50,7 +50,7 @@ class Compress(Strict):
         """Raise ValueError at the key path of what does not go with it in a study."""
         if study.start is None or study.start.model or study.start.each:
             raise error_at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
-        for name in ("model", "configurations", "toggle", "space", "allocation", "confirm"):
+        for name in ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm"):
             if getattr(study, name):
                 raise error_at(name, "does not go with compress, which makes the models")
         if study.until.grokked is not None:

@@ -19,7 +19,7 @@ from trainer import Recipe
 
 Pair = tuple[Spec, Recipe]
 MOST_SCALES = 64
-OTHER_LISTS = ("model", "configurations", "toggle", "stages", "space", "compress", "start")
+OTHER_LISTS = ("model", "configurations", "toggle", "combine", "stages", "space", "compress", "start")
 
 
 class Base(Strict):

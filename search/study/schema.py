@@ -13,6 +13,7 @@ from model import Spec, preset_name
 from model.tied import Tied
 from model.transfer import fold_path
 from search.errors import has_secret
+from search.study.combinations import MOST_COMBINED, combinations
 from search.study.compress import Compress
 from search.study.sampler import Sampler
 from search.study.scales import Design, Pair, Scale, check_scales, design_of
@@ -168,6 +169,11 @@ class Study(Strict):
         max_length=MOST_TOGGLES,
         description="its rows: those toggled at each scale, tie_vo or qk_dim=4",
     )
+    combine: list[str] = Field(
+        default_factory=list,
+        max_length=MOST_COMBINED,
+        description="the model with every combination of these constraints, each on or off: tie_vo, qk_dim=4",
+    )
     seeds: Seeds = Field(description="first and count, or a list, or init and data to be crossed")
     until: Until = Field(default=Until())
     allocation: Allocation | None = Field(None, description="more seeds for what is still open")
@@ -205,9 +211,11 @@ class Study(Strict):
                 "toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {count}"
             )
         check_scales(self)
-        if (self.configurations or self.toggle) and self.space:
-            name = "configurations" if self.configurations else "toggle"
-            raise error_at(name, "a study has a list of configurations or a space, not both")
+        lists = [name for name in ("configurations", "toggle", "combine") if getattr(self, name)]
+        if lists and self.space:
+            raise error_at(lists[0], "a study has a list of configurations or a space, not both")
+        if self.combine and (lists != ["combine"] or self.stages):
+            raise error_at("combine", "goes with one model: no configurations, stages or toggle")
         first: dict[tuple[Spec, Recipe], int] = {}
         for i, configuration in enumerate(self.spelled_out):
             if first.setdefault(configuration, i) < i:
@@ -348,6 +356,9 @@ class Study(Strict):
             return []
         if self.scales:
             return self.design.bases
+        if self.combine:
+            specs = combinations(self.spec(), self.combine, "combine")
+            return [validated_pair(spec, self.base_recipe(), "recipe") for spec in specs]
         if not (self.configurations or self.stages):
             return [validated_pair(self.spec(), self.base_recipe(), "recipe")]
         entries = [(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]

@@ -22,7 +22,7 @@ LARGEST_FILE = 1 << 20  # bytes
 
 
 def constraint_of(name: str, path: str) -> tuple[str, int]:
-    """Return a constraint and its value (True unless it is written)."""
+    """Return name and value of a constraint that is written as `tie_vo` or `qk_dim=4`."""
     constraint, _, value = name.partition("=")
     if value and not value.isdecimal():
         raise error_at(path, f"a constraint's value must be a whole number, got {value!r}")

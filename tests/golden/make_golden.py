@@ -67,15 +67,17 @@ def study_files() -> dict[str, Path]:
 def configurations(study: Study) -> list[dict[str, Any]]:
     """Key and every field of a study's listed configurations; of a search, of the one that it starts from.
 
-    A study that looks for constraints lists none: its recipe alone is what it fixes.
+    A study that looks for constraints lists none: its recipe alone is what it fixes. Of all combinations the
+    first few stand for the others.
     """
+    listed = study.listed()[: 4 if study.combine else None]
     return [
         {
             "key": Configuration(spec, recipe).key if spec else None,
             "spec": spec.as_dict() if spec else None,
             "recipe": lasting(recipe.as_dict()),
         }
-        for spec, recipe in study.listed() or [(None, study.base_recipe())]
+        for spec, recipe in listed or [(None, study.base_recipe())]
     ]
 
 

@@ -254,6 +254,9 @@ class SplitSubspace(Spec):
     def trained(self) -> SplitSubspace:
         unread = [] if self.frozen_spiral else ["spiral_amp", "spiral_slope"]
         unread += [] if self.equals_on_ring else ["equals_index"]
+        unread += (
+            ["tie_qk", "qk_dim", "tie_vo"] if self.direct_forms else []
+        )  # drawn for them, then multiplied
         defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(self) if f.name in unread}
         return dataclasses.replace(self, **defaults)
 

@@ -1,0 +1,72 @@
+"""Every combination of some constraints, as a study lists them: a lattice of specs over one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from model import Spec
+from search.stats.factorial import nested_fractions
+from search.study.space import error_at
+from search.study.spelling import constraint_of
+
+MOST_COMBINED = 10  # constraints; 1,024 combinations
+
+
+def combinations(spec: Spec, names: Sequence[str], path: str) -> list[Spec]:
+    """Return the specs that differ from `spec` in these constraints alone, written as `tie_vo` or `qk_dim=4`.
+
+    They come in the order of a fractional factorial design (`nested_fractions`). A constraint is applied with
+    what it needs and without what it excludes. Combinations that are impossible are left out. Of those that
+    read θ alike (a constraint may do nothing beside another) the most like `spec` is in, at the place of the
+    first.
+    Raise ValueError at a key path, for a constraint that is unknown, repeated, or saves nothing here.
+    """
+    constraints = [constraint_of(name, f"{path}.{i}") for i, name in enumerate(names)]
+    bare = _without(spec, constraints, path)
+    for i, (name, value) in enumerate(constraints):
+        if name in dict(constraints[:i]):
+            raise error_at(f"{path}.{i}", f"{name} is combined already")
+        alone = _applied(bare, [(name, value)])
+        if not alone or alone.params >= bare.params:
+            raise error_at(f"{path}.{i}", f"{names[i]} takes no parameters away from this model")
+    alike: dict[Spec, Spec] = {}
+    for run in nested_fractions(len(constraints)):
+        applied = [constraint for i, constraint in enumerate(constraints) if run >> i & 1]
+        combined = _applied(bare, applied)
+        if combined and _has_only(combined, applied, constraints):
+            rival = alike.setdefault(combined.trained(), combined)
+            nearer = _distance(combined, spec, constraints) < _distance(rival, spec, constraints)
+            alike[combined.trained()] = combined if nearer else rival
+    return list(alike.values())
+
+
+def _without(spec: Spec, constraints: Sequence[tuple[str, Any]], path: str) -> Spec:
+    """Return the spec without any of the constraints."""
+    for i, (name, _) in enumerate(constraints):
+        try:
+            spec = spec.without(name)
+        except ValueError as error:
+            raise error_at(f"{path}.{i}", error) from None
+    return spec
+
+
+def _applied(spec: Spec, constraints: Sequence[tuple[str, Any]]) -> Spec | None:
+    """Return the spec with all of the constraints; None if one of them is impossible there."""
+    try:
+        for name, value in constraints:
+            spec = spec.constrained(name, value)
+    except ValueError:
+        return None
+    return spec
+
+
+def _has_only(spec: Spec, wanted: Sequence[tuple[str, Any]], constraints: Sequence[tuple[str, Any]]) -> bool:
+    """True if, of the constraints, just the wanted ones are applied: one may need or exclude another."""
+    applied = spec.applied().items()
+    return [c for c in constraints if c in applied] == list(wanted)
+
+
+def _distance(spec: Spec, other: Spec, constraints: Sequence[tuple[str, Any]]) -> int:
+    """Return the number of the constraints that one of two specs has and the other has not."""
+    return sum((c in spec.applied().items()) != (c in other.applied().items()) for c in constraints)

@@ -1,0 +1,85 @@
+"""Every combination of some constraints as a study, in an order that can be stopped early."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from search.run.estimate import estimate
+from search.stats.factorial import nested_fractions
+from search.store.home import Home
+from search.study.file import load_study, parse_study
+
+STRENGTHS = [
+    (2, 4, 2), (4, 8, 3), (5, 8, 2), (5, 16, 3), (6, 8, 2), (7, 8, 2), (7, 64, 3), (8, 16, 3), (9, 16, 2),
+    (9, 32, 3), (9, 128, 4), (9, 256, 7), (10, 16, 2), (10, 32, 3), (10, 256, 5),
+]  # fmt: skip
+"""Factors, runs, and strength of the best fractions that are known for so few runs: resolution less 1."""
+
+
+@pytest.mark.parametrize("factors", range(1, 11))
+def test_all_runs_come_once_and_the_first_changes_nothing(factors):
+    runs = nested_fractions(factors)
+    assert sorted(runs) == list(range(2**factors)) and runs[0] == 0
+
+
+@pytest.mark.parametrize(("factors", "size", "strength"), STRENGTHS)
+def test_a_leading_block_is_balanced_in_every_few_factors(factors, size, strength):
+    levels = np.array([[run >> j & 1 for j in range(factors)] for run in nested_fractions(factors)[:size]])
+    for some in combinations(range(factors), strength):
+        _, counts = np.unique(levels[:, some], axis=0, return_counts=True)
+        assert len(counts) == 2**strength and len(set(counts)) == 1, some
+
+
+ATLASES = {"atlas": (320, {16: "mains", 128: "pairs"}), "atlas-170p": (32, {8: "mains", 32: "pairs"})}
+
+
+@pytest.mark.parametrize("name", ATLASES)
+def test_an_atlas_that_is_stopped_early_has_estimated_main_effects_first(name):
+    """Though some combinations are the same model: of those each is trained once."""
+    count, blocks = ATLASES[name]
+    study = load_study(name)
+    specs = [spec for spec, _ in study.listed()]
+    assert len(specs) == len({spec.trained() for spec in specs}) == study.planned == count
+    names = [constraint.partition("=")[0] for constraint in study.combine]
+    levels = np.array([[n in spec.applied() for n in names] for spec in specs]) - 0.5
+    pairs = [
+        levels[:, a] * levels[:, b]
+        for a, b in combinations(range(len(names)), 2)
+        if len(np.unique(levels[:, (a, b)], axis=0)) == 4
+    ]
+    columns = {"mains": np.column_stack([np.ones(count), levels])}
+    columns["pairs"] = np.column_stack([columns["mains"], *pairs])
+    assert len(pairs) == {"atlas": 34, "atlas-170p": 10}[name]
+    for size, effects in blocks.items():
+        rank = np.linalg.matrix_rank(columns[effects][:size])
+        assert rank == columns[effects].shape[1] > np.linalg.matrix_rank(columns[effects][: size // 2])
+
+
+def test_combinations_have_what_a_constraint_needs_and_not_what_it_excludes():
+    study = parse_study("name: x\nmodel: 170p\nseeds: [1]\ncombine: [rank1_out, frozen_spiral]\n", "")
+    changed = {"rank1_out", "rank2_out", "linear_correction", "plain_spiral", "frozen_spiral"}
+    assert [sorted(changed & spec.applied().keys()) for spec, _ in study.listed()] == [
+        ["linear_correction", "rank2_out"],
+        ["linear_correction", "rank1_out"],
+        ["frozen_spiral", "plain_spiral", "rank2_out"],
+        ["frozen_spiral", "plain_spiral", "rank1_out"],
+    ]
+
+
+def test_impossible_combinations_are_left_out():
+    text = "name: x\nmodel: 57p\nseeds: [1]\ncombine: [tie_fc2_head, one_unit, no_eos]\n"
+    listed = [spec.applied() for spec, _ in parse_study(text, "").listed()]
+    assert len(listed) == 6 and not any({"tie_fc2_head", "one_unit"} <= applied.keys() for applied in listed)
+
+
+def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_trained():
+    text = "name: x\nmodel: {}\nseeds: [1]\ncombine: [tie_vo, direct_forms]\n"
+    for model, ties in (("57p", True), ("{preset: 57p, tie_vo: false}", False)):
+        direct = [s for s, _ in parse_study(text.format(model), "").listed() if s.direct_forms]
+        assert [spec.tie_vo for spec in direct] == [ties]
+
+
+def test_a_plan_says_how_many_combinations_are_models_of_their_own(tmp_path):
+    plan = estimate(load_study("atlas"), Home(tmp_path / "runs"))
+    assert "320, of 512 combinations" in plan and "split_subspace, 116 to 47 parameters\n" in plan
