@@ -10,8 +10,8 @@ from typing import Any
 from lab.claims.claim import KINDS, OF_SEEDS, Claim
 from lab.claims.judge import Count, Judged, Verdict, believed
 from lab.claims.trained import MEASURES
-from search.analysis.table_text import markdown_table, p_value, points
-from search.stats.intervals import LEVEL
+from search.analysis.table_text import markdown_table
+from search.stats.intervals import LEVEL, Interval
 
 HEAD = (
     "paper", "section", "claim", "decided by", "with", "without", "difference in points", "p", "power",
@@ -128,6 +128,16 @@ def _count(count: Count | None, interval: bool = False) -> str:
         return MISSING
     low, high = (f"{100 * x:.1f}" for x in count.interval)
     return f"{count} ({low}–{high} %)" if interval else str(count)
+
+
+def points(difference: float, interval: Interval) -> str:
+    """Return a difference of two rates with its interval, in percentage points."""
+    between, low, high = (f"{100 * x:+.1f}" for x in (difference, *interval))
+    return f"{between} ({low} to {high})".replace("-", "−")
+
+
+def p_value(p: float) -> str:
+    return "under 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _difference(j: Judged) -> str:

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
-from operator import attrgetter
 from typing import Any
 
 from model import Spec, make_spec
-from model.spec import FAMILIES
+from model.adderboard import ADDITIONS
+from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
 from search.stats.counting import COUNTED, GrokRate
+from search.stats.intervals import wilson
 from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
 from trainer.bank.futility import MEASURED
 
 COLUMNS = (
     "study", "configuration", "experiment_id", "run_id", "seeds", "grokked", "given_up", "best_exact",
-    "median_grok_step", "verified", "verify_tried", "model.family",
+    "verified", "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
+SeedId = tuple[int, int]
+SeedRows = dict[SeedId, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One recorded configuration."""
+    """One recorded configuration of one study.
+
+    Seeds grok by training alone. Those that were finished by curvature (recipe.finish_above), which grok at the
+    last step of the budget, are counted apart; so is one that training grokked exactly there. Where seeds may have
+    been finished and are not recorded one by one, nothing is counted.
+    """
 
     spec: Spec
     recipe: Recipe
@@ -36,94 +43,95 @@ class Arm:
     run_id: str
     rate: GrokRate
     best_exact: float
-    median_grok_step: float | None
     verified: int
-    """Seeds, of the `decoded` best grokked ones, that are right on all 10,010 additions."""
-    decoded: int
-    seeds: Mapping[tuple[int, int], bool] = field(default_factory=dict, compare=False)
-    """True if the seed grokked, for each counted seed that was recorded one by one."""
+    """Seeds, of the best that grokked by training, that are right on all 10,010 additions."""
+    ended: int = 0
+    """Counted seeds that a rule ended before their budget was spent."""
+    finished: int = 0
+    seeds: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
+    """True if the seed grokked by training, for each counted seed that was recorded one by one."""
+    with_finished: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
+    """True if the seed grokked, by training or by curvature."""
 
     @property
-    def page(self) -> str:
-        """Path of its page in the MLflow UI, below the UI's address."""
-        return f"#/experiments/{self.experiment_id}/runs/{self.run_id}"
+    def finishes(self) -> bool:
+        return self.recipe.finish_above < 1
+
+    @property
+    def at_most(self) -> float:
+        """Upper end of the interval of its rate, seeds that a rule ended counting as not grokked."""
+        return wilson(self.rate.grokked, self.rate.n)[1]
+
+    @property
+    def page(self) -> str | None:
+        """Path of its page in the MLflow UI, below the UI's address; None if it has none."""
+        return f"#/experiments/{self.experiment_id}/runs/{self.run_id}" if self.run_id else None
 
 
-ARM_VALUES: dict[str, Callable[[Arm], Any]] = {
-    "grokked": attrgetter("rate.grokked"),
-    "seeds": attrgetter("rate.n"),
-    "given_up": attrgetter("rate.given_up"),
-    "rate": attrgetter("rate.rate"),
-    "low": lambda arm: arm.rate.interval[0],
-    "high": lambda arm: arm.rate.interval[1],
-    "params": attrgetter("spec.params"),
-    **{name: attrgetter(name) for name in ("best_exact", "median_grok_step", "verified", "decoded")},
-    **{name: attrgetter(name) for name in ("study", "configuration", "run_id", "page")},
-}
-"""Columns of a tidy row about an arm, and how each is read."""
-Arms = dict[tuple[Spec, Recipe], Arm]
-SeedOutcomes = dict[tuple[str, str], dict[tuple[int, int], bool]]
-"""Study and configuration -> seed -> True if it grokked."""
+def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Arm]:
+    """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
-
-def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> Arms:
-    """Return the recorded configurations by spec and recipe.
-
-    A configuration of several studies is read from the study with the most configurations, then from that with
-    the most seeds. One that was taught is left out: its row has its teacher's title alone.
+    Left out are those that were taught, tied, or started from other numbers: their rows name these in words, and
+    they say nothing about training from random values.
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
         if missing := [column for column in COLUMNS if column not in row]:
             raise UserError(f"this is no frame of configurations: it has no column {', '.join(missing)}")
-    sizes, outcomes = Counter(row["study"] for row in configurations), _outcomes(seeds)
-    arms: Arms = {}
-    ordered = sorted(
-        configurations, key=lambda r: (sizes[r["study"]], r["seeds"], str(r["study"])), reverse=True
-    )
-    for row in ordered:
-        teacher = row.get("recipe.teacher")
-        if isinstance(teacher, str) and teacher:
-            continue
-        try:
-            arm = _arm(row, outcomes)
-        except (ValueError, TypeError) as error:
-            raise UserError(f"configuration {row['configuration']}: {error}") from None
-        arms.setdefault((arm.spec, arm.recipe), arm)
-    return arms
-
-
-def _outcomes(seeds: Iterable[Mapping[str, Any]]) -> SeedOutcomes:
-    outcomes: SeedOutcomes = {}
+    by_arm: dict[tuple[str, str], SeedRows] = {}
     for row in seeds:
         if row["outcome"] in COUNTED:
-            by_seed = outcomes.setdefault((str(row["study"]), str(row["configuration"])), {})
-            by_seed[int(row["init_seed"]), int(row["data_seed"])] = row["outcome"] == Outcome.GROKKED
-    return outcomes
+            rows = by_arm.setdefault((str(row["study"]), str(row["configuration"])), {})
+            rows[int(row["init_seed"]), int(row["data_seed"])] = row
+    arms: dict[tuple[str, str], Arm] = {}
+    for row in sorted(configurations, key=lambda r: r["seeds"], reverse=True):
+        key = str(row["study"]), str(row["configuration"])
+        derived = row["model.family"] in MAKERS or any(
+            _text(row, f"recipe.{n}") for n in ("teacher", "start")
+        )
+        if derived or key in arms:
+            continue
+        try:
+            arms[key] = _arm(row, by_arm.get(key, {}))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"configuration {row['configuration']}: {error}") from None
+    return list(arms.values())
 
 
-def _arm(row: Mapping[str, Any], outcomes: SeedOutcomes) -> Arm:
-    model, step = _fields(row, "model."), float(row["median_grok_step"])
+def _text(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
+    model = _fields(row, "model.")
     family = model.pop("family")
+    recipe = _recipe(_fields(row, "recipe."))
+    end = recipe.steps if recipe.finish_above < 1 else None
+    grokked = {seed: r["outcome"] == Outcome.GROKKED for seed, r in seeds.items()}
+    finished = {seed for seed, r in seeds.items() if grokked[seed] and end and r["grok_step"] == end}
+    verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if seed not in finished)
     return Arm(
         spec=make_spec(family, **_typed(FAMILIES.get(family, Spec), model)),
-        recipe=_recipe(_fields(row, "recipe.")),
-        **{name: str(row[name]) for name in ("configuration", "study", "experiment_id", "run_id")},
-        rate=_rate(row),
+        recipe=recipe,
+        **{name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")},
+        rate=_rate(row, len(finished)) if seeds or not end else GrokRate(0, 0),
         best_exact=float(row["best_exact"]),
-        median_grok_step=None if isnan(step) else step,
-        verified=int(row["verified"]),
-        decoded=int(row["verify_tried"]),
-        seeds=outcomes.get((str(row["study"]), str(row["configuration"])), {}),
+        verified=verified if end else int(row["verified"]),
+        ended=int(row["given_up"]) + int(row.get("screened", 0)),
+        finished=len(finished),
+        seeds={seed: grokked[seed] and seed not in finished for seed in grokked},
+        with_finished=grokked,
     )
 
 
-def _rate(row: Mapping[str, Any]) -> GrokRate:
+def _rate(row: Mapping[str, Any], finished: int) -> GrokRate:
     """Return the grok rate of a row; one without `wrongly` may have missed any seed that was given up."""
     grokked, n, given_up = (int(row[name]) for name in ("grokked", "seeds", "given_up"))
     missed = given_up * (FALSE_KILLS_UPPER if row["configuration"] in MEASURED else 1.0)
     interval = (row["grok_rate_low"], row["grok_rate_high"]) if row.get("stopped") in (True, 1) else None
-    return GrokRate(grokked, n, given_up, float(row.get("wrongly", missed)), recorded_interval=interval)
+    missed = float(row.get("wrongly", missed))
+    return GrokRate(grokked - finished, n, given_up, missed, recorded_interval=interval)
 
 
 def _fields(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -60,7 +60,8 @@ def records(
 
     seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
     budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung that would have
-    ended it), best_step, best_exact, best_token, core_s, trial, environment.
+    ended it), best_step, best_exact, best_token, verified (right answers of
+    AdderBoard's 10,010, if it was decoded), core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
     bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed,
@@ -252,6 +253,7 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
             "best_step": row["best_step"] or 0,
             "best_exact": row["best_exact"] or 0.0,
             "best_token": row["best_token"] or 0.0,
+            "verified": _number(row["verified"]),
             "core_s": _number(row["core_s"]),
             "trial": row["trial"],
             "environment": row.get("environment") or {},

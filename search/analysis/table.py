@@ -1,13 +1,13 @@
 """The scale-dependent-constraint table: which constraint works at which scale? (57p paper, section 4.3)
 
-A function of recorded configurations (search/analysis/frames.py). A column is a scale: a recorded configuration
-of a preset, its base. A row is a constraint. A cell compares two arms that differ in that constraint alone: the
-base, and the configuration with the same recipe and the constraint toggled.
+A function of recorded configurations (search/analysis/frames.py). A column is a scale, which is a preset; a row is
+a constraint. A cell compares pairs of arms: the preset, and the preset with the constraint toggled, trained by the
+same recipe. A preset may have several pairs of a cell, by several recipes or studies: the one with most seeds in
+common speaks, among equals the one whose arm without the constraint groks most.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -17,147 +17,176 @@ from typing import Any
 from model import PRESETS, Spec, preset, preset_name
 from model.fields import did_you_mean, spelt
 from model.spec import FAMILIES
-from search.analysis.arms import ARM_VALUES, Arm, Arms, read_arms
-from search.analysis.verdicts import Agreement, Claim, Verdict, agreement, published, verdict
+from search.analysis.arms import Arm, read_arms
+from search.analysis.verdicts import (
+    Agreement,
+    Answer,
+    Claim,
+    Cost,
+    agreement,
+    cost,
+    keeps_half,
+    published,
+    trains,
+)
 from search.errors import UserError
-from search.stats.counting import GrokRate, difference
-from search.stats.intervals import Paired
+from search.stats.intervals import Interval, Paired
 from trainer import Recipe
 
 Constraint = tuple[str, Any]  # name and value
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A column. `base` is None for a preset that was asked for and of which nothing is recorded."""
+class Pair:
+    """Two arms of one recipe that differ in a constraint. base: that of the two that is the preset itself."""
 
-    label: str
-    preset: str
-    base: Arm | None = None
+    with_it: Arm
+    without: Arm
+    base: Arm
+
+    @cached_property
+    def paired(self) -> Paired:
+        """The seeds that both arms had, the first arm with the constraint; none if one stopped at a success."""
+        return self._paired(self.with_it.seeds, self.without.seeds)
+
+    @cached_property
+    def finished(self) -> Paired | None:
+        """The same seeds with those that curvature finished; None where no seed was to be."""
+        if not self.base.finishes:
+            return None
+        return self._paired(self.with_it.with_finished, self.without.with_finished)
+
+    def _paired(self, first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
+        if self.with_it.rate.stopped or self.without.rate.stopped:
+            return Paired.of([])
+        return Paired.of([(first[s], second[s]) for s in first.keys() & second.keys()])
 
     @property
-    def params(self) -> int:
-        return (self.base.spec if self.base else preset(self.preset)).params
+    def precedence(self) -> tuple[Any, ...]:
+        """Return a sorting key: the pair that speaks for its cell comes first."""
+        paired, arms = self.paired, (self.with_it, self.without)
+        return (-paired.n, -paired.both - paired.second, [(a.study, a.configuration) for a in arms])
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A constraint at a scale, with an arm for each side that is recorded."""
+    """A constraint at a scale.
+
+    pairs: the one that speaks first. arms: all that are recorded with the constraint, paired or not.
+    without: an arm without it, where there is no pair.
+    """
 
     constraint: str
-    scale: Scale
-    with_it: Arm | None = None
-    without: Arm | None = None
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        return verdict(self.with_it.rate if self.with_it else GrokRate(0, 0), self.paired)
+    scale: str
+    saves: int
+    also: str
+    pairs: tuple[Pair, ...] = ()
+    arms: tuple[Arm, ...] = ()
+    alone: Arm | None = None
 
     @property
-    def summary(self) -> str:
-        """The verdict, and whether seeds of a constraint that works are verified."""
-        if self.with_it is None or self.verdict not in (Verdict.WORKS, Verdict.HELPS):
-            return str(self.verdict)
-        return f"{self.verdict}, {'verified' if self.with_it.verified else 'not verified'}"
+    def pair(self) -> Pair | None:
+        return self.pairs[0] if self.pairs else None
 
-    @cached_property
+    @property
+    def with_it(self) -> Arm | None:
+        return self.pair.with_it if self.pair else next(iter(self.arms), None)
+
+    @property
+    def without(self) -> Arm | None:
+        return self.pair.without if self.pair else self.alone
+
+    @property
+    def trains(self) -> Answer:
+        seen = sum(arm.rate.grokked + arm.finished for arm in self.arms)
+        n, rate = (self.pair.with_it.rate.n, self.pair.without.rate.rate) if self.pair else (0, 0.0)
+        return trains(sum(arm.verified for arm in self.arms), seen, n, rate)
+
+    @property
+    def seen_in(self) -> str | None:
+        """Study of a verified seed: that which is compared if it has one."""
+        arms = [arm for arm in (self.with_it, *self.arms) if arm and arm.verified]
+        return arms[0].study if arms else None
+
+    @property
     def paired(self) -> Paired | None:
-        """The seeds that both arms had; the first arm is that with the constraint."""
-        if not (self.with_it and self.without):
-            return None
-        first, second = self.with_it.seeds, self.without.seeds
-        return Paired.of([(first[s], second[s]) for s in first.keys() & second.keys()])
+        return self.pair.paired if self.pair and self.pair.paired.n else None
 
     @property
-    def difference(self) -> tuple[float, float, float] | None:
-        """Grok rate with the constraint less that without it, and its 95 % interval for independent seeds."""
-        if not (self.with_it and self.without and self.with_it.rate.n and self.without.rate.n):
-            return None
-        first, second = self.with_it.rate, self.without.rate
-        return (first.rate - second.rate, *difference(first, second))
+    def interval(self) -> Interval | None:
+        """Interval of the ratio of grok rates; None where nothing is paired."""
+        return self.paired.ratio_interval if self.paired else None
 
     @property
-    def specs(self) -> tuple[Spec, Spec] | None:
-        """The specs with and without the constraint, where both are recorded."""
-        return (self.with_it.spec, self.without.spec) if self.with_it and self.without else None
+    def cost(self) -> Cost:
+        return cost(self.interval)
 
     @property
-    def saves(self) -> int | None:
-        """Parameters that the constraint saves here."""
-        return self.specs and self.specs[1].params - self.specs[0].params
-
-    @property
-    def also(self) -> str:
-        """Other differences between the arms, which the constraint needs or excludes."""
-        if not self.specs:
-            return ""
-        sides = {"with it also": self.specs, "without it also": self.specs[::-1]}
-        extra = {side: _extra(self.constraint, *specs) for side, specs in sides.items()}
-        return "; ".join(f"{side} {', '.join(names)}" for side, names in extra.items() if names)
+    def keeps_half(self) -> Answer:
+        return keeps_half(self.interval)
 
     @property
     def published(self) -> Claim:
-        return published().get((self.constraint, self.scale.preset), Claim())
+        return published().get((self.constraint, self.scale), Claim())
 
     @property
-    def agreement(self) -> Agreement:
-        return agreement(self.verdict, self.published)
+    def agreement(self) -> Agreement | None:
+        return agreement(self.trains, self.published)
 
-    def as_dict(self, paper: bool = False) -> dict[str, Any]:
-        """Return the cell as plain values, None if unknown; `paper` adds what was published."""
-        between, low, high = self.difference or (None, None, None)
-        pairs = self.paired if self.paired and self.paired.n else None
-        paired_low, paired_high = pairs.interval if pairs else (None, None)
-        values = {
-            "constraint": self.constraint, "scale": self.scale.label, "params": self.scale.params,
-            "verdict": str(self.verdict), "difference": between,
-            "difference_low": low, "difference_high": high, "params_saved": self.saves, "also": self.also,
-            "pairs": pairs and pairs.n,
-            "only_with": pairs and pairs.first, "only_without": pairs and pairs.second,
-            "paired_difference": pairs and pairs.difference, "paired_low": paired_low,
-            "paired_high": paired_high, "p": pairs and pairs.p, "power": pairs and pairs.power,
+    def as_dict(self) -> dict[str, Any]:
+        """Return the cell as plain values, None if unknown; an interval's end that is infinite is None too."""
+        with_it, without, paired = self.with_it, self.without, self.paired
+        finished = self.pair.finished if self.pair and self.paired else None
+        return {
+            "scale": self.scale, "params": preset(self.scale).params, "constraint": self.constraint,
+            "trains": str(self.trains), "cost": str(self.cost), "keeps_half": str(self.keeps_half),
+            "n_with": with_it.rate.n if with_it else 0, "grokked_with": with_it.rate.grokked if with_it else 0,
+            "n_without": without.rate.n if without else 0,
+            "grokked_without": without.rate.grokked if without else 0,
+            "pairs": paired.n if paired else 0,
+            "only_with": paired and paired.first, "only_without": paired and paired.second,
+            **_ratio("ratio", paired),
+            "with_at_most": with_it and with_it.at_most,
+            "ended_early_with": with_it and with_it.ended, "ended_early_without": without and without.ended,
+            "grokked_with_finished": _with_finished(with_it), "grokked_without_finished": _with_finished(without),
+            **_ratio("ratio_finished", finished),
+            "verified_with": sum(arm.verified for arm in self.arms), "verified_in": self.seen_in,
+            "best_exact_with": with_it and with_it.best_exact, "params_saved": self.saves, "also": self.also,
+            "study": with_it and with_it.study,
+            "configuration_with": with_it and with_it.configuration,
+            "configuration_without": without and without.configuration,
+            "paper": self.published.verdict or None, "paper_words": self.published.words or None,
+            "agrees": self.agreement and str(self.agreement),
         }  # fmt: skip
-        if paper:
-            claim = self.published
-            values |= {
-                "published": claim.words,
-                "published_verdict": claim.verdict,
-                "agreement": str(self.agreement),
-            }
-        arms = {"with": self.with_it, "without": self.without}
-        return values | {
-            f"{side}_{name}": read(arm) if arm else None
-            for side, arm in arms.items()
-            for name, read in ARM_VALUES.items()
-        }
 
 
-def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
-    """Return the fields of one spec that differ from another's, but for a constraint and what is off."""
-    values, others, known = spec.as_dict(), partner.as_dict(), spec.constraints()
-    differing = {k: v for k, v in values.items() if v != others[k] and k != constraint.partition("=")[0]}
-    return [spelt(k, v) for k, v in differing.items() if k not in known or v != known[k].metadata["off"]]
+def _with_finished(arm: Arm | None) -> int | None:
+    return arm.rate.grokked + arm.finished if arm and arm.finishes else None
+
+
+def _ratio(name: str, paired: Paired | None) -> dict[str, float | None]:
+    """Return the ratio of grok rates with its interval's ends, by `name`."""
+    low, high = paired.ratio_interval if paired else (None, None)
+    high = None if high == float("inf") else high
+    return {name: paired.ratio if paired else None, f"{name}_low": low, f"{name}_high": high}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells row by row, each row in the order of the scales."""
+    """Cells by constraint and scale; none where the scale cannot have the constraint."""
 
-    scales: tuple[Scale, ...]
+    scales: tuple[str, ...]
     constraints: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    has_repeats: bool
-    """True if a configuration was recorded in several studies, of which one had to be chosen."""
+    cells: dict[tuple[str, str], Cell]
 
-    def rows(self) -> Iterator[tuple[str, tuple[Cell, ...]]]:
-        """Yield each constraint with its cells."""
-        width = len(self.scales)
-        for i, constraint in enumerate(self.constraints):
-            yield constraint, self.cells[i * width : (i + 1) * width]
+    def rows(self) -> Iterator[tuple[str, tuple[Cell | None, ...]]]:
+        """Yield each constraint with its cells, one a scale."""
+        for constraint in self.constraints:
+            yield constraint, tuple(self.cells.get((constraint, scale)) for scale in self.scales)
 
-    def tidy(self, paper: bool = False) -> list[dict[str, Any]]:
+    def tidy(self) -> list[dict[str, Any]]:
         """Return one row a cell (`Cell.as_dict`)."""
-        return [cell.as_dict(paper) for cell in self.cells]
+        return [cell.as_dict() for cell in self.cells.values()]
 
 
 def constraint_table(
@@ -169,32 +198,46 @@ def constraint_table(
     """Return the table of configurations of one study or several: rows as search.analysis.frames has them.
 
     constraints, scales: further rows (`tie_vo`, `qk_dim=4`) and presets, shown even if nothing is recorded.
-    seeds: rows of the same studies' seeds; without them nothing is paired, and every verdict is open.
+    seeds: rows of the same studies' seeds; without them nothing is paired, and no cost is known.
     Raises UserError if nothing can be compared, or for an unknown name.
     """
+    if unknown := [name for name in scales if name not in PRESETS]:
+        raise UserError(f"unknown scale {unknown[0]!r}; {did_you_mean(unknown[0], PRESETS)}")
+    rows = {_parsed(text) for text in constraints}
     arms = read_arms(configurations, seeds)
-    pairs = list(_pairs(arms))
+    pairs: dict[tuple[str, Constraint], list[Pair]] = {}
+    for name, row, pair in _pairs(arms):
+        pairs.setdefault((name, row), []).append(pair)
     if not pairs:
         raise UserError(
-            f"none of {len(arms)} recorded configurations is a preset that has a partner: the same "
+            f"none of {len(configurations)} recorded configurations is a preset that has a partner: the same "
             "recipe, one constraint toggled; adder-search run constraints trains such pairs"
         )
-    rows = sorted({row for _, row in pairs} | {_parsed(text) for text in constraints}, key=_row_order)
-    columns = _scales([base for base, _ in pairs], scales)
-    cells = tuple(_cell(arms, scale, row) for row in rows for scale in columns)
-    names = tuple(spelt(*row) for row in rows)
-    return Table(tuple(columns), names, cells, has_repeats=len(arms) < len(configurations))
+    columns = _columns(pairs, scales)
+    rows |= {row for name, row in pairs if name in columns}
+    ordered = sorted(rows, key=_row_order)
+    by_spec: dict[Spec, list[Arm]] = {}
+    for arm in arms:
+        by_spec.setdefault(arm.spec.trained(), []).append(arm)
+    cells = {
+        (spelt(*row), name): cell
+        for row, name in product(ordered, columns)
+        if (cell := _cell(name, row, pairs.get((name, row), ()), by_spec))
+    }
+    return Table(tuple(columns), tuple(spelt(*row) for row in ordered), cells)
 
 
-def _pairs(arms: Arms) -> Iterator[tuple[Arm, Constraint]]:
-    """Yield every base with every constraint for which it has a partner."""
+def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[str, Constraint, Pair]]:
+    """Yield each preset and each constraint with two arms that differ in it."""
     groups: dict[tuple[str, Recipe], list[Arm]] = {}
-    for (spec, recipe), arm in arms.items():
-        groups.setdefault((spec.family, recipe), []).append(arm)
+    for arm in arms:
+        groups.setdefault((arm.spec.family, arm.recipe), []).append(arm)
     for group in groups.values():
         for base, partner in product(group, group):
-            if preset_name(base.spec) in PRESETS:
-                yield from ((base, row) for row in _separating(base.spec, partner.spec))
+            if (name := preset_name(base.spec)) in PRESETS:
+                for row in _separating(base.spec, partner.spec):
+                    has_it = row[0] in base.spec.applied()
+                    yield name, row, Pair(*((base, partner) if has_it else (partner, base)), base)
 
 
 def _separating(spec: Spec, partner: Spec) -> list[Constraint]:
@@ -206,36 +249,66 @@ def _separating(spec: Spec, partner: Spec) -> list[Constraint]:
 
 @cache
 def _toggled(spec: Spec, name: str, value: Any) -> Spec | None:
-    """Return None if the spec cannot have the constraint, or is the same with it (qk_dim as wide as a head)."""
+    """Return None if the spec cannot have the constraint, or if it would add parameters (qk_dim wider than a head)."""
+    if name not in spec.constraints() or spec.applied().get(name, value) != value:
+        return None
     try:
         toggled = spec.toggled(name, value)
     except ValueError:
         return None
-    return toggled if toggled != spec else None
+    with_it, without = (spec, toggled) if name in spec.applied() else (toggled, spec)
+    return toggled if toggled != spec and with_it.params <= without.params else None
 
 
-def _scales(bases: list[Arm], presets: Sequence[str]) -> list[Scale]:
-    """Return the columns, largest first. The base with most partners has the preset's plain name."""
-    if unknown := [name for name in presets if name not in PRESETS]:
-        raise UserError(f"unknown scale {unknown[0]!r}; {did_you_mean(unknown[0], PRESETS)}")
-    partners = Counter(bases)
-    by_preset: dict[str, list[Arm]] = {name: [] for name in presets}
-    for base in sorted(partners, key=lambda b: (-partners[b], b.configuration)):
-        by_preset.setdefault(preset_name(base.spec), []).append(base)
-    scales = [Scale(name, name) for name, arms in by_preset.items() if not arms]
-    for name, arms in by_preset.items():
-        scales += [Scale(f"{name} ({i})" if i > 1 else name, name, base) for i, base in enumerate(arms, 1)]
-    return sorted(scales, key=lambda s: (-s.params, s.preset, len(s.label), s.label))
+def _columns(pairs: Mapping[tuple[str, Constraint], Sequence[Pair]], scales: Sequence[str]) -> list[str]:
+    """Return the presets that are columns, largest first: those asked for, and those with pairs of their own.
+
+    A pair of two presets, such as 67p and 57p, is shown in the column that has more pairs.
+    """
+    by_preset: dict[str, set[frozenset[str]]] = {}
+    for (name, _), group in pairs.items():
+        specs = {frozenset((p.with_it.configuration, p.without.configuration)) for p in group}
+        by_preset.setdefault(name, set()).update(specs)
+    columns, shown = list(scales), set[frozenset[str]]().union(*(by_preset.get(n, ()) for n in scales))
+    for name in sorted(by_preset, key=lambda n: (-len(by_preset[n]), preset(n).params, n)):
+        if name not in columns and by_preset[name] - shown:
+            columns.append(name)
+            shown |= by_preset[name]
+    return sorted(columns, key=lambda n: (-preset(n).params, n))
 
 
-def _cell(arms: Arms, scale: Scale, row: Constraint) -> Cell:
-    (name, value), base = row, scale.base
-    applied = base.spec.applied() if base else {}
-    if base is None or name not in base.spec.constraints() or applied.get(name, value) != value:
-        return Cell(spelt(name, value), scale)  # of another family, or of another width than the row's
-    toggled = _toggled(base.spec, name, value)
-    partner = arms.get((toggled, base.recipe)) if toggled else None
-    return Cell(spelt(name, value), scale, *((base, partner) if name in applied else (partner, base)))
+def _cell(
+    scale: str, row: Constraint, pairs: Sequence[Pair], by_spec: Mapping[Spec, Sequence[Arm]]
+) -> Cell | None:
+    """Return None if the preset cannot have the constraint."""
+    base = preset(scale)
+    if (toggled := _toggled(base, *row)) is None:
+        return None
+    with_it, without = (base, toggled) if row[0] in base.applied() else (toggled, base)
+    recorded = [sorted(by_spec.get(s.trained(), ()), key=lambda a: -a.rate.n) for s in (with_it, without)]
+    return Cell(
+        constraint=spelt(*row),
+        scale=scale,
+        saves=without.params - with_it.params,
+        also=_also(spelt(*row), with_it, without),
+        pairs=tuple(sorted(pairs, key=lambda pair: pair.precedence)),
+        arms=tuple(recorded[0]),
+        alone=next(iter(recorded[1]), None),
+    )
+
+
+def _also(constraint: str, with_it: Spec, without: Spec) -> str:
+    """Return other differences between the arms, which the constraint needs or excludes."""
+    sides = {"with it also": (with_it, without), "without it also": (without, with_it)}
+    extra = {side: _extra(constraint, *specs) for side, specs in sides.items()}
+    return "; ".join(f"{side} {', '.join(names)}" for side, names in extra.items() if names)
+
+
+def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
+    """Return the fields of one spec that differ from another's, but for a constraint and what is off."""
+    values, others, fields = spec.as_dict(), partner.as_dict(), spec.constraints()
+    differing = {k: v for k, v in values.items() if v != others[k] and k != constraint.partition("=")[0]}
+    return [spelt(k, v) for k, v in differing.items() if k not in fields or v != fields[k].metadata["off"]]
 
 
 def _row_order(row: Constraint) -> tuple[int, int, Any]:
@@ -248,10 +321,10 @@ def _row_order(row: Constraint) -> tuple[int, int, Any]:
 def _parsed(text: str) -> Constraint:
     """Return a constraint's name and value. Raises UserError if it is unknown."""
     name, _, value = text.partition("=")
-    known = {n: field for cls in FAMILIES.values() for n, field in cls.constraints().items()}
-    if name not in known:
-        raise UserError(f"unknown constraint {name!r}; {did_you_mean(name, known)}")
-    kind = type(known[name].default)
+    fields = {n: field for cls in FAMILIES.values() for n, field in cls.constraints().items()}
+    if name not in fields:
+        raise UserError(f"unknown constraint {name!r}; {did_you_mean(name, fields)}")
+    kind = type(fields[name].default)
     try:
         return name, True if kind is bool and not value else {int: int, str: str}[kind](value)
     except (KeyError, ValueError):

@@ -5,30 +5,37 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from typing import Any
 
+from model import preset
 from search.analysis.arms import Arm
-from search.analysis.table import Cell, Scale, Table, constraint_table
-from search.analysis.verdicts import RULE, SECTION, Agreement, Verdict, published
-from search.stats.intervals import LEVEL, Interval, discoveries
+from search.analysis.table import Cell, Pair, Table, constraint_table
+from search.analysis.verdicts import RULE, SECTION, Agreement, Answer, Cost, published
+from search.stats.intervals import LEVEL, discoveries
 from trainer import Recipe
 from trainer.recipe.teacher import shown
 
 FORMATS = ("md", "csv", "json")
-MISSING = "–"
-STOPPED = (
-    "stopped there: it went on until enough seeds had grokked; the share is too high for that, and the "
-    "interval is the exact one for stopping there (negative binomial)"
+MISSING, NOT_TRIED = "–", "not tried"
+WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
+HEAD = (
+    "Does it train with the constraint, and what does that cost? Times: grok rate with it over that without it, on the "
+    "same seeds; costs and helps where the interval leaves out 1. Then grokked seeds with it vs without it."
 )
 DETAILS = (
-    "constraint", "scale", "verdict", "with it", "without", "difference in points", "of the same seeds", "p",
-    "power", "best exact match, %", "median grok step", "verified", "saves",
+    "constraint", "scale", "trains", "with it", "without", "ratio (95 %)", "cost", "keeps half", "paper", "agreement",
+    "saves", "study",
 )  # fmt: skip
+FEW = 4
+"""Fields of a recipe that are shown with their values."""
+FINISHING = "with curvature at the end"
 
 
-def table_of(configurations: Sequence[dict[str, Any]], paper: bool, seeds: Sequence[dict[str, Any]]) -> Table:
+def table_of(
+    configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[dict[str, Any]] = ()
+) -> Table:
     """Return the table; `paper` adds the published constraints and scales, recorded or not."""
     constraints, scales = (
         (dict.fromkeys(column) for column in zip(*published(), strict=True)) if paper else ({}, {})
@@ -40,7 +47,7 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
     """Return the table in one of FORMATS. ui: address that links of md lead to; empty for no links."""
     if style == "md":
         return markdown(table, paper, ui.rstrip("/"))
-    rows = table.tidy(paper)
+    rows = table.tidy()
     if style == "json":
         return json.dumps(rows, indent=1, allow_nan=False) + "\n"
     text = StringIO()
@@ -51,22 +58,24 @@ def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") 
 
 
 def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
-    """Return an overview, the paper's verdicts if asked for, then a line a cell, a rule and notes."""
+    """Return a grid, how it agrees with the paper if asked for, then a line a cell, and notes."""
     pages: dict[str, str] = {}
 
     def link(arm: Arm) -> str:
-        if not ui:
-            return _count(arm)
-        return f"[{_count(arm)}][{pages.setdefault(f'{ui}/{arm.page}', f'r{len(pages) + 1}')}]"
+        if not (ui and arm.page):
+            return count(arm)
+        return f"[{count(arm)}][{pages.setdefault(f'{ui}/{arm.page}', f'r{len(pages) + 1}')}]"
 
-    parts = ["Grokked seeds with the constraint vs without it:", _grid(table, _overview)]
+    head = ["constraint", *table.scales]
+    grid = [[constraint, *(_summary(c, paper) for c in cells)] for constraint, cells in table.rows()]
+    parts = [HEAD, markdown_table(head, grid)]
     if paper:
-        parts += [f"Beside the {SECTION}: {_agreements(table)}.", _grid(table, _beside_paper)]
-    parts += ["The verdicts:", bullets([f"{verdict}: {rule}" for verdict, rule in RULE.items()])]
-    parts += ["Cell by cell, with the constraint / without it:"]
-    tested = [cell for cell in table.cells if cell.verdict != Verdict.NOT_TESTED]
-    parts += [markdown_table(DETAILS, [_details(cell, link) for cell in tested])]
-    parts += ["Notes:", bullets(_notes(table))]
+        parts += [agreements(table.cells.values())]
+    tried = [cell for cell in table.cells.values() if cell.with_it and cell.with_it.rate.n]
+    finishes = any(arm.finishes for cell in tried for arm in (cell.with_it, cell.without) if arm)
+    head = [*DETAILS[:5], *([FINISHING] if finishes else []), *DETAILS[5:]]
+    parts += ["Cell by cell:", markdown_table(head, [_details(c, link, finishes) for c in tried])]
+    parts += ["Notes:", bullets(_notes(table, tried, finishes))]
     links = "\n".join(f"[{name}]: {page}" for page, name in pages.items())
     return "\n\n".join([*parts, *([links] if links else [])]) + "\n"
 
@@ -89,136 +98,144 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;").replace("`", "'")
 
 
+def agreements(cells: Iterable[Cell]) -> str:
+    """Return in a line how the table and the paper go together."""
+    published_cells = [cell for cell in cells if (cell.constraint, cell.scale) in published()]
+    counts = Counter(cell.agreement for cell in published_cells)
+    claims = sum(counts[a] for a in Agreement)
+    parts = ", ".join(f"{counts[a]} {word}" for a, word in _COUNTED.items())
+    return f"Beside the {SECTION}, which has a verdict on {claims} of these {len(published_cells)} cells: {parts}."
+
+
+_COUNTED = {Agreement.AGREES: "agree", Agreement.CONTRADICTS: "contradict it", Agreement.OPEN: "are open"}
+
+
 # Cells
 
 
-def _grid(table: Table, text_of: Callable[[Cell], str]) -> str:
-    head = ["constraint", *(scale.label for scale in table.scales)]
-    return markdown_table(head, [[constraint, *map(text_of, cells)] for constraint, cells in table.rows()])
+def _summary(cell: Cell | None, paper: bool) -> str:
+    """Return a cell of the grid; empty where the scale cannot have the constraint."""
+    if cell is None or not (cell.with_it and cell.with_it.rate.n):
+        return "" if cell is None else NOT_TRIED
+    cost = "" if cell.cost == Cost.OPEN else f" {cell.cost}"
+    ratio = f",{cost} {times(cell)}" if cell.paired and cell.paired.ratio is not None else ""
+    contradicts = paper and cell.agreement == Agreement.CONTRADICTS
+    mark = f" (paper: {cell.published.verdict})" if contradicts else ""
+    return f"{WORDS[cell.trains]}{ratio}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
 
 
-def _overview(cell: Cell) -> str:
-    if cell.verdict == Verdict.NOT_TESTED:
-        return cell.summary
-    return f"{cell.summary}: {_count(cell.with_it)} vs {_count(cell.without)}"
-
-
-def _beside_paper(cell: Cell) -> str:
-    words = cell.published.words
-    return f"{cell.agreement}: “{words}”" if words else str(cell.agreement)
-
-
-def _details(cell: Cell, link: Callable[[Arm], str]) -> list[str]:
+def _details(cell: Cell, link: Callable[[Arm], str], finishes: bool) -> list[str]:
     """Return the line of a cell, as DETAILS heads it. link: returns an arm's count with a link to its page."""
     arms = (cell.with_it, cell.without)
-    paired = cell.paired if cell.paired and cell.paired.n else None
-
-    def both(text_of: Callable[[Arm], str]) -> str:
-        return " / ".join(text_of(arm) if arm else MISSING for arm in arms)
-
+    finished = " vs ".join(f"{a.rate.grokked + a.finished}/{a.rate.n}" if a else MISSING for a in arms)
     return [
         cell.constraint,
-        cell.scale.label,
-        cell.summary,
-        *(f"{link(arm)} {_rate(arm)}" if arm else MISSING for arm in arms),
-        MISSING if cell.difference is None else points(cell.difference[0], cell.difference[1:]),
-        f"{points(paired.difference, paired.interval)} of {paired.n}" if paired else MISSING,
-        p_value(paired.p) if paired else MISSING,
-        f"{100 * paired.power:.0f} %" if paired else MISSING,
-        both(lambda arm: _percent(arm.best_exact, 2) if arm.rate.n else MISSING),
-        both(lambda arm: MISSING if arm.median_grok_step is None else f"{arm.median_grok_step:,.0f}"),
-        both(lambda arm: f"{arm.verified} of {arm.decoded}" if arm.decoded else MISSING),
-        MISSING if cell.saves is None else str(cell.saves),
+        cell.scale,
+        _trains(cell),
+        *(f"{link(arm)} {100 * arm.rate.rate:.0f} %" if arm and arm.rate.n else MISSING for arm in arms),
+        *([finished] if finishes else []),
+        _interval(cell),
+        str(cell.cost),
+        str(cell.keeps_half),
+        cell.published.words or MISSING,
+        str(cell.agreement or MISSING),
+        str(cell.saves),
+        cell.with_it.study if cell.with_it else MISSING,
     ]
 
 
-def _percent(rate: float, digits: int = 1) -> str:
-    return f"{100 * rate:.{digits}f}"
+def _trains(cell: Cell) -> str:
+    """Return if it trains; where it was not seen to, the highest rate that is possible."""
+    if cell.trains != Answer.NO or not cell.with_it:
+        return str(cell.trains)
+    ended = f"; {cell.with_it.ended} ended early" if cell.with_it.ended else ""
+    return f"{cell.trains}, at most {100 * cell.with_it.at_most:.1f} %{ended}"
 
 
-def _count(arm: Arm | None) -> str:
-    return f"{arm.rate.grokked}/{arm.rate.n}" if arm else MISSING
-
-
-def _rate(arm: Arm) -> str:
-    if not arm.rate.n:
+def _interval(cell: Cell) -> str:
+    """Return the ratio with its interval, and the number of pairs where an arm has more seeds."""
+    if not cell.paired:
         return MISSING
-    low, high = map(_percent, arm.rate.interval)
-    stopped = "stopped there: " if arm.rate.stopped else ""
-    return f"{_percent(arm.rate.rate)} % ({stopped}{low}–{high})"
+    low, high = (f"{end:.2f}" for end in cell.paired.ratio_interval)
+    same = all(arm and arm.rate.n == cell.paired.n for arm in (cell.with_it, cell.without))
+    return f"{times(cell)} ({low}–{high.replace('inf', '∞')})" + (
+        "" if same else f" of {cell.paired.n} pairs"
+    )
 
 
-def points(difference: float, interval: Interval) -> str:
-    """Return a difference of two rates with its interval, in percentage points."""
-    between, low, high = (f"{100 * x:+.1f}" for x in (difference, *interval))
-    return f"{between} ({low} to {high})".replace("-", "−")
+def count(arm: Arm | None) -> str:
+    return f"{arm.rate.grokked}/{arm.rate.n}" if arm else "0/0"
 
 
-def p_value(p: float) -> str:
-    return "under 0.001" if p < 0.001 else f"{p:.3f}"
+def times(cell: Cell) -> str:
+    """Return the ratio of grok rates as text."""
+    ratio = cell.paired and cell.paired.ratio
+    return "×–" if ratio is None else f"×{ratio:.2f}"
 
 
 # Notes
 
 
-def _notes(table: Table) -> list[str]:
-    """Return how to read the table, and what its columns and cells stand for."""
-    arms = [arm for cell in table.cells for arm in (cell.with_it, cell.without) if arm]
-    repeats = (
-        "a configuration of several studies is shown as the one that trained most configurations has it; "
-        "nothing is added up, because the same seeds may be in both"
-    )
-    return [
-        "k/n: seeds that grokked, of all that were counted; only censored seeds are not",
-        "intervals are of 95 %: Wilson's for a rate, its upper end with what given-up seeds might have done; "
-        "Newcombe's hybrid score interval for a difference of independent seeds, an exact one for that of "
-        "the same",
-        *([STOPPED] if any(arm.rate.stopped for arm in arms) else []),
-        _tests(table),
-        "verified: of the decoded best seeds; saves: parameters",
-        *([repeats] if table.has_repeats else []),
-        *(f"{scale.label}: {_describe_base(scale, table.scales)}" for scale in table.scales),
-        *(f"{cell.constraint} at {cell.scale.label}: {cell.also}" for cell in table.cells if cell.also),
+def _notes(table: Table, tried: Sequence[Cell], finishes: bool) -> list[str]:
+    """Return the rule, how to read the table, and what its columns and cells stand for."""
+    notes = [f"{name}: {rule}" for name, rule in RULE.items()]
+    notes += [
+        "k/n: seeds that grokked, of all that were counted. Seeds that a rule ended early count as not grokked"
     ]
+    if any(arm.rate.stopped for cell in tried for arm in (cell.with_it, cell.without) if arm):
+        notes += ["an arm that went on until enough seeds had grokked has too high a share, and no ratio"]
+    if finishes:
+        notes += [
+            f"{FINISHING}: with the seeds that had spent their budget and that curvature finished (finish_above). All "
+            "else is of training alone; a seed that groks exactly at its last evaluation counts as finished"
+        ]
+    if any(len(cell.pairs) > 1 or len({arm.study for arm in cell.arms}) > 1 for cell in tried):
+        notes += [
+            "of several pairs the one with most seeds in common speaks, among equals the one whose base groks most; "
+            "nothing is added up. A verified seed of any study shows that it trains"
+        ]
+    notes += [_tests(tried)]
+    notes += [note for scale in table.scales for note in _bases(scale, tried)]
+    return [*notes, *(f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also)]
 
 
-def _tests(table: Table) -> str:
+def _tests(cells: Sequence[Cell]) -> str:
     """Return how much independent evidence there is, and how many of the tests to believe."""
-    paired = [cell for cell in table.cells if cell.paired and cell.paired.n]
-    if not paired:
+    by_arms = {
+        (c.pair.with_it.configuration, c.pair.without.configuration): c for c in cells if c.pair and c.paired
+    }
+    if not by_arms:
         return "no seed is recorded for both arms of any cell: nothing is paired"
-    ps = list({cell.specs: cell.paired.p for cell in paired if cell.paired}.values())
-    bases = len({cell.scale.label for cell in paired})
+    ps = [cell.paired.p for cell in by_arms.values() if cell.paired]
     return (
-        f"{len(ps)} comparisons with {bases} base arm{'s' * (bases != 1)}: the cells of a column share its "
-        f"base's seeds, and are no independent evidence; {sum(p < LEVEL for p in ps)} have p below 5 %, by "
-        f"chance alone {LEVEL * len(ps):.1f} would; at a false discovery rate of 5 % (Benjamini and Hochberg) "
-        f"{sum(discoveries(ps))} are left"
+        f"{len(ps)} comparisons; those of a column share its base's seeds and are no independent evidence. "
+        f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
+        f"false discovery rate of 5 % (Benjamini and Hochberg) {sum(discoveries(ps))} are left"
     )
 
 
-def _describe_base(scale: Scale, scales: Sequence[Scale]) -> str:
-    """Return where a scale's base comes from, and how it differs from the paper's or the preset's first one."""
-    if scale.base is None:
-        return f"{scale.params} parameters, nothing recorded"
-    source = f"{scale.params} parameters, study {scale.base.study}"
-    first = next(s for s in scales if s.preset == scale.preset and s.base)
-    if first is scale:
-        changes = _changes(shown(scale.base.recipe.as_dict()), Recipe().as_dict())
-        return f"{source}; recipe: {changes or 'as the 57p paper has it'}"
-    values, others = (
-        {**shown(s.base.recipe.as_dict()), **s.base.spec.as_dict()} for s in (scale, first) if s.base
-    )
-    return f"{source}; unlike {first.label}: {_changes(values, others)}"
+def _bases(scale: str, cells: Sequence[Cell]) -> list[str]:
+    """Return where a scale's base comes from, and how the bases that some cells have of their own differ from it."""
+    pairs = {cell.constraint: cell.pair for cell in cells if cell.scale == scale and cell.pair}
+    if not pairs:
+        return [f"{scale}: nothing is compared"]
+    recipes = Counter(pair.base.recipe for pair in pairs.values())
+    (usual, _), *others = recipes.most_common()
+    changed = [k for k, v in shown(usual.as_dict()).items() if v != Recipe().as_dict()[k]]
+    notes = [
+        f"{scale}: {preset(scale).params} parameters, {_studies(pairs.values(), usual)}; the recipe is the 57p paper's"
+        + (f" but for {', '.join(changed)}" if changed else "")
+    ]
+    for recipe, _ in others:
+        named = [constraint for constraint, pair in pairs.items() if pair.base.recipe == recipe]
+        values, usual_values = shown(recipe.as_dict()), shown(usual.as_dict())
+        changed = [k for k, v in values.items() if v != usual_values[k]]
+        changes = ", ".join(f"{k} {values[k]}" if len(changed) <= FEW else k for k in changed)
+        about = f"another base, which differs in {changes}; {_studies(pairs.values(), recipe)}"
+        notes += [f"{', '.join(named)} at {scale}: {about}"]
+    return notes
 
 
-def _changes(values: dict[str, Any], others: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items() if value != others[name])
-
-
-def _agreements(table: Table) -> str:
-    """Return in a line how our verdicts and the paper's go together."""
-    counts = Counter(cell.agreement for cell in table.cells)
-    without = counts.pop(Agreement.NO_CLAIM, 0)
-    parts = ", ".join(f"{a} {counts[a]}" for a in Agreement if a != Agreement.NO_CLAIM)
-    return f"of {counts.total()} cells with a published verdict: {parts}; {without} without one"
+def _studies(pairs: Iterable[Pair], recipe: Recipe) -> str:
+    names = sorted({pair.base.study for pair in pairs if pair.base.recipe == recipe})
+    return f"stud{'y' if len(names) == 1 else 'ies'} {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Verdicts on constraints: the rule by which records give one, and what the 57p paper says (published.csv).
+"""The rule by which a cell of the constraint table speaks, and what the 57p paper says (published.csv).
 
 Source of published.csv: "Training a Transformer for Perfect 10-Digit Addition", section 4.3, "Scale-Dependent
 Constraints". Its text does not show which cells of a row are blank. Blanks were taken to be the first ones,
@@ -14,43 +14,54 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-from search.stats.counting import GrokRate
-from search.stats.intervals import LEVEL, Paired
+from search.stats.intervals import LEVEL, Interval
 
 SECTION = "57p paper, section 4.3"
-POWER = 0.8
+EXPECTED = 6
+"""Seeds that the base's rate must promise before none of them with the constraint says anything."""
+HALF = 0.5
 
 
-class Verdict(StrEnum):
+class Answer(StrEnum):
+    YES = "yes"
+    NO = "no"
+    OPEN = "open"
+
+
+class Cost(StrEnum):
+    COSTS = "costs"
     HELPS = "helps"
-    WORKS = "works"
-    FAILS = "fails"
-    CANNOT_TELL = "cannot tell"
-    NOT_TESTED = "not tested"
+    OPEN = "open"
 
 
-_TEST = f"McNemar's exact test on the seeds that both arms had ({100 * LEVEL:.0f} %)"
+_INTERVAL = f"{100 * (1 - LEVEL):.0f} % interval"
 RULE = {
-    Verdict.HELPS: f"more of the same seeds grok with it than without it, by {_TEST}",
-    Verdict.WORKS: "some grok with it, not fewer by that test, and had it been fatal the test would have "
-    f"said so in {100 * POWER:.0f} % of such comparisons or more (its power, from the rate without it)",
-    Verdict.FAILS: "fewer grok with it, by that test",
-    Verdict.CANNOT_TELL: "seeds were counted with it, and none of the above holds: too few seeds, or too few "
-    "that grok without it, or none that both arms had",
-    Verdict.NOT_TESTED: "no seed was counted with it",
+    "trains": "yes: a seed that grokked with the constraint is right on all 10,010 additions. no: not seen to train, "
+    f"none of n grokked, where the rate without it would have given {EXPECTED} or more. Else open",
+    "ratio": "grok rate with the constraint over that without it, on the seeds that both arms had, with its "
+    f"{_INTERVAL} (Nam and Blackwelder's score for paired shares, its tail summed exactly)",
+    "cost": "costs: the interval is below 1. helps: it is above 1. Else open",
+    "keeps half": f"yes: the interval is above {HALF}. no: it is below. Else open",
 }
 
 
-def verdict(with_it: GrokRate, paired: Paired | None) -> Verdict:
-    """Return the verdict by RULE. paired: the seeds that both arms had, the first arm with the constraint."""
-    if not with_it.n:
-        return Verdict.NOT_TESTED
-    if paired is None or not paired.n:
-        return Verdict.CANNOT_TELL
-    if paired.p < LEVEL:
-        return Verdict.HELPS if paired.difference > 0 else Verdict.FAILS
-    some = paired.both + paired.first
-    return Verdict.WORKS if some and paired.power >= POWER else Verdict.CANNOT_TELL
+def trains(verified: int, grokked: int, n: int, rate_without: float) -> Answer:
+    """Return if a constraint trains: verified and grokked seeds with it anywhere; n of the arm that is compared."""
+    if verified:
+        return Answer.YES
+    return Answer.NO if not grokked and n * rate_without >= EXPECTED else Answer.OPEN
+
+
+def cost(ratio: Interval | None) -> Cost:
+    """Return what the interval of the ratio of grok rates says; None where nothing is paired."""
+    low, high = ratio or (0.0, float("inf"))
+    return Cost.COSTS if high < 1 else Cost.HELPS if low > 1 else Cost.OPEN
+
+
+def keeps_half(ratio: Interval | None) -> Answer:
+    """Return if at least half of the grok rate is kept."""
+    low, high = ratio or (0.0, float("inf"))
+    return Answer.YES if low > HALF else Answer.NO if high < HALF else Answer.OPEN
 
 
 @dataclass(frozen=True)
@@ -72,14 +83,12 @@ class Agreement(StrEnum):
     AGREES = "agrees"
     CONTRADICTS = "contradicts"
     OPEN = "open"
-    NO_CLAIM = "no claim"
 
 
-def agreement(ours: Verdict, claim: Claim) -> Agreement:
-    """Compare our verdict with the published one; what helps works."""
+def agreement(ours: Answer, claim: Claim) -> Agreement | None:
+    """Compare if a constraint trains with the published verdict; None where there is none."""
     if not claim.verdict:
-        return Agreement.NO_CLAIM
-    if ours in (Verdict.CANNOT_TELL, Verdict.NOT_TESTED):
+        return None
+    if ours == Answer.OPEN:
         return Agreement.OPEN
-    same = (ours == Verdict.FAILS) == (claim.verdict == "fails")
-    return Agreement.AGREES if same else Agreement.CONTRADICTS
+    return Agreement.AGREES if (ours == Answer.YES) == (claim.verdict == "works") else Agreement.CONTRADICTS

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan, sqrt
+from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any, TypeVar
 
@@ -169,19 +169,6 @@ def _place(successes: Sequence[bool], k: int) -> int | None:
     """Return the place of the k-th success, from 1 on."""
     places = [place for place, success in enumerate(successes, 1) if success]
     return places[k - 1] if len(places) >= k else None
-
-
-def difference(first: GrokRate, second: GrokRate) -> Interval:
-    """Return the 95 % interval of one grok rate less another, of independent seeds.
-
-    Hybrid score interval, method 10 of Newcombe, Statistics in Medicine 17, 873-890 (1998), from the rates'
-    own intervals, which allow for seeds that rules ended.
-    """
-    (low, high), (second_low, second_high) = first.interval, second.interval
-    between = first.rate - second.rate
-    down = sqrt((first.rate - low) ** 2 + (second_high - second.rate) ** 2)
-    up = sqrt((high - first.rate) ** 2 + (second.rate - second_low) ** 2)
-    return between - down, between + up
 
 
 # Stopping rules and cost

@@ -1,8 +1,8 @@
 """Intervals and tests of shares: numbers in, numbers out. All intervals are of 95 %.
 
-Independent seeds are compared by Newcombe's interval (search/stats/counting.py), the same seeds in two arms by
-McNemar's test and Tango's interval. SciPy has the rest; it is imported where it is needed, as it takes longer to
-load than most commands take.
+The same seeds in two arms are compared by McNemar's test, the difference of their shares by Tango's interval and
+the ratio by Nam and Blackwelder's. SciPy has the rest; it is imported where it is needed, as it takes longer to load
+than most commands take.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, lgamma, log2, nan, sqrt
+from math import ceil, exp, inf, lgamma, log, log2, nan, sqrt
 from typing import Any
 
 Interval = tuple[float, float]
 Z_95 = 1.959963984540054
 LEVEL = 0.05
 GRID = 50  # nuisance shares at which the chance of an outcome is evaluated
-EXACT_PAIRS = 300  # up to this many pairs Tango's interval is exact, beyond it is asymptotic
+EXACT_PAIRS = 300  # up to this many pairs an interval of two arms is exact, beyond it is asymptotic
 TOLERANCE = 1e-6  # of the end of an exact interval
+RATIO_TOLERANCE, RATIO_STEP = 5e-4, 0.03  # of the logarithm of a ratio's end, and of the search for it
 STEP, STEPS = 1e-3, 32  # spacing and number of the differences searched beyond the end for another crossing
 
 
@@ -97,17 +98,22 @@ class Paired:
         return paired_interval(self.first, self.second, self.n)
 
     @property
+    def ratio(self) -> float | None:
+        """Share of the first arm over that of the second; None where the second has no success."""
+        return (self.both + self.first) / (self.both + self.second) if self.both + self.second else None
+
+    @property
+    def ratio_interval(self) -> Interval:
+        """Exact interval of the ratio."""
+        return ratio_interval(self.both, self.first, self.second)
+
+    @property
     def association(self) -> float:
         """Fisher's exact one-sided p: do more seeds succeed in both arms than by chance?"""
         from scipy.stats import fisher_exact
 
         table = [[self.both, self.first], [self.second, self.neither]]
         return float(fisher_exact(table, alternative="greater").pvalue)
-
-    @property
-    def power(self) -> float:
-        """Power of McNemar's test, had the first arm no success at all and the second its own share."""
-        return power(self.n, (self.both + self.second) / self.n if self.n else 0.0)
 
 
 _KINDS = ((True, True), (True, False), (False, True), (False, False))
@@ -138,7 +144,7 @@ def discoveries(ps: Sequence[float], rate: float = LEVEL) -> list[bool]:
     return [bool(p <= rate) for p in false_discovery_control(ps)] if ps else []
 
 
-# Tango's interval
+# Intervals of two arms, from the pairs that differ
 
 
 @lru_cache(4_096)
@@ -160,7 +166,7 @@ def _largest_difference(first: int, second: int, n: int) -> float:
     """Return the largest difference under which a score as low as the observed one has a chance of 2.5 %."""
     observed, end = (first - second) / n, 1 - 1e-9
     exact = n <= EXACT_PAIRS
-    excess = _exact_excess(first, second, n) if exact else _normal_excess(first, second, n)
+    excess = _excess(first, second, n, _score, _shares_of_difference, exact)
     if observed >= end or excess(end) > 0:
         return 1.0
     crossing = _crossing(excess, observed, end)
@@ -172,32 +178,87 @@ def _largest_difference(first: int, second: int, n: int) -> float:
     return crossing
 
 
-def _crossing(excess: Callable[[float], float], low: float, high: float) -> float:
+@lru_cache(4_096)
+def ratio_interval(both: int, first: int, second: int) -> Interval:
+    """Return the interval of the ratio of two shares of the same n, from the pairs with a success.
+
+    Evidence is the score of Nam and Blackwelder (Statistics in Medicine 21, 689-699, 2002). Pairs without a
+    success say nothing about a ratio. Given the number of the others, the tail chance is summed over all their
+    outcomes, at the nuisance share that makes it largest, so that the interval covers 95 % or more; beyond
+    EXACT_PAIRS the score is taken as normal. Without a success in the first arm the interval begins at 0,
+    without one in the second it ends at infinity; without any it is both.
+    """
+    low = 1 / end if (end := _largest_ratio(both, second, first)) else inf
+    return low, _largest_ratio(both, first, second)
+
+
+def _largest_ratio(both: int, first: int, second: int) -> float:
+    """Return the largest ratio under which a score as low as the observed one has a chance of 2.5 %.
+
+    The search is for its logarithm. From beyond the end by the normal score it goes inwards: as the ratio grows
+    outcomes leave the tail one by one, and its chance may rise again.
+    """
+    n = both + first + second
+    if both + second == 0:
+        return inf
+
+    def excess_of(exact: bool) -> Callable[[float], float]:
+        by_ratio = _excess(first, second, n, _ratio_score, _shares_of_ratio, exact)
+        return lambda log_ratio: by_ratio(exp(log_ratio))
+
+    high = log(max(both + first, 0.5) / (both + second))
+    for exact, step in ((False, 1.0), (True, RATIO_STEP))[: 1 + (n <= EXACT_PAIRS)]:
+        excess = excess_of(exact)
+        while excess(high + 5 * step) > 0:
+            high += step
+        high += 5 * step
+        while excess(high - step) <= 0:
+            high -= step
+        high = _crossing(excess, high - step, high, RATIO_TOLERANCE)
+    return exp(high)
+
+
+def _crossing(
+    excess: Callable[[float], float], low: float, high: float, tolerance: float = TOLERANCE
+) -> float:
     """Return where `excess` falls to 0, by bisection."""
-    while high - low > TOLERANCE:
+    while high - low > tolerance:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > 0 else (low, middle)
     return (low + high) / 2
 
 
-def _normal_excess(first: int, second: int, n: int) -> Callable[[float], float]:
-    return lambda delta: _score(first, second, n, delta) + Z_95
+def _excess(
+    first: int,
+    second: int,
+    n: int,
+    score: Callable[..., Any],
+    shares: Callable[[float], tuple[Any, Any]],
+    exact: bool,
+) -> Callable[[float], float]:
+    """Return the chance of a score as low as the observed one, less 2.5 %, as a function of the parameter.
 
-
-def _exact_excess(first: int, second: int, n: int) -> Callable[[float], float]:
-    """Return the chance of a score as low as the observed one, less 2.5 %, as a function of the difference.
-
+    shares: returns the shares of `first` and of `second` [nuisance, 1] that the parameter allows.
+    If not `exact` it is the score plus its normal quantile, which has the same sign.
     Axes: O outcomes (pairs of counts).
     """
+    if not exact:
+        return lambda value: float(score(first, second, n, value)) + Z_95
     import numpy as np
 
     first_O, second_O = np.array([(i, j) for i in range(n + 1) for j in range(n + 1 - i)]).T
     logs = np.array([lgamma(k + 1) for k in range(n + 1)])
     ways_O = logs[n] - logs[first_O] - logs[second_O] - logs[n - first_O - second_O]
 
-    def excess(delta: float) -> float:
-        tail_O = _score(first_O, second_O, n, delta) <= _score(first, second, n, delta) + 1e-9
-        return _largest_chance(first_O[tail_O], second_O[tail_O], ways_O[tail_O], n, delta) - LEVEL / 2
+    def log_of(share: Any) -> Any:
+        return np.log(np.maximum(share, 1e-300))  # 0 ** 0 is 1
+
+    def excess(value: float) -> float:
+        tail_O = score(first_O, second_O, n, value) <= score(first, second, n, value) + 1e-9
+        one, other, ways = first_O[tail_O], second_O[tail_O], ways_O[tail_O]
+        p, q = shares(value)
+        logs = ways + one * log_of(p) + other * log_of(q) + (n - one - other) * log_of(1 - p - q)
+        return float(np.exp(logs).sum(1).max()) - LEVEL / 2
 
     return excess
 
@@ -214,16 +275,25 @@ def _score(first: Any, second: Any, n: int, delta: float) -> Any:
     return (first - second - n * delta) / (abs(variance) + 1e-12) ** 0.5
 
 
-def _largest_chance(first_O: Any, second_O: Any, ways_O: Any, n: int, delta: float) -> float:
-    """Return the chance of some outcomes, at the share of `second` for which it is largest."""
+def _shares_of_difference(delta: float) -> tuple[Any, Any]:
     import numpy as np
 
-    def log(share: Any) -> Any:
-        return np.log(np.maximum(share, 1e-300))  # 0 ** 0 is 1
+    second = np.linspace(max(0.0, -delta), (1 - delta) / 2, GRID)[:, None]
+    return second + delta, second
 
-    share = np.linspace(max(0.0, -delta), (1 - delta) / 2, GRID)[:, None]
-    neither_O = n - first_O - second_O
-    logs = (
-        ways_O + first_O * log(share + delta) + second_O * log(share) + neither_O * log(1 - delta - 2 * share)
-    )
-    return float(np.exp(logs).sum(1).max())
+
+def _ratio_score(first: Any, second: Any, n: int, ratio: float) -> Any:
+    """Return the score of counts (numbers or arrays) of `n` pairs with a success under a ratio of shares."""
+    ones, others = n - second, n - first  # successes of the two arms
+    b = others * ratio * ratio - ones - 2 * second
+    c = second * (1 - ratio)
+    share = (abs(b * b - 4 * n * (1 + ratio) * c) ** 0.5 - b) / (2 * n * (1 + ratio))  # likeliest, of second
+    variance = n * (share * (1 + ratio) + ratio - 1)
+    return (ones - ratio * others) / (abs(variance) + 1e-12) ** 0.5
+
+
+def _shares_of_ratio(ratio: float) -> tuple[Any, Any]:
+    import numpy as np
+
+    second = np.linspace(max(0.0, 1 - ratio), 1 / (1 + ratio), GRID)[:, None]
+    return (second + ratio - 1) / ratio, second

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.stats import counting
-from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, difference, pareto, tries_until
+from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, pareto, tries_until
 from search.stats.intervals import stopped, wilson
 from search.study.file import load_study, stopping_rule
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
@@ -105,29 +105,6 @@ def test_a_search_does_not_stop_by_configuration_nor_does_a_sweep():
     k, seeds = stopping_rule(load_study("57p"))
     assert k == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
     assert stopping_rule(load_study("constraints")) is None and stopping_rule(load_study("fade")) is None
-
-
-@pytest.mark.parametrize(  # Newcombe 1998, table II, method 10
-    ("k", "n", "second_k", "second_n", "low", "high"),
-    [
-        (56, 70, 48, 80, 0.0524, 0.3339),
-        (9, 10, 3, 10, 0.1705, 0.8090),
-        (5, 56, 0, 29, -0.0381, 0.1926),
-        (0, 10, 0, 10, -0.2775, 0.2775),
-        (10, 10, 0, 20, 0.6791, 1.0),
-    ],
-)
-def test_intervals_of_differences_are_the_published_ones(k, n, second_k, second_n, low, high):
-    first, second = GrokRate(k, n), GrokRate(second_k, second_n)
-    assert difference(first, second) == pytest.approx((low, high), abs=5e-5)
-    assert difference(second, first) == pytest.approx((-high, -low), abs=5e-5)
-
-
-def test_ended_seeds_widen_a_difference_on_their_side():
-    complete, ended = GrokRate(2, 48), GrokRate(2, 48, 46, 46 * 0.05)
-    low, high = difference(complete, complete)
-    assert difference(ended, complete)[0] == low and difference(ended, complete)[1] > high
-    assert difference(complete, ended)[0] < low and difference(complete, ended)[1] == high
 
 
 # Stopping rules and cost

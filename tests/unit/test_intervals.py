@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import comb
+from itertools import product
+from math import comb, factorial, inf, prod, sqrt
 
 import pytest
 import scipy.stats
@@ -19,6 +20,7 @@ from search.stats.intervals import (
     mcnemar,
     paired_interval,
     power,
+    ratio_interval,
     stopped,
     wilson,
 )
@@ -68,7 +70,8 @@ def test_pairs_are_counted_by_the_arm_that_had_them():
     pairs = Paired.of([(True, True), (True, False), (True, False), (False, True), (False, False)])
     assert pairs == Paired(both=1, first=2, second=1, neither=1)
     assert (pairs.n, pairs.difference, pairs.p, pairs.interval) == (5, 1 / 5, 1.0, paired_interval(2, 1, 5))
-    assert Paired.of([]).interval == (-1.0, 1.0) and Paired.of([]).power == 0.0
+    assert (pairs.ratio, pairs.ratio_interval) == (3 / 2, ratio_interval(1, 2, 1))
+    assert (Paired.of([]).interval, Paired.of([]).ratio) == ((-1.0, 1.0), None)
 
 
 def test_successes_in_both_arms_are_told_from_chance():
@@ -115,6 +118,61 @@ def test_beyond_300_pairs_the_asymptotic_interval_agrees(first, second, monkeypa
     paired_interval.cache_clear()
     assert paired_interval(first, second, 300) == pytest.approx(exact, abs=0.005)
     paired_interval.cache_clear()
+
+
+RATIOS = {  # successes in both arms, in the first alone, in the second alone; summed by another program
+    (20, 1, 11): (0.4778, 0.8777),
+    (2, 1, 9): (0.0576, 0.7825),
+    (10, 4, 20): (0.2725, 0.7779),
+    (30, 20, 40): (0.5398, 0.9451),
+}
+
+
+@pytest.mark.parametrize("counts", RATIOS)
+def test_intervals_of_a_ratio_are_the_stored_ones(counts):
+    assert ratio_interval(*counts) == pytest.approx(RATIOS[counts], rel=4e-3)
+
+
+def test_without_successes_a_ratio_is_open_at_that_end():
+    assert ratio_interval(0, 0, 0) == (0, inf)
+    low, high = ratio_interval(0, 0, 9)
+    assert low == 0 and 0 < high < 1
+    assert ratio_interval(0, 9, 0) == pytest.approx((1 / high, inf))
+
+
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
+def test_the_interval_of_a_ratio_holds_it_and_turns_with_the_arms(both, first, second):
+    low, high = ratio_interval(both, first, second)
+    assert low * (both + second) <= both + first
+    assert both + first <= high * (both + second) if both + second else high == inf
+    turned = ratio_interval(both, second, first)
+    assert turned == pytest.approx((1 / high if high else inf, 1 / low if low else inf))
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.5), (0.2, 0.4), (0.05, 0.1), (0.02, 0.9), (0.9, 0.75)])
+@pytest.mark.parametrize("correlation", [0.0, 0.3])
+def test_the_interval_of_a_ratio_covers_95_per_cent(p, q, correlation):
+    """The chance that the true ratio is in the interval, summed over every outcome of 9 pairs."""
+    n, covered = 9, 0.0
+    both = min(p * q + correlation * sqrt(p * (1 - p) * q * (1 - q)), p, q)
+    shares = (both, p - both, q - both, 1 - p - q + both)
+    for counts in product(range(n + 1), repeat=3):
+        if (rest := n - sum(counts)) >= 0:
+            low, high = ratio_interval(*counts)
+            ways = factorial(n) / prod(map(factorial, (*counts, rest)))
+            chance = ways * prod(s**k for s, k in zip(shares, (*counts, rest), strict=True))
+            covered += chance * (low <= p / q <= high)
+    assert covered >= 0.95
+
+
+def test_beyond_300_pairs_the_asymptotic_ratio_agrees(monkeypatch):
+    """And is the published one of an example with few pairs (Fagerland, Lydersen and Laake 2014)."""
+    exact = ratio_interval(40, 30, 50)
+    monkeypatch.setattr(intervals, "EXACT_PAIRS", 0)
+    ratio_interval.cache_clear()
+    assert ratio_interval(1, 1, 7) == pytest.approx((0.065, 0.907), abs=6e-4)
+    assert ratio_interval(40, 30, 50) == pytest.approx(exact, rel=0.02)
+    ratio_interval.cache_clear()
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])

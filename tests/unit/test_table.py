@@ -1,25 +1,28 @@
-"""The constraint table: its verdicts, cells, rows and columns, from rows of configurations made by hand."""
+"""The constraint table: its rule, cells, rows and columns, from rows of configurations made by hand."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from model import PRESETS, make_spec, preset, preset_name
+from search.analysis import verdicts
 from search.analysis.table import constraint_table
-from search.analysis.verdicts import Agreement, Claim, Verdict, agreement, published, verdict
+from search.analysis.verdicts import Agreement, Answer, Claim, Cost, agreement, published
 from search.errors import UserError
-from search.stats.counting import GrokRate, difference
-from search.stats.intervals import Paired, paired_interval, wilson
+from search.stats.counting import GrokRate
+from search.stats.intervals import Paired, ratio_interval
 from search.study.trial import Configuration
 from trainer import Recipe
 
 RECIPE = Recipe()
 OTHER = Recipe(steps=120_000, fade_start=10_000, fade_end=80_000, curriculum=((3, 1_000),))
+FINISHING = Recipe(finish_above=0.5)
 
 
 def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_up=0, **changes):
@@ -32,8 +35,7 @@ def arm(spec, grokked=0, seeds=0, *, recipe=RECIPE, study="constraints", given_u
         "run_id": f"{study}-{key}", "rung": preset_name(spec), "params": spec.params, "seeds": seeds,
         "grokked": grokked, "given_up": given_up, "wrongly": rate.missed, "grok_rate": rate.rate,
         "grok_rate_low": low, "grok_rate_high": high, "best_exact": 1.0 if grokked else 0.25,
-        "median_grok_step": 46_000.0 if grokked else float("nan"), "verified": 0,
-        "verify_tried": min(grokked, 3),
+        "verified": min(grokked, 3),
         **{f"model.{k}": v for k, v in spec.as_dict().items()},
         **{f"recipe.{k}": v for k, v in recipe.as_dict().items()},
         "recipe.curriculum": recipe.curriculum, **changes,
@@ -44,62 +46,63 @@ def without(name, constraint):
     return preset(name).without(constraint)
 
 
-def seeds_of(rows):
-    """Rows of the seeds behind `arm`s: 1, 2, ... of each, the first of them grokked."""
+def seeds_of(rows, finished=()):
+    """Rows of the seeds behind `arm`s: 1, 2, ... of each, the first of them grokked; curvature took `finished`."""
     return [
         {"study": row["study"], "configuration": row["configuration"], "init_seed": n, "data_seed": n,
          "outcome": "grokked" if n <= row["grokked"] else "failed", "held": False, "steps": 1, "budget": 1,
-         "grok_step": None, "hopeless_step": None, "best_token": 0.0}
+         "grok_step": row["recipe.steps"] if n in finished else 46_000, "hopeless_step": None, "best_token": 0.0,
+         "verified": 10_010 if n <= row["verified"] else 10_009}
         for row in rows
         for n in range(1, row["seeds"] + 1)
     ]  # fmt: skip
 
 
-def table_of(rows):
-    return constraint_table(rows, seeds=seeds_of(rows))
+def table_of(rows, **options):
+    return constraint_table(rows, seeds=seeds_of(rows), **options)
 
 
-def cell_of(table, constraint, scale):
-    (cell,) = (c for c in table.cells if (c.constraint, c.scale.label) == (constraint, scale))
-    return cell
+def cell_of(rows, constraint="tie_vo", scale="57p", **options):
+    return table_of(rows, **options).cells[constraint, scale]
 
 
-# Verdicts
+# The rule
 
 
 @pytest.mark.parametrize(
-    ("both", "first", "second", "neither", "expected"),
+    ("verified", "grokked", "n", "rate", "expected"),
     [
-        (0, 0, 6, 42, Verdict.FAILS),  # 6 one way: p = 0.03
-        (0, 0, 5, 43, Verdict.CANNOT_TELL),  # 0.06
-        (2, 1, 9, 36, Verdict.FAILS),  # some grok with it, and far fewer
-        (0, 6, 0, 42, Verdict.HELPS),
-        (10, 0, 0, 38, Verdict.WORKS),
-        (6, 4, 4, 34, Verdict.WORKS),
-        (3, 0, 0, 45, Verdict.CANNOT_TELL),  # had it been fatal, p < 5 % in 8 % of such comparisons
-        (0, 0, 0, 500, Verdict.CANNOT_TELL),  # nothing groks there
+        (1, 1, 1, 0.0, Answer.YES),  # one is enough, whatever the rate without it
+        (0, 1, 99, 0.9, Answer.OPEN),  # not right on all 10,010
+        (0, 0, 12, 0.5, Answer.NO),  # six were to be expected
+        (0, 0, 11, 0.5, Answer.OPEN),
+        (0, 0, 500, 0.0, Answer.OPEN),  # nothing groks there
     ],
 )
-def test_a_verdict_comes_from_the_same_seeds_in_both_arms(both, first, second, neither, expected):
-    paired = Paired(both, first, second, neither)
-    assert verdict(GrokRate(both + first, paired.n), paired) == expected
+def test_a_constraint_trains_if_a_seed_is_verified(verified, grokked, n, rate, expected):
+    assert verdicts.trains(verified, grokked, n, rate) == expected
 
 
-def test_without_seeds_in_common_no_verdict_is_reached():
-    assert verdict(GrokRate(0, 0), None) == Verdict.NOT_TESTED
-    assert verdict(GrokRate(9, 9), None) == verdict(GrokRate(9, 9), Paired(0, 0, 0, 0)) == Verdict.CANNOT_TELL
-    rows = [arm("57p", 9, 48), arm(without("57p", "tie_vo"), 0, 48)]
-    assert cell_of(table_of(rows), "tie_vo", "57p").verdict == Verdict.HELPS
-    assert cell_of(constraint_table(rows), "tie_vo", "57p").verdict == Verdict.CANNOT_TELL
-    shift = {rows[0]["configuration"]: 48, rows[1]["configuration"]: 0}
-    apart = [{**r, "init_seed": r["init_seed"] + shift[r["configuration"]]} for r in seeds_of(rows)]
-    assert cell_of(constraint_table(rows, seeds=apart), "tie_vo", "57p").verdict == Verdict.CANNOT_TELL
+@pytest.mark.parametrize(
+    ("interval", "cost", "keeps_half"),
+    [
+        ((0.1, 0.49), Cost.COSTS, Answer.NO),
+        ((0.3, 0.9), Cost.COSTS, Answer.OPEN),
+        ((0.6, 0.9), Cost.COSTS, Answer.YES),
+        ((0.6, 1.1), Cost.OPEN, Answer.YES),
+        ((1.1, inf), Cost.HELPS, Answer.YES),
+        ((0, inf), Cost.OPEN, Answer.OPEN),
+        (None, Cost.OPEN, Answer.OPEN),
+    ],
+)
+def test_cost_and_half_are_said_by_the_interval_of_the_ratio(interval, cost, keeps_half):
+    assert (verdicts.cost(interval), verdicts.keeps_half(interval)) == (cost, keeps_half)
 
 
 def test_the_published_table():
-    """28 cells: 4 fail at 170p, 17 work, 7 claim nothing. All constraints exist at all scales."""
-    verdicts = [claim.verdict for claim in published().values()]
-    assert [verdicts.count(v) for v in ("fails", "works", "")] == [4, 17, 7] and len(verdicts) == 28
+    """28 cells: 4 fail at 170p, 17 work, 7 claim nothing."""
+    words = [claim.verdict for claim in published().values()]
+    assert [words.count(v) for v in ("fails", "works", "")] == [4, 17, 7] and len(words) == 28
     assert published()["no_ffn_bias", "170p"] == Claim("Required for convergence", "fails")
     for constraint, scale in published():
         assert constraint.partition("=")[0] in make_spec(**preset(scale).as_dict()).constraints()
@@ -108,14 +111,12 @@ def test_the_published_table():
 @pytest.mark.parametrize(
     ("ours", "claim", "expected"),
     [
-        (Verdict.WORKS, "works", Agreement.AGREES),
-        (Verdict.HELPS, "works", Agreement.AGREES),
-        (Verdict.FAILS, "works", Agreement.CONTRADICTS),
-        (Verdict.FAILS, "fails", Agreement.AGREES),
-        (Verdict.HELPS, "fails", Agreement.CONTRADICTS),
-        (Verdict.CANNOT_TELL, "works", Agreement.OPEN),
-        (Verdict.NOT_TESTED, "fails", Agreement.OPEN),
-        (Verdict.WORKS, "", Agreement.NO_CLAIM),
+        (Answer.YES, "works", Agreement.AGREES),
+        (Answer.NO, "works", Agreement.CONTRADICTS),
+        (Answer.NO, "fails", Agreement.AGREES),
+        (Answer.YES, "fails", Agreement.CONTRADICTS),
+        (Answer.OPEN, "fails", Agreement.OPEN),
+        (Answer.YES, "", None),
     ],
 )
 def test_agreement_with_the_paper(ours, claim, expected):
@@ -125,88 +126,120 @@ def test_agreement_with_the_paper(ours, claim, expected):
 # Cells
 
 
-def test_a_cell_compares_its_arms():
+def test_a_cell_compares_the_seeds_that_both_arms_had():
+    rows = [arm("57p", 30, 128), arm(without("57p", "tie_vo"), 10, 100, best_exact=0.5)]
+    cell = cell_of(rows)
+    assert cell.paired == Paired(10, 20, 0, 70) and cell.interval == ratio_interval(10, 20, 0)
+    assert (cell.trains, cell.cost, cell.keeps_half, cell.agreement) == ("yes", "helps", "yes", "agrees")
+    low, high = ratio_interval(10, 20, 0)
+    assert cell.as_dict() == {
+        "scale": "57p", "params": 57, "constraint": "tie_vo", "trains": "yes", "cost": "helps",
+        "keeps_half": "yes", "n_with": 128, "grokked_with": 30, "n_without": 100, "grokked_without": 10,
+        "pairs": 100, "only_with": 20, "only_without": 0, "ratio": 3.0, "ratio_low": low, "ratio_high": high,
+        "with_at_most": cell.with_it.at_most, "ended_early_with": 0, "ended_early_without": 0,
+        "grokked_with_finished": None, "grokked_without_finished": None, "ratio_finished": None,
+        "ratio_finished_low": None, "ratio_finished_high": None, "verified_with": 3,
+        "verified_in": "constraints", "best_exact_with": 1.0, "params_saved": 10, "also": "",
+        "study": "constraints", "configuration_with": rows[0]["configuration"],
+        "configuration_without": rows[1]["configuration"], "paper": "works", "paper_words": "Works",
+        "agrees": "agrees",
+    }  # fmt: skip
+
+
+def test_a_preset_without_the_constraint_is_the_arm_without():
+    cell = cell_of([arm("74p", 8, 40), arm(preset("74p").constrained("qk_dim", 4), 0, 40)], "qk_dim=4", "74p")
+    assert (cell.with_it.rate, cell.without.rate, cell.saves) == (GrokRate(0, 40), GrokRate(8, 40), 3)
+    assert (cell.trains, cell.cost, cell.keeps_half, cell.as_dict()["ratio"]) == ("no", "costs", "open", 0.0)
+    turned = cell_of([arm("57p", 8, 40), arm(without("57p", "tie_vo"), 0, 40)]).as_dict()
+    assert (turned["ratio"], turned["ratio_high"], turned["cost"]) == (None, None, "helps")
+
+
+def test_without_common_seeds_a_cost_is_open():
+    rows = [arm("57p", 9, 48), arm(without("57p", "tie_vo"), 0, 48)]
+    assert constraint_table(rows).cells["tie_vo", "57p"].cost == "open"
+    shifted = [{**r, "data_seed": 99 + r["data_seed"]} for r in seeds_of(rows[:1])] + seeds_of(rows[1:])
+    cell = constraint_table(rows, seeds=shifted).cells["tie_vo", "57p"]
+    assert (cell.paired, cell.trains, cell.cost) == (None, "yes", "open")
+    stopped = [{**row, "stopped": True} for row in rows]
+    assert cell_of(stopped).paired is None, "it stopped at a success"
+
+
+def test_seeds_that_curvature_finished_are_counted_apart():
+    partner = without("57p", "tie_vo")
+    rows = [arm("57p", 12, 40, recipe=FINISHING), arm(partner, 12, 40, recipe=FINISHING)]
+    seeds = seeds_of(rows[:1], finished=(9, 10, 11, 12)) + seeds_of(rows[1:], finished=(12,))
+    cell = constraint_table(rows, seeds=seeds).cells["tie_vo", "57p"]
+    values = cell.as_dict()
+    assert cell.paired == Paired(8, 0, 3, 29) and (values["grokked_with"], values["grokked_without"]) == (
+        8,
+        11,
+    )
+    assert (values["grokked_with_finished"], values["grokked_without_finished"]) == (12, 12)
+    assert (values["ratio"], values["ratio_finished"]) == (8 / 11, 1.0)
+    assert (values["ratio_finished_low"], values["ratio_finished_high"]) == ratio_interval(12, 0, 0)
+    alone = constraint_table(rows, seeds=seeds_of(rows, finished=range(1, 13))).cells["tie_vo", "57p"]
+    assert (alone.trains, alone.as_dict()["grokked_with"]) == ("open", 0), "what training did is not verified"
+    assert constraint_table(rows).cells["tie_vo", "57p"].with_it.rate.n == 0, (
+        "nobody knows which were finished"
+    )
+
+
+def test_a_verified_seed_of_any_study_shows_that_it_trains():
+    partner = without("57p", "tie_vo")
+    rows = [arm("57p", 0, 48), arm(partner, 12, 48)]
+    assert cell_of(rows).trains == "no"
+    other = arm("57p", 1, 5, recipe=OTHER, study="other")
+    cell = cell_of([*rows, other])
+    assert (cell.trains, cell.seen_in, cell.with_it.study, cell.cost) == (
+        "yes",
+        "other",
+        "constraints",
+        "costs",
+    )
+    assert cell_of([*rows, {**other, "verified": 0}]).trains == "open", "it grokked, and was not verified"
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_pair_with_most_seeds_in_common_speaks(step):
     rows = [
-        arm("57p", 4, 64, verified=1, verify_tried=3, best_exact=1.0),
-        arm(without("57p", "tie_vo"), 0, 36, given_up=10, best_exact=0.5),
+        arm(spec, k, n, recipe=recipe, study=study)
+        for recipe, study, n, counts in ((RECIPE, "few", 40, (30, 20)), (OTHER, "many", 64, (12, 40)))
+        for spec, k in zip(("57p", without("57p", "tie_vo")), counts, strict=True)
     ]
-    cell = cell_of(table_of(rows), "tie_vo", "57p")
-    assert (cell.verdict, cell.summary, cell.saves, cell.also) == (Verdict.CANNOT_TELL, "cannot tell", 10, "")
-    assert cell.with_it.rate == GrokRate(4, 64) and cell.without.rate == GrokRate(0, 36, 10, 1.0)
-    assert cell.paired == Paired(0, 4, 0, 32)
-    assert (cell.with_it.verified, cell.with_it.decoded, cell.with_it.median_grok_step) == (1, 3, 46_000)
-    assert (cell.without.best_exact, cell.without.median_grok_step) == (0.5, None)
-    assert cell.with_it.page == f"#/experiments/7/runs/{rows[0]['run_id']}"
-    assert cell.difference == (4 / 64, *difference(GrokRate(4, 64), GrokRate(0, 36, 10, 1.0)))
+    cell = cell_of(rows[::step])
+    assert (cell.as_dict()["study"], cell.paired.n, len(cell.pairs)) == ("many", 64, 2)
+    again = [{**row, "study": "again", "grokked": row["grokked"] + 5} for row in rows]
+    assert cell_of([*rows, *again][::step]).without.study == "again", "of equals that whose arms grok more"
 
 
-def test_tidy_rows_are_the_cells():
-    rows = [arm("57p", 9, 64, verified=1), arm(without("57p", "tie_vo"), 0, 36), arm("67p", 1, 9)]
-    tidy = table_of(rows).tidy(paper=True)
-    (row,) = (r for r in tidy if (r["constraint"], r["scale"]) == ("tie_vo", "57p"))
-    assert (row["verdict"], row["with_verified"], row["params"], row["params_saved"]) == ("helps", 1, 57, 10)
-    assert (row["pairs"], row["only_with"], row["only_without"]) == (36, 9, 0)
-    assert row["p"] == pytest.approx(2 / 2**9) and row["paired_difference"] == 9 / 36 and row["power"] == 0
-    assert (row["paired_low"], row["paired_high"]) == paired_interval(9, 0, 36)
-    assert (row["with_grokked"], row["with_seeds"], row["without_seeds"]) == (9, 64, 36)
-    assert (row["with_low"], row["with_high"]) == wilson(9, 64)
-    assert (row["published"], row["agreement"]) == ("Works", "agrees")
-    assert len(tidy) == 4 and "published" not in table_of(rows).tidy()[0]
-
-
-@pytest.mark.parametrize(
-    ("verified", "seeds", "summary"),
-    [(1, 12, "works, verified"), (0, 12, "works, not verified"), (2, 0, "helps, verified")],
-)
-def test_a_constraint_that_works_is_verified_or_not(verified, seeds, summary):
-    rows = [arm("57p", 12, 48, verified=verified), arm(without("57p", "tie_vo"), seeds, 48)]
-    assert cell_of(table_of(rows), "tie_vo", "57p").summary == summary
-
-
-def test_a_base_that_lacks_the_constraint_is_the_arm_without():
-    cell = cell_of(
-        table_of([arm("74p", 8, 40), arm(preset("74p").constrained("qk_dim", 4), 0, 40)]), "qk_dim=4", "74p"
-    )
-    assert (cell.with_it.rate, cell.without.rate) == (GrokRate(0, 40), GrokRate(8, 40))
-    assert (cell.verdict, cell.saves) == (Verdict.FAILS, 3)
-
-
-def test_a_base_that_is_anothers_partner_appears_as_both():
-    table = constraint_table([arm("67p", 2, 64), arm("57p", 3, 128)])
-    assert [s.label for s in table.scales] == ["67p", "57p"] and table.constraints == ("tie_fc2_head",)
-    for cell in table.cells:
-        assert (cell.with_it.rate, cell.without.rate) == (GrokRate(3, 128), GrokRate(2, 64))
-
-
-def test_a_base_is_in_every_row_even_without_a_partner():
-    rows = [arm("74p", 3, 40), arm(without("74p", "tie_vo"), 1, 40)]
-    rows += [arm("170p", 0, 9), arm(preset("170p").constrained("frozen_spiral"), 0, 9)]
-    table = constraint_table(rows)
-    assert table.constraints == ("tie_vo", "frozen_spiral")
-    assert [c.verdict for c in table.cells] == [
-        Verdict.NOT_TESTED, Verdict.CANNOT_TELL, Verdict.CANNOT_TELL, Verdict.NOT_TESTED,
-    ]  # fmt: skip
-    untested = cell_of(table, "tie_vo", "170p")
-    assert (untested.with_it, untested.difference, untested.saves) == (None, None, None)
-    assert untested.without.rate == GrokRate(0, 9)
-    assert cell_of(table, "frozen_spiral", "74p").without.rate == GrokRate(3, 40)
-    also = "with it also plain_spiral; without it also linear_correction"
-    assert (cell_of(table, "frozen_spiral", "170p").also, cell_of(table, "frozen_spiral", "170p").saves) == (
-        also,
-        6,
-    )
-
-
-def test_another_width_is_another_row():
-    rows = [arm("67p", 1, 9), arm(without("67p", "qk_dim"), 0, 9)]
-    rows += [arm("74p"), arm(preset("74p").constrained("qk_dim", 3), 0, 9)]
-    cell = cell_of(constraint_table(rows), "qk_dim=3", "67p")
-    assert (cell.with_it, cell.without, cell.verdict) == (None, None, Verdict.NOT_TESTED)
+def test_an_arm_may_have_a_base_of_its_own():
+    bare = replace(RECIPE, beta2=0.9)
+    rows = [arm("74p", 30, 64), arm(without("74p", "tie_vo"), 20, 64)]
+    rows += [arm("74p", 10, 64, recipe=bare), arm(without("74p", "rank1_out"), 9, 64, recipe=bare)]
+    table = table_of(rows)
+    assert table.scales == ("74p",) and [cell.with_it.rate.grokked for cell in table.cells.values()] == [
+        10,
+        30,
+    ]
 
 
 def test_recipes_are_never_mixed():
     with pytest.raises(UserError):
-        constraint_table([arm("57p", 3, 64), arm(without("57p", "tie_vo"), recipe=OTHER)])
+        table_of([arm("57p", 3, 64), arm(without("57p", "tie_vo"), 3, 64, recipe=OTHER)])
+
+
+def test_a_constraint_that_would_add_parameters_is_none():
+    """A head of 170p has three dimensions."""
+    rows = [arm("170p", 1, 9), arm(without("170p", "tie_qk"), 1, 9)]
+    table = table_of(rows, constraints=["qk_dim=4", "tie_vo", "rms_norm"])
+    assert {name for name, _ in table.cells} == {"tie_vo", "tie_qk"}
+    assert dict(table.rows())["qk_dim=4"] == (None,)
+
+
+def test_what_a_constraint_needs_and_excludes_is_said():
+    rows = [arm("170p", 0, 9), arm(preset("170p").constrained("frozen_spiral"), 0, 9)]
+    cell = cell_of(rows, "frozen_spiral", "170p")
+    assert (cell.also, cell.saves) == ("with it also plain_spiral; without it also linear_correction", 6)
 
 
 @pytest.mark.parametrize("through", [list, lambda rows: pd.DataFrame(rows).to_dict("records")])
@@ -215,13 +248,20 @@ def test_families_share_a_table(through):
     rows = [arm("57p", 3, 64), arm(without("57p", "qk_dim"), 1, 9)]
     rows += [arm("512p", 1, 20, recipe=OTHER), arm("491p", 0, 4, recipe=OTHER)]
     table = constraint_table(through(rows))
-    assert [s.label for s in table.scales] == ["512p", "491p", "57p"]
-    assert table.constraints == ("qk_dim=4", "rms_norm")
-    assert cell_of(table, "rms_norm", "512p").saves == 21
-    assert cell_of(table, "rms_norm", "57p").without is None
+    assert (table.scales, table.constraints) == (("491p", "57p"), ("qk_dim=4", "rms_norm"))
+    assert table.cells["rms_norm", "491p"].saves == 21 and ("rms_norm", "57p") not in table.cells
 
 
 # Rows and columns
+
+
+def test_two_presets_that_are_a_pair_are_shown_once():
+    rows = [arm("67p", 2, 64), arm("57p", 3, 128), arm(without("57p", "tie_vo"), 3, 128)]
+    table = table_of(rows)
+    assert (table.scales, table.constraints) == (("57p",), ("tie_vo", "tie_fc2_head"))
+    asked = table_of(rows, scales=["67p"])
+    assert asked.scales == ("67p", "57p")
+    assert asked.cells["tie_fc2_head", "67p"].pair.with_it.spec == PRESETS["57p"]
 
 
 @pytest.mark.parametrize("step", [1, -1])
@@ -232,27 +272,12 @@ def test_rows_are_in_the_papers_order_and_then_in_the_registrys(step):
     assert constraint_table(rows[::step]).constraints == expected
 
 
-@pytest.mark.parametrize("step", [1, -1])
-def test_a_preset_with_two_recipes_has_two_columns(step):
-    rows = [arm(s, recipe=r) for r in (RECIPE, OTHER) for s in ("57p", without("57p", "tie_vo"))]
-    rows += [arm(without("57p", "rank1_out"), recipe=OTHER), arm("54p", recipe=OTHER)]
-    table = constraint_table(rows[::step])
-    assert [s.label for s in table.scales] == ["57p", "57p (2)", "54p"]
-    assert [s.base.recipe for s in table.scales] == [OTHER, RECIPE, OTHER]
-    assert {
-        c.published.words for c in table.cells if c.constraint == "tie_vo" and c.scale.preset == "57p"
-    } == {"Works"}
-
-
 def test_rows_and_columns_can_be_asked_for():
     rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"))]
     table = constraint_table(rows, ["qk_dim=4", "tie_vo", "unit_out", "tie_qkv=shareA"], ["57p", "170p"])
     assert table.constraints == ("tie_vo", "qk_dim=4", "tie_qkv=shareA", "unit_out")
-    assert [(s.label, s.params, s.base is None) for s in table.scales] == [
-        ("170p", 170, True),
-        ("57p", 57, False),
-    ]
-    assert {c.verdict for c in table.cells if c.scale.label == "170p"} == {Verdict.NOT_TESTED}
+    assert table.scales == ("170p", "57p")
+    assert {cell.as_dict()["n_with"] for (_, scale), cell in table.cells.items() if scale == "170p"} == {0}
 
 
 @pytest.mark.parametrize(
@@ -270,24 +295,13 @@ def test_unknown_rows_and_columns_are_refused(constraint, scale, message):
     assert str(error.value).startswith(message)
 
 
-@pytest.mark.parametrize("step", [1, -1])
-def test_a_configuration_of_several_studies_is_read_from_the_one_that_compares_most(step):
-    partner = without("57p", "tie_vo")
-    rows = [arm("57p", 3, 64, study="b"), arm("57p", 9, 99, study="c"), arm("57p", 1, 48, study="a")]
-    table = constraint_table([*rows, arm(partner, study="a")][::step])
-    cell = cell_of(table, "tie_vo", "57p")
-    assert (cell.with_it.study, cell.with_it.rate) == ("a", GrokRate(1, 48)) and table.has_repeats
-    apart = constraint_table([*rows[:2], arm(partner, study="d")])
-    assert cell_of(apart, "tie_vo", "57p").with_it.study == "c", "of equals the one with the most seeds"
-
-
 def test_the_same_records_make_the_same_table():
     rows = [arm("57p", 4, 64), *(arm(without("57p", n), 1, 9) for n in ("tie_vo", "rank1_out"))]
     renamed = replace(preset("57p"), equals_index=3.0)  # nothing reads it: the same preset under another key
     rows += [arm(renamed), arm(renamed.without("tie_vo"))]
-    table = constraint_table(rows)
-    assert table == constraint_table(rows[::-1]) and not table.has_repeats
-    assert [s.label for s in table.scales] == ["57p", "57p (2)"]
+    table = table_of(rows)
+    assert table == table_of([*rows, *rows][::-1]) and table.scales == ("57p",)
+    assert len(table.cells["tie_vo", "57p"].pairs) == 2
 
 
 # Reading frames
@@ -299,22 +313,30 @@ def test_the_same_records_make_the_same_table():
     ids=["JSON", "array", "array of arrays"],
 )
 def test_lists_are_read_however_a_file_stores_them(stored):
-    """A list of names has letters for entries, which are no stages; of a teacher a frame has the title alone."""
+    """A list of names has letters for entries, which are no stages."""
     recipe = replace(
         RECIPE, l1_lambda=0.1, l1_entries=("q_proj", "fc1[1,0]"), freeze=((2_000, "arc", "phase"),)
     )
     rows = [arm("57p", 3, 64, recipe=recipe), arm(without("57p", "tie_vo"), recipe=recipe)]
     changed = [{**r, "recipe.curriculum": stored(RECIPE.curriculum)} for r in rows]
-    taught = {**arm("67p"), "recipe.teacher": "100p f4d9637e4072", "configuration": "taught"}
-    table = constraint_table([*changed, taught])
-    assert [s.base.recipe for s in table.scales] == [recipe]
+    (cell,) = constraint_table(changed).cells.values()
+    assert cell.pair.base.recipe == recipe
 
 
 def test_every_preset_is_read_back():
-    table = constraint_table([arm(name, recipe=OTHER) for name in PRESETS])
-    assert all((s.base.spec, s.base.recipe) == (PRESETS[s.preset], OTHER) for s in table.scales)
+    table = constraint_table([arm(name, 1, 4, recipe=OTHER) for name in PRESETS], scales=[*PRESETS])
+    assert set(table.scales) == set(PRESETS)
     pairs = {("90p", "shared_norm"), ("80p", "tie_vo"), ("75p", "frozen_plus"), ("512p", "ffn_rank=3")}
-    assert all(cell_of(table, c, s).with_it.spec == PRESETS[s] for s, c in pairs)
+    assert all(table.cells[c, s].with_it.spec == PRESETS[s] for s, c in pairs)
+
+
+@pytest.mark.parametrize(
+    "change", [{"recipe.teacher": "100p f4d9"}, {"recipe.start": "57p 1234"}, {"model.family": "tied"}]
+)
+def test_what_did_not_train_from_random_values_is_left_out(change):
+    rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"), 3, 64)]
+    cell = cell_of([*rows, arm("57p", 9, 99, study="derived", recipe=OTHER, **change)])
+    assert [a.study for a in cell.arms] == ["constraints"]
 
 
 @pytest.mark.parametrize("rows", [[], [arm("57p", 3, 64), arm("74p")]], ids=["empty", "no pair"])

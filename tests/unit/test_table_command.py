@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from fnmatch import fnmatch
 
 import pandas as pd
@@ -12,20 +13,21 @@ import pytest
 
 from model import preset
 from search.analysis.table import constraint_table
-from search.analysis.table_text import markdown, write_table
+from search.analysis.table_text import FINISHING, markdown, write_table
 from search.analysis.verdicts import published
+from search.stats.intervals import ratio_interval
 from search.store.ledger import Ledger
 from tests.commands import call, fails_with_one
-from tests.unit.test_table import OTHER, RECIPE, arm, seeds_of, table_of, without
+from tests.unit.test_table import OTHER, arm, seeds_of, table_of, without
 
 UI = "http://127.0.0.1:5000"
 
 
 def some_rows(study="constraints"):
-    """Every verdict at 74p and 57p, one claim of the paper contradicted."""
+    """Cells of every kind at 74p and 57p, one claim of the paper contradicted."""
     at_74p = {"recipe": OTHER, "study": study}
     return [
-        arm("74p", 12, 64, verified=3, **at_74p),
+        arm("74p", 12, 64, **at_74p),
         arm(preset("74p").constrained("frozen_spiral"), 0, 40, best_exact=0.1234, **at_74p),
         arm(without("74p", "no_ffn_bias"), 0, 36, **at_74p),
         arm(without("74p", "tie_vo"), 12, 64, **at_74p),
@@ -56,40 +58,46 @@ def pipes(text):
     return tables
 
 
-def test_markdown_has_an_overview_and_a_line_a_cell():
+def test_markdown_has_a_grid_and_a_line_a_cell():
     text = markdown(table_of(some_rows()), ui=UI)
-    overview, details = pipes(text)
-    assert overview[0] == ["constraint", "74p", "57p"]
-    assert overview[2:] == [
-        ["shared_norm", "cannot tell: 12/64 vs –", "fails: 0/40 vs 8/40"],
-        ["rank1_out", "cannot tell: 12/64 vs –", "cannot tell: 0/40 vs 0/3"],
-        ["no_ffn_bias", "helps, verified: 12/64 vs 0/36", "cannot tell: 0/40 vs –"],
-        ["tie_vo", "works, verified: 12/64 vs 12/64", "cannot tell: 0/40 vs –"],
-        ["frozen_spiral", "fails: 0/40 vs 12/64", "cannot tell: 0/40 vs –"],
+    grid, details = pipes(text)
+    assert grid[0] == ["constraint", "74p", "57p"]
+    assert grid[2:] == [
+        ["shared_norm", "trains: 12/64 vs 0/0", "not seen to train, costs ×0.00: 0/40 vs 8/40"],
+        ["rank1_out", "trains: 12/64 vs 0/0", "open: 0/40 vs 0/3"],
+        ["no_ffn_bias", "trains: 12/64 vs 0/36", "open: 0/40 vs 0/0"],
+        ["tie_vo", "trains, ×1.00: 12/64 vs 12/64", "open: 0/40 vs 0/0"],
+        ["frozen_spiral", "not seen to train, costs ×0.00: 0/40 vs 12/64", "open: 0/40 vs 0/0"],
     ]
     assert len(details) == 2 + 10
+    high = ratio_interval(0, 0, 12)[1]
     assert details[-2] == [
-        "frozen_spiral", "74p", "fails", "[0/40][r7] 0.0 % (0.0–8.8)", "[12/64][r1] 18.8 % (11.1–30.0)",
-        "−18.8 (−30.0 to −7.1)", "−30.0 (−46.6 to −16.2) of 40", "under 0.001", "99 %",
-        "12.34 / 100.00", "– / 46,000", "– / 3 of 3", "4",
+        "frozen_spiral", "74p", "no, at most 8.8 %", "[0/40][r7] 0 %", "[12/64][r1] 19 %",
+        f"×0.00 (0.00–{high:.2f}) of 40 pairs", "costs", "no", "–", "–", "4", "constraints",
     ]  # fmt: skip
-    run = table_of(some_rows()).scales[0].base.run_id
+    run = some_rows()[0]["run_id"]
     assert f"[r1]: {UI}/#/experiments/7/runs/{run}\n" in text and text.count("[12/64][r1]") == 5
+
+
+def test_what_has_no_run_has_no_link():
+    text = markdown(table_of([{**row, "run_id": "", "experiment_id": ""} for row in some_rows()]), ui=UI)
+    assert "[r" not in text and UI not in text
 
 
 def test_notes_say_how_much_evidence_there_is_and_what_differs():
     text = markdown(table_of(some_rows()))
-    assert "- 5 comparisons with 2 base arms: the cells of a column share its base's seeds, " in text
-    assert "3 have p below 5 %, by chance alone 0.2 would; " in text and "3 are left\n" in text
-    assert "- 57p: 57 parameters, study constraints; recipe: as the 57p paper has it\n" in text
-    assert "- 74p: 74 parameters, study constraints; recipe: steps 120000, curriculum [[3, 1000]], " in text
-    assert "[r" not in text and "nothing is added up" not in text, "no links, no repeats"
+    assert "- 5 comparisons; those of a column share its base's seeds and are no independent evidence" in text
+    assert "3 have p below 5 % (McNemar), by chance alone 0.2 would; " in text and "3 are left\n" in text
+    assert "- 57p: 57 parameters, study constraints; the recipe is the 57p paper's\n" in text
+    assert "- 74p: 74 parameters, study constraints; the recipe is the 57p paper's but for steps, " in text
     assert "nothing is paired\n" in markdown(constraint_table(some_rows()))
-    rows = [arm(s, 1, 9, recipe=r) for r in (OTHER, RECIPE) for s in ("57p", without("57p", "tie_vo"))]
-    rows += [arm(without("57p", "qk_dim"), recipe=OTHER), arm("57p", 0, 8, study="again")]
-    text = markdown(table_of(rows))
-    assert "- 57p (2): 57 parameters, study constraints; unlike 57p: steps 60000, " in text
-    assert "nothing is added up" in text
+    bare = replace(OTHER, beta2=0.9)
+    rows = [arm("74p", 9, 64, recipe=bare), arm(without("74p", "rank1_out"), 9, 64, recipe=bare)]
+    text = markdown(table_of([*some_rows(), *rows]))
+    assert "- rank1_out at 74p: another base, which differs in beta2 0.9; study constraints\n" in text
+    finishing = [{**row, "recipe.finish_above": 0.5, "verified": 0} for row in some_rows()]
+    (_, details) = pipes(markdown(table_of(finishing)))
+    assert details[0][5] == FINISHING and details[-2][5] == "0/40 vs 12/64"
 
 
 def test_markdown_shows_names_as_they_are():
@@ -99,12 +107,11 @@ def test_markdown_shows_names_as_they_are():
 
 def test_csv_and_json_are_the_tidy_cells():
     table = table_of(some_rows())
-    cells = list(csv.DictReader(io.StringIO(write_table(table, "csv", paper=True))))
-    loaded = json.loads(write_table(table, "json", paper=True))
-    assert loaded == table.tidy(paper=True) and len(cells) == len(loaded) == 10
+    cells = list(csv.DictReader(io.StringIO(write_table(table, "csv"))))
+    loaded = json.loads(write_table(table, "json"))
+    assert loaded == table.tidy() and len(cells) == len(loaded) == 10
     for texts, values in zip(cells, loaded, strict=True):
         assert texts == {name: "" if v is None else str(v) for name, v in values.items()}
-    assert "published" not in json.loads(write_table(table, "json"))[0]
 
 
 # The command
@@ -121,17 +128,19 @@ def test_the_command_reads_files_and_writes_one(files, here):
 
 def test_beside_the_paper_its_whole_table_is_shown(files):
     text = call("table", *files, "--paper").stdout
-    overview, paper, _ = pipes(text)
-    assert overview[0] == paper[0] == ["constraint", "170p", "74p", "67p", "57p"]
-    assert [line[0] for line in overview[2:]] == list(
-        dict.fromkeys(constraint for constraint, _ in published())
+    grid, _ = pipes(text)
+    assert grid[0] == ["constraint", "170p", "74p", "67p", "57p"]
+    assert [line[0] for line in grid[2:]] == list(dict.fromkeys(constraint for constraint, _ in published()))
+    unlike = "not seen to train, costs ×0.00: 0/40 vs 8/40 (paper: works)"
+    assert grid[2] == ["shared_norm", "not tried", "trains: 12/64 vs 0/0", "not tried", unlike]
+    assert grid[7][:3] == ["qk_dim=4", "", "not tried"], "170p cannot have it"
+    counts = "which has a verdict on 21 of these 27 cells: 4 agree, 1 contradict it, 16 are open."
+    assert (
+        f"Beside the 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
     )
-    assert paper[2] == [
-        "shared_norm", "open: “Failed (61.5%)”", "open: “Works”", "open: “Works”", "contradicts: “Works”",
-    ]  # fmt: skip
-    assert overview[2][1] == "not tested" and "- 170p: 170 parameters, nothing recorded\n" in text
-    counts = "of 21 cells with a published verdict: agrees 2, contradicts 1, open 18; 7 without one."
-    assert f"Beside the 57p paper, section 4.3: {counts}" in text
+    rows = json.loads(call("table", *files, "--paper", "--format", "json").stdout)
+    agreements = [row["agrees"] for row in rows]
+    assert [agreements.count(a) for a in ("agrees", "contradicts", "open", None)] == [4, 1, 16, 6]
 
 
 def test_a_home_without_studies_has_no_table(home, here):
