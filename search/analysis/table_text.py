@@ -21,13 +21,10 @@ FORMATS = ("md", "csv", "json")
 MISSING, NOT_TRIED = "–", "not tried"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
 HEAD = (
-    "Does it train with the constraint, and what does that cost? Times: grok rate with it over that without it, on the "
-    "same seeds; costs and helps where the interval leaves out 1. Then grokked seeds with it vs without it."
+    "Does a model train with the constraint, and what does it cost? k/n: seeds that grokked, with it vs without it. "
+    "×: the ratio of these rates on the same seeds; costs or helps where its 95 % interval leaves out 1."
 )
-DETAILS = (
-    "constraint", "scale", "trains", "with it", "without", "ratio (95 %)", "cost", "keeps half", "paper", "agreement",
-    "saves", "study",
-)  # fmt: skip
+PAPER = ("paper", "agreement")
 FEW = 4
 """Fields of a recipe that are shown with their values."""
 FINISHING = "with curvature at the end"
@@ -73,8 +70,11 @@ def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
         parts += [agreements(table.cells.values())]
     tried = [cell for cell in table.cells.values() if cell.with_it and cell.with_it.rate.n]
     finishes = any(arm.finishes for cell in tried for arm in (cell.with_it, cell.without) if arm)
-    head = [*DETAILS[:5], *([FINISHING] if finishes else []), *DETAILS[5:]]
-    parts += ["Cell by cell:", markdown_table(head, [_details(c, link, finishes) for c in tried])]
+    details = [_details(cell, link) for cell in tried]
+    if details:
+        optional = {FINISHING: finishes, **dict.fromkeys(PAPER, paper)}
+        columns = [column for column in details[0] if optional.get(column, True)]
+        parts += ["Cell by cell:", markdown_table(columns, [[line[c] for c in columns] for line in details])]
     parts += ["Notes:", bullets(_notes(table, tried, finishes))]
     links = "\n".join(f"[{name}]: {page}" for page, name in pages.items())
     return "\n\n".join([*parts, *([links] if links else [])]) + "\n"
@@ -124,24 +124,24 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     return f"{WORDS[cell.trains]}{ratio}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
 
 
-def _details(cell: Cell, link: Callable[[Arm], str], finishes: bool) -> list[str]:
-    """Return the line of a cell, as DETAILS heads it. link: returns an arm's count with a link to its page."""
+def _details(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
+    """Return the line of a cell by column. link: returns an arm's count with a link to its page."""
     arms = (cell.with_it, cell.without)
     finished = " vs ".join(f"{a.rate.grokked + a.finished}/{a.rate.n}" if a else MISSING for a in arms)
-    return [
-        cell.constraint,
-        cell.scale,
-        _trains(cell),
-        *(f"{link(arm)} {100 * arm.rate.rate:.0f} %" if arm and arm.rate.n else MISSING for arm in arms),
-        *([finished] if finishes else []),
-        _interval(cell),
-        str(cell.cost),
-        str(cell.keeps_half),
-        cell.published.words or MISSING,
-        str(cell.agreement or MISSING),
-        str(cell.saves),
-        cell.with_it.study if cell.with_it else MISSING,
-    ]
+    counts = [f"{link(arm)} {100 * arm.rate.rate:.0f} %" if arm and arm.rate.n else MISSING for arm in arms]
+    return {
+        "constraint": cell.constraint,
+        "scale": cell.scale,
+        "trains": _trains(cell),
+        **dict(zip(("with it", "without"), counts, strict=True)),
+        FINISHING: finished,
+        "ratio (95 %)": _interval(cell),
+        "cost": str(cell.cost),
+        "keeps half": str(cell.keeps_half),
+        **dict(zip(PAPER, (cell.published.words or MISSING, str(cell.agreement or MISSING)), strict=True)),
+        "saves": str(cell.saves),
+        "study": cell.with_it.study if cell.with_it else MISSING,
+    }
 
 
 def _trains(cell: Cell) -> str:
