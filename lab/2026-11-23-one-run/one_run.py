@@ -59,7 +59,7 @@ from model.fold import fold
 from model.spec import Spec
 from model.tied import Tied, Ties, constrained, free, project, tie
 from search.study.file import load_study
-from trainer import Bank, Pair, Recipe, Seed
+from trainer import Bank, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.recipe.screen import Rung
 
@@ -212,34 +212,32 @@ def with_ramp(arm: str, numbers: str, seeds: list[int], kept: Path) -> Iterator[
         pairs = [Pair(recipe, Seed.of(s), tuple(theta_P[s].tolist()), ties) for s in going]
         bank = trained(Bank(BASE, pairs, slots=min(32, plan.chunk), futility=None)) if pairs else None
         results = {s: bank.result(n) for n, s in enumerate(going)} if bank else {}
-        exact = {s: its.best_exact for s, its in results.items()}
         theta_P = {s: its.theta_P for s, its in results.items()}
         if stage == len(into_sets) - 1:
-            yield from judged(numbers, seeds, into_sets, exact, theta_P, grokked, kept)
+            yield from judged(numbers, seeds, into_sets, results, grokked, kept)
         elif plan is not FADED and len(names) == len(into_sets):
             done = into_sets[: stage + 1]
-            yield from judged("+".join(names[: stage + 1]), seeds, done, exact, theta_P, grokked, kept)
+            yield from judged("+".join(names[: stage + 1]), seeds, done, results, grokked, kept)
 
 
 def judged(
     numbers: str,
     seeds: list[int],
     into_sets: list[tuple[Ties, Recipe]],
-    exact: dict[int, float],
-    theta_P: dict[int, torch.Tensor],
+    results: dict[int, Result],
     grokked: dict[int, torch.Tensor],
     kept: Path,
 ) -> Iterator[dict[str, object]]:
     """A row a seed; what is at least qualified is kept as a checkpoint."""
     last, spec = into_sets[-1][0], tie(BASE, into_sets[-1][0])
     for seed in seeds:
-        reached = exact.get(seed, 0.0)
+        reached = results[seed].best_exact if seed in results else 0.0
         right = ""
         if reached >= QUALIFIED:
-            its = project(last, theta_P[seed][None])[0]
+            its = project(last, results[seed].theta_P[None])[0]
             right = str(verify(spec, its).correct) if reached == 1.0 else ""
             name = f"{spec.params}p-{seed}-{'-'.join(str(r.steps // 1000) for _, r in into_sets)}"
-            papers(spec, its, seed, reached, into_sets).save(kept.with_name(name))
+            papers(spec, its, results[seed], into_sets).save(kept.with_name(name))
         outcome = "grokked" if reached == 1.0 else "failed"
         yield {"numbers": numbers, "init_seed": seed, "data_seed": seed, "outcome": outcome,
                "grok_step": "wide" if seed in grokked else "",
@@ -261,16 +259,21 @@ def from_trained(numbers: str, seeds: list[int]) -> Iterator[dict[str, object]]:
 
 
 def papers(
-    spec: Spec, theta_P: torch.Tensor, seed: int, exact: float, into_sets: list[tuple[Ties, Recipe]]
+    spec: Spec, theta_P: torch.Tensor, result: Result, into_sets: list[tuple[Ties, Recipe]]
 ) -> Checkpoint:
-    """What a seed came to, as a checkpoint: from random values, with everything that it went through."""
-    then = [{"numbers": max(map(abs, t)), **r.as_dict()} for t, r in into_sets]
+    """Return what a seed came to, as a checkpoint with the stages before the last, which `adder-search rerun` trains.
+
+    A mirror image that was rewritten after the fold is in none of them: of such a seed it comes to another θ.
+    """
+    seed = result.pair.seed.init_seed
     plan = next(p for p in (FADED, BETTER, LATEST, LAST) if seed in p.seeds)
-    run = {"wide": "54p", "recipe": plan.recipe.as_dict(), "folded_to": "46p", "then_into": then}
+    specs = [WIDE, *(tie(BASE, ties) for ties, _ in into_sets)]
+    recipes = [plan.recipe, *(recipe for _, recipe in into_sets)]
+    before = [{"spec": s.as_dict(), "recipe": r.as_dict()} for s, r in zip(specs, recipes, strict=True)][:-1]
     return Checkpoint(
-        spec=spec, theta_P=theta_P, recipe=into_sets[-1][1].as_dict(), seed=asdict(Seed.of(seed)),
-        step=plan.recipe.steps + sum(r.steps for _, r in into_sets), metrics={"best_exact": exact},
-        provenance={"trained": "from scratch", "one_run": run, "script": "lab/2026-11-23-one-run/one_run.py"},
+        spec=spec, theta_P=theta_P, recipe=recipes[-1].as_dict(), seed=asdict(Seed.of(seed)),
+        step=result.best_step, metrics={"best_exact": result.best_exact},
+        provenance={"trained": "from scratch", "stages": before, "script": "lab/2026-11-23-one-run/one_run.py"},
     )  # fmt: skip
 
 

@@ -48,12 +48,10 @@ def row(
     if its and exact >= ENOUGH:
         theta_R = project(spec.ties, its.theta_P[None])[0]
         right = str(verify(spec, theta_R).correct) if exact == 1.0 else ""
-        done = [*STAGES][: [*STAGES].index(name) + 1]
-        how = {"then_on": done, "script": "lab/2026-11-23-one-run/one_run_on.py"}
+        how = {"stages": stages_before(name, parents[seed]), "script": "lab/2026-11-23-one-run/one_run_on.py"}
         Checkpoint(
             spec=spec, theta_P=theta_R, recipe=STAGES[name].as_dict(), seed=asdict(Seed.of(seed)),
-            step=parents[seed].step + sum(STAGES[stage].steps for stage in done),
-            metrics={"best_exact": exact}, provenance=parents[seed].provenance | how,
+            step=its.best_step, metrics={"best_exact": exact}, provenance=parents[seed].provenance | how,
         ).save(out.with_name(f"{name}-{seed}"))  # fmt: skip
     outcome = "grokked" if exact == 1.0 else "failed"
     return {
@@ -61,6 +59,17 @@ def row(
         "configuration": "", "outcome": outcome, "best_exact": exact,
         "correct": right,
     }  # fmt: skip
+
+
+def stages_before(name: str, parent: Checkpoint) -> list[dict[str, object]]:
+    """Return the stages of a run before a set: the parent's, its own, and this file's."""
+    entries = list(shared_entries(BASE, FORM))
+    stages = [*parent.provenance["stages"]]
+    stages.append({"spec": parent.spec.as_dict(), "recipe": parent.recipe, "entries": entries})
+    for stage in [*STAGES][: [*STAGES].index(name)]:
+        spec = Checkpoint.load(LAB / "certificates" / stage).spec
+        stages.append({"spec": spec.as_dict(), "recipe": STAGES[stage].as_dict()})
+    return stages
 
 
 def main(out: str, folder: str, how: str = "finished") -> None:

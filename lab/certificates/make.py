@@ -42,7 +42,7 @@ def origin(provenance: dict[str, Any]) -> str:
         return "built by hand"
     if "folded_from" in provenance:
         return "54p, folded"
-    if "one_run" in provenance:
+    if "stages" in provenance:
         return "from scratch, wide, then ramps, in one run"
     if "compressed_from" in provenance:
         return (

@@ -3,14 +3,18 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from lab.scripts.moved_form import rescaled, shared_entries
 from model import verify
 from model.adderboard import EDGE_CASES, uniform_pairs
 from model.decode import add
 from model.export import export_source
+from search.run.rerun import read_request, train_again
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDERS = sorted(p.parent for p in (Path(__file__).parents[1] / "certificates").glob("*/checkpoint.json"))
@@ -27,6 +31,29 @@ def test_a_certificate_can_be_recomputed(folder):
     assert folder.name.split("-")[0] == f"{checkpoint.spec.params}p"
     assert (found["correct"], found["total"]) == (written["correct"], written["total"])
     assert found["qualified"] and found["verified"] == written["verified"]
+
+
+TRAINED = [f for f in FOLDERS if Checkpoint.load(f).provenance.get("trained") == "from scratch"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("folder", TRAINED, ids=lambda folder: folder.name)
+def test_a_certificate_from_scratch_is_trained_again_to_the_bit(folder):
+    """Those of one run in several stages from their first step."""
+    checkpoint = Checkpoint.load(folder)
+    assert train_again(checkpoint, read_request(checkpoint)).same
+
+
+@pytest.mark.parametrize("name", ["13p", "13p-one-run"])
+def test_a_norm_without_weights_but_the_last_is_an_exact_rewriting(name):
+    parent = Checkpoint.load(FOLDERS[0].with_name(name))
+    rewritten = Checkpoint.load(FOLDERS[0].with_name({"13p": "12p-inside"}.get(name, "12p-one-run")))
+    base = replace(parent.spec.base, structured_norm1=True)
+    theta_P = rescaled(parent.spec.base, parent.spec.untie(parent.theta_P[None])[0])
+    theta_P = theta_P[list(shared_entries(parent.spec.base, base))]
+    assert rewritten.spec.base == base and torch.equal(
+        rewritten.spec.untie(rewritten.theta_P[None])[0], theta_P
+    )
 
 
 TIED = [f for f in FOLDERS if '"family": "tied"' in (f / "checkpoint.json").read_text()]

@@ -240,14 +240,15 @@ def _train_again(loaded: Checkpoint, request: Request) -> Rerun:
     console = Console(stderr=True)
     first = "building" if request.trial.resources.compiled else "training"
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(first, total=request.step)
+        task = progress.add_task(first, total=request.steps)
         return train_again(
             loaded, request, lambda step: progress.update(task, completed=step, description="training")
         )
 
 
 def _rerun_lines(checkpoint: Path, again: Rerun) -> Iterator[str]:
-    yield f"{checkpoint}: seed {again.seed} trained again to step {again.step[0]:,}"
+    stages = f" of the last of {again.stages} stages" if again.stages > 1 else ""
+    yield f"{checkpoint}: seed {again.seed} trained again to step {again.step[0]:,}{stages}"
     if again.same:
         yield f"  θ is bitwise the same, all {again.params} numbers"
     else:

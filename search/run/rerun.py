@@ -1,5 +1,8 @@
 """A checkpoint's seed trained again, and compared with it bit for bit.
 
+A run of several stages (`provenance.stages`) is trained from its first one on. Each later stage begins at the θ
+of the one before, transferred to its spec (model/transfer.py), or at some of that θ's entries.
+
 Axes: S θ that is compared, P parameters.
 """
 
@@ -8,18 +11,22 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from model import Spec, make_spec
+from model.tied import Tied, ties_of
+from model.transfer import transfer
 from search.run.worker import bank_of, environment_of, in_configuration_space
 from search.study.schema import Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
-from trainer import Bank, Recipe, Seed
+from trainer import Bank, Pair, Recipe, Seed
 from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
@@ -36,11 +43,60 @@ NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
 
 
 @dataclass(frozen=True)
+class EarlierStage:
+    """A stage of a run before its last. A tied spec's base is trained, with its ties held after the recipe's ramp.
+
+    entries: those of its θ at which the next stage begins; empty for a transfer.
+    """
+
+    spec: Spec
+    recipe: Recipe
+    entries: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, about: Any) -> EarlierStage:
+        """Build from plain values. Raises ValueError for others."""
+        try:
+            spec, recipe = make_spec(**about["spec"]), Recipe.from_record(about["recipe"])
+            stage = cls(spec, recipe, tuple(map(int, about.get("entries", ()))))
+            stage.pair(Seed.of(0), None).check(stage.base)
+            torch.zeros(stage.base.params)[list(stage.entries)]
+        except (AttributeError, TypeError, ValueError, LookupError) as error:
+            raise ValueError(f"its provenance has a stage that cannot be trained: {error}") from None
+        return stage
+
+    @property
+    def base(self) -> Spec:
+        """The spec that a bank trains."""
+        return ties_of(self.spec)[0]
+
+    def pair(self, seed: Seed, start: tuple[float, ...] | None) -> Pair:
+        """Return the pair that a bank trains from θ `start`; None for the spec's initial values."""
+        ties = self.spec.ties if isinstance(self.spec, Tied) else None
+        return Pair(self.recipe, seed, start, ties)
+
+    def following_theta(self, theta_P: Tensor, into: Spec) -> Tensor:
+        """Return θ [P] of `into` at the first step of the next stage, from this one's θ [P]."""
+        if self.entries:
+            return theta_P[list(self.entries)]
+        return transfer(self.base, theta_P, into).theta_Q
+
+
+@dataclass(frozen=True)
 class Request:
-    """A trial of one pair like the one that trained a checkpoint, and the step to train to."""
+    """A trial of one pair like the one that trained a checkpoint, and the step to train to.
+
+    stages: those of the same run before it, in order.
+    """
 
     trial: Trial
     step: int
+    stages: tuple[EarlierStage, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """The most steps of all stages."""
+        return sum(stage.recipe.steps for stage in self.stages) + self.step
 
 
 @dataclass(frozen=True)
@@ -57,6 +113,8 @@ class Rerun:
     largest_in: str | None
     """The slice of the layout that the largest absolute difference is in."""
     step: tuple[int, int]
+    """Of the last stage."""
+    stages: int
     exact: tuple[float, float]
     environment: dict[str, Any]
     """This machine and bank, as trials record theirs."""
@@ -73,6 +131,7 @@ class Rerun:
 def read_request(loaded: Checkpoint) -> Request:
     """Return what to train, from a checkpoint's provenance. Raises ValueError saying what is missing or wrong."""
     start = _start(loaded)
+    stages = tuple(map(EarlierStage.of, loaded.provenance.get("stages", ())))
     if not loaded.recipe:
         raise ValueError("it has no recipe")
     if not {"init_seed", "data_seed"} <= loaded.seed.keys():
@@ -92,7 +151,7 @@ def read_request(loaded: Checkpoint) -> Request:
     if start and not recipe.fold_step:
         configuration.pair(seed).check(configuration.initial_spec)
     work, like = ((configuration, seed),), _resources(loaded)
-    return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step)
+    return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step, stages)
 
 
 def _start(loaded: Checkpoint) -> InitialTheta | None:
@@ -143,18 +202,38 @@ def _recorded(loaded: Checkpoint) -> dict[str, Any]:
 def train_again(
     loaded: Checkpoint, request: Request, watch: Callable[[int], None] = lambda step: None
 ) -> Rerun:
-    """Train to the step of the checkpoint's θ and compare. `watch` gets the step at each evaluation.
+    """Train to the step of the checkpoint's θ and compare. `watch` gets the steps so far at each evaluation.
 
     θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is
     given up: that rule ends a seed, and changes nothing in one that goes on.
     """
-    trial = request.trial
-    bank = bank_of(trial, _device(_recorded(loaded)), futility=None)
-    watch(0)
-    at_end = request.step == trial.work[0][0].recipe.steps  # what is finished there is finished again
+    device = _device(_recorded(loaded))
+    request, before = _after_stages(request, device, watch)
+    bank = bank_of(request.trial, device, futility=None)
+    watch(before)
+    at_end = request.step == request.trial.work[0][0].recipe.steps  # what is finished there is finished again
     while (bank.result(0).steps < request.step or at_end) and bank.advance():
-        watch(bank.result(0).steps)
+        watch(before + bank.result(0).steps)
     return _compare(loaded, request, bank)
+
+
+def _after_stages(request: Request, device: str, watch: Callable[[int], None]) -> tuple[Request, int]:
+    """Train the stages before the last. Return the request with the last one's start, and the steps of these."""
+    trial, steps, start = request.trial, 0, None
+    ((configuration, seed),) = trial.work
+    torch.set_num_threads(trial.resources.cpu)
+    specs = [*(stage.base for stage in request.stages), configuration.trained]
+    for stage, spec_after in zip(request.stages, specs[1:], strict=True):
+        compiled, pair = trial.resources.compiled, stage.pair(seed, start)
+        bank = Bank(stage.base, [pair], slots=trial.slots, device=device, compiled=compiled, futility=None)
+        while bank.advance():
+            watch(steps + bank.result(0).steps)
+        steps += bank.result(0).steps
+        start = tuple(stage.following_theta(bank.result(0).theta_P, spec_after).tolist())
+    if start is not None:
+        configuration = replace(configuration, start=InitialTheta(configuration.trained, {ANY: start}))
+        trial = replace(trial, work=((configuration, seed),))
+    return replace(request, trial=trial), steps
 
 
 def _device(recorded: dict[str, Any]) -> str:
@@ -183,6 +262,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | FoldingBank) -> 
         largest_difference=float(apart_P.max()),
         largest_in=max(largest, key=largest.__getitem__) if different else None,
         step=(request.step, result.best_step),
+        stages=len(request.stages) + 1,
         exact=(float(exact_S[0]), float(exact_S[1])),
         environment=here,
         differs={k: (recorded[k], here[k]) for k in matters if recorded[k] != here[k]},
