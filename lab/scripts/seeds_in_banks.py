@@ -2,7 +2,7 @@
 
     python lab/scripts/seeds_in_banks.py STUDY OUT.csv [--kept FOLDER] [--only ARM] [--seeds FIRST-LAST]
 
-Each configuration (`arm`: its name in the file) is trained on the study's seeds, some at once, with the
+Each configuration (`arm`: its name in the file, or its title where the file has scales) is trained on the study's seeds, some at once, with the
 study's screen and rule for hopeless seeds. A seed that is in the file is not trained again, so the same
 command goes on. Columns: how it ended; tries: how often it began; at some steps the probes odd and switches,
 and the best token accuracy so far; equals_best: how far EQUALS is from the origin at the best evaluation.
@@ -80,9 +80,9 @@ def equals(spec: Spec, result: Result) -> torch.Tensor:
 
 
 def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
+    listed = [Configuration(*pair) for pair in study.listed()]
     names = [entry.name for entry in study.configurations] or [study.name]
-    for name, listed in zip(names, study.listed(), strict=True):
-        yield name, Configuration(*listed)
+    yield from zip([c.title for c in listed] if study.scales else names, listed, strict=True)
 
 
 def train(configuration: Configuration, seeds: list[Seed], study: Any) -> Counted:
@@ -131,7 +131,9 @@ def main() -> None:
     for at in range(0, len(seeds), args.chunk):
         for arm, configuration in arms(study):
             chunk = [
-                s for s in seeds[at : at + args.chunk] if (configuration.key, s.init_seed) not in recorded
+                s
+                for s in study.first_seeds((configuration.spec, configuration.recipe))
+                if s in seeds[at : at + args.chunk] and (configuration.key, s.init_seed) not in recorded
             ]
             if not chunk or (args.only and arm not in args.only):
                 continue
