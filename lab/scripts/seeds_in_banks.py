@@ -2,10 +2,11 @@
 
     python lab/scripts/seeds_in_banks.py STUDY OUT.csv [--kept FOLDER] [--only ARM] [--seeds FIRST-LAST]
 
-Each configuration (`arm`: its name in the file, or its title where the file has scales) is trained on the study's seeds, some at once, with the
-study's screen and rule for hopeless seeds. A seed that is in the file is not trained again, so the same
-command goes on. Columns: how it ended; tries: how often it began; at some steps the probes odd and switches,
-and the best token accuracy so far; equals_best: how far EQUALS is from the origin at the best evaluation.
+Each configuration (`arm`: its name in the file, or its title where the file has scales) is trained on its
+seeds, some at once, with the study's screen and rule for hopeless seeds. A seed that is in the file is not
+trained again, so the same command goes on. Columns: how it ended; tries: how often it began; at some steps the
+probes odd and switches, and the best token accuracy so far; equals_best: how far EQUALS is from the origin at
+the best evaluation.
 --kept: a file a chunk with θ at the best evaluation and at all, curve and probes.
 
 Axes: N seed, E evaluation, M measure, R probe, P parameters.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
+from search.run.design import describe_design
 from search.run.packing import (
     Capacity,
     check_resources,
@@ -46,8 +47,10 @@ def estimate(study: Study, home: Home) -> str:
     share, fits = placement(study.resources, local_resources())
     trials, size, slots = _trials(study, to_train, fits)
     rate, source = _expected_rate(study, listed, rows)
-    seed_steps = sum(count * c.recipe.steps for c, count in to_train.items())
-    seconds = seed_steps / (rate * max(1, min(trials, fits.concurrent)))
+    trial_s = _trial_seconds(to_train, rows, rate)
+    if all_s := sum(trial_s.values()):
+        rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
+    seconds = all_s / max(1, min(trials, fits.concurrent))
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
     if study.combine:
         proposed = (
@@ -64,6 +67,9 @@ def estimate(study: Study, home: Home) -> str:
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({source})"""
     if looks := study.stop.rungs:
         text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
+    if study.scales:
+        core_hours = {c: share["cpu"] * s / 3_600 for c, s in trial_s.items()}
+        text = "\n".join([text, "", *describe_design(study.design, to_train, core_hours)])
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 
@@ -147,6 +153,21 @@ def _seeds_to_train(
         return sum((c.key, s) not in recorded for s in study.first_seeds((c.spec, c.recipe)))
 
     return {c: missing(c) for c in listed}
+
+
+def _trial_seconds(
+    to_train: dict[Configuration, int], rows: Sequence[Row], rate: float
+) -> dict[Configuration, float]:
+    """Return the seconds that trials spend on each configuration at most: every seed trains its whole budget.
+
+    rate: seed-steps/s of a trial, for configurations of which nothing is recorded.
+    """
+    measured: dict[str, list[float]] = {}
+    for row in rows:
+        if row["seed_steps_per_s"]:
+            measured.setdefault(row["configuration"], []).append(row["seed_steps_per_s"])
+    rates = {key: median(values) for key, values in measured.items()}
+    return {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
 
 
 def _expected_rate(study: Study, listed: list[Configuration], rows: Sequence[Row]) -> tuple[float, str]:

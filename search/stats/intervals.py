@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, exp, inf, lgamma, log, log2, nan, sqrt
+from math import exp, inf, lgamma, log, nan, sqrt
 from typing import Any
 
 Interval = tuple[float, float]
@@ -126,12 +126,24 @@ def mcnemar(first: int, second: int) -> float:
     return float(binomtest(first, first + second).pvalue) if first + second else 1.0
 
 
-def power(n: int, share: float, level: float = LEVEL) -> float:
-    """Return the chance that McNemar's exact test with `n` pairs tells `share` from a share of 0."""
+def power(n: int, share: float, other: float = 0.0, level: float = LEVEL) -> float:
+    """Return the chance that McNemar's exact two-sided test with `n` pairs tells `share` from `other`.
+
+    Arms are independent. The sum is over the number D of pairs that differ, which is binomial.
+    """
+    import numpy as np
     from scipy.stats import binom
 
-    fewest = ceil(log2(2 / level))  # pairs that differ, all one way, for p <= level
-    return float(binom.sf(fewest - 1, n, share))
+    first, second = share * (1 - other), other * (1 - share)
+    if not (differ := first + second):
+        return 0.0
+    pairs_D = np.arange(n + 1)
+    fewer_D = binom.ppf(level / 2, pairs_D, 0.5)  # the most pairs one way, so that p <= level
+    fewer_D -= 2 * binom.cdf(fewer_D, pairs_D, 0.5) > level
+    rejected_D = binom.cdf(fewer_D, pairs_D, first / differ) + binom.sf(
+        pairs_D - fewer_D - 1, pairs_D, first / differ
+    )
+    return float(binom.pmf(pairs_D, n, differ) @ rejected_D)
 
 
 def discoveries(ps: Sequence[float], rate: float = LEVEL) -> list[bool]:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from model import Spec, preset
+from model.fields import spelt
 from search.study.seeds import MOST_SEEDS, SeedRange
 from search.study.space import Strict, error_at, errors_at, refuse
 from search.study.spelling import constraint_of, recipe_of, toggled, validated_pair
@@ -62,18 +63,24 @@ class Cell:
 
 @dataclass
 class Design:
-    """Cells and bases of a study, scale by scale."""
+    """Cells of a study, scale by scale."""
 
     cells: list[Cell] = field(default_factory=list)
-    bases: list[Pair] = field(default_factory=list)
     seeds: dict[Pair, int] = field(default_factory=dict)
     """Number of seeds of each configuration: if two scales have it, the greater."""
     skipped: dict[str, dict[str, str]] = field(default_factory=dict)
     """Reasons why scales cannot toggle a constraint, by constraint and scale."""
 
-    def add(self, pair: Pair, seeds: int) -> None:
-        """Ask for seeds of a configuration."""
-        self.seeds[pair] = max(seeds, self.seeds.get(pair, 0))
+    @property
+    def bases(self) -> list[Pair]:
+        """Every base once, in order."""
+        return list(dict.fromkeys(cell.base for cell in self.cells))
+
+    def add(self, cell: Cell) -> None:
+        """Add a cell, and ask for the seeds of its arms."""
+        self.cells.append(cell)
+        for pair in (cell.base, cell.toggled):
+            self.seeds[pair] = max(cell.seeds, self.seeds.get(pair, 0))
 
 
 def check_scales(study: Any) -> None:
@@ -109,18 +116,12 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str
         with errors_at(f"scales.{name}"):
             spec = preset(name)
         partners = _partners(design, name, spec, constraints)
-        seeds = scale.seeds or count
-        own = {"": _add_base(design, spec, scale.recipe, recipe, f"scales.{name}.recipe", seeds)}
-        for label, base in scale.bases.items():
-            path, common = f"scales.{name}.bases.{label}.recipe", recipe | scale.recipe
-            own[label] = _add_base(design, spec, base.recipe, common, path, seeds)
-        labels = _labels(design, name, scale, constraints)
+        bases, labels = _bases(name, spec, scale, recipe), _labels(design, name, scale, constraints)
         for constraint, partner in partners.items():
             label = labels.get(constraint, "")
-            arm = _fitting(partner, own[label][1], constraint, f"scales.{name}", label)
+            arm = _fitting(partner, bases[label][1], constraint, f"scales.{name}", label)
             rate = (scale.bases[label].rate if label else None) or scale.rate
-            design.cells.append(Cell(name, constraint, label, own[label], arm, seeds, rate))
-            design.add(arm, seeds)
+            design.add(Cell(name, constraint, label, bases[label], arm, scale.seeds or count, rate))
     for i, constraint in enumerate(constraints):
         reasons = design.skipped.get(constraint, {})
         if len(reasons) == len(scales):
@@ -128,6 +129,8 @@ def design_of(scales: dict[str, Scale], constraints: list[str], recipe: dict[str
             is_unknown = reason.startswith("unknown constraint")
             where = "" if is_unknown else f"cannot be toggled at any scale; at {scale_name}: "
             raise error_at(f"constraints.{i}", where + reason)
+    if idle := scales.keys() - {cell.scale for cell in design.cells}:
+        raise error_at(f"scales.{min(idle)}", "none of the constraints can be toggled here")
     return design
 
 
@@ -136,10 +139,14 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     partners = {}
     for i, constraint in enumerate(constraints):
         path = f"constraints.{i}"
-        try:
-            partner, reason = toggled(spec, constraint, path), "it would take no parameter away"
-        except ValueError as error:
-            partner, reason = None, str(error).removeprefix(path).lstrip(".: ")
+        name, value = constraint_of(constraint, path)
+        applied = spec.applied().get(name, value)
+        partner, reason = None, f"it has {spelt(name, applied)}"
+        if applied == value:
+            try:
+                partner, reason = toggled(spec, constraint, path), "it would take no parameter away"
+            except ValueError as error:
+                reason = str(error).removeprefix(path).lstrip(".: ")
         if partner is None:
             design.skipped.setdefault(constraint, {})[scale] = reason
         else:
@@ -147,15 +154,18 @@ def _partners(design: Design, scale: str, spec: Spec, constraints: list[str]) ->
     return partners
 
 
-def _add_base(
-    design: Design, spec: Spec, fields: dict[str, Any], common: dict[str, Any], path: str, seeds: int
-) -> Pair:
-    base = validated_pair(spec, recipe_of(fields, {}, path, base=common), path)
-    if base in design.bases:
-        raise error_at(path, "trains what another base of this scale does")
-    design.bases.append(base)
-    design.add(base, seeds)
-    return base
+def _bases(name: str, spec: Spec, scale: Scale, recipe: dict[str, Any]) -> dict[str, Pair]:
+    """Return a scale's own base, under an empty name, and its further ones."""
+    path = f"scales.{name}"
+    own = recipe_of(scale.recipe, {}, f"{path}.recipe", base=recipe)
+    bases = {"": validated_pair(spec, own, f"{path}.recipe")}
+    for label, base in scale.bases.items():
+        where = f"{path}.bases.{label}.recipe"
+        further = validated_pair(spec, recipe_of(base.recipe, {}, where, base=recipe | scale.recipe), where)
+        if further in bases.values():
+            raise error_at(where, "trains what another base of this scale does")
+        bases[label] = further
+    return bases
 
 
 def _labels(design: Design, name: str, scale: Scale, constraints: list[str]) -> dict[str, str]:

@@ -85,6 +85,35 @@ def test_power_is_the_chance_of_six_pairs_that_differ(n, share):
     assert power(n, share) == pytest.approx(1 - fewer, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("share", "pairs"),
+    [
+        (0.75, (9, 14, 32, 49)),
+        (0.52, (14, 20, 64, 96)),
+        (0.41, (18, 26, 88, 136)),
+        (0.25, (31, 44, 168, 256)),
+    ],
+)
+def test_pairs_for_a_power_of_80_percent(share, pairs):
+    """Against an arm of none and one of half the share, at 5 % and by Holm's worst of seven; n in steps of 8."""
+    cases = [(other, level) for other in (0.0, share / 2) for level in (LEVEL, LEVEL / 7)]
+    for n, (other, level) in zip(pairs, cases, strict=True):
+        assert power(n, share, other, level) >= 0.8
+        assert power(n, share, other, level) == pytest.approx(power(n, other, share, level))
+        assert power(n - 1 if other == 0 else n - 8, share, other, level) < 0.8
+
+
+def test_power_is_the_share_of_outcomes_that_the_test_rejects():
+    """All outcomes of nine pairs, one by one."""
+    first, second, total = 0.7 * 0.8, 0.2 * 0.3, 0.0
+    for i in range(10):
+        for j in range(10 - i):
+            ways = comb(9, i) * comb(9 - i, j)
+            chance = ways * first**i * second**j * (1 - first - second) ** (9 - i - j)
+            total += chance * (mcnemar(i, j) <= 0.1)
+    assert power(9, 0.7, 0.2, 0.1) == pytest.approx(total, abs=1e-12)
+
+
 @pytest.mark.parametrize("counts", TANGO)
 def test_paired_intervals_are_the_stored_ones(counts):
     assert paired_interval(*counts) == pytest.approx(TANGO[counts], abs=1e-6)
