@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,6 +102,12 @@ def until_of(records: StudyRecords) -> Until | None:
     return stopping_rule(recorded) if recorded else None
 
 
+def shipped_records() -> list[str]:
+    """Return the files of records that come with the package."""
+    folder = files("studies") / "records"
+    return sorted(str(file) for file in folder.iterdir() if file.name.endswith(".parquet"))
+
+
 class RecordSet:
     """Rows of recorded studies and of files of records; without names, of all studies of the home.
 
@@ -157,6 +164,16 @@ def _typed_seeds(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
         return [row | {name: kind(row[name]) for name, kind in SEED_NUMBERS.items()} for row in rows]
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{path}: no table of seeds: what is to be a number is none") from None
+
+
+def as_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame as a file has it: what is no scalar, such as a curriculum, is JSON text."""
+    objects = [c for c in frame.columns if frame[c].dtype == object]
+    return frame.assign(**{c: frame[c].map(_as_text) for c in objects})
+
+
+def _as_text(value: object) -> object:
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
 
 
 # Configurations

@@ -197,7 +197,8 @@ def constraint_table(
 ) -> Table:
     """Return the table of configurations of one study or several: rows as search.analysis.frames has them.
 
-    constraints, scales: further rows (`tie_vo`, `qk_dim=4`) and presets, shown even if nothing is recorded.
+    constraints: rows (`tie_vo`, `qk_dim=4`), shown even if nothing is recorded; without any all that are recorded.
+    scales: further presets, shown even if nothing is recorded.
     seeds: rows of the same studies' seeds; without them nothing is paired, and no cost is known.
     Raises UserError if nothing can be compared, or for an unknown name.
     """
@@ -207,14 +208,15 @@ def constraint_table(
     arms = read_arms(configurations, seeds)
     pairs: dict[tuple[str, Constraint], list[Pair]] = {}
     for name, row, pair in _pairs(arms):
-        pairs.setdefault((name, row), []).append(pair)
+        if not rows or row in rows:
+            pairs.setdefault((name, row), []).append(pair)
     if not pairs:
         raise UserError(
             f"none of {len(configurations)} recorded configurations is a preset that has a partner: the same "
             "recipe, one constraint toggled; adder-search run constraints trains such pairs"
         )
     columns = _columns(pairs, scales)
-    rows |= {row for name, row in pairs if name in columns}
+    rows = rows or {row for name, row in pairs if name in columns}
     ordered = sorted(rows, key=_row_order)
     by_spec: dict[Spec, list[Arm]] = {}
     for arm in arms:

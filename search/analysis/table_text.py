@@ -18,7 +18,7 @@ from trainer import Recipe
 from trainer.recipe.teacher import shown
 
 FORMATS = ("md", "csv", "json")
-MISSING, NOT_TRIED = "–", "not tried"
+MISSING = "–"
 WORDS = {Answer.YES: "trains", Answer.NO: "not seen to train", Answer.OPEN: "open"}
 HEAD = (
     "Does a model train with the constraint, and what does it cost? k/n: seeds that grokked, with it vs without it. "
@@ -33,7 +33,7 @@ FINISHING = "with curvature at the end"
 def table_of(
     configurations: Sequence[dict[str, Any]], paper: bool, seeds: Iterable[dict[str, Any]] = ()
 ) -> Table:
-    """Return the table; `paper` adds the published constraints and scales, recorded or not."""
+    """Return the table; with `paper` of the published constraints, and at its scales, recorded or not."""
     constraints, scales = (
         (dict.fromkeys(column) for column in zip(*published(), strict=True)) if paper else ({}, {})
     )
@@ -116,7 +116,7 @@ _COUNTED = {Agreement.AGREES: "agree", Agreement.CONTRADICTS: "contradict it", A
 def _summary(cell: Cell | None, paper: bool) -> str:
     """Return a cell of the grid; empty where the scale cannot have the constraint."""
     if cell is None or not (cell.with_it and cell.with_it.rate.n):
-        return "" if cell is None else NOT_TRIED
+        return "" if cell is None else MISSING
     cost = "" if cell.cost == Cost.OPEN else f" {cell.cost}"
     ratio = f",{cost} {times(cell)}" if cell.paired and cell.paired.ratio is not None else ""
     contradicts = paper and cell.agreement == Agreement.CONTRADICTS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -87,7 +86,10 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 @click.command()
 @click.argument("studies", nargs=-1, metavar="[STUDY ...]")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="md", show_default=True)
-@click.option("--paper", is_flag=True, help="Set the published verdicts beside ours (57p paper, 4.3).")
+@click.option(
+    "--paper", is_flag=True, help="Show all of the published table, and its verdicts (57p paper, 4.3)."
+)
+@click.option("--shipped", is_flag=True, help="Read the records that come with the package.")
 @click.option(
     "--ui", default="http://127.0.0.1:5000", show_default=True,
     help="Where links lead in md: adder-search ui. Empty: no links.",
@@ -95,17 +97,23 @@ def _nothing(study: str | None, max_params: int | None) -> str:
 @target_option("File to write, instead of printing.")
 @home_option
 def table(
-    studies: tuple[str, ...], style: str, paper: bool, ui: str, target: Path | None, home: Home
+    studies: tuple[str, ...],
+    style: str,
+    paper: bool,
+    shipped: bool,
+    ui: str,
+    target: Path | None,
+    home: Home,
 ) -> None:
     """Show which constraint works at which scale, from the records alone.
 
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
-    without any, all studies of the home are read.
+    without any, all studies of the home are read, or with --shipped none.
     """
-    from search.analysis.frames import RecordSet
+    from search.analysis.frames import RecordSet, shipped_records
     from search.analysis.table_text import table_of, write_table
 
-    records = RecordSet(studies, home.path)
+    records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
     constraints = table_of(records.configurations(), paper, records.seeds())
     text = write_table(constraints, style, paper=paper, ui=ui)
     if target is None:
@@ -155,12 +163,11 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
     """
     write = _writer(target)
     refuse_folder(target)
+    from search.analysis.frames import as_columns
     from search.analysis.frames import records as read
 
     frame = read(study, of, home=home.path, trust_store=home.trust_store)
-    objects = [c for c in frame.columns if frame[c].dtype == object]
-    flat = frame.assign(**{c: frame[c].map(_as_text) for c in objects})
-    write_file(target, lambda path: write(flat, path))
+    write_file(target, lambda path: write(as_columns(frame), path))
     rows = "row" if len(frame) == 1 else "rows"
     click.echo(f"{target}: {len(frame):,} {rows} of {len(frame.columns)} columns, the {of} of {study}")
 
@@ -176,8 +183,3 @@ def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
         *first, last = writers
         raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}")
     return writers[target.suffix.lower()]
-
-
-def _as_text(value: object) -> object:
-    """Return a value that is no scalar, such as a curriculum, as JSON text."""
-    return json.dumps(value) if isinstance(value, dict | list | tuple) else value

@@ -222,14 +222,13 @@ def test_tapes_are_recorded_once(monkeypatch, tmp_path):
     assert len(recorded) == 24 and len(list((tmp_path / "tapes").iterdir())) == 3
 
 
-def test_every_source_goes_into_a_wheel():
-    """Without them an installed package would have no engine."""
+def test_every_source_and_record_goes_into_a_wheel():
+    """Without them an installed package would have no engine, and no table."""
     root, config = Path(__file__).parents[2], ConfigParser()
     config.read(root / "setup.cfg")
     data = {name: text.split(", ") for name, text in config["options.package_data"].items()}
-    for source in [
-        s for top in ("model", "trainer") for s in (root / top).rglob("*") if s.suffix in (".cpp", ".h")
-    ]:
+    tops, suffixes = ("model", "trainer", "studies"), (".cpp", ".h", ".parquet")
+    for source in [s for top in tops for s in (root / top).rglob("*") if s.suffix in suffixes]:
         package = next(p for p in source.parents if (p / "__init__.py").exists())
         patterns = data["*"] + data.get(".".join(package.relative_to(root).parts), [])
         assert any(source.relative_to(package).match(p) for p in patterns), source

@@ -231,7 +231,7 @@ def test_recipes_are_never_mixed():
 def test_a_constraint_that_would_add_parameters_is_none():
     """A head of 170p has three dimensions."""
     rows = [arm("170p", 1, 9), arm(without("170p", "tie_qk"), 1, 9)]
-    table = table_of(rows, constraints=["qk_dim=4", "tie_vo", "rms_norm"])
+    table = table_of(rows, constraints=["qk_dim=4", "tie_vo", "tie_qk", "rms_norm"])
     assert {name for name, _ in table.cells} == {"tie_vo", "tie_qk"}
     assert dict(table.rows())["qk_dim=4"] == (None,)
 
@@ -273,7 +273,7 @@ def test_rows_are_in_the_papers_order_and_then_in_the_registrys(step):
 
 
 def test_rows_and_columns_can_be_asked_for():
-    rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo"))]
+    rows = [arm("57p", 3, 64), arm(without("57p", "tie_vo")), arm(without("57p", "rank1_out"))]
     table = constraint_table(rows, ["qk_dim=4", "tie_vo", "unit_out", "tie_qkv=shareA"], ["57p", "170p"])
     assert table.constraints == ("tie_vo", "qk_dim=4", "tie_qkv=shareA", "unit_out")
     assert table.scales == ("170p", "57p")

@@ -133,8 +133,8 @@ def test_beside_the_paper_its_whole_table_is_shown(files):
     assert grid[0] == ["constraint", "170p", "74p", "67p", "57p"]
     assert [line[0] for line in grid[2:]] == list(dict.fromkeys(constraint for constraint, _ in published()))
     unlike = "not seen to train, costs ×0.00: 0/40 vs 8/40 (paper: works)"
-    assert grid[2] == ["shared_norm", "not tried", "trains: 12/64 vs 0/0", "not tried", unlike]
-    assert grid[7][:3] == ["qk_dim=4", "", "not tried"], "170p cannot have it"
+    assert grid[2] == ["shared_norm", "–", "trains: 12/64 vs 0/0", "–", unlike]
+    assert grid[7][:3] == ["qk_dim=4", "", "–"], "170p cannot have it"
     counts = "which has a verdict on 21 of these 27 cells: 4 agree, 1 contradict it, 16 are open."
     assert (
         f"Beside the 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
@@ -142,6 +142,15 @@ def test_beside_the_paper_its_whole_table_is_shown(files):
     rows = json.loads(call("table", *files, "--paper", "--format", "json").stdout)
     agreements = [row["agrees"] for row in rows]
     assert [agreements.count(a) for a in ("agrees", "contradicts", "open", None)] == [4, 1, 16, 6]
+
+
+def test_shipped_records_are_read_without_a_home(here):
+    result = call("table", "--shipped", "--paper", "--format", "json")
+    rows = {(row["constraint"], row["scale"]): row for row in json.loads(result.stdout)}
+    assert published().keys() - rows.keys() == {("qk_dim=4", "170p")} and not any(here.iterdir())
+    assert rows["tie_vo", "57p"]["trains"] == "yes" and rows["tie_vo", "100p"]["pairs"] >= 32
+    (here / "own.csv").write_text("study,seeds\n1,2\n")
+    assert "no frame of configurations" in fails_with_one(2, "table", "own.csv", "--shipped")
 
 
 def test_a_home_without_studies_has_no_table(home, here):
