@@ -197,7 +197,7 @@ def record_seeds(home: Home, seeds: int, bank: int = 100, count: int = 5) -> dic
     """
     recipe = Recipe(steps=STEPS, eval_every=EVERY)
     study = Study.model_validate({"name": "many", "model": "57p", "seeds": [1], "toggle": list(TOGGLED)})
-    specs = [spec for spec, _ in study.listed()][:count]
+    specs = [spec for spec, _ in study.listed][:count]
     home.create()
     records, client = StudyRecords(Ledger(home), study.name), connect(home, tracking_uri(home))
     records.lease.acquire()

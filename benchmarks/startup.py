@@ -56,7 +56,7 @@ LIMITS = {
 def record(home: Home, seeds: int) -> str:
     """Have a home with so many made-up seeds, of which one in eight grokked. Returns the study's name."""
     study = Study.model_validate(STUDY)
-    listed = [Configuration(*c) for c in study.listed()]
+    listed = [Configuration(*c) for c in study.listed]
     home.create()
     records = StudyRecords(Ledger(home), study.name)
     records.lease.acquire()

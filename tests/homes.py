@@ -135,7 +135,7 @@ class Recorder:
 
     @property
     def configurations(self):
-        return [Configuration(*listed) for listed in self.study.listed()]
+        return [Configuration(*listed) for listed in self.study.listed]
 
     def trial(self, numbers=(), work=(), grokked=(), changes=None, publish=True, confirmation=False):
         """Record a trial of the first configuration's seeds, or of pairs."""

@@ -96,9 +96,9 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     """What a study's listed configurations must come to."""
     asked = parse_study(yaml.safe_dump(dict(study)), "expected")
     found: dict[Key, Facts] = {}
-    for spec, recipe in asked.listed():
+    for spec, recipe in asked.listed:
         slots, stop = asked.resources.slots or 1, asked.stop
-        found |= trained(spec, recipe, asked.first_seeds(), slots, stop.hopeless, stop)
+        found |= trained(spec, recipe, asked.first_seeds, slots, stop.hopeless, stop)
     return found
 
 

@@ -37,7 +37,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     study = load_study(args.study)
-    (spec, recipe), seeds = study.listed()[0], study.first_seeds()
+    (spec, recipe), seeds = study.listed[0], study.first_seeds
     known = set()
     if args.out.exists():
         with args.out.open() as file:

@@ -42,7 +42,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     study = load_study(args.study)
-    (spec, recipe), seeds = study.listed()[0], study.first_seeds()
+    (spec, recipe), seeds = study.listed[0], study.first_seeds
     key = Configuration(spec, recipe).key
     known = {(r["rounding"], int(r["data_seed"])) for r in read(args.out)}
     left = [s for s in dict.fromkeys(s.data_seed for s in seeds) if (args.rounding, s) not in known]

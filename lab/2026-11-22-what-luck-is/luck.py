@@ -262,7 +262,7 @@ def main() -> None:
     print(transitions(state_NE, (1_000, 3_000, 6_000, 12_000, 20_000, 40_000, 60_000)))
     if args.moved:
         study = load_study(str(here / "moved.yaml"))
-        listed = [Configuration(*c) for c in study.listed()]
+        listed = [Configuration(*c) for c in study.listed]
         changes = [
             ", ".join(f"{k} {v}" for k, v in e.recipe.items()) or "nothing" for e in study.configurations
         ]

@@ -85,7 +85,7 @@ class Plan:
 
     @cached_property
     def recipe(self) -> Recipe:
-        recipe: Recipe = load_study(str(self.study)).listed()[0][1]
+        recipe: Recipe = load_study(str(self.study)).listed[0][1]
         return recipe
 
     @cached_property

@@ -121,7 +121,7 @@ def read(text: str) -> tuple[Claim, ...]:
 @cache
 def seeds_of(study: str) -> frozenset[tuple[int, int]]:
     """Return the seeds that a study's file lists, further rounds included: they were fixed before the run."""
-    return frozenset((s.init_seed, s.data_seed) for round_ in load_plan(study).rounds() for s in round_)
+    return frozenset((s.init_seed, s.data_seed) for round_ in load_plan(study).rounds for s in round_)
 
 
 @cache

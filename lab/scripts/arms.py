@@ -72,10 +72,10 @@ def train(study: Study, out: Path, only: list[int], slots: int, count: int) -> N
     torch.set_num_threads(1)
     out.parent.mkdir(parents=True, exist_ok=True)
     recorded = {(r["configuration"], r["init_seed"], r["data_seed"]) for r in read(out)}
-    for n, (spec, recipe) in enumerate(study.listed()):
+    for n, (spec, recipe) in enumerate(study.listed):
         configuration, start = Configuration(spec, recipe), time.monotonic()
         key = configuration.key
-        planned = study.first_seeds()[:count]
+        planned = study.first_seeds[:count]
         seeds = [s for s in planned if (key, str(s.init_seed), str(s.data_seed)) not in recorded]
         if not seeds or (only and n not in only):
             continue
@@ -123,7 +123,7 @@ def configuration_row(study: str, configuration: Configuration, rows: list[dict[
 def frame(study: Study, tables: list[Path], out: Path) -> None:
     seeds = pd.concat(pd.read_csv(table, dtype={"configuration": str}) for table in tables)
     rows = []
-    for spec, recipe in study.listed():
+    for spec, recipe in study.listed:
         configuration = Configuration(spec, recipe)
         if mine := seeds[seeds["configuration"] == configuration.key].to_dict("records"):
             rows.append(configuration_row(study.name, configuration, mine))

@@ -32,7 +32,7 @@ def main() -> None:
     args = parser.parse_args()
     rows, specs = [], {}
     if args.study:
-        specs = {Configuration(*c).key: c[0] for c in load_study(args.study).listed()}
+        specs = {Configuration(*c).key: c[0] for c in load_study(args.study).listed}
     for file in sorted(args.folder.glob("*-*.npz")):
         spec = specs.get(file.stem.split("-")[0]) or preset("57p")
         arrays = np.load(file)

@@ -75,11 +75,11 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     study, start = load_study(args.study), time.monotonic()
-    first = study.first_seeds()[0].init_seed if args.first is None else args.first
-    numbers = list(range(first, first + (args.count or len(study.first_seeds()))))
+    first = study.first_seeds[0].init_seed if args.first is None else args.first
+    numbers = list(range(first, first + (args.count or len(study.first_seeds))))
     args.folder.mkdir(parents=True, exist_ok=True)
     for at in range(0, len(numbers), args.chunk):
-        for configuration in (Configuration(*c) for c in study.listed()):
+        for configuration in (Configuration(*c) for c in study.listed):
             chunk = numbers[at : at + args.chunk]
             file = args.folder / f"{configuration.key}-{chunk[0]}.npz"
             if file.exists() or time.monotonic() - start > args.most:

@@ -81,7 +81,7 @@ def equals(spec: Spec, result: Result) -> torch.Tensor:
 
 
 def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
-    listed = [Configuration(*pair) for pair in study.listed()]
+    listed = [Configuration(*pair) for pair in study.listed]
     names = [entry.name for entry in study.configurations] or [study.name]
     yield from zip([c.title for c in listed] if study.scales else names, listed, strict=True)
 
@@ -124,7 +124,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     study = load_study(args.study)
-    seeds = study.first_seeds()
+    seeds = study.first_seeds
     if args.seeds:
         first, last = map(int, args.seeds.split("-"))
         seeds = [s for s in seeds if first <= s.init_seed <= last]
@@ -133,7 +133,7 @@ def main() -> None:
         for arm, configuration in arms(study):
             chunk = [
                 s
-                for s in study.first_seeds((configuration.spec, configuration.recipe))
+                for s in study.seeds_of((configuration.spec, configuration.recipe))
                 if s in seeds[at : at + args.chunk] and (configuration.key, s.init_seed) not in recorded
             ]
             if not chunk or (args.only and arm not in args.only):

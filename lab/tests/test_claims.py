@@ -42,7 +42,7 @@ def verdict(claim, one, other=""):
 def test_a_claims_study_trains_its_arms(claim):
     for name in filter(None, (claim.with_, claim.without)):
         study = name.partition(" of ")[2] or claim.study
-        assert arm(claim.study, name).key in {Configuration(*c).key for c in load_plan(study).listed()}
+        assert arm(claim.study, name).key in {Configuration(*c).key for c in load_plan(study).listed}
     assert claim.without is None or arm(claim.study, claim.with_) != arm(claim.study, claim.without)
 
 

@@ -5,7 +5,6 @@ import pytest
 from lab.plans import LAB, load_plan
 from search.run import stages
 from search.study.file import parse_study, shipped_studies
-from search.study.seeds import seed_list
 from search.study.trial import Configuration
 from trainer.bank.futility import MEASURED
 
@@ -16,32 +15,30 @@ PLANS = sorted(path.stem for path in LAB.glob("2*/*.yaml"))
 def test_a_plan_is_a_study_of_its_files_name_and_no_shipped_one(name):
     plan = load_plan(name)
     assert plan.name == name and plan.about and name not in shipped_studies()
-    assert list(plan.rounds())
+    assert plan.rounds
 
 
 def test_the_rule_for_hopeless_seeds_was_measured_where_none_was_given_up():
     plans = [load_plan(name) for name in PLANS if name.endswith("-rate")]
     assert not any(plan.stop.hopeless for plan in plans)
-    known = {Configuration(*listed).key for plan in plans for listed in plan.listed()}
+    known = {Configuration(*listed).key for plan in plans for listed in plan.listed}
     assert known <= MEASURED and len(MEASURED) == 13
 
 
 def test_no_shipped_study_begins_with_seeds_that_confirmed_a_recipe():
     """Someone who runs a shipped study gets fresh evidence."""
     studies = [load_plan(name) for name in (*shipped_studies(), "confirm-1", "half-2-128", "long-57p")]
-    confirming = {seed for study in studies[-3:] for seed in study.first_seeds()}
-    confirming |= {seed for study in studies if study.confirm for seed in seed_list(study.confirm.seeds)}
+    confirming = {seed for study in studies[-3:] for seed in study.first_seeds}
+    confirming |= {seed for study in studies for seed in study.confirm_seeds}
     assert len(confirming) == 64 + 128 + 128
-    assert [s.name for s in studies[:-3] if confirming.intersection(s.first_seeds())] == []
+    assert [s.name for s in studies[:-3] if confirming.intersection(s.first_seeds)] == []
 
 
 def test_the_cascades_have_the_published_sizes():
     sizes = [72, 71, 70, 68, 66, 65, 63, 62]
     frozen, free = load_plan("cascade"), load_plan("cascade-free")
-    assert [spec.params for spec, _ in free.listed()] == sizes
-    assert [spec.params for spec, _ in frozen.listed()] == [75] * 8
-    stages_alone = [
-        frozen.model_copy(update={"stages": [], "recipe": r.as_dict()}) for _, r in frozen.listed()
-    ]
+    assert [spec.params for spec, _ in free.listed] == sizes
+    assert [spec.params for spec, _ in frozen.listed] == [75] * 8
+    stages_alone = [frozen.model_copy(update={"stages": [], "recipe": r.as_dict()}) for _, r in frozen.listed]
     studies = (parse_study(plan.model_dump_json(by_alias=True), "") for plan in stages_alone)
     assert [stages.counts(study)[0] for study in studies] == sizes

@@ -16,7 +16,7 @@ from search.store.home import Home
 from search.store.ledger import open_ledger
 from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
-from search.study.file import recorded_study, stopping_rule
+from search.study.file import recorded_study
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -99,7 +99,7 @@ def study_of(records: StudyRecords) -> Study | None:
 def until_of(records: StudyRecords) -> Until | None:
     """Return the number of grokked seeds at which a recorded study stops, and its seeds in order."""
     recorded = study_of(records)
-    return stopping_rule(recorded) if recorded else None
+    return recorded.stopping_rule if recorded else None
 
 
 def shipped_records() -> list[str]:

@@ -15,7 +15,6 @@ from search.stats.counting import Row, rank, seed_of, step_metrics
 from search.store.record import is_final
 from search.store.results import PARTS, curve_table
 from search.store.study_records import StudyRecords
-from search.study.file import stopping_rule
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
@@ -39,7 +38,7 @@ def publish(records: StudyRecords, tracker: Tracker, trial: Trial, folder: Path)
         rows = records.list_seeds(configuration.key, trial.key)
         if tracker.is_count_due(configuration, len(rows)):
             # The interval of a study that stops asks for single seeds.
-            read = records.list_seeds if stopping_rule(tracker.study) else records.list_grouped_seeds
+            read = records.list_seeds if tracker.study.stopping_rule else records.list_grouped_seeds
             tracker.log_counts(configuration, read(configuration.key))
         if rows and all(r["published"] for r in rows):
             continue
@@ -118,7 +117,7 @@ def _write_curves(
     tracker: Tracker, artifacts: ArtifactCache, configuration: Configuration, final: Sequence[Row]
 ) -> None:
     """Write metrics of the first seeds over steps, which MLflow's charts show."""
-    watched = set(tracker.study.watched())
+    watched = set(tracker.study.watched)
     rows = [r for r in final if seed_of(r) in watched]
     if len(rows) < len(watched):
         return

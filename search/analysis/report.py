@@ -39,7 +39,6 @@ from search.stats.counting import (
     unended_warning,
 )
 from search.store.home import pull_command
-from search.study.file import stopping_rule
 from search.study.schema import Study
 from trainer import FALSE_KILLS_UPPER, Outcome
 
@@ -181,7 +180,7 @@ class _Page:
         if study.until.grokked:
             exact = ", and its interval the exact one for that, of the negative binomial distribution"
             biased = f"once {study.until.grokked} grokked: so the rate is biased upwards"
-            rules.append(("Stops", biased + (exact if stopping_rule(study) else "")))
+            rules.append(("Stops", biased + (exact if study.stopping_rule else "")))
         if study.allocation:
             threshold = f"{study.allocation.threshold:.0%}"
             more = (

@@ -23,7 +23,6 @@ from search.stats.counting import (
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 from search.store.home import home_flag
 from search.store.study_records import StudyRecords
-from search.study.file import stopping_rule
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -72,7 +71,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
 def _models(study: Study, records: StudyRecords) -> dict[str, str]:
     """Return a name for each listed configuration: its spec's, with its key where specs are equal."""
     started = records.list_configurations() if study.start else {}
-    listed = list(started.values()) or [Configuration(*configuration) for configuration in study.listed()]
+    listed = list(started.values()) or [Configuration(*configuration) for configuration in study.listed]
     shared = Counter(preset_name(c.spec) for c in listed)
     return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
 
@@ -109,7 +108,7 @@ def _descent(records: StudyRecords) -> list[str]:
 
 def _rates(study: Study, rows: Sequence[Row], models: dict[str, str]) -> list[str]:
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    name, by_key, until = study.name, group_by(rows, "configuration"), stopping_rule(study)
+    name, by_key, until = study.name, group_by(rows, "configuration"), study.stopping_rule
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
     rates = {key: GrokRate.of(seeds, until) for key, seeds in searched.items()}
     confirmed = _confirmed(by_key, models)

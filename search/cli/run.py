@@ -110,7 +110,7 @@ def _run_all(
             return None
         trainable, all_ = stages.counts(stage)
         counted = f"{trainable} numbers trainable, {all_} with what is frozen"
-        click.echo(f"{stage.name}: {len(stage.first_seeds())} seeds; {counted}")
+        click.echo(f"{stage.name}: {len(stage.first_seeds)} seeds; {counted}")
         if not stages.is_done(stage, ledger):
             remaining = max(1e-3, (deadline - time.monotonic()) / 3600) if deadline else None
             _open_and_run(stage, source, home, False, False, remaining)

@@ -26,7 +26,7 @@ def studies(as_json: bool) -> None:
 
     rows: list[dict[str, Any]] = []
     for study in map(load_study, shipped_studies()):
-        params = list(dict.fromkeys(spec.params for spec, _ in study.listed()))
+        params = list(dict.fromkeys(spec.params for spec, _ in study.listed))
         rows.append(
             {"name": study.name, "about": study.about, "params": params[0] if len(params) == 1 else params}
         )

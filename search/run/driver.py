@@ -117,7 +117,7 @@ class Driver:
             tracker = Tracker(client, records.home, study)
             outbox = Outbox(lambda: client.search_experiments(max_results=1))
             undo.callback(outbox.close)
-            seeds_a_round = study.compress.proposals * len(study.first_seeds()) if study.compress else 0
+            seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
             cache = ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round))
             undo.callback(cache.close)
             share = study.sampler.share if study.space else None

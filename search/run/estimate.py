@@ -23,7 +23,6 @@ from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.study.seeds import seed_list
 from search.study.trial import Configuration, Program
 from trainer import Outcome, Seed
 
@@ -37,9 +36,9 @@ def estimate(study: Study, home: Home) -> str:
     remark = check_resources(study.resources)
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
-    rounds = list(study.rounds())
+    rounds = study.rounds
     rows = StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else []
-    listed = [Configuration(*c) for c in study.listed()]
+    listed = [Configuration(*c) for c in study.listed]
     configurations = study.planned
     to_train = _seeds_to_train(study, listed, rows)
     in_design = sum(study.design.seeds.values())
@@ -92,7 +91,7 @@ def _rounds(study: Study, home: Home) -> str:
         StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else [],
     )
     assert compress is not None
-    recipe, seeds, how = study.base_recipe(), len(study.first_seeds()), compress.proposer
+    recipe, seeds, how = study.base_recipe(), len(study.first_seeds), compress.proposer
     rate, source = _expected_rate(study, [], rows)
     share, fits = placement(study.resources, local_resources())
     seconds = compress.proposals * seeds * recipe.steps / (rate * fits.concurrent)
@@ -107,7 +106,7 @@ def _rounds(study: Study, home: Home) -> str:
 def _trials(study: Study, to_train: dict[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
     """Return the number of trials, and pairs and slots of the largest."""
     pairs: Counter[Program] = Counter()
-    programs = dict(zip((Configuration(*c) for c in study.listed()), programs_of(study), strict=False))
+    programs = dict(zip((Configuration(*c) for c in study.listed), programs_of(study), strict=False))
     for c, count in to_train.items():
         pairs[programs[c]] += count
     seeds_of = {} if study.proposes else seeds_of_programs(study)
@@ -128,7 +127,7 @@ def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
         which = f"whose interval has {rule.threshold:.0%} in it, or that may be the best"
         lines.append(f"more seeds for configurations {which}: up to {rule.most} of one{budget}")
     if study.confirm:
-        fresh = len(seed_list(study.confirm.seeds))
+        fresh = len(study.confirm_seeds)
         lines.append(f"up to {study.confirm.configurations} of the best confirmed on {fresh} fresh seeds")
     return [f"  then            {line}" for line in lines]
 
@@ -139,7 +138,7 @@ def _seeds_to_train(
     """Return how many seeds each configuration still has to train; of a search, all under the first one."""
     final = [r for r in rows if is_final(r)]
     if study.space or study.start:  # by which θ the configurations are begun is in the ledger alone
-        seeds = study.first_seeds()
+        seeds = study.first_seeds
         first = Counter(r["configuration"] for r in final if not r["confirmation"])
         done = sum(min(count, len(seeds)) for count in first.values())
         return {listed[0]: max(0, len(seeds) * study.planned - done)}
@@ -150,7 +149,7 @@ def _seeds_to_train(
     def missing(c: Configuration) -> int:
         if wanted and grokked[c.key] >= wanted:
             return 0
-        return sum((c.key, s) not in recorded for s in study.first_seeds((c.spec, c.recipe)))
+        return sum((c.key, s) not in recorded for s in study.seeds_of((c.spec, c.recipe)))
 
     return {c: missing(c) for c in listed}
 

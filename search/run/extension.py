@@ -15,7 +15,6 @@ from typing import Any
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
 from search.study.schema import Study
-from search.study.seeds import seed_list
 from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
 from search.study.trial import Configuration
 from trainer import Seed
@@ -37,13 +36,13 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))
-    fresh = set(seed_list(study.confirm.seeds)) if study.confirm else set()
+    fresh = set(study.confirm_seeds)
     if both := fresh & used[False]:
         raise UserError(
             f"study {study.name}: confirm.seeds: {min(both)} was a seed of the search, which chose by it; "
             "name seeds that have not been trained"
         )
-    if used[True] and (both := used[True].intersection(s for seeds in study.rounds() for s in seeds)):
+    if used[True] and (both := used[True].intersection(s for seeds in study.rounds for s in seeds)):
         raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
 
 

@@ -15,7 +15,6 @@ from search.stats.counting import Row, seed_of
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.schema import Resources, Study
-from search.study.seeds import seed_list
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
@@ -62,7 +61,7 @@ def trial_shape(
     if study.until.grokked and not (study.resources.slots or fits.on_gpu):
         slots = min(slots, UNTIL_SLOTS)
     if study.proposes:
-        seeds_of, limit = {program: study.planned * len(study.first_seeds())}, min(limit, 2 * slots)
+        seeds_of, limit = {program: study.planned * len(study.first_seeds)}, min(limit, 2 * slots)
     seeds_of = seeds_of or seeds_of_programs(study)
     share = max(1, fits.concurrent // len(seeds_of))
     size = min(limit, -(-seeds_of[program] // share))
@@ -74,14 +73,14 @@ def programs_of(study: Study) -> list[Program]:
     start = study.start
     begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
     starts = start.count if start else 1
-    return [Configuration(*c, start=begin).program for c in study.listed()] * starts
+    return [Configuration(*c, start=begin).program for c in study.listed] * starts
 
 
 def seeds_of_programs(study: Study) -> dict[Program, int]:
     """Return the number of first seeds that each program of a list of configurations trains."""
     seeds: Counter[Program] = Counter()
-    for program, configuration in zip(programs_of(study), cycle(study.listed())):
-        seeds[program] += len(study.first_seeds(configuration))
+    for program, configuration in zip(programs_of(study), cycle(study.listed)):
+        seeds[program] += len(study.seeds_of(configuration))
     return seeds
 
 
@@ -193,10 +192,9 @@ def interrupted(
     trials = [t for t in map(_read_trial, folders) if t is not None]
     holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip
-    wanted = {Configuration(*c) for c in study.listed()} if listed is None else set(listed)
-    seeds = {s for seeds in study.rounds() for s in seeds}
-    seeds |= set(seed_list(study.confirm.seeds)) if study.confirm else set()
-    of_arms = {Configuration(*c): set(study.first_seeds(c)) for c in study.listed()} if study.scales else {}
+    wanted = {Configuration(*c) for c in study.listed} if listed is None else set(listed)
+    seeds = {s for seeds in [*study.rounds, study.confirm_seeds] for s in seeds}
+    of_arms = {Configuration(*c): set(study.seeds_of(c)) for c in study.listed} if study.scales else {}
     going_on = [
         t
         for t in trials

@@ -274,4 +274,4 @@ class Planner:
 
 
 def _configured(study: Study, configured: Sequence[Configuration] | None) -> Sequence[Configuration]:
-    return [Configuration(*c) for c in study.listed()] if configured is None else configured
+    return [Configuration(*c) for c in study.listed] if configured is None else configured

@@ -8,8 +8,6 @@ from search.run.allocation import select_for_confirmation, select_for_more_seeds
 from search.run.packing import Capacity
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.store.record import is_final
-from search.study.seeds import seed_list
-from trainer import Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
     from search.compress.study import StudyDescent
@@ -50,7 +48,7 @@ class Sweep:
     def first_round(self, state: ConfigurationState) -> Round | None:
         """Return the first round of a configuration, or a later one if that is trained."""
         state.rounds_enqueued = 1
-        seeds = state.untrained(self.run.first_seeds(state.configuration))
+        seeds = state.untrained(self.run.seeds_of(state.configuration))
         if seeds and not self.run.has_enough(state.configuration):
             return Round(state.configuration, seeds)
         return self.following_round(state) if state.is_complete else None
@@ -146,8 +144,7 @@ class Confirmation:
     """Fresh seeds for the best configurations, once the search has ended. The search alone chooses them."""
 
     def __init__(self, run: StudyRun, search: Search):
-        self.run, self.search, confirm = run, search, run.study.confirm
-        self.seeds: list[Seed] = seed_list(confirm.seeds) if confirm else []
+        self.run, self.search, self.seeds = run, search, run.study.confirm_seeds
 
     def next_round(self, capacity: Capacity) -> Round | None:
         if self.search.has_more() or self.run.is_pending(confirmation=False):

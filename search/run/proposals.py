@@ -151,7 +151,7 @@ class Proposals:
     def _is_trained(self, rows: Iterable[Row]) -> bool:
         """True if the first seeds, as the file has them now, have all ended."""
         ended = {seed_of(r) for r in rows if is_final(r)}
-        return ended.issuperset(self.study.first_seeds())
+        return ended.issuperset(self.study.first_seeds)
 
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
         """Return a failed trial of impossible numbers; an empty one, not counted, if the space has them no more."""

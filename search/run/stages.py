@@ -29,7 +29,7 @@ def stage_of(study: Study, number: int, ledger: Ledger) -> Study | None:
     before = {"study": name_of(study, number - 1), "each": True, "grokked": False} if number else study.start
     about = study.model_dump(mode="json", by_alias=True, exclude={"stages", "start"})
     about |= {"name": name_of(study, number), "seeds": seeds, "recipe": {**study.recipe, **stage.recipe}}
-    about["model"] = study.listed()[number][0].as_dict()
+    about["model"] = study.listed[number][0].as_dict()
     if before:
         about["start"] = before if isinstance(before, dict) else before.model_dump(mode="json")
     staged = Study.model_validate_json(json.dumps(about))
@@ -50,12 +50,12 @@ def is_done(study: Study, ledger: Ledger) -> bool:
     ended = {
         seed_of(r) for r in StudyRecords(ledger, study.name).list_seeds() if is_final(r) and r["published"]
     }
-    return ended >= set(study.first_seeds())
+    return ended >= set(study.first_seeds)
 
 
 def counts(study: Study) -> tuple[int, int]:
     """Return how many numbers a stage trains to its end, and how many it has with those frozen on the way."""
-    spec, recipe = study.listed()[0]
+    spec, recipe = study.listed[0]
     frozen = sum(step < recipe.steps for step in frozen_from(spec.layout, recipe.freeze))
     return spec.params - frozen, spec.params
 
@@ -63,10 +63,10 @@ def counts(study: Study) -> tuple[int, int]:
 def _seeds(study: Study, number: int, ledger: Ledger) -> list[Seed]:
     """Return the seeds that come to a stage, in the file's order."""
     if number == 0:
-        return study.first_seeds()
+        return study.first_seeds
     records = StudyRecords(ledger, name_of(study, number - 1))
     rows = {seed_of(r): r for r in records.list_seeds() if is_final(r)}
-    before = [s for s in study.first_seeds() if s in rows]
+    before = [s for s in study.first_seeds if s in rows]
     return [s for s in before if goes_on(study.stages[number - 1], rows[s])]
 
 

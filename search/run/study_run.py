@@ -89,7 +89,7 @@ class StudyRun:
 
     def __init__(self, study: Study, rows: Iterable[Row]):
         self.study, self.is_search = study, study.proposes
-        self.seed_rounds = list(study.rounds())
+        self.seed_rounds = study.rounds
         self.states: dict[str, ConfigurationState] = {}
         self.reports: dict[str, TrialReport] = {}
         """Newest reports of running trials, by their keys."""
@@ -98,11 +98,11 @@ class StudyRun:
         self._reported: Counter[str] = Counter()
         self.record(rows)
 
-    def first_seeds(self, configuration: Configuration) -> Sequence[Seed]:
+    def seeds_of(self, configuration: Configuration) -> Sequence[Seed]:
         """Return the seeds of a configuration's first round. They differ by scale alone."""
         if not self.study.scales:
             return self.seed_rounds[0]
-        return self.study.first_seeds((configuration.spec, configuration.recipe))
+        return self.study.seeds_of((configuration.spec, configuration.recipe))
 
     def add(self, configuration: Configuration) -> ConfigurationState:
         """Return the state of a configuration, made from its recorded rows if it is new."""

@@ -18,7 +18,6 @@ from search.study.keys import sections
 from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import inline_files
-from trainer import Seed
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
@@ -132,15 +131,6 @@ def recorded_study(definition: str, source: str) -> Study:
         return Study.model_validate_json(definition)
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
-
-
-def stopping_rule(study: Study) -> tuple[int, list[Seed]] | None:
-    """Return the number of grokked seeds of each configuration at which a study stops, and its seeds in
-    order; None where it trains them all, or is a search, which stops as a whole.
-    """
-    if study.until.grokked is None or study.space:
-        return None
-    return study.until.grokked, [seed for round_ in study.rounds() for seed in round_]
 
 
 KINDS = {

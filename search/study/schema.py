@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
 
@@ -226,7 +225,7 @@ class Study(Strict):
         self._check_start()
         if self.compress:
             self.compress.check(self)
-        for configuration in self._all_listed if self.scales else self.spelled_out:
+        for configuration in self.listed if self.scales else self.spelled_out:
             self._check_looks(*configuration)
         self._check_seeds()
         self._check_groups()
@@ -271,7 +270,7 @@ class Study(Strict):
         """Raise ValueError where the file alone does not decide which seeds are ranked together."""
         if not self.stop.ranks:
             return
-        group, count = self.stop.group, len(self.first_seeds())
+        group, count = self.stop.group, len(self.first_seeds)
         limit = self.allocation.most if self.allocation else group
         cut = "does not go with keep.top: groups would be cut when enough have grokked"
         multiple = f"must be a multiple of stop.group ({group}), got"
@@ -282,7 +281,7 @@ class Study(Strict):
         )
 
     def _check_seeds(self) -> None:
-        seeds, allocation = self.first_seeds(), self.allocation
+        seeds, allocation = self.first_seeds, self.allocation
         check_numbers(seeds, "seeds")
         enough, limit = self.until.grokked, self.until.max_seeds
         how_many, up_to = "how many grokked seeds to go on for", "up to how many seeds to go on"
@@ -304,11 +303,11 @@ class Study(Strict):
             (is_beyond, f"{path}: the last round would pass the largest seed, {LARGEST_SEED}"),
         )
         if self.confirm:
-            fresh = seed_list(self.confirm.seeds)
+            fresh = self.confirm_seeds
             check_numbers(fresh, "confirm.seeds")
             if isinstance(self.confirm.seeds, BestOf) and self.confirm.seeds.recipe_fields:
                 raise error_at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
-            if both := {s for r in self.rounds() for s in r}.intersection(fresh):
+            if both := {s for r in self.rounds for s in r}.intersection(fresh):
                 raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
     def spec(self, **changes: Any) -> Spec:
@@ -331,23 +330,20 @@ class Study(Strict):
         usual = tie_ramp_defaults(steps) if self.compress and type(steps) is int and steps > 0 else {}
         return recipe_of(self.recipe_fields, changes, "recipe", base=usual)
 
-    def listed(self) -> list[tuple[Spec, Recipe]]:
-        """Return spec and recipe of every configuration that the file lists; of a search, of its base.
+    @cached_property
+    def listed(self) -> list[Pair]:
+        """Spec and recipe of every configuration that the file lists; of a search, of its base.
 
         A toggled constraint that would add parameters is left out; equal configurations are listed once.
         """
-        return list(self._all_listed)
-
-    @cached_property
-    def _all_listed(self) -> tuple[tuple[Spec, Recipe], ...]:
         if self.scales:
-            return tuple(self.design.seeds)
+            return list(self.design.seeds)
         configurations = list(self.spelled_out)
         for spec, recipe in self.spelled_out:
             for i, name in enumerate(self.toggle):
                 if partner := toggled(spec, name, f"toggle.{i}"):
                     configurations.append(validated_pair(partner, recipe, f"toggle.{i}"))
-        return tuple(dict.fromkeys(configurations))
+        return list(dict.fromkeys(configurations))
 
     @cached_property
     def spelled_out(self) -> list[tuple[Spec, Recipe]]:
@@ -400,29 +396,49 @@ class Study(Strict):
         if self.compress:
             return self.compress.rounds * self.compress.proposals
         starts = self.start.count if self.start else 1
-        return self.sampler.planned(self.space) if self.space else starts * len(self._all_listed)
+        return self.sampler.planned(self.space) if self.space else starts * len(self.listed)
 
-    def first_seeds(self, configuration: Pair | None = None) -> list[Seed]:
-        """Return the seeds of the first round: all, or those of a configuration. They differ by scale alone."""
+    @cached_property
+    def first_seeds(self) -> list[Seed]:
+        """The seeds of the first round."""
         if not (self.scales and isinstance(self.seeds, SeedRange)):
             return seed_list(self.seeds)
-        counts, first = self.design.seeds, self.seeds.first
-        count = counts[configuration] if configuration else max(counts.values())
-        return [Seed.of(n) for n in range(first, first + count)]
+        first = self.seeds.first
+        return [Seed.of(n) for n in range(first, first + max(self.design.seeds.values()))]
 
+    def seeds_of(self, configuration: Pair) -> list[Seed]:
+        """Return a configuration's seeds of the first round. They differ by scale alone."""
+        return self.first_seeds[: self.design.seeds[configuration]] if self.scales else self.first_seeds
+
+    @cached_property
+    def confirm_seeds(self) -> list[Seed]:
+        """The seeds that confirm the best configurations, if any do."""
+        return seed_list(self.confirm.seeds) if self.confirm else []
+
+    @property
     def watched(self) -> list[Seed]:
-        """Return the seeds whose metrics over steps MLflow shows: the first that have a slot from the start.
+        """The seeds whose metrics over steps MLflow shows: the first that have a slot from the start.
 
         They depend on the study file alone, not on the machine or on interruptions.
         """
-        return self.first_seeds()[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
+        return self.first_seeds[: min(self.resources.slots or CPU_SLOTS, MOST_WATCHED)]
 
-    def rounds(self) -> Iterator[list[Seed]]:
-        """Yield the seeds of each round: those of the file, then as many again, up to the study's limit."""
-        seeds = self.first_seeds()
+    @cached_property
+    def rounds(self) -> list[list[Seed]]:
+        """The seeds of each round: those of the file, then as many again, up to the study's limit."""
+        seeds = self.first_seeds
         total = self.allocation.most if self.allocation else self.until.max_seeds or len(seeds)
-        yield seeds
         start = max(s.init_seed for s in seeds) + 1
         numbers = range(start, start + total - len(seeds))
-        for n in range(0, len(numbers), len(seeds)):
-            yield [Seed.of(number) for number in numbers[n : n + len(seeds)]]
+        further = [numbers[n : n + len(seeds)] for n in range(0, len(numbers), len(seeds))]
+        return [seeds, *([Seed.of(number) for number in chunk] for chunk in further)]
+
+    @property
+    def stopping_rule(self) -> tuple[int, list[Seed]] | None:
+        """Number of grokked seeds of each configuration at which the study stops, and its seeds in order.
+
+        None where it trains them all, or is a search, which stops as a whole.
+        """
+        if self.until.grokked is None or self.space:
+            return None
+        return self.until.grokked, [seed for seeds in self.rounds for seed in seeds]

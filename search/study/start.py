@@ -72,7 +72,7 @@ def check_alone(study: Any) -> None:
     """Raise ValueError where a study with stages asks for what goes with one set of configurations only."""
     names = ("configurations", "toggle", "combine", "space", "compress", "allocation", "confirm")
     goes_on = "until.grokked: does not go with stages: each seed goes through all that it can"
-    is_crossed = any(s.init_seed != s.data_seed for s in study.first_seeds())
+    is_crossed = any(s.init_seed != s.data_seed for s in study.first_seeds)
     is_many = study.start and (study.start.count > 1 or study.start.unfolded)
     refuse(
         *((getattr(study, name), f"{name}: does not go with stages") for name in names),

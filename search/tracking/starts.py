@@ -36,11 +36,11 @@ def configurations(study: Study, records: StudyRecords) -> list[Configuration]:
     Raises UserError.
     """
     if study.start is None:
-        return [Configuration(*listed) for listed in study.listed()]
+        return [Configuration(*listed) for listed in study.listed]
     parents = parents_of(study, records)
     started = (c for c in records.list_configurations().values() if c.start)
     existing = {(c.spec, c.recipe, c.start.number): c for c in started if c.start}
-    pairs = [(listed, parent) for listed in study.listed() for parent in parents]
+    pairs = [(listed, parent) for listed in study.listed for parent in parents]
     rows = [existing.get((*listed, p.number)) or configuration_from_parent(*listed, p) for listed, p in pairs]
     records.create_configurations(rows)
     return list(dict.fromkeys(rows))
@@ -94,7 +94,7 @@ def _choose(start: StartSpec, study: Study, records: StudyRecords) -> list[Initi
     parent_records = StudyRecords(records.ledger, start.study)
     with reraise_as("start.study", UserError):
         parent_records.require_study()
-    rows = _rows(start, study.first_seeds(), parent_records)
+    rows = _rows(start, study.first_seeds, parent_records)
     runs = [parent_records.list_runs()[r["configuration"]][1] for r in rows]
     with ArtifactCache(reach(parent_records), parent_records) as cache:
         checkpoints = [cache.seed(r).checkpoint() for r in rows]

@@ -21,7 +21,6 @@ from search.errors import Failure
 from search.stats.counting import Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import Home
-from search.study.file import stopping_rule
 from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
@@ -200,7 +199,7 @@ class Tracker:
     ) -> None:
         """Write what a configuration's rows come to so far, as `final.*` metrics."""
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = final_metrics(rows, stopping_rule(self.study)) | dict(more or {})
+        values = final_metrics(rows, self.study.stopping_rule) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due

@@ -65,7 +65,7 @@ def searched(study: Study) -> list[str]:
     """Return what a study varies, as MLflow's parameters: its space, or the fields in which its list differs."""
     if study.space:
         return list(dict.fromkeys(".".join(path.split(".")[:2]) for path in study.space))
-    listed = [Configuration(*c).as_params() for c in study.listed()]
+    listed = [Configuration(*c).as_params() for c in study.listed]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
     return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
 
@@ -77,7 +77,7 @@ def table_view(study: Study) -> View:
     columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
     columns.append("params.`params`")
     widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
-    longest = max((len(Configuration(*c).title) for c in study.listed()), default=40)
+    longest = max((len(Configuration(*c).title) for c in study.listed), default=40)
     state = _sorted_by_rate() | {
         "selectedColumns": columns,
         "columnOrder": [NAME, STARTED, *columns],

@@ -70,7 +70,7 @@ def configurations(study: Study) -> list[dict[str, Any]]:
     A study that looks for constraints lists none: its recipe alone is what it fixes. Of all combinations the
     first few stand for the others.
     """
-    listed = study.listed()[: 4 if study.combine else None]
+    listed = study.listed[: 4 if study.combine else None]
     return [
         {
             "key": Configuration(spec, recipe).key if spec else None,

@@ -189,5 +189,5 @@ def test_what_was_cut_is_trained_when_more_is_asked_for(here):
 def read_spec(here):
     from search.study.file import load_study
 
-    (listed,) = load_study(str(here / "until.yaml")).listed()
+    (listed,) = load_study(str(here / "until.yaml")).listed
     return listed

@@ -100,7 +100,7 @@ def left_by_a_driver(home, is_recorded):
     """A trial that has ended, of a driver that died before or after it was recorded. Returns its folder."""
     records = records_of(home)
     records.lease.owner = dead_owner()
-    configuration = Configuration(*STUDY.listed()[0])
+    configuration = Configuration(*STUDY.listed[0])
     trial = replace(trial_of(STUDY, (configuration, 1), (configuration, 2)), slots=16)
     records.claim(trial)
     trial.write(home.trial("sweep", trial.key))

@@ -29,7 +29,7 @@ def test_a_row_a_seed(smoke):
 
 def test_a_row_a_configuration_with_every_field_as_it_was(smoke):
     (row,) = records("smoke", "configurations", home=smoke.home).to_dict("records")
-    spec, recipe = load_study("smoke").listed()[0]
+    spec, recipe = load_study("smoke").listed[0]
     assert {k.removeprefix("model."): v for k, v in row.items() if k.startswith("model.")} == spec.as_dict()
     mine = {k.removeprefix("recipe."): v for k, v in row.items() if k.startswith("recipe.")}
     lists = {k: tuple(map(tuple, v)) for k, v in recipe.as_dict().items() if isinstance(v, list)}

@@ -83,7 +83,7 @@ def test_a_search_goes_with_its_proposals_and_their_mirror(monkeypatch):
     two_studies()
     records = records_of("runs")
     for n in range(2):
-        records.create_proposal(n, Configuration(*study_of().listed()[0]), {"recipe.lr": 0.1})
+        records.create_proposal(n, Configuration(*study_of().listed[0]), {"recipe.lr": 0.1})
     gone = []
     monkeypatch.setattr(removal, "delete_mirror", lambda home, study: gone.append(study))
     assert "  Optuna     2 proposals\n" in done("delete", "sweep", "--home", "runs", "--yes")
@@ -176,7 +176,7 @@ def test_another_homes_experiment_stays_as_it_is(path, here):
     records = records_of(empty_home("runs"))
     with records.lease:
         records.update_study(asked.model_dump(mode="json", by_alias=True), asked.tracking_uri)
-        records.claim(trial_of(asked, (Configuration(*asked.listed()[0]), 1)))
+        records.claim(trial_of(asked, (Configuration(*asked.listed[0]), 1)))
     before = frames("other"), thetas("other")
     said = done("delete", "sweep", "--home", "runs", "--yes", "--trust-store")
     where = f"{here / 'other/mlflow.db'}, another home's, "

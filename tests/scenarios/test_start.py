@@ -94,7 +94,7 @@ def test_seeds_begin_at_the_theta_that_was_asked_for_and_say_so(here, parent):
     parent, own = lineage_of(made)
     assert (parent["study"], parent["seed"], parent["model"]) == ("parent", "2", "57p")
     assert (own["study"], own["seed"], own["tied"], own["how"]) == ("child", "8", [], [])
-    plain = parse_study(json.dumps(CHILD), "").listed()
+    plain = parse_study(json.dumps(CHILD), "").listed
     assert found.key != replace(found, start=None).key and (found.spec, found.recipe) == plain[0]
 
 
@@ -244,11 +244,11 @@ def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):
         {"base": "46p", "ties": TIES},
     ):
         study = parse_study(json.dumps(CHILD | recipe | {"model": model}), "x")
-        assert study.listed()[0][0] == spec
+        assert study.listed[0][0] == spec
         again = type(study).model_validate_json(study.model_dump_json(by_alias=True))
-        assert again.listed() == study.listed(), "what is recorded needs no file"
+        assert again.listed == study.listed, "what is recorded needs no file"
     entry = {"configurations": [{"model": {"checkpoint": "tied"}}]}
-    assert parse_study(json.dumps(CHILD | recipe | entry), "x").listed()[0][0] == spec
+    assert parse_study(json.dumps(CHILD | recipe | entry), "x").listed[0][0] == spec
     for model, says in (
         ({"checkpoint": "nowhere"}, "model.checkpoint: nowhere: no such file"),
         ({"checkpoint": "ties.yaml"}, "model.checkpoint: ties.yaml: not a checkpoint, which has a spec"),

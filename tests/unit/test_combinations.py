@@ -39,7 +39,7 @@ def test_an_atlas_that_is_stopped_early_has_estimated_main_effects_first(name):
     """Though some combinations are the same model: of those each is trained once."""
     count, blocks = ATLASES[name]
     study = load_study(name)
-    specs = [spec for spec, _ in study.listed()]
+    specs = [spec for spec, _ in study.listed]
     assert len(specs) == len({spec.trained() for spec in specs}) == study.planned == count
     names = [constraint.partition("=")[0] for constraint in study.combine]
     levels = np.array([[n in spec.applied() for n in names] for spec in specs]) - 0.5
@@ -59,7 +59,7 @@ def test_an_atlas_that_is_stopped_early_has_estimated_main_effects_first(name):
 def test_combinations_have_what_a_constraint_needs_and_not_what_it_excludes():
     study = parse_study("name: x\nmodel: 170p\nseeds: [1]\ncombine: [rank1_out, frozen_spiral]\n", "")
     changed = {"rank1_out", "rank2_out", "linear_correction", "plain_spiral", "frozen_spiral"}
-    assert [sorted(changed & spec.applied().keys()) for spec, _ in study.listed()] == [
+    assert [sorted(changed & spec.applied().keys()) for spec, _ in study.listed] == [
         ["linear_correction", "rank2_out"],
         ["linear_correction", "rank1_out"],
         ["frozen_spiral", "plain_spiral", "rank2_out"],
@@ -69,14 +69,14 @@ def test_combinations_have_what_a_constraint_needs_and_not_what_it_excludes():
 
 def test_impossible_combinations_are_left_out():
     text = "name: x\nmodel: 57p\nseeds: [1]\ncombine: [tie_fc2_head, one_unit, no_eos]\n"
-    listed = [spec.applied() for spec, _ in parse_study(text, "").listed()]
+    listed = [spec.applied() for spec, _ in parse_study(text, "").listed]
     assert len(listed) == 6 and not any({"tie_fc2_head", "one_unit"} <= applied.keys() for applied in listed)
 
 
 def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_trained():
     text = "name: x\nmodel: {}\nseeds: [1]\ncombine: [tie_vo, direct_forms]\n"
     for model, ties in (("57p", True), ("{preset: 57p, tie_vo: false}", False)):
-        direct = [s for s, _ in parse_study(text.format(model), "").listed() if s.direct_forms]
+        direct = [s for s, _ in parse_study(text.format(model), "").listed if s.direct_forms]
         assert [spec.tie_vo for spec in direct] == [ties]
 
 

@@ -30,13 +30,13 @@ resources: {seeds_per_trial: 2}
 
 
 def test_entries_change_the_studys_model_and_recipe():
-    assert parse_study(LIST, "").listed() == [
+    assert parse_study(LIST, "").listed == [
         (PRESETS["57p"], Recipe(steps=1000, lr=0.01)),
         (PRESETS["67p"], Recipe(steps=1000, lr=0.01)),
         (PRESETS["74p"], Recipe(steps=2000, lr=0.01)),
     ]
     alone = LIST.replace("model: 57p\n", "").replace("  - {}\n", "").replace("{tie_fc2_head: false}", "67p")
-    assert [s.params for s, _ in parse_study(alone, "").listed()] == [67, 74]
+    assert [s.params for s, _ in parse_study(alone, "").listed] == [67, 74]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from search.stats import counting
 from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, pareto, tries_until
 from search.stats.intervals import stopped, wilson
-from search.study.file import load_study, stopping_rule
+from search.study.file import load_study
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
 PUBLISHED = "79ee5e16e73c"
@@ -102,9 +102,9 @@ def test_earlier_seeds_without_an_outcome_may_have_grokked():
 
 
 def test_a_search_does_not_stop_by_configuration_nor_does_a_sweep():
-    k, seeds = stopping_rule(load_study("57p"))
+    k, seeds = load_study("57p").stopping_rule
     assert k == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
-    assert stopping_rule(load_study("constraints")) is None and stopping_rule(load_study("fade")) is None
+    assert load_study("constraints").stopping_rule is None and load_study("fade").stopping_rule is None
 
 
 # Stopping rules and cost

@@ -86,7 +86,7 @@ def test_what_was_written_is_there_and_what_is_being_written_is_old_or_new(way, 
 
 def test_parts_are_there_whole_or_not_at_all_whenever_the_power_goes(tmp_path):
     home = homes.Home(tmp_path / "home")
-    configuration = homes.Configuration(*STUDY.listed()[0])
+    configuration = homes.Configuration(*STUDY.listed[0])
     trial = homes.trial_of(STUDY, (configuration, 1), (configuration, 2))
     home.create()
     disk = Disk(home.path)
@@ -195,7 +195,7 @@ def remove(path):
 @pytest.mark.parametrize("name", [part.THETA, part.CURVES, part.RESULTS, part.TRIAL_FILE])
 def test_a_part_with_a_damaged_file_is_said_to_be_damaged(name, how, tmp_path):
     home = homes.empty_home(tmp_path)
-    configuration = homes.Configuration(*STUDY.listed()[0])
+    configuration = homes.Configuration(*STUDY.listed[0])
     trial = homes.trial_of(STUDY, (configuration, 1))
     trial.write(home.trial("sweep", trial.key))
     folder = homes.leave_parts(home, trial)

@@ -233,7 +233,7 @@ def read_study(text):
     def read():
         study = parse_study(text, "some.yaml")
         again = Study.model_validate_json(study.model_dump_json(by_alias=True))  # as MLflow keeps it
-        assert again.listed() == study.listed() and again.planned == study.planned
+        assert again.listed == study.listed and again.planned == study.planned
 
     return complaint(read, UserError)
 

@@ -47,7 +47,7 @@ def test_a_default_is_what_the_file_would_say(path):
     for name in reversed(sections):
         given, without = ([given], [without]) if name == "N" else ({name: given}, {name: without})
     parsed = [parse_study(json.dumps(SMALL | more), "") for more in (given, without)]
-    assert parsed[0].listed() == parsed[1].listed()
+    assert parsed[0].listed == parsed[1].listed
     assert parsed[0].model_copy(update={"recipe": {}}) == parsed[1]
 
 

@@ -232,15 +232,15 @@ recipe: {{teacher: {}, distill_alpha: 0.5}}
 @pytest.mark.usefixtures("perfect")
 def test_a_study_names_a_folder_and_has_what_is_there(tmp_path):
     study = parse_study(STUDY.format(saved(tmp_path / "t")), "file")
-    ((_, recipe),) = study.listed()
+    ((_, recipe),) = study.listed
     assert recipe.teacher == WORD and study.recipe["teacher"] == WORD, "what is recorded needs no file"
     again = parse_study(STUDY.format(json.dumps(WORD)), "file")
-    assert again.listed() == study.listed(), "nor does a file that has the word"
+    assert again.listed == study.listed, "nor does a file that has the word"
     told = Configuration(SPEC, recipe).as_params()["recipe.teacher"]
     assert told == f"100p {WORD[:12]}"
     for key in ("configurations", "stages"):
         listed = STUDY.replace("recipe: {{", key + ": [{{recipe: {{").rstrip() + "}}]\n"
-        ((_, recipe),) = parse_study(listed.format(tmp_path / "t"), "file").listed()
+        ((_, recipe),) = parse_study(listed.format(tmp_path / "t"), "file").listed
         assert recipe.teacher == WORD, key
 
 

@@ -12,7 +12,7 @@ from trainer import Outcome
 
 
 def program(study):
-    return Configuration(*study.listed()[0]).program
+    return Configuration(*study.listed[0]).program
 
 
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")

@@ -153,10 +153,10 @@ def test_a_plan_subtracts_only_its_own_seeds(home):
     study = parse_study(SWEEP, "sweep.yaml")
     trials, _ = finish(planner_of(SWEEP, home))
     rows = [r for trial in trials for r in rows_of(trial)]
-    listed = [Configuration(*c) for c in study.listed()]
+    listed = [Configuration(*c) for c in study.listed]
     assert estimate._seeds_to_train(study, listed, rows) == {listed[0]: 0} and len(rows) == 5
     edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
-    to_train = estimate._seeds_to_train(edited, [Configuration(*c) for c in edited.listed()], rows)
+    to_train = estimate._seeds_to_train(edited, [Configuration(*c) for c in edited.listed], rows)
     assert list(to_train.values()) == [5]
 
 

@@ -16,7 +16,6 @@ from search.run.tally import TrialReport
 from search.stats.counting import seed_of
 from search.store.record import is_final
 from search.study.file import parse_study
-from search.study.seeds import seed_list
 from tests.planners import Given, drain, planner_of, rows_of
 from trainer import Outcome
 
@@ -136,7 +135,7 @@ class Run:
             if trial.state.name == "COMPLETE" and state == "RUNNING":
                 key = trial.user_attrs["configuration"]
                 rows = {seed_of(r): r for r in self.rows.values() if r["configuration"] == key}
-                assert all(s in rows and is_final(rows[s]) for s in self.study.first_seeds())
+                assert all(s in rows and is_final(rows[s]) for s in self.study.first_seeds)
                 assert not any(key == c.key for t in self.running.values() for c in t.configurations)
 
     def step(self):
@@ -175,7 +174,7 @@ class Run:
         for c in [s.configuration for s in self.planner.run.states.values()]:
             if self.planner.run.has_enough(c):
                 continue
-            rounds = list(self.study.rounds())
+            rounds = self.study.rounds
             needed = [s for seeds in (rounds if self.study.until.grokked else rounds[:1]) for s in seeds]
             assert {(c.key, s) for s in needed} <= recorded, "seeds were forgotten"
 
@@ -207,7 +206,7 @@ def test_a_driver_that_dies_anywhere_changes_nothing_of_what_is_chosen(number, h
     run.to_the_end()
     run.check_end()
     if run.study.confirm:
-        seeds = {(key, s) for key in begun for s in seed_list(run.study.confirm.seeds)}
+        seeds = {(key, s) for key in begun for s in run.study.confirm_seeds}
         assert seeds <= {place for place, row in run.rows.items() if is_final(row)}, "begun, and not ended"
         grokked = {r["configuration"] for r in run.rows.values() if r["outcome"] == Outcome.GROKKED}
         assert bool(run.confirmed()) == bool(grokked), "the best is confirmed, whoever was there when it won"

@@ -82,7 +82,7 @@ def test_a_search_has_all_of_them_and_both_rates():
 def test_different_sizes_have_a_front_and_a_list_no_importance():
     study = study_of(model=None, configurations=[{"model": rung} for rung in ("57p", "67p")])
     recorded = []
-    for configuration in (Configuration(*c) for c in study.listed()):
+    for configuration in (Configuration(*c) for c in study.listed):
         rows = [seed_row(configuration, n, "grokked", 40_000) for n in range(2)]
         recorded.append((configuration, [*rows, seed_row(configuration, 3, "failed")]))
     text = words_of(study, *frames(recorded))

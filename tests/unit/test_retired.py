@@ -61,8 +61,8 @@ def test_certificates_have_recipes_with_all_fields_of_before():
 
 def test_a_trial_of_before_is_read_as_it_was(tmp_path):
     study = study_of()
-    configuration = Configuration(*study.listed()[0])
-    trial = Trial(study.name, ((configuration, study.first_seeds()[0]),), 1, study.resources, study.stop)
+    configuration = Configuration(*study.listed[0])
+    trial = Trial(study.name, ((configuration, study.first_seeds[0]),), 1, study.resources, study.stop)
     trial.write(tmp_path)
     about = json.loads((tmp_path / TRIAL_FILE).read_text())
     about["recipes"][configuration.key] |= OFF
@@ -95,7 +95,7 @@ def test_a_ledger_of_before_is_read_and_names_the_tag_where_it_must():
 
 
 def test_a_checkpoint_of_before_is_trained_again_unless_it_needs_what_went_away(tmp_path):
-    configuration = Configuration(*study_of().listed()[0])
+    configuration = Configuration(*study_of().listed[0])
     spec, recipe = configuration.spec, configuration.recipe.as_dict() | OFF
     seed = {"init_seed": 1, "data_seed": 1}
     checkpoint = Checkpoint(

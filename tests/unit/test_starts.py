@@ -102,9 +102,9 @@ def test_vectors_are_drawn_as_init_says_and_of_equals_the_first_starts():
 
 def test_a_study_says_it_beside_its_seeds(tmp_path):
     text = "name: x\nmodel: 57p\nrecipe: {steps: 2000}\nseeds: {first: 1, count: 2, best_of: 8, by: odd}"
-    (spec, recipe) = parse_study(text, "").listed()[0]
+    (spec, recipe) = parse_study(text, "").listed[0]
     assert (spec, recipe) == (SPEC, Recipe(steps=2000, best_of=8, best_by="odd"))
     listed = text + "\nconfigurations: [{recipe: {lr: 0.1}}]"
-    assert parse_study(listed, "").listed() == [(SPEC, Recipe(steps=2000, lr=0.1, best_of=8, best_by="odd"))]
-    plain = parse_study(text.replace(", best_of: 8, by: odd", ""), "").listed()[0][1]
+    assert parse_study(listed, "").listed == [(SPEC, Recipe(steps=2000, lr=0.1, best_of=8, best_by="odd"))]
+    plain = parse_study(text.replace(", best_of: 8, by: odd", ""), "").listed[0][1]
     assert Configuration(SPEC, recipe).key != Configuration(SPEC, plain).key

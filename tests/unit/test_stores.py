@@ -288,7 +288,7 @@ def test_a_home_from_elsewhere_has_nothing_written_beside_it(tmp_path: Path) -> 
     with closing(sqlite3.connect(home.mlflow_db)) as db, db:
         db.execute("UPDATE runs SET artifact_uri = ?", ((tmp_path / "outside").as_uri(),))
     tracker = Tracker(connect(home, tracking_uri(home)), home, study)
-    configuration = Configuration(*study.listed()[0])
+    configuration = Configuration(*study.listed[0])
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "theta").write_text("x")
     for write in (tracker.log_study, lambda: tracker.log_part(configuration, "a", tmp_path / "part")):

@@ -92,13 +92,13 @@ def test_a_study_is_a_path_or_a_name(tmp_path: Any) -> None:
 )
 def test_rounds_of_a_list(seeds: str, until: str, expected: list[list[int]]) -> None:
     study = parse_study(f"name: x\nmodel: 57p\nseeds: {seeds}\nuntil: {until}", "")
-    assert [[s.init_seed for s in r] for r in study.rounds()] == expected
+    assert [[s.init_seed for s in r] for r in study.rounds] == expected
 
 
 def test_the_watched_seeds_are_those_that_begin_at_the_start() -> None:
     text = "name: x\nmodel: 57p\nseeds: {first: 5, count: 20}\n"
     for resources, end in (("", 21), ("resources: {slots: 3}", 8), ("resources: {slots: 99}", 25)):
-        assert parse_study(text + resources, "").watched() == [Seed.of(n) for n in range(5, end)]
+        assert parse_study(text + resources, "").watched == [Seed.of(n) for n in range(5, end)]
 
 
 @pytest.mark.parametrize("name", shipped_studies())
@@ -107,7 +107,7 @@ def test_every_shipped_study_is_what_its_name_says(name: str) -> None:
     assert study.name == name and study.about
     if name in PRESETS:
         assert study.spec() == PRESETS[name] and f"{study.spec().params}p" == name
-    assert list(study.rounds())
+    assert study.rounds
     assert name != "57p" or study.base_recipe() == Recipe(), "the paper's"
 
 
@@ -152,16 +152,16 @@ def test_bounds_that_only_go_together_are_no_error():
 
 def test_toggled_constraints_are_configurations_of_their_own() -> None:
     study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
-    assert [spec.params for spec, _ in study.listed()] == [57, 67, 60, 87], "spiral: with all that needs it"
-    assert study.listed()[1][0] == study.spec().without("tie_vo") and study.planned == 4
+    assert [spec.params for spec, _ in study.listed] == [57, 67, 60, 87], "spiral: with all that needs it"
+    assert study.listed[1][0] == study.spec().without("tie_vo") and study.planned == 4
 
 
 def test_what_would_only_add_parameters_is_not_toggled() -> None:
     text = "name: x\nmodel: 170p\nseeds: [1]\ntoggle: [shared_norm, no_ffn_bias, frozen_spiral, qk_dim=4]\n"
-    assert [s.params for s, _ in parse_study(text, "").listed()] == [170, 158, 162, 164]
+    assert [s.params for s, _ in parse_study(text, "").listed] == [170, 158, 162, 164]
 
 
 def test_seeds_are_crossed() -> None:
     study = parse_study("name: x\nmodel: 57p\nseeds: {init: [1, 2], data: [2, 3]}\n", "")
-    assert [str(s) for s in study.first_seeds()] == ["1.2", "1.3", "2", "2.3"]
-    assert list(study.rounds()) == [study.first_seeds()]
+    assert [str(s) for s in study.first_seeds] == ["1.2", "1.3", "2", "2.3"]
+    assert study.rounds == [study.first_seeds]
