@@ -35,9 +35,10 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What stands between markers in the pages, made again from the tables of seeds.
+# What stands between markers in the pages, made again from the tables of seeds, and README's table as a picture.
 pages: $(VENV)/.installed
 	$(BIN)/python -m lab.pages
+	$(BIN)/adder-search table --shipped --paper -o docs/constraint-table.svg
 
 # With ADVISORIES, OSV's records of the Python packages (all.zip, or a folder of JSON files): compares, without a network.
 # Without: asks the package index; --strict: one that it cannot ask about fails.

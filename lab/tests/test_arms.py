@@ -40,4 +40,4 @@ def test_arms_are_trained_once_and_counted_as_the_table_wants_them(tmp_path):
     assert list(frame["seeds"]) == [3, 3] and list(frame["screened"] + frame["failed"]) == [3, 3]
     table = constraint_table(frame.to_dict("records"), seeds=RecordSet([str(out)]).seeds())
     (cell,) = table.cells.values()
-    assert (cell.constraint, cell.paired.n, cell.with_it.rate.n) == ("tie_vo", 3, 3)
+    assert (cell.constraint, cell.paired.n, cell.with_it.n) == ("tie_vo", 3, 3)

@@ -12,14 +12,13 @@ from model import Spec, make_spec
 from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
-from search.stats.counting import COUNTED, GrokRate
+from search.stats.counting import COUNTED
 from search.stats.intervals import wilson
-from trainer import FALSE_KILLS_UPPER, Outcome, Recipe
-from trainer.bank.futility import MEASURED
+from trainer import Outcome, Recipe
 
 COLUMNS = (
-    "study", "configuration", "experiment_id", "run_id", "seeds", "grokked", "given_up", "best_exact",
-    "verified", "model.family",
+    "study", "configuration", "experiment_id", "run_id", "seeds", "grokked", "best_exact", "verified",
+    "model.family",
 )  # fmt: skip
 """Columns that a frame of configurations must have."""
 SeedId = tuple[int, int]
@@ -41,13 +40,16 @@ class Arm:
     study: str
     experiment_id: str
     run_id: str
-    rate: GrokRate
+    grokked: int
+    n: int
+    """Counted seeds."""
     best_exact: float
     verified: int
     """Seeds, of the best that grokked by training, that are right on all 10,010 additions."""
     ended: int = 0
     """Counted seeds that a rule ended before their budget was spent."""
-    finished: int = 0
+    stopped: bool = False
+    """True if it went on until enough seeds had grokked, so that its rate is too high."""
     seeds: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
     """True if the seed grokked by training, for each counted seed that was recorded one by one."""
     with_finished: Mapping[SeedId, bool] = field(default_factory=dict, compare=False)
@@ -58,9 +60,17 @@ class Arm:
         return self.recipe.finish_above < 1
 
     @property
+    def grokked_with_finished(self) -> int:
+        return max(self.grokked, sum(self.with_finished.values()))
+
+    @property
+    def rate(self) -> float:
+        return self.grokked / self.n if self.n else 0.0
+
+    @property
     def at_most(self) -> float:
-        """Upper end of the interval of its rate, seeds that a rule ended counting as not grokked."""
-        return wilson(self.rate.grokked, self.rate.n)[1]
+        """Upper end of the interval of the rate, seeds that a rule ended counting as not grokked."""
+        return wilson(self.grokked, self.n)[1]
 
     @property
     def page(self) -> str | None:
@@ -71,8 +81,8 @@ class Arm:
 def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Arm]:
     """Return the recorded configurations, each of each study once: of repeats the one with the most seeds.
 
-    Left out are those that were taught, tied, or started from other numbers: their rows name these in words, and
-    they say nothing about training from random values.
+    Left out are those without a counted seed, and those that were taught, tied, or started from other numbers:
+    their rows name these in words, and they say nothing about training from random values.
     Raises UserError if the rows are no configurations, or name unknown fields.
     """
     for row in configurations:
@@ -95,7 +105,7 @@ def read_arms(configurations: Sequence[Mapping[str, Any]], seeds: Iterable[Mappi
             arms[key] = _arm(row, by_arm.get(key, {}))
         except (ValueError, TypeError) as error:
             raise UserError(f"configuration {row['configuration']}: {error}") from None
-    return list(arms.values())
+    return [arm for arm in arms.values() if arm.n]
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:
@@ -109,29 +119,26 @@ def _arm(row: Mapping[str, Any], seeds: SeedRows) -> Arm:
     recipe = _recipe(_fields(row, "recipe."))
     end = recipe.steps if recipe.finish_above < 1 else None
     grokked = {seed: r["outcome"] == Outcome.GROKKED for seed, r in seeds.items()}
-    finished = {seed for seed, r in seeds.items() if grokked[seed] and end and r["grok_step"] == end}
-    verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if seed not in finished)
+    finished = {seed for seed, r in seeds.items() if end and r["grok_step"] == end}
+    by_training = {seed: success and seed not in finished for seed, success in grokked.items()}
+    if end or seeds:
+        n, count = len(seeds), sum(by_training.values())
+    else:
+        n, count = int(row["seeds"]), int(row["grokked"])
+    verified = sum(r.get("verified") == ADDITIONS for seed, r in seeds.items() if by_training[seed])
     return Arm(
         spec=make_spec(family, **_typed(FAMILIES.get(family, Spec), model)),
         recipe=recipe,
         **{name: str(row[name] or "") for name in ("configuration", "study", "experiment_id", "run_id")},
-        rate=_rate(row, len(finished)) if seeds or not end else GrokRate(0, 0),
+        grokked=count,
+        n=n,
         best_exact=float(row["best_exact"]),
         verified=verified if end else int(row["verified"]),
-        ended=int(row["given_up"]) + int(row.get("screened", 0)),
-        finished=len(finished),
-        seeds={seed: grokked[seed] and seed not in finished for seed in grokked},
+        ended=sum(int(row.get(name) or 0) for name in ("given_up", "screened")),
+        stopped=row.get("stopped") in (True, 1),
+        seeds=by_training,
         with_finished=grokked,
     )
-
-
-def _rate(row: Mapping[str, Any], finished: int) -> GrokRate:
-    """Return the grok rate of a row; one without `wrongly` may have missed any seed that was given up."""
-    grokked, n, given_up = (int(row[name]) for name in ("grokked", "seeds", "given_up"))
-    missed = given_up * (FALSE_KILLS_UPPER if row["configuration"] in MEASURED else 1.0)
-    interval = (row["grok_rate_low"], row["grok_rate_high"]) if row.get("stopped") in (True, 1) else None
-    missed = float(row.get("wrongly", missed))
-    return GrokRate(grokked - finished, n, given_up, missed, recorded_interval=interval)
 
 
 def _fields(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:

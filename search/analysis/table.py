@@ -57,7 +57,7 @@ class Pair:
         return self._paired(self.with_it.with_finished, self.without.with_finished)
 
     def _paired(self, first: Mapping[Any, bool], second: Mapping[Any, bool]) -> Paired:
-        if self.with_it.rate.stopped or self.without.rate.stopped:
+        if self.with_it.stopped or self.without.stopped:
             return Paired.of([])
         return Paired.of([(first[s], second[s]) for s in first.keys() & second.keys()])
 
@@ -98,8 +98,8 @@ class Cell:
 
     @property
     def trains(self) -> Answer:
-        seen = sum(arm.rate.grokked + arm.finished for arm in self.arms)
-        n, rate = (self.pair.with_it.rate.n, self.pair.without.rate.rate) if self.pair else (0, 0.0)
+        seen = sum(arm.grokked_with_finished for arm in self.arms)
+        n, rate = (self.pair.with_it.n, self.pair.without.rate) if self.pair else (0, 0.0)
         return trains(sum(arm.verified for arm in self.arms), seen, n, rate)
 
     @property
@@ -140,9 +140,8 @@ class Cell:
         return {
             "scale": self.scale, "params": preset(self.scale).params, "constraint": self.constraint,
             "trains": str(self.trains), "cost": str(self.cost), "keeps_half": str(self.keeps_half),
-            "n_with": with_it.rate.n if with_it else 0, "grokked_with": with_it.rate.grokked if with_it else 0,
-            "n_without": without.rate.n if without else 0,
-            "grokked_without": without.rate.grokked if without else 0,
+            "n_with": with_it.n if with_it else 0, "grokked_with": with_it.grokked if with_it else 0,
+            "n_without": without.n if without else 0, "grokked_without": without.grokked if without else 0,
             "pairs": paired.n if paired else 0,
             "only_with": paired and paired.first, "only_without": paired and paired.second,
             **_ratio("ratio", paired),
@@ -161,7 +160,7 @@ class Cell:
 
 
 def _with_finished(arm: Arm | None) -> int | None:
-    return arm.rate.grokked + arm.finished if arm and arm.finishes else None
+    return arm.grokked_with_finished if arm and arm.finishes else None
 
 
 def _ratio(name: str, paired: Paired | None) -> dict[str, float | None]:
@@ -211,9 +210,11 @@ def constraint_table(
         if not rows or row in rows:
             pairs.setdefault((name, row), []).append(pair)
     if not pairs:
+        unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
         raise UserError(
             f"none of {len(configurations)} recorded configurations is a preset that has a partner: the same "
             "recipe, one constraint toggled; adder-search run constraints trains such pairs"
+            + ("; with finish_above the records of its seeds are needed too" if unread else "")
         )
     columns = _columns(pairs, scales)
     rows = rows or {row for name, row in pairs if name in columns}
@@ -287,7 +288,7 @@ def _cell(
     if (toggled := _toggled(base, *row)) is None:
         return None
     with_it, without = (base, toggled) if row[0] in base.applied() else (toggled, base)
-    recorded = [sorted(by_spec.get(s.trained(), ()), key=lambda a: -a.rate.n) for s in (with_it, without)]
+    recorded = [sorted(by_spec.get(s.trained(), ()), key=lambda a: -a.n) for s in (with_it, without)]
     return Cell(
         constraint=spelt(*row),
         scale=scale,

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
+from math import inf
 from typing import Any
 
 from model import preset
@@ -68,7 +69,7 @@ def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
     parts = [HEAD, markdown_table(head, grid)]
     if paper:
         parts += [agreements(table.cells.values())]
-    tried = [cell for cell in table.cells.values() if cell.with_it and cell.with_it.rate.n]
+    tried = [cell for cell in table.cells.values() if cell.with_it]
     finishes = any(arm.finishes for cell in tried for arm in (cell.with_it, cell.without) if arm)
     details = [_details(cell, link) for cell in tried]
     if details:
@@ -104,10 +105,14 @@ def agreements(cells: Iterable[Cell]) -> str:
     counts = Counter(cell.agreement for cell in published_cells)
     claims = sum(counts[a] for a in Agreement)
     parts = ", ".join(f"{counts[a]} {word}" for a, word in _COUNTED.items())
-    return f"Beside the {SECTION}, which has a verdict on {claims} of these {len(published_cells)} cells: {parts}."
+    return f"The {SECTION}, has a verdict on {claims} of these {len(published_cells)} cells: {parts}."
 
 
-_COUNTED = {Agreement.AGREES: "agree", Agreement.CONTRADICTS: "contradict it", Agreement.OPEN: "are open"}
+_COUNTED = {
+    Agreement.AGREES: "agree with it",
+    Agreement.CONTRADICTS: "contradict it",
+    Agreement.OPEN: "are open",
+}
 
 
 # Cells
@@ -115,27 +120,27 @@ _COUNTED = {Agreement.AGREES: "agree", Agreement.CONTRADICTS: "contradict it", A
 
 def _summary(cell: Cell | None, paper: bool) -> str:
     """Return a cell of the grid; empty where the scale cannot have the constraint."""
-    if cell is None or not (cell.with_it and cell.with_it.rate.n):
+    if cell is None or cell.with_it is None:
         return "" if cell is None else MISSING
-    cost = "" if cell.cost == Cost.OPEN else f" {cell.cost}"
-    ratio = f",{cost} {times(cell)}" if cell.paired and cell.paired.ratio is not None else ""
+    words = "" if cell.cost == Cost.OPEN else f" {cell.cost}"
+    words += f" {times(cell)}" if cell.paired and cell.paired.ratio is not None else ""
     contradicts = paper and cell.agreement == Agreement.CONTRADICTS
     mark = f" (paper: {cell.published.verdict})" if contradicts else ""
-    return f"{WORDS[cell.trains]}{ratio}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
+    return f"{WORDS[cell.trains]}{',' * bool(words)}{words}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
 
 
 def _details(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
     """Return the line of a cell by column. link: returns an arm's count with a link to its page."""
     arms = (cell.with_it, cell.without)
-    finished = " vs ".join(f"{a.rate.grokked + a.finished}/{a.rate.n}" if a else MISSING for a in arms)
-    counts = [f"{link(arm)} {100 * arm.rate.rate:.0f} %" if arm and arm.rate.n else MISSING for arm in arms]
+    finished = " vs ".join(f"{a.grokked_with_finished}/{a.n}" if a else MISSING for a in arms)
+    counts = [f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING for arm in arms]
     return {
         "constraint": cell.constraint,
         "scale": cell.scale,
         "trains": _trains(cell),
         **dict(zip(("with it", "without"), counts, strict=True)),
         FINISHING: finished,
-        "ratio (95 %)": _interval(cell),
+        "ratio (95 %)": _ratio(cell),
         "cost": str(cell.cost),
         "keeps half": str(cell.keeps_half),
         **dict(zip(PAPER, (cell.published.words or MISSING, str(cell.agreement or MISSING)), strict=True)),
@@ -152,19 +157,22 @@ def _trains(cell: Cell) -> str:
     return f"{cell.trains}, at most {100 * cell.with_it.at_most:.1f} %{ended}"
 
 
-def _interval(cell: Cell) -> str:
+def _ratio(cell: Cell) -> str:
     """Return the ratio with its interval, and the number of pairs where an arm has more seeds."""
     if not cell.paired:
         return MISSING
-    low, high = (f"{end:.2f}" for end in cell.paired.ratio_interval)
-    same = all(arm and arm.rate.n == cell.paired.n for arm in (cell.with_it, cell.without))
-    return f"{times(cell)} ({low}–{high.replace('inf', '∞')})" + (
-        "" if same else f" of {cell.paired.n} pairs"
-    )
+    same = all(arm and arm.n == cell.paired.n for arm in (cell.with_it, cell.without))
+    return f"{times(cell)} ({interval(cell)})" + ("" if same else f" of {cell.paired.n} pairs")
+
+
+def interval(cell: Cell, between: str = "–") -> str:
+    """Return the ends of the ratio's interval as text; empty if nothing is paired."""
+    ends = cell.paired.ratio_interval if cell.paired else ()
+    return between.join("∞" if end == inf else f"{end:.2f}" for end in ends)
 
 
 def count(arm: Arm | None) -> str:
-    return f"{arm.rate.grokked}/{arm.rate.n}" if arm else "0/0"
+    return f"{arm.grokked}/{arm.n}" if arm else "0/0"
 
 
 def times(cell: Cell) -> str:
@@ -182,7 +190,7 @@ def _notes(table: Table, tried: Sequence[Cell], finishes: bool) -> list[str]:
     notes += [
         "k/n: seeds that grokked, of all that were counted. Seeds that a rule ended early count as not grokked"
     ]
-    if any(arm.rate.stopped for cell in tried for arm in (cell.with_it, cell.without) if arm):
+    if any(arm.stopped for cell in tried for arm in (cell.with_it, cell.without) if arm):
         notes += ["an arm that went on until enough seeds had grokked has too high a share, and no ratio"]
     if finishes:
         notes += [
@@ -191,8 +199,8 @@ def _notes(table: Table, tried: Sequence[Cell], finishes: bool) -> list[str]:
         ]
     if any(len(cell.pairs) > 1 or len({arm.study for arm in cell.arms}) > 1 for cell in tried):
         notes += [
-            "of several pairs the one with most seeds in common speaks, among equals the one whose base groks most; "
-            "nothing is added up. A verified seed of any study shows that it trains"
+            "of several pairs the one with most seeds in common speaks, of equals the one whose arm without it groks "
+            "most; nothing is added up. A verified seed of any study shows that it trains"
         ]
     notes += [_tests(tried)]
     notes += [note for scale in table.scales for note in _bases(scale, tried)]

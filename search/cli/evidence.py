@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from search.store.home import Home
 
-FORMATS = ("md", "csv", "json")
+FORMATS, PICTURES = ("md", "csv", "json"), (".svg", ".png")
 KINDS = ("configurations", "seeds", "curves")
 
 
@@ -94,7 +94,7 @@ def _nothing(study: str | None, max_params: int | None) -> str:
     "--ui", default="http://127.0.0.1:5000", show_default=True,
     help="Where links lead in md: adder-search ui. Empty: no links.",
 )  # fmt: skip
-@target_option("File to write, instead of printing.")
+@target_option("File to write, instead of printing; .svg or .png: a picture.")
 @home_option
 def table(
     studies: tuple[str, ...],
@@ -115,11 +115,16 @@ def table(
 
     records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
     constraints = table_of(records.configurations(), paper, records.seeds())
-    text = write_table(constraints, style, paper=paper, ui=ui)
-    if target is None:
-        click.echo(text, nl=False)
+    if target is not None and target.suffix.lower() in PICTURES:
+        from search.analysis.table_figure import picture
+
+        content = picture(constraints, target.suffix.lower())
+        write_file(target, lambda path: path.write_bytes(content))
+    elif target is not None:
+        write_text(target, write_table(constraints, style, paper=paper, ui=ui))
+    else:
+        click.echo(write_table(constraints, style, paper=paper, ui=ui), nl=False)
         return
-    write_text(target, text)
     click.echo(f"{target}: {len(constraints.constraints)} constraints at {len(constraints.scales)} scales")
 
 

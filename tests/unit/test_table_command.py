@@ -7,13 +7,17 @@ import io
 import json
 from dataclasses import replace
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 
 from model import preset
+from search.analysis.plots import INK
 from search.analysis.table import constraint_table
-from search.analysis.table_text import FINISHING, markdown, write_table
+from search.analysis.table_figure import picture, table_figure
+from search.analysis.table_text import FINISHING, count, markdown, write_table
 from search.analysis.verdicts import published
 from search.stats.intervals import ratio_interval
 from search.store.ledger import Ledger
@@ -65,7 +69,7 @@ def test_markdown_has_a_grid_and_a_line_a_cell():
     assert grid[2:] == [
         ["shared_norm", "trains: 12/64 vs 0/0", "not seen to train, costs ×0.00: 0/40 vs 8/40"],
         ["rank1_out", "trains: 12/64 vs 0/0", "open: 0/40 vs 0/3"],
-        ["no_ffn_bias", "trains: 12/64 vs 0/36", "open: 0/40 vs 0/0"],
+        ["no_ffn_bias", "trains, helps: 12/64 vs 0/36", "open: 0/40 vs 0/0"],
         ["tie_vo", "trains, ×1.00: 12/64 vs 12/64", "open: 0/40 vs 0/0"],
         ["frozen_spiral", "not seen to train, costs ×0.00: 0/40 vs 12/64", "open: 0/40 vs 0/0"],
     ]
@@ -135,10 +139,8 @@ def test_beside_the_paper_its_whole_table_is_shown(files):
     unlike = "not seen to train, costs ×0.00: 0/40 vs 8/40 (paper: works)"
     assert grid[2] == ["shared_norm", "–", "trains: 12/64 vs 0/0", "–", unlike]
     assert grid[7][:3] == ["qk_dim=4", "", "–"], "170p cannot have it"
-    counts = "which has a verdict on 21 of these 27 cells: 4 agree, 1 contradict it, 16 are open."
-    assert (
-        f"Beside the 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
-    )
+    counts = "has a verdict on 21 of these 27 cells: 4 agree with it, 1 contradict it, 16 are open."
+    assert f"The 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
     rows = json.loads(call("table", *files, "--paper", "--format", "json").stdout)
     agreements = [row["agrees"] for row in rows]
     assert [agreements.count(a) for a in ("agrees", "contradicts", "open", None)] == [4, 1, 16, 6]
@@ -151,6 +153,23 @@ def test_shipped_records_are_read_without_a_home(here):
     assert rows["tie_vo", "57p"]["trains"] == "yes" and rows["tie_vo", "100p"]["pairs"] >= 32
     (here / "own.csv").write_text("study,seeds\n1,2\n")
     assert "no frame of configurations" in fails_with_one(2, "table", "own.csv", "--shipped")
+
+
+def test_a_picture_has_the_counts_of_every_cell(files, here):
+    """And the published verdict of each, and a frame where it is not so."""
+    result = call("table", *files, "--paper", "-o", "table.svg")
+    assert result.stdout == "table.svg: 7 constraints at 4 scales\n"
+    table = table_of(some_rows())
+    first = picture(table, ".svg")
+    assert first == picture(table, ".svg") and b"<svg" in first
+    (axes, _) = table_figure(table).axes
+    texts = [text.get_text() for text in axes.texts]
+    for cell in table.cells.values():
+        assert f"{count(cell.with_it)} vs {count(cell.without)}" in texts
+    assert texts.count("✓") == 9 and texts.count("✗") == 0
+    assert [patch.get_edgecolor()[:3] for patch in axes.patches].count(to_rgb(INK)) == 1
+    assert call("table", *files, "-o", "table.png").exit_code == 0
+    assert Path("table.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_home_without_studies_has_no_table(home, here):

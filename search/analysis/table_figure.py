@@ -1,0 +1,103 @@
+"""The constraint table as a picture: columns scales, rows constraints, colour the ratio of the grok rates."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from math import log2
+from textwrap import fill
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from search.analysis.plots import GRID, INK, SOFT, new_figure, png
+from search.analysis.table import Cell, Table
+from search.analysis.table_text import WORDS, agreements, count, interval, times
+from search.analysis.verdicts import Agreement, Cost
+
+COLOURS = LinearSegmentedColormap.from_list("ratio", ["#d9822b", "#f3c99b", "#f4f4f2", "#a9c9ea", "#4a8fd1"])
+"""Orange to blue, which all kinds of colour vision tell apart; dark ink is legible on all of it."""
+NORM = Normalize(-2, 2)  # of the ratio's logarithm to base 2
+UNKNOWN = "#e9e9e7"
+MARKS = {"works": "✓", "fails": "✗"}
+LEGEND = (
+    "k/n: seeds that grokked, with the constraint vs without it. ×: the ratio of these rates on the same seeds and its "
+    "95 % interval, bold where that leaves out 1. ✓ ✗: works, fails, says the 57p paper; in a heavy frame it is not "
+    "so here. Grey: no ratio."
+)
+WIDTH, HEIGHT = 1.72, 0.66  # inches of a cell
+
+
+def table_figure(table: Table) -> Figure:
+    """Draw the table, with what was published as marks."""
+    columns, rows = len(table.scales), len(table.constraints)
+    width = 1.5 + WIDTH * columns
+    figure = new_figure(width, 1.9 + HEIGHT * rows)
+    axes = figure.add_subplot()
+    for y, (_, cells) in enumerate(table.rows()):
+        for x, cell in enumerate(cells):
+            if cell is not None:
+                _draw(axes, x, y, cell)
+    axes.set_xlim(-0.02, columns + 0.02)
+    axes.set_ylim(rows + 0.03, -0.03)
+    axes.set_xticks(
+        [x + 0.5 for x in range(columns)], [f"{s} parameters".replace("p ", " ") for s in table.scales]
+    )
+    axes.set_yticks([y + 0.5 for y in range(rows)], table.constraints)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=10, labelcolor=INK)
+    axes.spines[:].set_visible(False)
+    title = fill(agreements(table.cells.values()), round(11 * width))  # characters to the inch
+    axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
+    bar = figure.colorbar(
+        ScalarMappable(NORM, COLOURS), ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01
+    )
+    bar.set_ticks([-2, -1, 0, 1, 2], labels=["×¼ or less", "×½", "×1", "×2", "×4 or more"])
+    bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
+    bar.outline.set_visible(False)
+    figure.supxlabel(fill(LEGEND, round(14 * width)), fontsize=8, color=SOFT, x=0.01, ha="left")
+    return figure
+
+
+def _draw(axes: Axes, x: int, y: int, cell: Cell) -> None:
+    """Draw a cell in the unit square right of x and below y."""
+    ratio = cell.paired.ratio if cell.paired else None
+    tried = cell.with_it is not None
+    colour = UNKNOWN if ratio is None else COLOURS(NORM(log2(max(ratio, 2**-2))))
+    differs = cell.agreement == Agreement.CONTRADICTS
+    box = Rectangle(
+        (x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour if tried else "white", zorder=2 + differs
+    )
+    box.set(edgecolor=INK if differs else "white", linewidth=2.2)
+    axes.add_patch(box)
+    if ratio is None:
+        box.set(hatch="////", edgecolor=GRID, linewidth=0)
+
+    def write(down: float, text: str, size: float = 9, **style: Any) -> None:
+        style = {"ha": "center", "va": "center", "color": INK if tried else SOFT, "zorder": 4, **style}
+        axes.text(x + 0.5, y + down, text, fontsize=size, **style)
+
+    words = WORDS[cell.trains] if tried else "not tried"
+    weight = "bold" if cell.cost != Cost.OPEN else "normal"
+    write(0.25, words if not ratio else f"{words}, {times(cell)}", weight=weight)
+    write(0.53, f"{count(cell.with_it)} vs {count(cell.without)}")
+    if cell.paired:
+        write(0.79, interval(cell, " to "), 7.5)
+    if cell.published.verdict:
+        mark = MARKS[cell.published.verdict]
+        axes.text(x + 0.95, y + 0.2, mark, fontsize=10, ha="right", va="center", color=INK, zorder=4)
+
+
+def picture(table: Table, suffix: str) -> bytes:
+    """Return the picture as a .svg or .png file; the same table makes the same bytes."""
+    figure = table_figure(table)
+    if suffix == ".png":
+        return png(figure)
+    buffer = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "adder-search"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
