@@ -219,6 +219,10 @@ FILES = {
     SCALES + "constraints: [tie_vo, tie_vo]\nscales: {57p: {rate: 0.5}}": "constraints.1: tie_vo is listed twice",
     SCALES + "constraints: [qk_dim=4]\nscales: {170p: {rate: 0.5}}":
         "constraints.0: cannot be toggled at any scale; at 170p: it would take no parameter away",
+    SCALES + "constraints: [qk_dim=3]\nscales: {57p: {rate: 0.5}}":
+        "constraints.0: cannot be toggled at any scale; at 57p: it has qk_dim=4",
+    SCALES + "constraints: [qk_dim=4]\nscales: {57p: {rate: 0.5}, 170p: {rate: 0.5}}":
+        "scales.170p: none of the constraints can be toggled here",
     SCALES + "recipe: {step: 9}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
         "recipe.step: unknown key; did you mean steps or fold_step?",
     SCALES + "model: 57p\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}": "model: does not go with scales: *",

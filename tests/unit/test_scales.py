@@ -6,6 +6,7 @@ from search.run import estimate
 from search.study.file import load_study, parse_study
 from search.study.trial import Configuration
 from tests.planners import drain, finish, planner_of, rows_of
+from trainer import Outcome
 
 TABLE = """
 name: table
@@ -87,6 +88,20 @@ def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected
     study = parse_study(edited, "")
     to_train = estimate._seeds_to_train(study, [Configuration(*c) for c in study.listed], rows)
     assert sorted(filter(None, to_train.values())) == sorted(map(len, expected))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("seeds: 5", "seeds: 5"), ("seeds: 5", "seeds: 2"), ("tie_fc2_head]", "tie_qk]")]
+)
+def test_an_interrupted_trial_goes_on_if_the_file_still_has_its_seeds(before, after, home):
+    trials = drain(planner_of(TABLE, home, ahead=99))
+    rows = [r for trial in trials for r in rows_of(trial, Outcome.RUNNING)]
+    for trial in trials:
+        trial.write(home.trial(trial.study, trial.key))
+    edited = TABLE.replace(before, after)
+    assert asked(edited, home, rows) == asked(edited, home)
+    keys = {t.key for t in drain(planner_of(edited, home, rows, ahead=99))}
+    assert (keys == {t.key for t in trials}) == (edited == TABLE)
 
 
 def test_the_shipped_table_has_the_papers_cells():
