@@ -94,7 +94,8 @@ LINES = {  # what is added to GOOD
     "stop: {screen: 5000}": "stop.screen: must be a list, got 5000",
     "stop: {screen: {at: 60000, keep: {token: 0.3}}}":
         "stop.screen.at: must be at most the evaluation before the last (59000), got 60000",
-    "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}": "stop.screen.keep.tokn: unknown probe; did you mean token?",
+    "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}":
+        "stop.screen.keep.tokn: unknown probe of 57p; did you mean token?",
     "stop: {screen: {at: 5000, keep: {token: 35}}}": "stop.screen: keep.token must be from 0 to 1, got 35",
     "stop: {screen: {at: 5000, keep: {stride: [0.3, 0.1]}}}": "stop.screen: keep.stride must rise, got 0.3 to 0.1",
     "stop: {screen: {at: 5000, keep: {top: 0.1, token: 0.3}}}":
@@ -223,6 +224,8 @@ FILES = {
         "constraints.0: cannot be toggled at any scale; at 57p: it has qk_dim=4",
     SCALES + "constraints: [qk_dim=4]\nscales: {57p: {rate: 0.5}, 170p: {rate: 0.5}}":
         "scales.170p: none of the constraints can be toggled here",
+    SCALES + "constraints: [rank1_out]\nscales: {57p: {rate: 0.5}}\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
+        "stop.screen.keep.odd: unknown probe of 57p without rank1_out; valid: *",
     SCALES + "recipe: {step: 9}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
         "recipe.step: unknown key; did you mean steps or fold_step?",
     SCALES + "model: 57p\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}": "model: does not go with scales: *",

@@ -166,7 +166,7 @@ class Study(Strict):
     constraints: list[str] = Field(
         default_factory=list,
         max_length=MOST_TOGGLES,
-        description="its rows: those toggled at each scale, tie_vo or qk_dim=4",
+        description="the rows of that table, toggled at each scale: tie_vo, qk_dim=4",
     )
     combine: list[str] = Field(
         default_factory=list,
@@ -205,9 +205,11 @@ class Study(Strict):
         if has_secret(self.tracking_uri or ""):  # it is recorded, in MLflow too
             out = "leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
             raise error_at("tracking_uri", out)
-        if (count := (len(self.configurations) or 1) * (1 + len(self.toggle))) > MOST_CONFIGURATIONS:
+        listed, constraints = self.configurations or self.scales, self.toggle or self.constraints
+        if (count := (len(listed) or 1) * (1 + len(constraints))) > MOST_CONFIGURATIONS:
             raise error_at(
-                "toggle", f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {count}"
+                "constraints" if self.scales else "toggle",
+                f"a study has at most {MOST_CONFIGURATIONS} configurations, this one {count}",
             )
         check_scales(self)
         lists = [name for name in ("configurations", "toggle", "combine") if getattr(self, name)]

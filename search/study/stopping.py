@@ -132,5 +132,6 @@ def check_names(spec: Spec, names: Iterable[str], path: str) -> None:
     readable = [*BEST, *spec.probes()]
     for name in names:
         if name not in readable:
-            has = "" if spec.probes() else f" ({preset_name(spec)} has no probes)"
-            raise error_at(f"{path}.{name}", f"unknown probe{has}; {did_you_mean(name, readable)}")
+            model = preset_name(spec)
+            of = f" of {model}" if spec.probes() else f" ({model} has no probes)"
+            raise error_at(f"{path}.{name}", f"unknown probe{of}; {did_you_mean(name, readable)}")

@@ -258,6 +258,8 @@ BOMBS = {
     "a step of nothing": ONE + "space: {recipe.lr: {float: [0.1, 0.2], step: 1.0e-300}}",
     "10^9 evaluations": ONE + "recipe: {steps: 1000000000, eval_every: 1}",
     "101 toggles": ONE + f"toggle: [{', '.join(['tie_vo'] * 101)}]",
+    "3,030 arms": f"name: x\nseeds: [1]\nscales: {{{', '.join(f'{n}p: {{rate: 1}}' for n in range(30))}}}\n"
+    f"constraints: [{', '.join(f'qk_dim={n}' for n in range(100))}]",
     "7,000 stages": ONE + "recipe: {curriculum: [" + "[1, 1], " * 7_000 + "]}",
     "10,000 threads": ONE + "resources: {cpu: 10000}",
     "80,000 keys": "{" + ", ".join(f"a{n}: 1" for n in range(80_000)) + "}",

@@ -323,7 +323,7 @@ def test_what_makes_no_space_is_refused_at_its_key_path(fields: tuple[str, ...])
         (
             (HOLD,),
             "{objectives: [{share: {basinn: 1}, when: 12000}]}",
-            "sampler.objectives.share.basinn: unknown probe; did you mean basin?",
+            "sampler.objectives.share.basinn: unknown probe of 57p; did you mean basin?",
         ),
         (
             (HOLD,),
