@@ -23,14 +23,12 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     from search.analysis.frames import until_of
     from search.cli import render
     from search.stats.counting import overview
-    from search.store.ledger import Ledger
-    from search.store.study_records import StudyRecords, open_records
+    from search.store.study_records import open_several
 
-    if study is not None:
-        rows = open_records(home, study).list_seeds(environment=as_json)
-    else:
-        rows = Ledger(home).list_seeds() if home.exists() else []
-    until = {name: until_of(StudyRecords(Ledger(home), name)) for name in {row["study"] for row in rows}}
+    opened = open_several(home, [study] if study else []) if study or home.exists() else []
+    seeds_of = {r: r.list_seeds(environment=as_json and bool(study)) for r in opened}
+    rows = [row for seeds in seeds_of.values() for row in seeds]
+    until = {records.study: until_of(records) for records, seeds in seeds_of.items() if seeds}
     studies, seeds = overview(rows, until), rows if study else []
     text = render.status(studies, seeds) if rows else f"nothing has run yet in {home.path}"
     show(as_json, {"home": str(home.path), "studies": studies, "seeds": seeds or None}, text)

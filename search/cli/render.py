@@ -35,7 +35,7 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 
 def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str:
     """Return a run's results and the next commands. name: the study as the user typed it."""
-    rows = records.list_seeds()
+    rows = ended.rows
     models = _models(study, records)
     if study.compress:
         lines = ["", *_descent(records)]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,47 +152,34 @@ def _run(
     from rich.markup import escape
 
     from search.cli import render
+    from search.run.extension import check_extension
     from search.run.progress import Display
 
     console = Console(highlight=False)
-    with reraise_as(source, UserError), _study_lease(study, records):
-        from search.run import ray_executor
-        from search.run.driver import Driver
+    with reraise_as(source, UserError):
+        check_extension(study, (records.get_study() or {}).get("definition"), records.list_seeds())
+        with records.lease:
+            from search.run import ray_executor
+            from search.run.driver import Driver
 
-        console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
-        with (
-            Display(console) as display,
-            Driver.open(study, records, client, display, max_hours) as driver,
-        ):
-            records.update_study(study.model_dump(mode="json", by_alias=True), study.tracking_uri)
-            ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
+            console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
+            with (
+                Display(console) as display,
+                Driver.open(study, records, client, display, max_hours) as driver,
+            ):
+                records.update_study(study.model_dump(mode="json", by_alias=True), study.tracking_uri)
+                ended = driver.run(ray_executor.RayExecutor(study, records.home.ray, display.say_if_due))
     click.echo(render.summary(study, source, records, ended))
     if ended.interrupted or ended.failed_trials:
         sys.exit(130 if ended.interrupted else Failure.code)
 
 
-@contextlib.contextmanager
-def _study_lease(study: Study, records: StudyRecords) -> Iterator[None]:
-    """Hold the study's lease. Raise UserError if another driver has it, or the file cannot extend the study."""
-    from search.run.extension import check_extension
-
-    before = records.get_study() or {"definition": None}
-    check_extension(study, before["definition"], records.list_seeds())
-    with records.lease:
-        try:
-            yield
-        finally:
-            records.database.patience_s = 0.0  # for the release: a lease ends by itself
-
-
 def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
     """Return the study under the first of NAME-2, NAME-3 ... without records."""
-    from search.store.study_records import StudyRecords
-
+    begun = ledger.list_studies()
     for n in count(2):
         name = f"{study.name}-{n}"
-        records = StudyRecords(ledger, name)
-        if not (records.get_study() or records.list_seeds() or client.get_experiment_by_name(name)):
+        if name not in begun and not client.get_experiment_by_name(name):
             renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(renamed))
     raise AssertionError

@@ -21,7 +21,6 @@ from mlflow import MlflowClient
 from search.analysis.publish import log_evidence
 from search.compress.pictures import log_descents
 from search.compress.study import StudyDescent
-from search.errors import UserError
 from search.run.executor import Event, Executor, Finished, Lost, Reported
 from search.run.metrics import Values
 from search.run.packing import interrupted
@@ -32,7 +31,7 @@ from search.run.recorder import Recorder
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
-from search.store.record import is_final
+from search.store.record import SeedRecord, is_final
 from search.store.results import ERROR, PARTS, Damaged
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
@@ -69,6 +68,8 @@ class Ended:
     """Number of trials that were started."""
     failed_trials: dict[str, str] = field(default_factory=dict)
     """Error of each failed trial and its file, by trial key."""
+    rows: list[SeedRecord] = field(default_factory=list)
+    """The study's seeds as they are recorded at the end."""
     unpublished: int = 0
     seed_steps_per_s: float = 0.0
     """Of the whole run, compilation left out."""
@@ -112,9 +113,9 @@ class Driver:
         """Recover what an earlier run left, plan the rest and yield the run's driver. Raises UserError."""
         # MLflow's own retries would create a run twice whose answer came late; the outbox looks first
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-        _check_store(study, records, client)
+        rows = records.list_seeds()
         with ExitStack() as undo:
-            tracker = Tracker(client, records.home, study)
+            tracker = Tracker(client, records.home, study, any(r["published"] for r in rows))
             outbox = Outbox(lambda: client.search_experiments(max_results=1))
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
@@ -123,11 +124,11 @@ class Driver:
             share = study.sampler.share if study.space else None
             recorder = Recorder(records, tracker, outbox, cache, share)
             records.censor_orphaned()
-            recovered = recorder.recover()
+            recovered = recorder.recover(rows)
             proposals = proposals_of(study, records, cache)
             mirror = None
             if isinstance(proposals, Proposals):
-                mirror = Mirror(records.home, study.name, proposals.objectives)
+                mirror = Mirror(records, proposals.objectives)
             planner = plan(study, records, proposals)
             driver = cls(study, records, display, planner, recorder, mirror, max_hours)
             driver._resume_tracking(client, recovered)
@@ -313,8 +314,8 @@ class Driver:
         longest = (DRAIN_S, DRAIN_AWAY_S) if is_done else (STOPPING_S, STOPPING_S)
         remaining = self.outbox.drain(*longest, self._show_drain)
         self.outbox.close()
-        rows = self.records.list_seeds()
-        self.ended.unpublished = sum(is_final(r) and not r["published"] for r in rows)
+        self.ended.rows = self.records.list_seeds()
+        self.ended.unpublished = sum(is_final(r) and not r["published"] for r in self.ended.rows)
         if not (remaining or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
             shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
 
@@ -361,17 +362,6 @@ def plan(study: Study, records: StudyRecords, proposals: Proposals | StudyDescen
     rows = records.list_seeds()
     listed = [] if study.proposes else configurations(study, records)
     return Planner(study, rows, proposals, interrupted(study, rows, records.home, listed), listed)
-
-
-def _check_store(study: Study, records: StudyRecords, client: MlflowClient) -> None:
-    """Raise UserError where MLflow knows nothing of a study that it is to have records of."""
-    published = any(r["published"] for r in records.list_seeds())
-    with answered(study.name):
-        if published and client.get_experiment_by_name(study.name) is None:
-            raise UserError(
-                f"study {study.name}: this MLflow store has none of its records; name the store "
-                "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
-            )
 
 
 @contextmanager

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from search.analysis.publish import conclude, publish
 from search.errors import Failure
-from search.stats.counting import ENOUGH
+from search.stats.counting import ENOUGH, Row
 from search.store.record import is_final
 from search.store.results import (
     PARTS,
@@ -50,13 +51,12 @@ class Recorder:
     share: Share | None = None
     """Share that a search's objective asks for, if any."""
 
-    def recover(self) -> set[str]:
+    def recover(self, rows: Iterable[Row]) -> set[str]:
         """Record the results that an earlier run left, and publish what MLflow lacks.
 
-        Returns the keys of their configurations.
+        rows: the study's seeds. Returns the keys of the configurations that have such results.
         """
         recovered: set[str] = set()
-        rows = self.records.list_seeds()
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
             folder = self._folder(key)
             try:

@@ -52,7 +52,8 @@ class StudyLease:
     def __exit__(self, *_: object) -> None:
         self.ended.set()
         self.thread.join()
-        with contextlib.suppress(Failure):  # the lease ends by itself
+        self.database.patience_s = 0.0  # if the database is away, the lease ends by itself
+        with contextlib.suppress(Failure):
             self.release()
 
     def check(self) -> None:

@@ -7,18 +7,13 @@ trained; this table does. What the ledger has of one study is read and written b
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import sqlalchemy as sa
 
 from search.errors import UserError
 from search.store.database import ROWS, STUDIES, Database, retry_while_unavailable
 from search.store.home import Home
 from search.store.lease import driver_name, is_live
-from search.store.record import SeedRecord
 from search.study.schema import is_name
-
-KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 
 
 class Ledger:
@@ -55,34 +50,9 @@ class Ledger:
             now = self.database.now(db)
         return [row["study"] for row in rows if is_live(row, now)]
 
-    @retry_while_unavailable
-    def list_seeds(self, environment: bool = False) -> list[SeedRecord]:
-        """List the seeds of all studies, by study, configuration and seed.
-
-        environment: with what each seed was trained in, which is most of the text.
-        """
-        return read_seeds(self.database, environment)
-
 
 def open_ledger(home: Home) -> Ledger:
     """Open a home's ledger. Raises UserError if nothing has run there."""
     if not home.exists():
         raise UserError(f"nothing has run yet in {home.path}")
     return Ledger(home)
-
-
-def read_seeds(database: Database, environment: bool, **values: Any) -> list[SeedRecord]:
-    """Read the seeds' rows with these values, or all of them, by study, configuration and seed."""
-    columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
-    query = sa.select(*columns).where(has_values(values))
-    # asked for the order of a trial's rows, SQLite would go through all of a study's
-    ordered = query if "trial" in values else query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS))
-    records = [cast(SeedRecord, row) for row in database.read(ordered)]
-    if "trial" in values:
-        records.sort(key=lambda r: (r["study"], r["configuration"], r["init_seed"], r["data_seed"]))
-    return records
-
-
-def has_values(values: dict[str, Any]) -> sa.ColumnElement[bool]:
-    """Return SQL that is true of the seeds' rows with these values."""
-    return sa.and_(sa.true(), *(ROWS.c[name] == value for name, value in values.items()))

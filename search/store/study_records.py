@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -25,7 +26,7 @@ from search.store.database import (
 )
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
-from search.store.ledger import KEY_COLUMNS, Ledger, has_values, open_ledger, read_seeds
+from search.store.ledger import Ledger, open_ledger
 from search.store.record import SeedRecord, is_final
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from search.study.sampler import Share
 
 DIED = "its driver died"
+KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
 MEASURED = (
     "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
@@ -67,7 +69,11 @@ class StudyRecords:
     def __init__(self, ledger: Ledger, study: str):
         self.ledger, self.study = ledger, study
         self.home, self.database = ledger.home, ledger.database
-        self.lease = StudyLease(self.database, study, ledger.owner)
+
+    @cached_property
+    def lease(self) -> StudyLease:
+        """This driver's lease of the study."""
+        return StudyLease(self.database, self.study, self.ledger.owner)
 
     @property
     def owner(self) -> str:
@@ -222,9 +228,13 @@ class StudyRecords:
 
         environment: with what each seed was trained in, which is most of the text.
         """
-        values = {"configuration": configuration, "trial": trial}
-        values = {name: value for name, value in values.items() if value is not None}
-        return read_seeds(self.database, environment, study=self.study, **values)
+        columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
+        wanted = {"configuration": configuration, "trial": trial}
+        query = sa.select(*columns).where(self._has(**{n: v for n, v in wanted.items() if v is not None}))
+        # asked for the order of a trial's rows, SQLite would go through all of a study's
+        ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
+        records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
+        return records if trial is None else sorted(records, key=_key_of)
 
     @retry_while_unavailable
     def list_grouped_seeds(self, configuration: str) -> list[Values]:
@@ -403,6 +413,11 @@ def open_several(home: Home, studies: Iterable[str] = ()) -> list[StudyRecords]:
     for records in opened:
         records.require_study()
     return opened or [StudyRecords(ledger, name) for name in ledger.list_studies()]
+
+
+def has_values(values: Values) -> sa.ColumnElement[bool]:
+    """Return SQL that is true of the seeds' rows with these values."""
+    return sa.and_(sa.true(), *(ROWS.c[name] == value for name, value in values.items()))
 
 
 def _key_of(row: Mapping[Any, Any]) -> Key:

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from search.errors import Failure
 from search.store.database import LOCK_WAIT_S
 from search.store.home import Home
+from search.store.study_records import StudyRecords
 
 if TYPE_CHECKING:  # a study that is a list needs no Optuna
     import optuna
@@ -29,8 +30,8 @@ class Mirror:
     `objectives`: each with its direction, minimize or maximize, in the order of a trial's values.
     """
 
-    def __init__(self, home: Home, study: str, objectives: Mapping[str, str]):
-        self.home, self.study, self.objectives = home, study, dict(objectives)
+    def __init__(self, records: StudyRecords, objectives: Mapping[str, str]):
+        self.home, self.study, self.objectives = records.home, records.study, dict(objectives)
         self._storage: Any = None
         """Optuna's storage, which remembers trials; a new one after an error, and after a deletion."""
 
@@ -75,8 +76,9 @@ class Mirror:
         return study
 
 
-def delete_mirror(home: Home, study: str) -> None:
+def delete_mirror(records: StudyRecords) -> None:
     """Delete a search's mirror, if it has one. Raises Failure if that cannot be done."""
+    home, study = records.home, records.study
     if home.has_own_database and not home.optuna_db.exists():
         return
     try:

@@ -130,7 +130,7 @@ def delete(found: Contents) -> str:
     for folder in (home.trial(study, ""), home.damaged(study, "")):
         shutil.rmtree(folder, ignore_errors=True)
     home.depot.remove(home.trial(study, ""))
-    delete_mirror(home, study)
+    delete_mirror(found.records)
     if found.experiment is not None:
         with answered(found.uri):
             remark = _erase(found, found.experiment) if found.is_in_home else _rename(found, found.experiment)

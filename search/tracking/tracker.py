@@ -17,7 +17,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run
 
 from model import verify
-from search.errors import Failure
+from search.errors import Failure, UserError
 from search.stats.counting import Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import Home
@@ -56,7 +56,11 @@ STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit
 class Tracker:
     """One study's experiment."""
 
-    def __init__(self, client: MlflowClient, home: Home, study: Study):
+    def __init__(self, client: MlflowClient, home: Home, study: Study, is_published: bool = False):
+        """Open the experiment, or create it.
+
+        is_published: MLflow is to have records of it; raise UserError for a store that knows nothing of it.
+        """
         self.client, self.home, self.study = client, home, study
         self.runs: dict[str, str] = {}
         """Runs of configurations that this driver has opened, by key."""
@@ -72,15 +76,20 @@ class Tracker:
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
             existing = client.get_experiment_by_name(study.name)
+            if existing is None and is_published:
+                raise UserError(
+                    f"study {study.name}: this MLflow store has none of its records; name the store "
+                    "that has them (MLFLOW_TRACKING_URI, tracking_uri), or run it with --fresh"
+                )
             if existing and existing.lifecycle_stage != "active":
                 raise Failure(f"experiment {study.name} was deleted in MLflow: restore or rename it")
-            self.experiment = existing.experiment_id if existing else self._create_experiment()
-
-    def _create_experiment(self) -> str:
-        tags = {"mlflow.note.content": self.study.about} if self.study.about else {}
-        local = is_local(self.client.tracking_uri)
-        location = (self.home.artifacts / self.study.name).as_uri() if local else None
-        return self.client.create_experiment(self.study.name, artifact_location=location, tags=tags)
+            tags = {"mlflow.note.content": study.about} if study.about else {}
+            location = (home.artifacts / study.name).as_uri() if is_local(client.tracking_uri) else None
+            self.experiment = (
+                existing.experiment_id
+                if existing
+                else client.create_experiment(study.name, artifact_location=location, tags=tags)
+            )
 
     # Runs
 

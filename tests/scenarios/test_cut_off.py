@@ -11,7 +11,6 @@ import pytest
 from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
-from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.store.study_records import StudyRecords
@@ -136,7 +135,7 @@ def test_a_part_is_read_once_by_whom_it_is_recorded(home, monkeypatch):
     monkeypatch.setattr(StudyRecords, "record", counting(StudyRecords.record, recorded))
     drive(home, STUDY, GROKKED)
     assert read.total() == recorded.total() == 2
-    assert all(r["published"] for r in Ledger(home).list_seeds())
+    assert all(r["published"] for r in records_of(home).list_seeds())
 
 
 def counting(function, calls):

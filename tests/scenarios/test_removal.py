@@ -85,7 +85,7 @@ def test_a_search_goes_with_its_proposals_and_their_mirror(monkeypatch):
     for n in range(2):
         records.create_proposal(n, Configuration(*study_of().listed[0]), {"recipe.lr": 0.1})
     gone = []
-    monkeypatch.setattr(removal, "delete_mirror", lambda home, study: gone.append(study))
+    monkeypatch.setattr(removal, "delete_mirror", lambda records: gone.append(records.study))
     assert "  Optuna     2 proposals\n" in done("delete", "sweep", "--home", "runs", "--yes")
     assert records_of("runs").list_proposals() == [] and gone == ["sweep"]
 

@@ -14,10 +14,8 @@ from safetensors.torch import save_file
 from model import PRESETS, verify
 from search.cli.options import save_checkpoint
 from search.errors import UserError
-from search.store.home import Home
-from search.store.ledger import Ledger
 from tests.commands import call, fails_with_one, says
-from tests.homes import quickly, recorded
+from tests.homes import quickly, recorded, records_of
 from trainer.checkpoints.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -176,7 +174,7 @@ def test_qualified_is_enough_if_asked_for() -> None:
 
 
 def verifications() -> list[tuple[int, int | None]]:
-    return [(r["verify_calls"], r["verified"]) for r in Ledger(Home("home")).list_seeds()]
+    return [(r["verify_calls"], r["verified"]) for r in records_of("home").list_seeds()]
 
 
 def test_what_verify_finds_is_kept_with_the_seed_that_it_is_of() -> None:

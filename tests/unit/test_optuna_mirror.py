@@ -13,6 +13,7 @@ from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home
 from search.tracking.optuna_mirror import Mirror, delete_mirror
+from tests.homes import records_of
 from tests.searches import IMPOSSIBLE, NARROW, SPACE, Memory, asked, proposals_of, row, train
 
 
@@ -23,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def mirror_of(proposals: Proposals, home: Home) -> Mirror:
-    return Mirror(home, "x", proposals.objectives)
+    return Mirror(records_of(home, "x"), proposals.objectives)
 
 
 def read(home: Home, study: str = "x") -> optuna.Study:
@@ -114,7 +115,7 @@ def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
     first = proposals_of(ledger, space=NARROW)
     asked(first, 2)
     first.ask()
-    neighbour = Mirror(home, "other", first.objectives)
+    neighbour = Mirror(records_of(home, "other"), first.objectives)
     for mirror in (mirror_of(first, home), neighbour):
         mirror.update(first.trials())
     then = other(ledger)
@@ -145,18 +146,18 @@ def test_it_may_be_deleted_at_any_time(home: Home) -> None:
 
 
 def test_deleting_a_search_deletes_its_mirror_alone(home: Home) -> None:
-    delete_mirror(home, "x")
+    delete_mirror(records_of(home, "x"))
     assert not home.optuna_db.exists()
     proposals = proposals_of(Memory(), space=NARROW)
     asked(proposals, 1)
     for name in ("x", "other"):
-        Mirror(home, name, proposals.objectives).update(proposals.trials())
+        Mirror(records_of(home, name), proposals.objectives).update(proposals.trials())
     for _ in range(2):
-        delete_mirror(home, "x")
+        delete_mirror(records_of(home, "x"))
         assert optuna.get_all_study_names(home.optuna_url) == ["other"]
     home.optuna_db.unlink()
     home.optuna_db.touch()
-    delete_mirror(home, "x")
+    delete_mirror(records_of(home, "x"))
     assert not home.optuna_db.stat().st_size, "to ask makes no tables"
 
 
@@ -165,7 +166,7 @@ def test_a_file_that_is_none_is_said_in_one_line(home: Home) -> None:
     proposals = proposals_of(Memory(), space=NARROW)
     asked(proposals, 1)
     for call in (
-        lambda: delete_mirror(home, "x"),
+        lambda: delete_mirror(records_of(home, "x")),
         lambda: mirror_of(proposals, home).update(proposals.trials()),
     ):
         with pytest.raises(Failure, match=r"^Optuna's mirror of x: .*not a database.*$"):

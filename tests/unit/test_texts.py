@@ -20,8 +20,10 @@ CUT = SOME + rows(CENSORED, Outcome.RUNNING, first=7)
 def outputs(home, recorded, study="57p"):
     """The summary of a run, and the status, of some rows."""
     named = [{**row, "study": study} for row in recorded]
-    records = SimpleNamespace(home=Home(home), list_seeds=lambda: named)
-    return render.summary(load_study(study), study, records, Ended()), render.status(overview(named), [])
+    records = SimpleNamespace(home=Home(home))
+    return render.summary(load_study(study), study, records, Ended(rows=named)), render.status(
+        overview(named), []
+    )
 
 
 @pytest.mark.parametrize(
