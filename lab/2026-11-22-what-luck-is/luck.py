@@ -247,7 +247,7 @@ def main() -> None:
     from search.study.trial import Configuration
 
     here, spec = Path(__file__).parent, preset("57p")
-    names, recipe = list(spec.probes()), load_study(str(here / "screen-256.yaml")).base_recipe()
+    names, recipe = list(spec.probes()), load_study(str(here / "screen-256.yaml")).base_recipe
     paths = load(sorted(args.folder.glob("*-3*.npz")), spec, recipe.eval_every)
     rows = rows_of(paths, names)
     with (args.out / "screen-256.csv").open("w", newline="") as file:

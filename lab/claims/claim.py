@@ -135,7 +135,7 @@ def arm(study: str, name: str) -> Configuration:
     plan, (name, _, constraint) = load_plan(elsewhere or study), name.partition(" toggled ")
     names = {entry.name: i for i, entry in enumerate(plan.configurations)}
     if name == "base":
-        spec, recipe = plan.spec(), plan.base_recipe()
+        spec, recipe = plan.base_spec, plan.base_recipe
     elif name in names:
         spec, recipe = plan.spelled_out[names[name]]
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import torch
 
@@ -29,8 +28,6 @@ from search.study.schema import Study
 from search.study.start import ANY, InitialTheta
 from search.study.trial import Configuration
 from search.tracking.artifacts import ArtifactCache, RecordedSeed
-from search.tracking.starts import parents_of
-from trainer import Recipe
 
 
 class StudyDescent:
@@ -39,14 +36,16 @@ class StudyDescent:
     To a planner it is what a search's proposals are (search/run/proposals.py).
     """
 
-    def __init__(self, study: Study, records: StudyRecords, cache: ArtifactCache):
+    def __init__(
+        self, study: Study, parents: Sequence[InitialTheta], records: StudyRecords, cache: ArtifactCache
+    ):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         assert study.compress is not None
         self.study, self.records, self.cache = study, records, cache
         self.descent = Descent(DatabaseCandidates(records), _rules(study.compress))
         if not self.descent.candidates:
             with reraise_as("start"):
-                self.descent.begin([self._root(n, p) for n, p in enumerate(parents_of(study, records))])
+                self.descent.begin([self._root(n, p) for n, p in enumerate(parents)])
         self.configurations = records.list_configurations()
         self.waiting = [c.number for c in self.descent.candidates if c.reached is None]
 
@@ -106,14 +105,9 @@ class StudyDescent:
             return self.configurations[candidate.configuration]
         start = self.descent.parent_of(candidate).start
         assert start is not None
-        configuration = Configuration(tie(start.spec, candidate.ties), self.recipe, start)
+        configuration = Configuration(tie(start.spec, candidate.ties), self.study.base_recipe, start)
         self.configurations[configuration.key] = configuration
         return configuration
-
-    @cached_property
-    def recipe(self) -> Recipe:
-        """Recipe of every candidate."""
-        return self.study.base_recipe()
 
 
 def _rules(compress: Compress) -> Rules:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from mlflow import MlflowClient
@@ -35,11 +36,11 @@ from search.store.record import SeedRecord, is_final
 from search.store.results import ERROR, PARTS, Damaged
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.study.trial import TRIAL_FILE, Trial
+from search.study.trial import TRIAL_FILE, Configuration, Trial
 from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.optuna_mirror import Mirror
 from search.tracking.outbox import Outbox
-from search.tracking.starts import configuration_maker, configurations
+from search.tracking.starts import configuration_from_parent, configurations, parents_of
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import answered
 from search.tracking.views import write_views
@@ -125,11 +126,10 @@ class Driver:
             recorder = Recorder(records, tracker, outbox, cache, share)
             records.censor_orphaned()
             recovered = recorder.recover(rows)
-            proposals = proposals_of(study, records, cache)
+            planner = plan(study, records, cache)
             mirror = None
-            if isinstance(proposals, Proposals):
+            if isinstance(proposals := planner.search.proposals, Proposals):
                 mirror = Mirror(records, proposals.objectives)
-            planner = plan(study, records, proposals)
             driver = cls(study, records, display, planner, recorder, mirror, max_hours)
             driver._resume_tracking(client, recovered)
             records.database.patience_s = PATIENCE_S
@@ -348,19 +348,18 @@ class Driver:
         }
 
 
-def proposals_of(
-    study: Study, records: StudyRecords, cache: ArtifactCache
-) -> Proposals | StudyDescent | None:
-    """Return the source of a study's configurations, unless its file lists them."""
+def plan(study: Study, records: StudyRecords, cache: ArtifactCache) -> Planner:
+    """Return the plan of what is not recorded. Raises UserError."""
+    parents, listed = parents_of(study, records), list[Configuration]()
+    proposals: Proposals | StudyDescent | None = None
     if study.space:
-        return Proposals(study, records, configuration_maker(study, records))
-    return StudyDescent(study, records, cache) if study.compress else None
-
-
-def plan(study: Study, records: StudyRecords, proposals: Proposals | StudyDescent | None) -> Planner:
-    """Return the plan of what the ledger does not have."""
+        parent = parents[0] if parents else None
+        proposals = Proposals(study, records, partial(configuration_from_parent, parent=parent))
+    elif study.compress:
+        proposals = StudyDescent(study, parents, records, cache)
+    else:
+        listed = configurations(study, parents, records)
     rows = records.list_seeds()
-    listed = [] if study.proposes else configurations(study, records)
     return Planner(study, rows, proposals, interrupted(study, rows, records.home, listed), listed)
 
 

@@ -91,7 +91,7 @@ def _rounds(study: Study, home: Home) -> str:
         StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else [],
     )
     assert compress is not None
-    recipe, seeds, how = study.base_recipe(), len(study.first_seeds), compress.proposer
+    recipe, seeds, how = study.base_recipe, len(study.first_seeds), compress.proposer
     rate, source = _expected_rate(study, [], rows)
     share, fits = placement(study.resources, local_resources())
     seconds = compress.proposals * seeds * recipe.steps / (rate * fits.concurrent)
@@ -173,6 +173,6 @@ def _expected_rate(study: Study, listed: list[Configuration], rows: Sequence[Row
     """Return seed-steps/s of one trial, and where it is from: the median recorded here, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
-    batch = max(r.batch for r in [c.recipe for c in listed] or [study.base_recipe()])
+    batch = max(r.batch for r in [c.recipe for c in listed] or [study.base_recipe])
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until something has run here; compilation not included"

@@ -51,7 +51,7 @@ def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, A
 
     Raises UserError if it is no point of the space, or differs from the base in what is not searched.
     """
-    if configuration.spec.family != study.spec().family:
+    if configuration.spec.family != study.base_spec.family:
         raise _another_base(study)
     try:
         return _numbers(study, configuration, drawn, keep=True)
@@ -80,7 +80,7 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
         numbers[path] = stored(number)
     try:
         resolved = fixed(
-            *study.configuration(resolve(space, numbers, fixed(study.spec(), study.base_recipe())))
+            *study.configuration(resolve(space, numbers, fixed(study.base_spec, study.base_recipe)))
         )
     except ValueError:
         raise _another_base(study) from None
@@ -106,7 +106,7 @@ def _has(field: Distribution, number: Any) -> bool:
 
 
 def _fields(study: Study) -> list[str]:
-    parts = {"model": study.spec().as_dict(), "recipe": study.base_recipe().as_dict()}
+    parts = {"model": study.base_spec.as_dict(), "recipe": study.base_recipe.as_dict()}
     return [f"{part}.{name}" for part, fields in parts.items() for name in fields]
 
 

@@ -45,10 +45,9 @@ class Planner:
         assert study.proposes == (proposals is not None)
         self.study, self.run = study, StudyRun(study, rows)
         self.capacity = Capacity()  # the driver sets it before it asks for the first trial
-        self.sweep = Sweep(self.run)
-        self.search = Search(self.run, self.sweep, proposals)
+        self.search = Search(self.run, proposals)
         allocation, confirmation = Allocation(self.run, self.search), Confirmation(self.run, self.search)
-        self.policies: list[Policy] = [self.search, allocation, self.sweep, confirmation]
+        self.policies: list[Policy] = [self.search, allocation, Sweep(self.run), confirmation]
         self.unassigned: list[Round] = []
         self.queue: deque[Trial] = deque()
         """Waiting trials: those of an earlier run as they were, others are cut when they start."""
@@ -57,7 +56,8 @@ class Planner:
         self.complete_before: list[Configuration] = []
         """Configurations that had nothing left to train when they were added."""
         self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
-        self._resume(unfinished, proposals.proposed() if proposals else _configured(study, configured))
+        listed = [Configuration(*c) for c in study.listed] if configured is None else configured
+        self._resume(unfinished, proposals.proposed() if proposals else listed)
 
     def _resume(self, unfinished: Sequence[Trial], configurations: Sequence[Configuration]) -> None:
         for configuration in [*configurations, *(c for t in unfinished for c in t.configurations)]:
@@ -67,7 +67,7 @@ class Planner:
                 self.queue.append(trial)
                 self._note_pending(trial.work, trial.confirmation)
         for state in self.run.states.values():
-            if first := self.sweep.first_round(state):
+            if first := self.run.first_round(state):
                 self._enqueue(first)
             elif state.is_complete:
                 self.search.report(state)
@@ -123,7 +123,7 @@ class Planner:
         self._note_cut(trial)
         states |= {key: s for key, s in self.run.states.items() if s.cancelled or not s.is_reported}
         for state in states.values():
-            if state.is_complete and (following := self.sweep.following_round(state)):
+            if state.is_complete and (following := self.run.following_round(state)):
                 self._enqueue(following)
         trained = [
             s
@@ -271,7 +271,3 @@ class Planner:
             state = self.run.states[configuration.key]
             if self.run.has_enough(configuration) and not state.is_final(seed):
                 state.cancel(seed)
-
-
-def _configured(study: Study, configured: Sequence[Configuration] | None) -> Sequence[Configuration]:
-    return [Configuration(*c) for c in study.listed] if configured is None else configured

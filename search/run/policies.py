@@ -38,44 +38,19 @@ class Sweep:
         if self.run.is_search:
             return None
         for state in sorted(self.run.states.values(), key=lambda s: s.rounds_enqueued):
-            if following := self.following_round(state):
+            if following := self.run.following_round(state):
                 return following
         return None
 
     def has_more(self) -> bool:
         return False
 
-    def first_round(self, state: ConfigurationState) -> Round | None:
-        """Return the first round of a configuration, or a later one if that is trained."""
-        state.rounds_enqueued = 1
-        seeds = state.untrained(self.run.seeds_of(state.configuration))
-        if seeds and not self.run.has_enough(state.configuration):
-            return Round(state.configuration, seeds)
-        return self.following_round(state) if state.is_complete else None
-
-    def following_round(self, state: ConfigurationState) -> Round | None:
-        """Return the next round of a configuration that has something left to train, if `until` asks for it.
-
-        Cancelled seeds come first. The seeds that gave enough may be lost with a worker that only reported
-        them.
-        """
-        if self.run.study.until.grokked is None or self.run.has_enough(state.configuration):
-            return None
-        cancelled, state.cancelled = list(state.cancelled), {}
-        if seeds := state.untrained(cancelled):
-            return Round(state.configuration, seeds)
-        while state.rounds_enqueued < len(self.run.seed_rounds):
-            state.rounds_enqueued += 1
-            if seeds := state.untrained(self.run.seed_rounds[state.rounds_enqueued - 1]):
-                return Round(state.configuration, seeds)
-        return None
-
 
 class Search:
     """Configurations that Optuna or a compression proposes, and is told about."""
 
-    def __init__(self, run: StudyRun, sweep: Sweep, proposals: Proposals | StudyDescent | None):
-        self.run, self.sweep, self.proposals = run, sweep, proposals
+    def __init__(self, run: StudyRun, proposals: Proposals | StudyDescent | None):
+        self.run, self.proposals = run, proposals
         self.complete: list[ConfigurationState] = []
         """Proposals that had nothing left to train, for the planner to take."""
 
@@ -94,7 +69,7 @@ class Search:
             is_new = configuration.key not in self.run.states
             state = self.run.add(configuration)
             if is_new:
-                if first := self.sweep.first_round(state):
+                if first := self.run.first_round(state):
                     return first
                 self.complete.append(state)
             if state.is_complete:  # a repeated proposal shares the result
@@ -118,10 +93,8 @@ class Allocation:
 
     def next_round(self, capacity: Capacity) -> Round | None:
         for state in [] if self.search.has_more() else self._candidates():
-            while state.rounds_enqueued < len(self.run.seed_rounds):
-                state.rounds_enqueued += 1
-                if seeds := state.untrained(self.run.seed_rounds[state.rounds_enqueued - 1]):
-                    return Round(state.configuration, seeds)
+            if further := self.run.further_round(state):
+                return further
         return None
 
     def has_more(self) -> bool:

@@ -50,8 +50,8 @@ class Proposals:
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study, self.records, self.make = study, records, make
-        self.base = fixed(study.spec(), study.base_recipe())
-        self.planned = study.sampler.planned(study.space)
+        self.base = fixed(study.base_spec, study.base_recipe)
+        self.planned = study.planned
         names = study.sampler.objectives_of(study.space)
         self.objectives = {name: "minimize" if name == PARAMS else "maximize" for name in names}
         self._proposed: dict[str, Configuration] = {}

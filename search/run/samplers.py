@@ -41,7 +41,7 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
             return TPESampler(seed=seed + drawn, multivariate=True, group=conditions)
         if name == "nsga2":
             # Small generations: with Optuna's 50 most searches here would end in the first, which is chance.
-            population = min(max(4, study.sampler.planned(space) // 15), 50)
+            population = min(max(4, study.planned // 15), 50)
             crossover = BLXAlphaCrossover()
             return NSGAII(seed=seed + drawn, population_size=population, crossover=crossover)
         if name == "qmc":

@@ -156,6 +156,35 @@ class StudyRun:
             return self.enough
         return self.grokked_of(configuration.key) >= wanted
 
+    def first_round(self, state: ConfigurationState) -> Round | None:
+        """Return the first round of a configuration, or a later one if that is trained."""
+        state.rounds_enqueued = 1
+        seeds = state.untrained(self.seeds_of(state.configuration))
+        if seeds and not self.has_enough(state.configuration):
+            return Round(state.configuration, seeds)
+        return self.following_round(state) if state.is_complete else None
+
+    def following_round(self, state: ConfigurationState) -> Round | None:
+        """Return the next round of a configuration that has something left to train, if `until` asks for it.
+
+        Cancelled seeds come first. The seeds that gave enough may be lost with a worker that only reported
+        them.
+        """
+        if self.study.until.grokked is None or self.has_enough(state.configuration):
+            return None
+        cancelled, state.cancelled = list(state.cancelled), {}
+        if seeds := state.untrained(cancelled):
+            return Round(state.configuration, seeds)
+        return self.further_round(state)
+
+    def further_round(self, state: ConfigurationState) -> Round | None:
+        """Return the next of the file's rounds in which a configuration has something left to train."""
+        while state.rounds_enqueued < len(self.seed_rounds):
+            state.rounds_enqueued += 1
+            if seeds := state.untrained(self.seed_rounds[state.rounds_enqueued - 1]):
+                return Round(state.configuration, seeds)
+        return None
+
     def open_seeds(self, trials: Iterable[Trial]) -> int:
         """Number of seeds of running trials that have not ended, as far as reported."""
         return sum(self.reports[t.key].open if t.key in self.reports else len(t.work) for t in trials)

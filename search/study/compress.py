@@ -55,7 +55,7 @@ class Compress(Strict):
                 raise error_at(name, "does not go with compress, which makes the models")
         if study.until.grokked is not None:
             raise error_at("until", "does not go with compress, which ends by rounds and patience")
-        if not study.base_recipe().ramp:
+        if not study.base_recipe.ramp:
             raise error_at("recipe.ramp", "compress needs one: at 1 or more")
 
     @field_validator("kinds")

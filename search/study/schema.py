@@ -222,7 +222,7 @@ class Study(Strict):
             if first.setdefault(configuration, i) < i:
                 raise error_at(f"configurations.{i}", f"the same as configurations.{first[configuration]}")
         if self.space:
-            check_space(self.space, self.spec(), self.configuration)
+            check_space(self.space, self.base_spec, self.configuration)
             self.sampler.planned(self.space)
         self._check_start()
         if self.compress:
@@ -312,8 +312,12 @@ class Study(Strict):
             if both := {s for r in self.rounds for s in r}.intersection(fresh):
                 raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
-    def spec(self, **changes: Any) -> Spec:
-        """Return the study's spec with `changes` of its fields. Raise ValueError at its key path."""
+    @cached_property
+    def base_spec(self) -> Spec:
+        """The spec that `model` names. Raises ValueError at its key path."""
+        return self._changed_spec({})
+
+    def _changed_spec(self, changes: dict[str, Any]) -> Spec:
         if self.model is None:
             raise error_at("model", "missing")
         return spec_of(model_options(self.model, "model") | changes, "model")
@@ -326,8 +330,12 @@ class Study(Strict):
             raise error_at("seeds.best_of", f"the recipe has {min(both)} too")
         return self.recipe | chosen
 
-    def base_recipe(self, **changes: Any) -> Recipe:
-        """Return the study's recipe with `changes` of its fields. Raise ValueError at its key path."""
+    @cached_property
+    def base_recipe(self) -> Recipe:
+        """The recipe that `recipe` and `seeds` give. Raises ValueError at its key path."""
+        return self._changed_recipe({})
+
+    def _changed_recipe(self, changes: dict[str, Any]) -> Recipe:
         steps = self.recipe.get("steps", tie_ramp_defaults()["steps"])
         usual = tie_ramp_defaults(steps) if self.compress and type(steps) is int and steps > 0 else {}
         return recipe_of(self.recipe_fields, changes, "recipe", base=usual)
@@ -355,10 +363,10 @@ class Study(Strict):
         if self.scales:
             return self.design.bases
         if self.combine:
-            specs = combinations(self.spec(), self.combine, "combine")
-            return [validated_pair(spec, self.base_recipe(), "recipe") for spec in specs]
+            specs = combinations(self.base_spec, self.combine, "combine")
+            return [validated_pair(spec, self.base_recipe, "recipe") for spec in specs]
         if not (self.configurations or self.stages):
-            return [validated_pair(self.spec(), self.base_recipe(), "recipe")]
+            return [validated_pair(self.base_spec, self.base_recipe, "recipe")]
         entries = [(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
         entries += [(e, f"stages.{i}") for i, e in enumerate(self.stages)]
         return [self._entry(*entry) for entry in entries]
@@ -380,10 +388,12 @@ class Study(Strict):
         for path, value in values.items():
             part, name, *places = path.split(".")
             if places:
-                before = split[part][name] if name in split[part] else self.base_recipe().as_dict()[name]
+                before = split[part][name] if name in split[part] else self.base_recipe.as_dict()[name]
                 value = replaced(before, places, value)
             split[part][name] = value
-        pair = validated_pair(self.spec(**split["model"]), self.base_recipe(**split["recipe"]), "recipe")
+        pair = validated_pair(
+            self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe"
+        )
         self._check_looks(*pair)
         return pair
 

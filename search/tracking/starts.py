@@ -6,38 +6,39 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.transfer import transfer
 from search.errors import UserError, reraise_as
 from search.stats.counting import rank, seed_of
-from search.store.record import SeedRecord, is_final
+from search.store.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.provenance import lineage_of
 from search.study.schema import Study
 from search.study.start import ANY, InitialTheta, StartSpec
 from search.study.trial import Configuration
-from search.tracking.artifacts import ArtifactCache, match_configurations
+from search.tracking.artifacts import ArtifactCache, finished_seeds, match_configurations
 from search.tracking.tracking import reach
-from trainer import Outcome, Recipe, Seed
+from trainer import Outcome, Seed
 
 if TYPE_CHECKING:
     from model import Spec
+    from trainer import Recipe
     from trainer.checkpoints.checkpoint import Checkpoint
 
 
-def configurations(study: Study, records: StudyRecords) -> list[Configuration]:
-    """Return the configurations that a study's file lists, each from each θ that it starts from.
+def configurations(
+    study: Study, parents: Sequence[InitialTheta], records: StudyRecords
+) -> list[Configuration]:
+    """Return the configurations that a study's file lists, each from each parent's θ, if it has parents.
 
     Raises UserError.
     """
-    if study.start is None:
+    if not parents:
         return [Configuration(*listed) for listed in study.listed]
-    parents = parents_of(study, records)
     started = (c for c in records.list_configurations().values() if c.start)
     existing = {(c.spec, c.recipe, c.start.number): c for c in started if c.start}
     pairs = [(listed, parent) for listed in study.listed for parent in parents]
@@ -46,29 +47,25 @@ def configurations(study: Study, records: StudyRecords) -> list[Configuration]:
     return list(dict.fromkeys(rows))
 
 
-def configuration_maker(study: Study, records: StudyRecords) -> Callable[[Spec, Recipe], Configuration]:
-    """Return a function that makes a search's configurations, from the θ that it starts from.
+def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
+    """Return the θ that a study starts from, as the ledger has them, or chosen now; none if it starts at random.
 
     Raises UserError.
     """
     if study.start is None:
-        return Configuration
-    return partial(configuration_from_parent, parent=parents_of(study, records)[0])
-
-
-def parents_of(study: Study, records: StudyRecords) -> list[InitialTheta]:
-    """Return the θ that a study starts from: as the ledger has them, or chosen now."""
+        return []
     parents = records.list_parents()
     if not parents:
-        assert study.start is not None
-        parents = _choose(study.start, study, records)
+        parents = _choose(study.start, study.first_seeds, records)
         records.create_parents(parents)
     return parents
 
 
-def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta) -> Configuration:
+def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta | None) -> Configuration:
     """Return a configuration whose seeds start from a parent's θ. Raises UserError where that cannot be."""
     plain = Configuration(spec, recipe)
+    if parent is None:
+        return plain
     if recipe.fold_step:
         return replace(plain, start=parent)
     import torch
@@ -83,47 +80,54 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta) 
     return replace(plain, start=InitialTheta(plain.trained, thetas, lineage, parent.number))
 
 
-def _choose(start: StartSpec, study: Study, records: StudyRecords) -> list[InitialTheta]:
+def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[InitialTheta]:
+    """Return the θ that a study of these seeds begins with."""
     if start.unfolded:
         return [InitialTheta(start.unfolded, {})]
     if start.checkpoint:
-        return [_from_file(start, Path(start.checkpoint))]
+        origins = [(_read(start, Path(start.checkpoint)), "")]
+    else:
+        origins = _recorded(start, seeds, records)
+    lineages = [lineage_of(checkpoint) for checkpoint, _ in (origins[:1] if start.each else origins)]
+    for lineage, (_, run) in zip(lineages, origins, strict=False):
+        lineage[-1] |= {"run": run} if run else {}
+    thetas = [tuple(checkpoint.theta_P.tolist()) for checkpoint, _ in origins]
+    if start.each:
+        (lineage,) = lineages
+        lineage[-1]["seed"] = "its own"
+        del lineage[-1]["theta_sha256"], lineage[-1]["exact"]
+        by_seed = dict(zip(map(str, seeds), thetas, strict=True))
+        return [InitialTheta(origins[0][0].spec, by_seed, tuple(lineage))]
+    return [
+        InitialTheta(checkpoint.spec, {ANY: theta}, tuple(lineage), number)
+        for number, ((checkpoint, _), theta, lineage) in enumerate(
+            zip(origins, thetas, lineages, strict=True)
+        )
+    ]
+
+
+def _recorded(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[tuple[Checkpoint, str]]:
+    """Return the checkpoints of another study's seeds, the best first, each with its run in MLflow."""
     assert start.study is not None
-    if start.study == study.name:
+    if start.study == records.study:
         raise UserError("start.study: a study cannot start from itself")
-    parent_records = StudyRecords(records.ledger, start.study)
+    parent = StudyRecords(records.ledger, start.study)
     with reraise_as("start.study", UserError):
-        parent_records.require_study()
-    rows = _rows(start, study.first_seeds, parent_records)
-    runs = [parent_records.list_runs()[r["configuration"]][1] for r in rows]
-    with ArtifactCache(reach(parent_records), parent_records) as cache:
-        checkpoints = [cache.seed(r).checkpoint() for r in rows]
-    if start.each:
-        seeds = [str(seed_of(r)) for r in rows]
-        thetas = {s: tuple(c.theta_P.tolist()) for s, c in zip(seeds, checkpoints, strict=True)}
-        parent = lineage_of(checkpoints[0])
-        parent[-1] |= {"seed": "its own", "run": runs[0]}
-        del parent[-1]["theta_sha256"], parent[-1]["exact"]
-        return [InitialTheta(checkpoints[0].spec, thetas, tuple(parent))]
-    return [_from_checkpoint(c, n, run) for n, (c, run) in enumerate(zip(checkpoints, runs, strict=True))]
+        parent.require_study()
+    configurations = parent.list_configurations()
+    keys = match_configurations(parent.study, configurations, None, start.configuration)
+    seed = None if start.seed is None else Seed.named(str(start.seed))
+    ended = finished_seeds(parent, keys, seed)
+    rows = _each(start, seeds, ended) if start.each else _best(start, ended, configurations)
+    runs = parent.list_runs()
+    with ArtifactCache(reach(parent), parent) as cache:
+        return [(cache.seed(r).checkpoint(), runs[r["configuration"]][1]) for r in rows]
 
 
-def _from_checkpoint(checkpoint: Checkpoint, number: int = 0, run: str = "") -> InitialTheta:
-    *before, last = lineage_of(checkpoint)
-    lineage = (*before, last | ({"run": run} if run else {}))
-    return InitialTheta(checkpoint.spec, {ANY: tuple(checkpoint.theta_P.tolist())}, lineage, number)
-
-
-def _rows(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[SeedRecord]:
-    """Return the recorded rows of the seeds whose θ is asked for, the best first."""
-    existing = records.list_configurations()
-    keys = match_configurations(records.study, existing, None, start.configuration)
-    ended = (r for r in records.list_seeds() if r["published"] and is_final(r))
-    rows = [r for r in ended if r["configuration"] in keys]
-    if start.seed is not None:
-        rows = [r for r in rows if str(seed_of(r)) == str(Seed.named(str(start.seed)))]
-    if start.each:
-        return _each(start, seeds, rows)
+def _best(
+    start: StartSpec, rows: list[SeedRecord], configurations: dict[str, Configuration]
+) -> list[SeedRecord]:
+    """Return the best rows, as many as are asked for."""
     fit = [r for r in rows if r["outcome"] == Outcome.GROKKED or not start.grokked]
     if len(fit) < start.count:
         wanted = f"seed {start.seed}" if start.seed is not None else f"{start.count} seeds"
@@ -131,7 +135,7 @@ def _rows(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[Se
         if rows and start.seed is not None:
             reason = "has not grokked (start.grokked: false takes it)"
         raise UserError(f"start: of study {start.study} {wanted} {reason}")
-    fit.sort(key=lambda r: (rank(r), existing[r["configuration"]].spec.params))
+    fit.sort(key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
     return fit[: start.count]
 
 
@@ -149,7 +153,7 @@ def _each(start: StartSpec, seeds: list[Seed], rows: list[SeedRecord]) -> list[S
     return [by_seed[s] for s in seeds]
 
 
-def _from_file(start: StartSpec, path: Path) -> InitialTheta:
+def _read(start: StartSpec, path: Path) -> Checkpoint:
     from trainer.checkpoints.foreign import load_any
     from trainer.checkpoints.teachers import selection_errors
 
@@ -161,4 +165,4 @@ def _from_file(start: StartSpec, path: Path) -> InitialTheta:
         raise UserError(
             f"start.checkpoint: {path}: has not grokked, {errors:,} of 5,000 selection problems are wrong"
         )
-    return _from_checkpoint(checkpoint)
+    return checkpoint

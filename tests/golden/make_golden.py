@@ -77,7 +77,7 @@ def configurations(study: Study) -> list[dict[str, Any]]:
             "spec": spec.as_dict() if spec else None,
             "recipe": lasting(recipe.as_dict()),
         }
-        for spec, recipe in listed or [(None, study.base_recipe())]
+        for spec, recipe in listed or [(None, study.base_recipe)]
     ]
 
 

@@ -345,6 +345,6 @@ def test_what_a_run_would_do_and_a_descents_own_recipe(here):
     done = call("run", write_study(here, STUDY), "--dry-run", "--home", "home")
     assert done.exit_code == 0 and "up to 3, of 4 sets each by saliency, beam 2" in done.stdout
     study = parse_study(json.dumps({k: v for k, v in STUDY.items() if k != "recipe"}), "")
-    recipe = study.base_recipe()
+    recipe = study.base_recipe
     assert (recipe.steps, recipe.ramp, recipe.lr, recipe.carry_mix) == (6000, 3000, 0.003, 0.3)
     assert recipe.curriculum == () and study.first_seeds[0].data_seed == 1

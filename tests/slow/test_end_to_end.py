@@ -103,8 +103,8 @@ def test_mlflow_has_one_run_a_configuration_with_all_its_parameters(smoke):
     assert run.info.status == "FINISHED"
     assert run.info.run_name.startswith("57p ")
     study = load_study("smoke")
-    expected = {f"model.{k}": v for k, v in study.spec().as_dict().items()}
-    expected |= {f"recipe.{k}": v for k, v in study.base_recipe().as_dict().items()}
+    expected = {f"model.{k}": v for k, v in study.base_spec.as_dict().items()}
+    expected |= {f"recipe.{k}": v for k, v in study.base_recipe.as_dict().items()}
     expected |= {"rung": "57p", "params": preset("57p").params}
     as_text = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in expected.items()}
     assert run.data.params == as_text

@@ -92,7 +92,7 @@ def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
 
 def test_a_preset_goes_by_its_key_of_before_too():
     models = [
-        parse_study(f"name: x\nmodel: {{{key}: 57p, qk_dim: 3}}\nseeds: [1]", "x").spec()
+        parse_study(f"name: x\nmodel: {{{key}: 57p, qk_dim: 3}}\nseeds: [1]", "x").base_spec
         for key in ("preset", "rung")
     ]
     assert models[0] == models[1] != PRESETS["57p"]

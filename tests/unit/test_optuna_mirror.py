@@ -162,12 +162,13 @@ def test_deleting_a_search_deletes_its_mirror_alone(home: Home) -> None:
 
 
 def test_a_file_that_is_none_is_said_in_one_line(home: Home) -> None:
+    records = records_of(home, "x")
     home.optuna_db.write_text("no database, and long enough to be looked at as one" * 50)
     proposals = proposals_of(Memory(), space=NARROW)
     asked(proposals, 1)
     for call in (
-        lambda: delete_mirror(records_of(home, "x")),
-        lambda: mirror_of(proposals, home).update(proposals.trials()),
+        lambda: delete_mirror(records),
+        lambda: Mirror(records, proposals.objectives).update(proposals.trials()),
     ):
         with pytest.raises(Failure, match=r"^Optuna's mirror of x: .*not a database.*$"):
             cast(Any, call)()

@@ -161,7 +161,7 @@ def test_one_objective_or_two() -> None:
         assert configuration
         train(proposals, configuration, row())
     assert one.trials()[0].values == [objective([row()], Recipe())]
-    params = one.study.spec().params
+    params = one.study.base_spec.params
     assert two.trials()[0].values[1] in (params, params + 6)
     assert turned.trials()[0].values == two.trials()[0].values[::-1]
     assert [d.name for d in turned.optuna.directions] == ["MINIMIZE", "MAXIMIZE"]

@@ -190,13 +190,13 @@ seeds: [1]
     study = parse_study(text, "")
     names = ("carry_shares.0.1", "carry_shares.1.0", "carry_shares.2.0", "curriculum.1.0", "init.0.2")
     numbers = dict(zip((f"recipe.{n}" for n in names), (0.2, 1_500, 12, 8, 0.7), strict=True))
-    base = fixed(study.spec(), study.base_recipe())
+    base = fixed(study.base_spec, study.base_recipe)
     _, recipe = study.configuration(resolve(study.space, numbers, base))
     assert recipe.carry_shares == ((0, 0.2), (1_500, 0.4), (1_512, 0.0))
     assert recipe.curriculum == ((3, 2_000), (8, 5_000)) and recipe.init == (("fc1", "xavier", 0.7),)
-    configuration = Configuration(study.spec(), recipe)
+    configuration = Configuration(study.base_spec, recipe)
     assert numbers_of(study, configuration, numbers) == numbers
-    other = Configuration(study.spec(), Recipe(carry_shares=((0, 0.2),)))
+    other = Configuration(study.base_spec, Recipe(carry_shares=((0, 0.2),)))
     with pytest.raises(UserError):
         numbers_of(study, other, numbers)
 

@@ -47,7 +47,7 @@ def test_an_error_line_is_never_a_page_long() -> None:
 
 
 def test_a_number_with_an_exponent_needs_no_point() -> None:
-    assert parse_study(GOOD + "recipe: {lr: 2e-2, epsilon: 1E-9}", "").base_recipe() == Recipe(
+    assert parse_study(GOOD + "recipe: {lr: 2e-2, epsilon: 1E-9}", "").base_recipe == Recipe(
         lr=0.02, epsilon=1e-9
     )
 
@@ -106,14 +106,14 @@ def test_every_shipped_study_is_what_its_name_says(name: str) -> None:
     study = load_study(name)
     assert study.name == name and study.about
     if name in PRESETS:
-        assert study.spec() == PRESETS[name] and f"{study.spec().params}p" == name
+        assert study.base_spec == PRESETS[name] and f"{study.base_spec.params}p" == name
     assert study.rounds
-    assert name != "57p" or study.base_recipe() == Recipe(), "the paper's"
+    assert name != "57p" or study.base_recipe == Recipe(), "the paper's"
 
 
 def test_a_rung_can_be_varied() -> None:
     study = parse_study("name: x\nmodel: {rung: 57p, tie_fc2_head: false}\nseeds: [1]", "")
-    assert study.spec() == PRESETS["67p"]
+    assert study.base_spec == PRESETS["67p"]
     assert study.configuration({"model.qk_dim": 5, "recipe.lr": 0.1})[1] == Recipe(lr=0.1)
 
 
@@ -153,7 +153,7 @@ def test_bounds_that_only_go_together_are_no_error():
 def test_toggled_constraints_are_configurations_of_their_own() -> None:
     study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
     assert [spec.params for spec, _ in study.listed] == [57, 67, 60, 87], "spiral: with all that needs it"
-    assert study.listed[1][0] == study.spec().without("tie_vo") and study.planned == 4
+    assert study.listed[1][0] == study.base_spec.without("tie_vo") and study.planned == 4
 
 
 def test_what_would_only_add_parameters_is_not_toggled() -> None:
