@@ -29,7 +29,13 @@ ALL_DRAWN = 32
 MOST_DRAWN = 256
 """Seeds of a configuration whose curves are drawn."""
 EVIDENCE_TAG = "adder.evidence"
-TABLES = {"md": "table.md", "csv": "table.csv"}
+TABLES = {"md": "table.md", "csv": "table.csv", "json": "table.json"}
+ROLE_METRICS = (
+    "ratio", "ratio_low", "ratio_high", "pairs", "rate_with", "rate_without", "ratio_finished",
+    "ratio_finished_low", "ratio_finished_high",
+)  # fmt: skip
+ROLE_TAGS = ("trains", "cost", "keeps_half", "paper", "agrees")
+"""Columns of a cell of the table that the run of its toggled arm has, below `table.`."""
 
 
 def publish(records: StudyRecords, tracker: Tracker, trial: Trial, folder: Path) -> None:
@@ -150,7 +156,7 @@ def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCac
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
         _draw(records, tracker, artifacts, pictures)
-        _tabulate(records, Path(folder))
+        _tabulate(records, tracker, Path(folder))
         tracker.log_folder(run, Path(folder))
     tracker.client.set_tag(run, EVIDENCE_TAG, ended)
 
@@ -163,7 +169,8 @@ def _draw(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, fol
     pictures(tracker.study, *frames, curves_frame(artifacts, select_drawn), folder)
 
 
-def _tabulate(records: StudyRecords, folder: Path) -> None:
+def _tabulate(records: StudyRecords, tracker: Tracker, folder: Path) -> None:
+    """Write the table, and its numbers to the runs of its arms."""
     from search.analysis.frames import configuration_rows, seed_rows
     from search.analysis.table import constraint_table
     from search.analysis.table_text import write_table
@@ -174,3 +181,8 @@ def _tabulate(records: StudyRecords, folder: Path) -> None:
         return
     for style, name in TABLES.items():
         (folder / name).write_text(write_table(table, style), encoding="utf-8")
+    for run, (words, cell) in table.roles().items():
+        values = cell.as_dict() if cell else {}
+        metrics = {f"table.{n}": float(values[n]) for n in ROLE_METRICS if values.get(n) is not None}
+        tags = {f"table.{n}": values[n] for n in ROLE_TAGS if values.get(n)}
+        tracker.log_role(run, words, metrics, tags)

@@ -28,6 +28,10 @@ from search.analysis.plots_search import (
     probes_of,
     rate_against_fields,
 )
+from search.analysis.table import Table, constraint_table
+from search.analysis.table_figure import table_figure
+from search.analysis.table_text import details, notes
+from search.errors import UserError
 from search.stats.counting import (
     COUNTED,
     RULE_COLUMNS,
@@ -315,6 +319,8 @@ class _Page:
         figures: dict[str, Figure] = {}
         if self.study and self.study.compress:  # its sets have pictures of their own
             return figures
+        if self.table:
+            figures["constraint-table"] = table_figure(self.table)
         if len(self.curves):
             figures["grokking-curves"] = self._curves_figure()
         if (probes := probes_of(self.curves)) and len(self.counted):
@@ -358,6 +364,21 @@ class _Page:
         """Return the keys of the first few configurations by titles that have their counts."""
         rows = self.configurations.head(FEW).to_dict("records")
         return {f"{r['title']}: {r['grokked']:,} of {r['seeds']:,}": r["configuration"] for r in rows}
+
+    @cached_property
+    def table(self) -> Table | None:
+        """The table of constraints; None unless the study trained some with and without one."""
+        try:
+            return constraint_table(_plain(self.configurations), seeds=_plain(self.seeds))
+        except UserError:
+            return None
+
+    def table_lines(self) -> tuple[list[str], list[list[str]]]:
+        """Return the columns of the table, cell by cell, and its lines."""
+        return details(self.table, paper=True) if self.table else ([], [])
+
+    def table_notes(self) -> list[str]:
+        return notes(self.table) if self.table else []
 
     @cached_property
     def importances(self) -> Importances | None:

@@ -44,6 +44,10 @@ class Pair:
     without: Arm
     base: Arm
 
+    @property
+    def toggled(self) -> Arm:
+        return self.without if self.base is self.with_it else self.with_it
+
     @cached_property
     def paired(self) -> Paired:
         """The seeds that both arms had, the first arm with the constraint; none if one stopped at a success."""
@@ -144,6 +148,7 @@ class Cell:
             "n_without": without.n if without else 0, "grokked_without": without.grokked if without else 0,
             "pairs": paired.n if paired else 0,
             "only_with": paired and paired.first, "only_without": paired and paired.second,
+            "rate_with": with_it and with_it.rate, "rate_without": without and without.rate,
             **_ratio("ratio", paired),
             "with_at_most": with_it and with_it.at_most,
             "ended_early_with": with_it and with_it.ended, "ended_early_without": without and without.ended,
@@ -182,6 +187,22 @@ class Table:
         """Yield each constraint with its cells, one a scale."""
         for constraint in self.constraints:
             yield constraint, tuple(self.cells.get((constraint, scale)) for scale in self.scales)
+
+    def roles(self) -> dict[str, tuple[dict[str, str], Cell | None]]:
+        """Return what the runs of the arms are in the table, by MLflow's id, and the cell of a toggled one.
+
+        Names and words: scale, constraint, and toggled: on, off, or base. An arm that is a base and a toggled one,
+        as 67p is 57p without tie_fc2_head, is a base.
+        """
+        pairs = [(cell, cell.pair) for cell in self.cells.values() if cell.pair]
+        roles: dict[str, tuple[dict[str, str], Cell | None]] = {}
+        for cell, pair in pairs:
+            toggled = "on" if pair.toggled is pair.with_it else "off"
+            words = {"scale": cell.scale, "constraint": cell.constraint, "toggled": toggled}
+            roles[pair.toggled.run_id] = words, cell
+        for cell, pair in pairs:
+            roles[pair.base.run_id] = {"scale": cell.scale, "constraint": "none", "toggled": "base"}, None
+        return roles
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row a cell (`Cell.as_dict`)."""
@@ -236,11 +257,12 @@ def _pairs(arms: Iterable[Arm]) -> Iterator[tuple[str, Constraint, Pair]]:
     for arm in arms:
         groups.setdefault((arm.spec.family, arm.recipe), []).append(arm)
     for group in groups.values():
-        for base, partner in product(group, group):
-            if (name := preset_name(base.spec)) in PRESETS:
-                for row in _separating(base.spec, partner.spec):
-                    has_it = row[0] in base.spec.applied()
-                    yield name, row, Pair(*((base, partner) if has_it else (partner, base)), base)
+        bases = [arm for arm in group if preset_name(arm.spec) in PRESETS]
+        for base, partner in product(bases, group):
+            for row in _separating(base.spec, partner.spec):
+                has_it = row[0] in base.spec.applied()
+                arms = (base, partner) if has_it else (partner, base)
+                yield preset_name(base.spec), row, Pair(*arms, base)
 
 
 def _separating(spec: Spec, partner: Spec) -> list[Constraint]:

@@ -51,7 +51,7 @@ def table_figure(table: Table) -> Figure:
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=10, labelcolor=INK)
     axes.spines[:].set_visible(False)
-    title = fill(agreements(table.cells.values()), round(11 * width))  # characters to the inch
+    title = fill(agreements(table.cells.values()), round(11.5 * width))  # characters to the inch
     axes.set_title(title, loc="left", fontsize=11, color=INK, pad=10)
     bar = figure.colorbar(
         ScalarMappable(NORM, COLOURS), ax=axes, orientation="horizontal", shrink=0.5, aspect=40, pad=0.01

@@ -69,14 +69,10 @@ def markdown(table: Table, paper: bool = False, ui: str = "") -> str:
     parts = [HEAD, markdown_table(head, grid)]
     if paper:
         parts += [agreements(table.cells.values())]
-    tried = [cell for cell in table.cells.values() if cell.with_it]
-    finishes = any(arm.finishes for cell in tried for arm in (cell.with_it, cell.without) if arm)
-    details = [_details(cell, link) for cell in tried]
-    if details:
-        optional = {FINISHING: finishes, **dict.fromkeys(PAPER, paper)}
-        columns = [column for column in details[0] if optional.get(column, True)]
-        parts += ["Cell by cell:", markdown_table(columns, [[line[c] for c in columns] for line in details])]
-    parts += ["Notes:", bullets(_notes(table, tried, finishes))]
+    columns, rows = details(table, paper, link)
+    if rows:
+        parts += ["Cell by cell:", markdown_table(columns, rows)]
+    parts += ["Notes:", bullets(notes(table))]
     links = "\n".join(f"[{name}]: {page}" for page, name in pages.items())
     return "\n\n".join([*parts, *([links] if links else [])]) + "\n"
 
@@ -129,8 +125,26 @@ def _summary(cell: Cell | None, paper: bool) -> str:
     return f"{WORDS[cell.trains]}{',' * bool(words)}{words}: {count(cell.with_it)} vs {count(cell.without)}{mark}"
 
 
-def _details(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
-    """Return the line of a cell by column. link: returns an arm's count with a link to its page."""
+def details(
+    table: Table, paper: bool, link: Callable[[Arm], str] | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and a line for each cell that was tried. link: returns an arm's count with a link."""
+    lines = [_line(cell, link or count) for cell in _tried(table)]
+    optional = {FINISHING: any(arm.finishes for arm in _arms(table)), **dict.fromkeys(PAPER, paper)}
+    columns = [column for column in (lines[0] if lines else ()) if optional.get(column, True)]
+    return columns, [[line[column] for column in columns] for line in lines]
+
+
+def _tried(table: Table) -> list[Cell]:
+    return [cell for cell in table.cells.values() if cell.with_it]
+
+
+def _arms(table: Table) -> list[Arm]:
+    return [arm for cell in _tried(table) for arm in (cell.with_it, cell.without) if arm]
+
+
+def _line(cell: Cell, link: Callable[[Arm], str]) -> dict[str, str]:
+    """Return the line of a cell by column."""
     arms = (cell.with_it, cell.without)
     finished = " vs ".join(f"{a.grokked_with_finished}/{a.n}" if a else MISSING for a in arms)
     counts = [f"{link(arm)} {100 * arm.rate:.0f} %" if arm else MISSING for arm in arms]
@@ -184,27 +198,29 @@ def times(cell: Cell) -> str:
 # Notes
 
 
-def _notes(table: Table, tried: Sequence[Cell], finishes: bool) -> list[str]:
+def notes(table: Table) -> list[str]:
     """Return the rule, how to read the table, and what its columns and cells stand for."""
-    notes = [f"{name}: {rule}" for name, rule in RULE.items()]
-    notes += [
-        "k/n: seeds that grokked, of all that were counted. Seeds that a rule ended early count as not grokked"
+    tried, arms = _tried(table), _arms(table)
+    lines = [f"{name}: {rule}" for name, rule in RULE.items()]
+    lines += [
+        "k/n: seeds that grokked, of all that were counted. Seeds that a rule ended early count as not grokked",
+        f"{MISSING}: not tried; empty: the scale cannot have the constraint, or it would save nothing",
     ]
-    if any(arm.stopped for cell in tried for arm in (cell.with_it, cell.without) if arm):
-        notes += ["an arm that went on until enough seeds had grokked has too high a share, and no ratio"]
-    if finishes:
-        notes += [
+    if any(arm.stopped for arm in arms):
+        lines += ["an arm that went on until enough seeds had grokked has too high a share, and no ratio"]
+    if any(arm.finishes for arm in arms):
+        lines += [
             f"{FINISHING}: with the seeds that had spent their budget and that curvature finished (finish_above). All "
             "else is of training alone; a seed that groks exactly at its last evaluation counts as finished"
         ]
     if any(len(cell.pairs) > 1 or len({arm.study for arm in cell.arms}) > 1 for cell in tried):
-        notes += [
+        lines += [
             "of several pairs the one with most seeds in common speaks, of equals the one whose arm without it groks "
             "most; nothing is added up. A verified seed of any study shows that it trains"
         ]
-    notes += [_tests(tried)]
-    notes += [note for scale in table.scales for note in _bases(scale, tried)]
-    return [*notes, *(f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also)]
+    lines += [_tests(tried)]
+    lines += [note for scale in table.scales for note in _bases(scale, tried)]
+    return [*lines, *(f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also)]
 
 
 def _tests(cells: Sequence[Cell]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlflow import MlflowClient
-from mlflow.entities import Metric, Param, Run
+from mlflow.entities import Metric, Param, Run, RunTag
 
 from model import verify
 from search.errors import Failure, UserError
@@ -212,6 +212,18 @@ class Tracker:
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due
+
+    def log_role(
+        self, run: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
+    ) -> None:
+        """Write what a run is in the study's table. Parameters that it has stay: MLflow lets nothing be changed."""
+        recorded, now = self.client.get_run(run).data.params, int(time.time() * 1000)
+        self.client.log_batch(
+            run,
+            metrics=[Metric(name, value, now, 0) for name, value in metrics.items()],
+            params=[Param(name, text) for name, text in params.items() if name not in recorded],
+            tags=[RunTag(name, text) for name, text in tags.items()],
+        )
 
     # Artifacts, and the runs of seeds
 

@@ -8,8 +8,8 @@ How MLflow 3.17 keeps a view, read in its scripts (savedViewEnvelope, Experiment
 - The tag is JSON: name, createdAt, updatedAt (ms) and state; state is `deflate;` and the base64 of JSON that
   zlib compressed. The menu "Views" lists it by its name.
 - The state has which runs (searchFilter, orderByKey, orderByAsc) and what of them (selectedColumns,
-  columnOrder, columnWidths, compareRunCharts, compareRunSections, runsHiddenMode, ...). What it leaves out is
-  as without a view.
+  columnOrder, columnWidths, compareRunCharts, compareRunSections, runsHiddenMode, groupBy, ...). What it leaves
+  out is as without a view.
 - A column is metrics.`NAME`, params.`NAME` or attributes.`LABEL`. Name, date and duration are always there.
   What columnOrder leaves out comes last.
 - A chart names its section by uuid. The UI adds a chart for each metric that has none, to the section "Model
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 TAG = "mlflow.sharedViewState."
-VIEWS = {"table": ("adder-search-table", "TABLE"), "charts": ("adder-search-charts", "CHART")}
+VIEWS = {
+    "table": ("adder-search-table", "TABLE"),
+    "charts": ("adder-search-charts", "CHART"),
+    "constraints": ("adder-search-constraints", "TABLE"),
+    "with-against-without": ("adder-search-with-against-without", "CHART"),
+}
 """Key and mode of the views, the first to be opened first."""
 CONFIGURATIONS = "tags.`adder.configuration` LIKE '%'"  # neither their seeds' runs nor the study's own
 RATE = "final.grok_rate"
@@ -40,6 +45,8 @@ ANSWER = (RATE, "final.grok_rate_low", "final.grok_rate_high", "final.seeds")
 CONFIRMED = ("final.confirmation_grokked", "final.confirmation_seeds")
 MORE = ("final.grokked_per_million", "final.best_exact", "final.held", "final.verified")
 CURVES = ("grok_rate", "best_exact", "median_exact", "loss")
+ROLE, RATIO = ("scale", "constraint", "toggled"), ("ratio", "ratio_low", "ratio_high", "pairs")
+SIDES = {"xaxis": "without", "yaxis": "with"}
 MOST_AXES = 10
 """Parallel coordinates beside the rate: more cannot be told apart."""
 NAME, STARTED = "attributes.`Run Name`", "runDateAndNestInfo"
@@ -78,7 +85,7 @@ def table_view(study: Study) -> View:
     columns.append("params.`params`")
     widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
     longest = max((len(Configuration(*c).title) for c in study.listed), default=40)
-    state = _sorted_by_rate() | {
+    state = _sorted_by() | {
         "selectedColumns": columns,
         "columnOrder": [NAME, STARTED, *columns],
         "columnWidths": widths | {NAME: min(60 + 6 * longest, 240), STARTED: 56},
@@ -99,7 +106,7 @@ def charts_view(study: Study) -> View:
         _section("curves", "Grok rates, and the first seeds over steps", columns=3, cardHeight=300),
         _section("rest", "Model metrics", display=False),
     ]
-    state = _sorted_by_rate() | {
+    state = _sorted_by() | {
         "compareRunCharts": charts,
         "compareRunSections": sections if fields else sections[1:],
         "isAccordionReordered": True,
@@ -108,8 +115,47 @@ def charts_view(study: Study) -> View:
     return View(TAG + VIEWS["charts"][0], "Charts of grok rates", state)
 
 
-def _sorted_by_rate() -> dict[str, Any]:
-    return {"searchFilter": CONFIGURATIONS, "orderByKey": f"metrics.`{RATE}`", "orderByAsc": False}
+def constraints_view() -> View:
+    """Return a table of a study of constraints: grouped by constraint, its scales with the ratio of grok rates."""
+    columns = [f"params.`{name}`" for name in ROLE]
+    columns += [f"metrics.`table.{name}`" for name in RATIO]
+    columns += [f"tags.`table.{name}`" for name in ("trains", "cost", "keeps_half", "paper", "agrees")]
+    columns += [f"metrics.`{name}`" for name in ANSWER]
+    groups = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "constraint"}]}
+    state = _sorted_by("table.ratio") | {
+        "selectedColumns": columns,
+        "columnOrder": [NAME, STARTED, *columns],
+        "columnWidths": {name: 20 + 6 * len(name.split("`")[1]) for name in columns}
+        | {NAME: 240, STARTED: 56},
+        "groupBy": groups,
+    }
+    return View(TAG + VIEWS["constraints"][0], "Constraints", state)
+
+
+def ratios_view() -> View:
+    """Return charts of a study of constraints: grok rates with against without, and the ratio of each arm."""
+    rates = {axis: {"key": f"table.rate_{side}", "type": "METRIC"} for axis, side in SIDES.items()}
+    charts = [
+        _chart("rates", "ratios", "SCATTER", **rates),
+        _chart("ratio", "ratios", "BAR", metricKey="table.ratio"),
+        _chart("low", "ratios", "BAR", metricKey="table.ratio_low"),
+        _chart("high", "ratios", "BAR", metricKey="table.ratio_high"),
+    ]
+    sections = [
+        _section("ratios", "Grok rates with the constraint against without it", columns=2, cardHeight=420),
+        _section("rest", "Model metrics", display=False),
+    ]
+    state = _sorted_by("table.ratio") | {
+        "compareRunCharts": charts,
+        "compareRunSections": sections,
+        "isAccordionReordered": True,
+        "runsHiddenMode": "SHOW_ALL",
+    }
+    return View(TAG + VIEWS["with-against-without"][0], "With against without", state)
+
+
+def _sorted_by(metric: str = RATE) -> dict[str, Any]:
+    return {"searchFilter": CONFIGURATIONS, "orderByKey": f"metrics.`{metric}`", "orderByAsc": False}
 
 
 def _chart(uuid: str, section: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -124,7 +170,10 @@ def _section(uuid: str, name: str, **more: Any) -> dict[str, Any]:
 def write_views(client: MlflowClient, study: Study, experiment_id: str) -> None:
     """Give a study's experiment its views. Writes what is not there yet, so a second time writes nothing."""
     experiment = client.get_experiment(experiment_id)
-    for view in (table_view(study), charts_view(study)):
+    views = [table_view(study), charts_view(study)]
+    if study.toggle or study.constraints:
+        views += [constraints_view(), ratios_view()]
+    for view in views:
         value = view.encoded(experiment.creation_time)
         if experiment.tags.get(view.tag) != value:
             client.set_experiment_tag(experiment_id, view.tag, value)

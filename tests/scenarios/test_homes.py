@@ -13,7 +13,9 @@ from mlflow import MlflowClient
 from mlflow.store.db import utils
 
 from search.analysis.frames import RecordSet, configuration_rows
+from search.analysis.publish import log_evidence
 from search.analysis.table import constraint_table
+from search.stats.intervals import ratio_interval
 from search.store.home import Home
 from search.tracking.tracking import KEY_TAG, TRIALS, connect, tracking_uri
 from tests.commands import call, fails_with_one
@@ -92,6 +94,35 @@ def test_the_table_of_mlflows_metrics_alone_is_the_ledgers(toggled):
         both = row.keys() & ours[key].keys() - lists  # MLflow has them as text
         assert len(both) > 60
         assert not {n for n in both if row[n] != ours[key][n] and row[n] == row[n]}
+
+
+def test_the_table_of_a_study_is_in_mlflow():
+    """As files of its run, and as parameters, metrics and tags of its arms, that the UI groups and draws."""
+    with quickly():
+        study = Recorder(empty_home("table"), study_of(toggle=["tie_vo"]))
+        base, without = study.configurations
+        study.trial(range(1, 5), grokked=(1, 2, 3))
+        study.trial(work=[(without, n) for n in range(1, 5)], grokked=(1,))
+        for number in (5, 6):  # what is there is not written again
+            log_evidence(study.records, study.tracker, study.shelf)
+            study.trial((number,))
+        study.done()
+    client, runs = study.tracker.client, study.tracker.runs
+    names = {file.path for file in client.list_artifacts(study.tracker.study_run())}
+    assert {"table.md", "table.csv", "table.json"} <= names
+    data = {key: client.get_run(run).data for key, run in runs.items()}
+    roles = {k: [d.params.get(n) for n in ("scale", "constraint", "toggled")] for k, d in data.items()}
+    assert roles == {base.key: ["57p", "none", "base"], without.key: ["57p", "tie_vo", "off"]}
+    numbers = {k: v for k, v in data[without.key].metrics.items() if k.startswith("table.")}
+    low, high = ratio_interval(1, 2, 0)
+    assert numbers == pytest.approx({
+        "table.ratio": 3, "table.ratio_low": low, "table.ratio_high": high, "table.pairs": 4,
+        "table.rate_with": 3 / 5, "table.rate_without": 1 / 4,
+    })  # fmt: skip
+    assert (
+        data[without.key].tags["table.trains"] == "yes" and data[without.key].tags["table.agrees"] == "agrees"
+    )
+    assert not any(name.startswith("table.") for name in data[base.key].metrics)
 
 
 # ---- at another place
@@ -190,6 +221,7 @@ def test_the_page_is_of_what_was_recorded(toggled):
     said = call("report", "sweep", "-o", "page.html", "--home", toggled.path)
     assert said.stdout == "page.html: 3 configurations, 12 seeds\n", said.stderr
     page = Path("page.html").read_text()
+    assert page.index("The table of constraints") < page.index("What was asked") and "shared_norm" in page
     assert "what it asks" in page and "2 of 6" in page and "2 of 12 seeds have not ended." in page
     words = ("-o", "page.html", "--home", toggled.path)
     assert "did you mean sweep?" in fails_with_one(2, "report", "swep", *words)

@@ -77,6 +77,22 @@ def test_the_charts_are_what_was_searched_against_the_rate_and_the_curves():
     assert "PARALLEL" not in str(state_of(views.charts_view(load_study("57p")))), "nothing varies"
 
 
+def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():
+    client = Client()
+    views.write_views(client, load_study("constraints"), "1")
+    assert len(client.tags) == 4
+    table, charts = state_of(views.constraints_view()), state_of(views.ratios_view())
+    assert table["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "constraint"}]
+    assert table["selectedColumns"][:4] == [
+        "params.`scale`", "params.`constraint`", "params.`toggled`", "metrics.`table.ratio`",
+    ]  # fmt: skip
+    scatter, *bars = charts["compareRunCharts"]
+    assert (scatter["type"], scatter["xaxis"]["key"], scatter["yaxis"]["key"]) == (
+        "SCATTER", "table.rate_without", "table.rate_with",
+    )  # fmt: skip
+    assert [bar["metricKey"] for bar in bars] == ["table.ratio", "table.ratio_low", "table.ratio_high"]
+
+
 def test_views_are_written_once():
     client, study = Client(), study_of()
     views.write_views(client, study, "1")
