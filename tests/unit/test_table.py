@@ -135,7 +135,8 @@ def test_a_cell_compares_the_seeds_that_both_arms_had():
     assert cell.as_dict() == {
         "scale": "57p", "params": 57, "constraint": "tie_vo", "trains": "yes", "cost": "helps",
         "keeps_half": "yes", "n_with": 128, "grokked_with": 30, "n_without": 100, "grokked_without": 10,
-        "pairs": 100, "only_with": 20, "only_without": 0, "ratio": 3.0, "ratio_low": low, "ratio_high": high,
+        "pairs": 100, "only_with": 20, "only_without": 0,
+        "rate_with": 30 / 128, "rate_without": 0.1, "ratio": 3.0, "ratio_low": low, "ratio_high": high,
         "with_at_most": cell.with_it.at_most, "ended_early_with": 0, "ended_early_without": 0,
         "grokked_with_finished": None, "grokked_without_finished": None, "ratio_finished": None,
         "ratio_finished_low": None, "ratio_finished_high": None, "verified_with": 3,
