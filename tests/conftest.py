@@ -1,6 +1,7 @@
 """Fixtures that several files of tests use."""
 
 import os
+import signal
 import sqlite3
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,8 @@ def pytest_configure():
     """What the tests have compiled is kept for the next time, apart for each version of torch."""
     cache = Path.home() / ".cache" / "adder-search-tests" / f"torch-{version('torch')}"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    # A shell starts what runs in its background deaf to Ctrl-C, and so would be what tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

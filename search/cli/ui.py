@@ -6,6 +6,8 @@ import os
 import sys
 import webbrowser
 from contextlib import suppress
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,14 +22,21 @@ if TYPE_CHECKING:
 
 LISTED = 20
 """Studies whose addresses are printed."""
+LINK = "ui.html"
+"""Name of the file in the home that a browser is started with."""
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
 @click.option("--no-browser", is_flag=True, help="Print the addresses and open none.")
+@click.option("--no-auth", is_flag=True, help="Ask for no token: every user of this machine may use it.")
 @home_option
-def ui(port: int, no_browser: bool, home: Home) -> None:
-    """Open the MLflow UI on what was recorded, each study by grok rate."""
+def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
+    """Open the MLflow UI on what was recorded, each study by grok rate.
+
+    The addresses have a token in them that is made at each start. MLflow's clients find it in MLFLOW_TRACKING_TOKEN.
+    """
+    from search.tracking.gate import make_token
     from search.tracking.server import ADDRESS, listening, serve
     from search.tracking.tracking import connect, is_local, tracking_uri
 
@@ -35,32 +44,52 @@ def ui(port: int, no_browser: bool, home: Home) -> None:
     if not is_local(uri):
         click.echo(f"the records are on the MLflow server {masked(uri)}")
         if uri.startswith("http"):
-            show_studies(connect(home, uri), masked(uri), no_browser)
+            page = show_studies(connect(home, uri), f"{masked(uri).rstrip('/')}/")
+            if page and not no_browser and _has_display():
+                open_page(page)
         return
     if not (home.exists() and home.mlflow_db.exists()):
         raise UserError(f"nothing has run yet in {home.path}")
     with listening(port) as door:
-        base = f"http://{ADDRESS}:{port}"
-        click.echo(f"{base} shows {home.path} (Ctrl-C ends)")
-        show_studies(connect(home, uri), base, no_browser)
-        serve(door, home, uri)
+        start, token = f"http://{ADDRESS}:{port}/", None if no_auth else make_token()
+        start += f"?token={token}" if token else ""
+        click.echo(f"{start} shows {home.path} (Ctrl-C ends)")
+        page, link = show_studies(connect(home, uri), start), home.path / LINK
+        if page and not no_browser and _has_display():
+            write_link(link, page)
+            open_page(link.as_uri())
+        try:
+            serve(door, home, uri, token, entered=lambda: link.unlink(missing_ok=True))
+        finally:
+            link.unlink(missing_ok=True)
 
 
-def show_studies(client: MlflowClient, base: str, no_browser: bool) -> None:
-    """Print the addresses of the latest studies, and open the first."""
+def show_studies(client: MlflowClient, start: str) -> str | None:
+    """Print the addresses of the latest studies, in a UI that starts there. Return the first."""
     from search.study.schema import is_name
     from search.tracking.views import addresses
 
     experiments = client.search_experiments(max_results=LISTED + 1, order_by=["creation_time DESC"])
     studies = [e for e in experiments if e.name != "Default" and is_name(e.name)][:LISTED]
-    pages = [addresses(base, e.experiment_id, e.tags) for e in studies]
+    pages = [addresses(start, e.experiment_id, e.tags) for e in studies]
     for study, views in zip(studies, pages, strict=True):
         click.echo(f"  {study.name}")
         for view, address in views.items():
             click.echo(f"    {view:6} {address}")
-    if pages and not no_browser and _has_display():
-        with suppress(webbrowser.Error, OSError):  # the address is printed in any case
-            webbrowser.open(next(iter(pages[0].values())))
+    return next(iter(pages[0].values())) if pages else None
+
+
+def write_link(path: Path, page: str) -> None:
+    """Write a page that leads to another, for its owner alone: all users see what a browser is started with."""
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={escape(page)}">')
+
+
+def open_page(page: str) -> None:
+    """Open a page in the user's browser. Where that fails, its address has been printed."""
+    with suppress(webbrowser.Error, OSError):
+        webbrowser.open(page)
 
 
 def _has_display() -> bool:

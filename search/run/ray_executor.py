@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import queue
-import tempfile
 import threading
 import time
 from collections import deque
@@ -31,7 +30,15 @@ from search.run import worker
 from search.run.executor import DIED, Event, Finished, Lost, Reported
 from search.run.metrics import Metrics, Values
 from search.run.packing import Capacity, placement
-from search.run.ray_private import OUT_OF_MEMORY, check_cluster, nodes, retry_after_out_of_memory
+from search.run.ray_private import (
+    OUT_OF_MEMORY,
+    check_cluster,
+    nodes,
+    retry_after_out_of_memory,
+    shield,
+    withhold_secrets,
+)
+from search.run.ray_session import private_session
 from search.study.schema import Study
 
 REFRESH_S, REFRESH_EMPTY_S = 5.0, 0.5
@@ -39,6 +46,9 @@ REFRESH_S, REFRESH_EMPTY_S = 5.0, 0.5
 MOST_WORKERS = 100_000
 """More than any cluster has: the driver counts them, by `RayExecutor.capacity`."""
 BLIND_S = 10.0  # a watchdog that did not look for so long cannot say that a trial was silent
+WORKING_DIR = "local:///usr"
+"""Where workers start, and look for modules first: on every machine, root's alone, and without any. By default Ray
+puts the folder there that the command was called from, and copies others to where any user may write."""
 LATE_START = "timed out during startup"
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -73,15 +83,14 @@ class RayExecutor:
 
     def __enter__(self) -> Self:
         os.environ.update(QUIET)
-        # Workers import the installed packages: without a working directory of its own, Ray would put the
-        # directory that the command was called from in front of them. A home may come from elsewhere.
-        working_dir = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="adder-search-"))
-        try:
-            start_ray(working_dir)
-        except BaseException:
-            self._undo.close()
-            raise
-        self._undo.callback(ray.shutdown)
+        with ExitStack() as undo:
+            folder = None
+            if not cluster_address():
+                folder, token = undo.enter_context(private_session())
+                shield(token)
+            undo.callback(ray.shutdown)
+            start_ray(folder)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -103,7 +112,7 @@ class RayExecutor:
         try:
             share, self._capacity = placement(self.study.resources, *nodes())
         except UserError as no_room:
-            if not os.environ.get("RAY_ADDRESS"):
+            if not cluster_address():
                 raise
             self._capacity = Capacity(0, self._capacity.on_gpu)
             self.say(f"waiting for a node that has room ({no_room})")
@@ -128,6 +137,7 @@ class RayExecutor:
 
     def _run_tune(self) -> None:
         retry_after_out_of_memory()
+        withhold_secrets()
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
         watchdog = StallWatchdog(self.study.faults.stall_s, self._handover)
         searcher = QueueSearcher(self._starting, watchdog, self._handover)
@@ -300,9 +310,15 @@ class StallWatchdog(tune.Callback):
         return {}
 
 
-def start_ray(working_dir: str) -> None:
-    """Start Ray, or reach its cluster. Raises Failure."""
-    cluster = os.environ.get("RAY_ADDRESS")
+def cluster_address() -> str | None:
+    """Return the address of the cluster to use, or None for a Ray of this run's own."""
+    address = os.environ.get("RAY_ADDRESS")
+    return address if address != "local" else None
+
+
+def start_ray(folder: Path | None) -> None:
+    """Start Ray with its session in a folder, or without one reach the cluster. Raises Failure."""
+    cluster = cluster_address()
     try:
         if cluster and ":" in cluster and "://" not in cluster:
             check_cluster(cluster)
@@ -311,7 +327,8 @@ def start_ray(working_dir: str) -> None:
             include_dashboard=None if cluster else False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            runtime_env={"working_dir": working_dir, "env_vars": QUIET},
+            runtime_env={"working_dir": WORKING_DIR, "env_vars": QUIET},
+            _temp_dir=folder and str(folder),
         )
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
         first = str(error).strip().partition("\n")[0]

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray._private import ray_constants
+from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[attr-defined]
 from ray.air.execution._internal import RayActorManager
+from ray.tune.execution import class_cache
 
 OUT_OF_MEMORY = "OutOfMemoryError"
 
@@ -22,6 +24,27 @@ def nodes() -> list[dict[str, float]]:
     """
     draining = ray._private.state.state.get_draining_nodes()
     return [n["Resources"] for n in ray.nodes() if n["Alive"] and n["NodeID"] not in draining]
+
+
+def shield(token: Path) -> None:
+    """Have a Ray that this process starts listen on loopback alone, to those who have a token of its own.
+
+    Ray does so by itself on macOS and Windows, by a variable that it reads when it is imported. A token that
+    is found elsewhere, or was read before, would go first; and none that others may have read counts here.
+    """
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"  # for the processes that Ray starts
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):  # without a mode Ray asks for tokens
+        os.environ.pop(name, None)
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def withhold_secrets() -> None:
+    """Keep Tune from sending AWS keys of the environment to workers: Ray would write them into its logs."""
+    class_cache.ENV_VARS_TO_PROPAGATE -= {
+        n for n in class_cache.ENV_VARS_TO_PROPAGATE if n.startswith("AWS_")
+    }
 
 
 def check_cluster(address: str) -> None:

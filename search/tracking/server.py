@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from search.errors import Failure
 from search.store.home import Home
+from search.tracking.gate import TokenGate, confine_artifacts
 
 ADDRESS = "127.0.0.1"
 OPENING = """<script>
@@ -44,9 +46,12 @@ def listening(port: int) -> socket.socket:
     return door
 
 
-def serve(door: socket.socket, home: Home, uri: str) -> None:
+def serve(
+    door: socket.socket, home: Home, uri: str, token: str | None, entered: Callable[[], object] = lambda: None
+) -> None:
     """Serve the UI until this process is told to end: by SIGTERM or Ctrl-C in good order, else at once.
 
+    token: what a request has to bring (None: nothing). entered: called when a browser has brought it.
     What `mlflow ui` does, without its further processes: nothing can tell those of a SIGKILL.
     """
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # nine processes for nothing
@@ -65,6 +70,8 @@ def serve(door: socket.socket, home: Home, uri: str) -> None:
     page = (Path(str(flask_app.static_folder)) / "index.html").read_text()
     page = page.replace("<head>", f"<head>{OPENING}", 1)
     app.router.routes.insert(0, Route("/", lambda request: HTMLResponse(page)))
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    confine_artifacts(home.artifacts)
+    gate = app if token is None else TokenGate(app, token, f"adder-search-{door.getsockname()[1]}", entered)
+    config = uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[door])

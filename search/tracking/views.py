@@ -179,12 +179,13 @@ def write_views(client: MlflowClient, study: Study, experiment_id: str) -> None:
             client.set_experiment_tag(experiment_id, view.tag, value)
 
 
-def addresses(base: str, experiment_id: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Where MLflow's UI at `base` shows an experiment, by what is seen there: its views, or all its runs.
+def addresses(start: str, experiment_id: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """Where MLflow's UI shows an experiment, by what is seen there: its views, or all its runs.
 
-    `tags`: the experiment's; one that was recorded without views has none.
+    `start`: the UI's first page, by a path or a query. `tags`: the experiment's; one that was recorded without
+    views has none.
     """
-    page = f"{base.rstrip('/')}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    page = f"{start}#/experiments/{experiment_id}/runs?workflowType=machine_learning"
     found = {name: f"{page}&viewStateShareKey={key}&compareRunsMode={mode}"
              for name, (key, mode) in VIEWS.items() if TAG + key in tags}  # fmt: skip
     return found or {"runs": page}  # without the workflow it would be an empty page about traces

@@ -3,8 +3,10 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -16,6 +18,7 @@ from search.tracking.views import write_views
 from tests.browser import chromium, is_healthy, page_of, served, started, visible
 from tests.made_up import record
 from tests.processes import wait_until
+from tests.second_user import as_second_user, fetch
 
 pytestmark = pytest.mark.end_to_end
 SEEDS, GROKKED = 16, (0, 3, 12)
@@ -47,8 +50,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_the_views_open_on_the_rates_and_on_drawn_charts(folder, tmp_path):
-    with served(folder) as ui, chromium(tmp_path) as browser:
+@pytest.fixture(scope="module")
+def ui(folder):
+    """The served UI of it."""
+    with served(folder) as ui:
+        yield ui
+
+
+def test_the_views_open_on_the_rates_and_on_drawn_charts(ui, tmp_path):
+    with chromium(tmp_path) as browser:
         browser.get(page_of(ui, "recipes", "table"))
         visible(browser, f"{len(GROKKED)} matching runs", "final.grok_rate", "recipe.lr")
 
@@ -64,6 +74,39 @@ def test_the_views_open_on_the_rates_and_on_drawn_charts(folder, tmp_path):
         visible(browser, "What was searched", "Parallel Coordinates", "final.grok_rate", "best_exact")
         wait_until(lambda: browser.find_elements("css selector", CURVES), "a curve")
         wait_until(lambda: browser.find_elements("css selector", ".parcoords svg .axis"), "the axes")
+
+
+def test_nobody_without_the_token_is_let_in_and_who_has_it_reads_the_homes_files_alone(ui, folder):
+    home = folder / "adder-runs"
+    api, token = f"{ui.address}/api/2.0/mlflow", ui.printed().split("token=")[1].split()[0]
+    secret, outside = home.parent / "secret", home.parent / "outside"
+    secret.write_text("mine")
+    outside.mkdir()
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    elsewhere = client.create_experiment("elsewhere", artifact_location=outside.as_uri())
+    run = client.create_run(elsewhere).info.run_id
+    (outside / run).mkdir()
+    (outside / run / "artifacts").symlink_to(home.parent)  # all of the user's, through his experiment
+    inside = next(r for r in client.search_runs(["1"]) if r.info.artifact_uri.startswith(home.as_uri()))
+    place = Path(inside.info.artifact_uri.removeprefix("file://"))
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "link").symlink_to(secret)
+    (place / "file").write_text("an artifact")
+    reads = [f"{ui.address}/get-artifact?run_id={r}&path={p}"
+             for r, p in ((run, "secret"), (inside.info.run_id, "link"), (inside.info.run_id, "file"))]  # fmt: skip
+    writes = [[f"{api}/experiments/create", {"name": name}, {}] for name in ("new", "newer")]
+    bearer = {"Authorization": f"Bearer {token}"}
+    strangers = [[f"{ui.address}/health", None, {}], [ui.address, None, {}], *([r, None, {}] for r in reads),
+                 writes[0], [f"{ui.address}/?token=guess", None, {}]]  # fmt: skip
+    asking = as_second_user if os.geteuid() == 0 else lambda function, values: fetch(values)
+    assert asking("fetch", strangers) == [200, *[401] * 6]
+    with_token = [[r, None, bearer] for r in reads] + [[writes[1][0], writes[1][1], bearer]]
+    refused, link, file, created = fetch(with_token)
+    assert (refused, file, created) == (403, 200, 200) and link >= 400
+    assert client.get_experiment_by_name("new") is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_TOKEN", token)
+        assert MlflowClient(ui.address).get_experiment_by_name("newer") is not None
 
 
 def test_it_ends_while_it_is_coming_up(folder):

@@ -88,11 +88,13 @@ def test_no_task_runs_beside_a_secret():
 # ---- Slurm: two nodes that are this machine
 
 SRUN = 'while [[ "${1:-}" == --* ]]; do shift; done\nexec "$@"'
-RAY = """
+RAY = r"""
 echo "ray $*" >> "$CALLS"
 case "$1" in
-    start) trap 'echo ended >> "$CALLS"; exit' TERM; while :; do sleep 0.1; done;;
-    status) printf ' 1 node_a\\n 1 node_b\\n';;
+    start) folder="$(sed 's/.*--temp-dir=\([^ ]*\)\/r .*/\1/' <<< "$* ")"
+           trap 'echo ended >> "$CALLS"; exit' TERM; touch "$folder/log"
+           echo "folder $(stat -c %a "$folder") $folder" >> "$CALLS"; while :; do sleep 0.1; done;;
+    status) sed -n 's/^folder .*/ 1 node_x/p' "$CALLS";;
 esac
 """
 RUN = """
@@ -146,6 +148,8 @@ def test_a_slurm_job_runs_a_study_on_its_nodes(job, tmp_path):
     address = re.search(r"--address=(\S+:20077)$", others[0])[1]
     (run,) = [line for line in lines if line.startswith("run ")]
     assert run == f"run {address} token 64 run studies/57p.yaml --max-hours 1"
+    folders = [line.split() for line in lines if line.startswith("folder ")]
+    assert [mode for _, mode, _ in folders] == ["700"] * 2 and not any(Path(f).exists() for *_, f in folders)
     assert lines.count("ended") == 2 and not list((tmp_path / "home").iterdir())
 
 

@@ -1,5 +1,7 @@
 """What `ui` prints and opens, without the server."""
 
+import html
+import re
 import socket
 import webbrowser
 
@@ -15,11 +17,20 @@ from search.tracking.views import write_views
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
 
+pages = []
+
+
+def follow_links(home, token):
+    """Read the page that a browser was started with, as it does while the server runs."""
+    for file in home.path.glob("*.html"):
+        assert file.stat().st_mode & 0o777 == 0o600
+        pages.append(html.unescape(file.read_text()).partition("url=")[2].partition('"')[0])
+
 
 @pytest.fixture
 def client(here, monkeypatch):
     """Of a home in the current folder, whose `ui` serves nothing."""
-    monkeypatch.setattr(server, "serve", lambda door, home, uri: door.getsockname())
+    monkeypatch.setattr(server, "serve", lambda door, home, uri, token, entered: follow_links(home, token))
     home = Home("adder-runs")
     home.create()
     Ledger(home)
@@ -28,27 +39,39 @@ def client(here, monkeypatch):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """The pages that were opened at a terminal with a display."""
-    pages = []
-    monkeypatch.setattr(webbrowser, "open", pages.append)
+    """The pages that were opened at a terminal with a display; links that were followed are in `pages`."""
+    opened = []
+    pages.clear()
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     monkeypatch.setattr(ui_command, "_has_display", lambda: True)
-    return pages
+    return opened
 
 
-def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, opened):
+def test_the_latest_studies_are_listed_first_and_the_first_is_opened(client, opened, here):
     for i in range(22):
         client.create_experiment(f"old-{i}")
     views = client.create_experiment("57p")
     write_views(client, load_study("57p"), views)
     port = free_port()
     lines = call("ui", "--port", port).stdout.splitlines()
-    assert lines[0].startswith(f"http://127.0.0.1:{port} shows ")
+    start = lines[0].partition(" ")[0]
+    assert re.fullmatch(rf"http://127\.0\.0\.1:{port}/\?token=[\w-]{{32}}", start)
     names = [line.strip() for line in lines if line.startswith("  ") and line[2] != " "]
     assert names == ["57p", *(f"old-{i}" for i in range(21, 2, -1))]
-    table = f"http://127.0.0.1:{port}/#/experiments/{views}/runs?workflowType=machine_learning"
+    table = f"{start}#/experiments/{views}/runs?workflowType=machine_learning"
     table += "&viewStateShareKey=adder-search-table&compareRunsMode=TABLE"
     assert lines[1:3] == ["  57p", f"    table  {table}"] and lines[3].startswith("    charts http://")
-    assert opened == [table]
+    assert pages == [table] and not any("token" in page for page in opened), (
+        "all users see what a browser is told"
+    )
+    assert opened == [(here / "adder-runs" / "ui.html").as_uri()] and not list(here.rglob("ui.html"))
+
+
+def test_the_token_is_another_each_time_and_left_out_by_name_only(client):
+    starts = {call("ui", "--port", free_port()).stdout.partition("token=")[2] for _ in range(2)}
+    assert len(starts) == 2 and "" not in starts
+    port = free_port()
+    assert call("ui", "--port", port, "--no-auth").stdout.startswith(f"http://127.0.0.1:{port}/ shows ")
 
 
 def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeypatch):

@@ -108,7 +108,7 @@ def test_addresses_are_those_of_the_views_or_of_all_runs():
     page = "http://here:1/#/experiments/3/runs?workflowType=machine_learning"
     assert views.addresses("http://here:1/", "3", {}) == {"runs": page}
     views.write_views(client, study_of(), "3")
-    found = views.addresses("http://here:1", "3", client.tags)
+    found = views.addresses("http://here:1/", "3", client.tags)
     assert found == {
         "table": f"{page}&viewStateShareKey=adder-search-table&compareRunsMode=TABLE",
         "charts": f"{page}&viewStateShareKey=adder-search-charts&compareRunsMode=CHART",

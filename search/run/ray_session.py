@@ -1,0 +1,98 @@
+"""The session of a Ray that a run starts for itself: a folder, a token and ports that no other user can enter.
+
+By itself Ray keeps sockets, logs and what workers import in a folder that every user of the machine may write,
+and its token in a file that every user may read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from search.errors import Failure
+
+SYSTEM = "/tmp"
+LONGEST = 107 - len("/r/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
+"""Bytes of a session folder's path: the system takes 107 of a socket's, and Ray's lie deep."""
+STARTING_S = 60.0
+"""Seconds in which a run locks the folder that it has made."""
+
+
+@contextmanager
+def private_session() -> Iterator[tuple[Path, Path]]:
+    """Make a session folder that is this user's alone, and remove it at the end.
+
+    Yields the folder for Ray and the file with its token. Removes the folders of runs that were killed. Raises
+    Failure where no folder can be made.
+    """
+    folder = _make_folder()
+    try:
+        with FileLock(folder / "lock"):
+            _remove_left_over(folder.parent)
+            token = folder / "token"
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(32))
+            yield folder / "r", token  # Ray gives its folder to all: the one around it stays closed
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prefix() -> str:
+    return f"ray-{os.geteuid()}-"
+
+
+def _make_folder() -> Path:
+    """Make a folder below RAY_TMPDIR, TMPDIR or /tmp, the first where nobody else can enter or exchange it."""
+    refused = []
+    named = os.environ.get("RAY_TMPDIR")
+    for parent in dict.fromkeys(filter(None, (named, tempfile.gettempdir(), SYSTEM))):
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=Path(parent).resolve()))
+        except OSError as error:
+            refused.append(f"{parent}: {error.strerror}")
+            continue
+        if (why := _why_open(folder)) is None:
+            return folder
+        refused.append(f"{parent}: {why}")
+        folder.rmdir()
+    raise Failure(f"Ray needs a folder of your own, named by RAY_TMPDIR; {'; '.join(refused)}")
+
+
+def _why_open(folder: Path) -> str | None:
+    """Return why a folder that was just made is no place for a session, if it is none."""
+    if len(os.fsencode(folder)) > LONGEST:
+        return f"has more than {LONGEST - len(folder.name) - 1} bytes"
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        return "a folder in it is not its maker's alone"
+    for above in folder.parents:
+        status = above.stat()
+        if status.st_uid not in (0, os.geteuid()):
+            return f"{above} belongs to user {status.st_uid}"
+        if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+            return f"others can write in {above}"
+    return None
+
+
+def _remove_left_over(parent: Path) -> None:
+    """Remove the session folders below `parent` that no run has locked any more."""
+    for folder in parent.glob(f"{_prefix()}*"):
+        try:
+            status = folder.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                continue
+            if time.time() - status.st_mtime < STARTING_S:
+                continue
+            with FileLock(folder / "lock", timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, Timeout):  # in use, or just removed by another run
+            continue
