@@ -108,7 +108,7 @@ def test_an_experiment_that_is_no_study_is_not_listed(name, home, capsys):
     client = connect(home, f"sqlite:///{home.mlflow_db}")
     for each in (name, "honest"):
         client.create_experiment(each)
-    ui.show_studies(client, "http://127.0.0.1:5000", no_browser=True)
+    ui.show_studies(client, "http://127.0.0.1:5000/")
     assert [line.strip() for line in capsys.readouterr().out.splitlines() if "http" not in line] == ["honest"]
 
 
