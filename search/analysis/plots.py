@@ -9,6 +9,7 @@ from io import BytesIO
 from math import ceil
 from typing import Any, Literal
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib import image
@@ -70,6 +71,16 @@ def png(figure: Figure) -> bytes:
     buffer, canvas = BytesIO(), FigureCanvasAgg(figure)
     canvas.draw()  # once; `savefig` draws twice where the layout is constrained
     image.imsave(buffer, np.asarray(canvas.buffer_rgba()), format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+def image_of(figure: Figure, suffix: str) -> bytes:
+    """Return the picture as a .png or .svg file; the same figure makes the same bytes."""
+    if suffix == ".png":
+        return png(figure)
+    buffer = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "adder-search"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 

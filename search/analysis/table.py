@@ -239,7 +239,7 @@ def constraint_table(
         )
     columns = _columns(pairs, scales)
     rows = rows or {row for name, row in pairs if name in columns}
-    ordered = sorted(rows, key=_row_order)
+    ordered = sorted(rows, key=row_order)
     by_spec: dict[Spec, list[Arm]] = {}
     for arm in arms:
         by_spec.setdefault(arm.spec.trained(), []).append(arm)
@@ -336,7 +336,7 @@ def _extra(constraint: str, spec: Spec, partner: Spec) -> list[str]:
     return [spelt(k, v) for k, v in differing.items() if k not in fields or v != fields[k].metadata["off"]]
 
 
-def _row_order(row: Constraint) -> tuple[int, int, Any]:
+def row_order(row: Constraint) -> tuple[int, int, Any]:
     """Return a sorting key: the paper's order, then the registry's, then by value."""
     names = [name for cls in FAMILIES.values() for name in cls.constraints()]
     texts = [*dict.fromkeys(constraint for constraint, _ in published()), text := spelt(*row)]

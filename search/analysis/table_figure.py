@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from math import log2
 from textwrap import fill
 from typing import Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from search.analysis.plots import GRID, INK, SOFT, new_figure, png
+from search.analysis.plots import GRID, INK, SOFT, new_figure
 from search.analysis.table import Cell, Table
 from search.analysis.table_text import WORDS, agreements, count, interval, times
 from search.analysis.verdicts import Agreement, Cost
@@ -90,14 +88,3 @@ def _draw(axes: Axes, x: int, y: int, cell: Cell) -> None:
     if cell.published.verdict:
         mark = MARKS[cell.published.verdict]
         axes.text(x + 0.95, y + 0.2, mark, fontsize=10, ha="right", va="center", color=INK, zorder=4)
-
-
-def picture(table: Table, suffix: str) -> bytes:
-    """Return the picture as a .svg or .png file; the same table makes the same bytes."""
-    figure = table_figure(table)
-    if suffix == ".png":
-        return png(figure)
-    buffer = BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "adder-search"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()

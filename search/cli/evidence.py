@@ -22,7 +22,9 @@ from search.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
+    from search.analysis.frames import RecordSet
     from search.store.home import Home
 
 FORMATS, PICTURES = ("md", "csv", "json"), (".svg", ".png")
@@ -94,6 +96,7 @@ def _nothing(study: str | None, max_params: int | None) -> str:
     "--ui", default="http://127.0.0.1:5000", show_default=True,
     help="Where links lead in md: adder-search ui. Empty: no links.",
 )  # fmt: skip
+@click.option("--interactions", is_flag=True, help="Show which pairs of constraints are more than their sum.")
 @target_option("File to write, instead of printing; .svg or .png: a picture.")
 @home_option
 def table(
@@ -102,6 +105,7 @@ def table(
     paper: bool,
     shipped: bool,
     ui: str,
+    interactions: bool,
     target: Path | None,
     home: Home,
 ) -> None:
@@ -114,18 +118,57 @@ def table(
     from search.analysis.table_text import table_of, write_table
 
     records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
-    constraints = table_of(records.configurations(), paper, records.seeds())
-    if target is not None and target.suffix.lower() in PICTURES:
-        from search.analysis.table_figure import picture
-
-        content = picture(constraints, target.suffix.lower())
-        write_file(target, lambda path: path.write_bytes(content))
-    elif target is not None:
-        write_text(target, write_table(constraints, style, paper=paper, ui=ui))
-    else:
-        click.echo(write_table(constraints, style, paper=paper, ui=ui), nl=False)
+    if interactions:
+        _show_interactions(records, style, target)
         return
-    click.echo(f"{target}: {len(constraints.constraints)} constraints at {len(constraints.scales)} scales")
+    constraints = table_of(records.configurations(), paper, records.seeds())
+
+    def picture() -> Figure:
+        from search.analysis.table_figure import table_figure
+
+        return table_figure(constraints)
+
+    summary = f"{len(constraints.constraints)} constraints at {len(constraints.scales)} scales"
+    _deliver(target, lambda: write_table(constraints, style, paper=paper, ui=ui), picture, summary)
+
+
+def _show_interactions(records: RecordSet, style: str, target: Path | None) -> None:
+    """Show the models of recorded combinations of constraints; as a picture that of most combinations."""
+    from search.analysis.interactions import interactions, lattices
+    from search.analysis.interactions_text import write_interactions
+
+    configurations = records.configurations()
+    models = [interactions(lattice) for lattice in lattices(configurations, records.seeds())]
+    if not models:
+        raise UserError(
+            f"none of {len(configurations)} recorded configurations has others of its study that differ in two "
+            "constraints and nothing else, with seeds recorded one by one; adder-search run atlas trains such"
+        )
+
+    def picture() -> Figure:
+        from search.analysis.plots_lattice import lattice_figure
+
+        return lattice_figure(models[0])
+
+    summary = f"{sum(len(model.effects) + len(model.pairs) for model in models)} effects and pairs"
+    _deliver(target, lambda: write_interactions(models, style), picture, summary)
+
+
+def _deliver(
+    target: Path | None, text: Callable[[], str], picture: Callable[[], Figure], summary: str
+) -> None:
+    """Print a text, or write it or the picture into a file, as its suffix says, and print what that has."""
+    if target is None:
+        click.echo(text(), nl=False)
+        return
+    if (suffix := target.suffix.lower()) in PICTURES:
+        from search.analysis.plots import image_of
+
+        content = image_of(picture(), suffix)
+        write_file(target, lambda path: path.write_bytes(content))
+    else:
+        write_text(target, text())
+    click.echo(f"{target}: {summary}")
 
 
 @click.command()
