@@ -19,7 +19,7 @@ Rows = list[dict[str, Any]]
 def rates(study: Study, mean: float, effects: Mapping[tuple[str, ...], float]) -> np.ndarray:
     """Return the grok rate of each listed configuration: `mean` in log odds, and effects of constraints and pairs."""
     log_odds = []
-    for spec, _ in study.listed():
+    for spec, _ in study.listed:
         applied = {spelt(*constraint) for constraint in spec.applied().items()}
         levels = {name: (name in applied) - 0.5 for name in study.combine}
         terms = [effect * np.prod([levels[name] for name in term]) for term, effect in effects.items()]
@@ -43,7 +43,7 @@ def recorded(study: Study, grokked_CS: np.ndarray, first: int | None = None) -> 
     """Return rows of the first few listed configurations (or of all) and of their seeds."""
     configurations: Rows = []
     seeds: Rows = []
-    pairs = zip(study.listed()[:first], grokked_CS, strict=False)
+    pairs = zip(study.listed[:first], grokked_CS, strict=False)
     for (spec, recipe), grokked_S in pairs:
         row = arm(spec, int(grokked_S.sum()), len(grokked_S), recipe=recipe, study=study.name)
         configurations.append(row)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from model.fields import spelt
 from search.analysis.arms import Arm, read_arms
 from search.analysis.table import row_order
-from search.errors import UserError
 from search.stats.intervals import discoveries
 from search.stats.logistic import Coefficient, fit
 
@@ -48,6 +47,25 @@ class Lattice:
     @property
     def finishes(self) -> bool:
         return self.arms[0].finishes
+
+    @property
+    def counts(self) -> list[tuple[int, int]]:
+        """Grokked and counted seeds by arm. Those that a rule ended count as not grokked."""
+        return [(sum(arm.seeds.values()), len(arm.seeds)) for arm in self.arms]
+
+    @property
+    def neighbours(self) -> dict[str, list[tuple[int, int]]]:
+        """Arms without and with each constraint that differ in it alone."""
+        places = {levels: place for place, levels in enumerate(self.levels)}
+        return {
+            name: [
+                (place, partner)
+                for levels, place in places.items()
+                if not levels[i]
+                if (partner := places.get((*levels[:i], True, *levels[i + 1 :]))) is not None
+            ]
+            for i, name in enumerate(self.constraints)
+        }
 
     def outcomes(self, *, finished: bool = False) -> np.ndarray:
         """Return 1 and 0 by arm and seed, NaN where a seed is not recorded. finished: counting those of curvature."""
@@ -125,6 +143,11 @@ class Interactions:
     effects: tuple[Effect, ...]
     pairs: tuple[Effect, ...]
 
+    @property
+    def has_pairs(self) -> bool:
+        """True if the combinations say something about some pair."""
+        return any(pair.coefficient for pair in self.pairs)
+
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row an effect, then one a pair (`Effect.as_dict`), each with the study."""
         study = {"study": self.lattice.study}
@@ -139,20 +162,14 @@ def lattices(
 ) -> list[Lattice]:
     """Return the lattices among recorded configurations, the largest first: rows as search.analysis.frames has them.
 
-    Raises UserError if there is none.
+    They have two constraints or more. Seeds that are not recorded one by one are left out.
     """
     groups: dict[tuple[Any, ...], list[Arm]] = {}
     for arm in read_arms(configurations, seeds):
         if arm.seeds:
             sizes = {k: v for k, v in arm.spec.as_dict().items() if k not in arm.spec.constraints()}
             groups.setdefault((arm.study, arm.recipe, *sizes.items()), []).append(arm)
-    found = [_lattice(arms) for arms in groups.values()]
-    large = [lattice for lattice in found if len(lattice.constraints) >= FEWEST]
-    if not large:
-        raise UserError(
-            f"none of {len(configurations)} recorded configurations has others of its study that differ in two "
-            "constraints and nothing else, with seeds recorded one by one; adder-search run atlas trains such"
-        )
+    large = [lattice for arms in groups.values() if len((lattice := _lattice(arms)).constraints) >= FEWEST]
     return sorted(large, key=lambda lattice: (-len(lattice.arms), lattice.study, lattice.constraints))
 
 

@@ -51,7 +51,7 @@ def heading(model: Interactions) -> str:
     """Return what was recorded, in a line."""
     lattice = model.lattice
     sizes = [arm.spec.params for arm in lattice.arms]
-    grokked, n = sum(a.rate.grokked for a in lattice.arms), sum(a.rate.n for a in lattice.arms)
+    grokked, n = map(sum, zip(*lattice.counts, strict=True))
     return (
         f"Which constraints go together? {len(lattice.arms)} combinations of {len(lattice.constraints)} constraints, "
         f"{max(sizes)} to {min(sizes)} parameters, study {lattice.study}: {grokked:,} of {n:,} seeds grokked."

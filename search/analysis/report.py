@@ -15,8 +15,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.analysis.fields import Field, columns, meaning, shown, varied
+from search.analysis.interactions import Interactions, interactions, lattices
+from search.analysis.interactions_text import heading, sentences
 from search.analysis.pareto import rates_of
 from search.analysis.plots import SEED, curves_figure, front_figure, png, small_multiples, time_figure
+from search.analysis.plots_lattice import lattice_figure
 from search.analysis.plots_search import (
     MOST_AXES,
     SHUFFLES,
@@ -82,6 +85,7 @@ def report(
         loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    environment.filters |= {"heading": heading, "sentences": sentences}
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends, "shown": shown}
     return environment.get_template("report.html.j2").render(
         page=page, images=images, lineage=lineage, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
@@ -332,6 +336,8 @@ class _Page:
             figures["rate-against-fields"] = rate_against_fields(some, self.configurations)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
+        if self.combinations:
+            figures["combinations"] = lattice_figure(self.combinations)
         if self.importances:
             figures["importance"] = importance_figure(self.importances)
         if len(self.configurations) > FEW and len(self.fields) > 1:
@@ -379,6 +385,13 @@ class _Page:
 
     def table_notes(self) -> list[str]:
         return notes(self.table) if self.table else []
+
+    @cached_property
+    def combinations(self) -> Interactions | None:
+        """The model of the largest lattice of combinations of constraints that says something about pairs."""
+        rows = [_plain(frame) for frame in (self.configurations, self.seeds)]
+        models = (interactions(lattice) for lattice in lattices(*rows)) if self.several else iter(())
+        return next((model for model in models if model.has_pairs), None)
 
     @cached_property
     def importances(self) -> Importances | None:

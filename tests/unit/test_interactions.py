@@ -13,13 +13,18 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
+from search.analysis import report as report_module
 from search.analysis.interactions import Interactions, Lattice, interactions, lattices
-from search.analysis.interactions_text import sentences, write_interactions
-from search.errors import UserError
+from search.analysis.interactions_text import sentences
+from search.analysis.plots_lattice import lattice_figure
+from search.analysis.report import report
 from search.stats.logistic import fit
 from search.study.file import load_study, parse_study
+from search.study.trial import Configuration
 from tests.commands import call, fails_with_one
 from tests.lattices import outcomes, rates, recorded
+from tests.pages import Page
+from tests.unit.test_plots import frames, seed_row, study_of
 
 WIDE, SEEDS = load_study("atlas-170p"), 32
 NONE_GROKKED = np.zeros((WIDE.planned, SEEDS), dtype=bool)
@@ -38,9 +43,11 @@ def empty() -> Lattice:
 
 def model_of(lattice: Lattice, grokked_CS: np.ndarray, first: int | None = None) -> Interactions:
     """The model of these outcomes in the order of the study's list, or of its first few combinations."""
-    listed = {spec: grokked_S for (spec, _), grokked_S in zip(WIDE.listed(), grokked_CS, strict=True)}
+    listed = {spec: grokked_S for (spec, _), grokked_S in zip(WIDE.listed, grokked_CS, strict=True)}
     arms = tuple(
-        replace(arm, seeds={(n, n): bool(grokked) for n, grokked in enumerate(listed[arm.spec])}, with_finished={})
+        replace(
+            arm, seeds={(n, n): bool(grokked) for n, grokked in enumerate(listed[arm.spec])}, with_finished={}
+        )
         for arm in lattice.arms
     )
     kept = slice(first)
@@ -92,7 +99,7 @@ def test_intervals_hold_the_truth(empty, mean, alike, group):
     """
     rng, held, n = np.random.default_rng(1), 0, 0
     rate_C = rates(WIDE, mean, EFFECTS)
-    groups_C = [group * spec.shared_norm for spec, _ in WIDE.listed()]
+    groups_C = [group * spec.shared_norm for spec, _ in WIDE.listed]
     for _ in range(40):
         model = model_of(empty, outcomes(rate_C, SEEDS, rng, alike, groups_C))
         for effect in [*model.effects, *model.pairs]:
@@ -135,7 +142,7 @@ def test_a_study_that_is_stopped_early_says_what_cannot_be_estimated(empty):
 
 def test_a_constraint_with_which_nothing_groks_has_an_effect_and_no_pairs(empty):
     rate_C = rates(WIDE, 0.0, {})
-    rate_C[[spec.tie_vo for spec, _ in WIDE.listed()]] = 0
+    rate_C[[spec.tie_vo for spec, _ in WIDE.listed]] = 0
     model = model_of(empty, outcomes(rate_C, SEEDS, np.random.default_rng(4)))
     effect = next(effect for effect in model.effects if effect.name == "tie_vo")
     assert effect.verdict == "costs" and effect.coefficient.interval[1] < -3
@@ -168,7 +175,9 @@ def test_what_changes_together_is_one_constraint(empty):
 )  # fmt: skip
 def test_any_study_that_lists_combinations_has_a_model(text, size, missing):
     study = parse_study(f"name: some\nmodel: 57p\nseeds: [1]\n{text}\n", "")
-    (lattice,) = lattices(*recorded(study, outcomes(np.full(study.planned, 0.5), 8, np.random.default_rng(0))))
+    (lattice,) = lattices(
+        *recorded(study, outcomes(np.full(study.planned, 0.5), 8, np.random.default_rng(0)))
+    )
     assert len(lattice.arms) == size
     model = interactions(lattice)
     assert all(effect.coefficient for effect in model.effects)
@@ -187,11 +196,35 @@ def test_recipes_studies_and_sizes_are_kept_apart(empty):
         if seed["configuration"] + "x" == row["configuration"]
     ]
     assert [len(lattice.arms) for lattice in lattices([*rows, *others], [*seeds, *more])] == [32, 9]
-    with pytest.raises(UserError, match="adder-search run atlas trains such"):
-        lattices(rows[:1], seeds)
+    assert lattices(rows[:1], seeds) == []
 
 
-# The command
+# The picture, the page and the command
+
+
+def test_the_papers_path_is_drawn_through_the_lattice(empty):
+    top, pairs, *small = lattice_figure(
+        model_of(empty, outcomes(rates(WIDE, 0.0, {}), 8, np.random.default_rng(0)))
+    ).get_axes()
+    (path,) = [line for line in top.lines if line.get_label() == "the 57p paper's path"]
+    assert list(path.get_xdata()) == [170, 152, 140, 126, 120], "rank 1 and no biases came together"
+    assert len(top.collections[1].get_offsets()) == 32 and len(top.collections[0].get_segments()) == 80
+    assert len(pairs.patches) == 15 and sum(axis.get_visible() for axis in small) == 5
+
+
+@pytest.mark.parametrize(("listed", "has_it"), [("combine", True), ("toggle", False)])
+def test_a_report_has_a_section_about_combinations(listed, has_it):
+    """With constraints that were toggled alone no pair can be told, and there is none."""
+    study = study_of(**{listed: ["tie_vo", "shared_norm"]})
+    rows = [
+        (c, [seed_row(c, n, "grokked" if n < 6 - 2 * i else "failed", 40_000) for n in range(8)])
+        for i, c in enumerate(Configuration(*pair) for pair in study.listed)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_module, "png", lambda figure: b"PNG")
+        text = report(study, *frames(rows))
+    assert ("Which constraints go together" in Page(text).headings) == has_it
+    assert ("4 combinations of 2 constraints, 67 to 57 parameters" in text) == has_it
 
 
 @pytest.fixture
@@ -216,7 +249,9 @@ def test_every_format_has_a_row_an_effect_and_a_pair(files):
     assert norm["n_with"] == norm["n_without"] == 8 * SEEDS
     open_pairs = [row for row in rows[5:] if row["reason"] is None]
     assert len(open_pairs) == 4 and all(row["odds_ratio"] is None for row in rows[5:] if row["reason"])
-    read = list(csv.DictReader(io.StringIO(call("table", *files, "--interactions", "--format", "csv").stdout)))
+    read = list(
+        csv.DictReader(io.StringIO(call("table", *files, "--interactions", "--format", "csv").stdout))
+    )
     assert [row["constraint"] for row in read] == [row["constraint"] for row in rows]
 
 

@@ -1,0 +1,148 @@
+"""Picture of combinations of constraints: the lattice from the largest to the smallest model, pairs, and effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from model import preset
+from model.fields import spelt
+from search.analysis.interactions import Effect, Interactions, Lattice, odds_ratio
+from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
+from search.stats.intervals import wilson
+
+PATHS = {
+    "the 57p paper's path": (("170p", "133p", "100p", "90p", "80p", "67p", "57p"), COLOURS[0], (6, 7)),
+    "and on, by folds of 57p": (("57p", "54p", "47p"), COLOURS[2], (-4, -20)),
+}
+"""Presets in the order in which constraints came in (57p paper, section 4.1), colour, and place of the labels."""
+ODDS = LinearSegmentedColormap.from_list("odds", ["#d9822b", "#f3c99b", "#ffffff", "#a9c9ea", "#4a8fd1"])
+NORM = Normalize(-np.log(8), np.log(8))  # of the log odds ratio
+SMALL_PANELS = 5  # in a row
+
+
+def lattice_figure(model: Interactions) -> Figure:
+    """Draw the combinations by size and grok rate, the effects and pairs, and each constraint with and without."""
+    count = len(model.lattice.constraints)
+    rows = -(-count // SMALL_PANELS)
+    heights = (4.7, 1.2 + 0.4 * count, 2.35 * rows + 0.5)
+    figure = new_figure(WIDEST, sum(heights))
+    top, middle, bottom = figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0]
+    _draw_lattice(top.subplots(), model.lattice)
+    _draw_pairs(middle.subplots(), model)
+    axes = bottom.subplots(rows, SMALL_PANELS, squeeze=False, sharex=True, sharey=True)
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    for axis, effect in zip(axes.flat, model.effects, strict=False):
+        _draw_effect(axis, model.lattice, effect)
+    bottom.suptitle("Each constraint; a point: the others alike", fontsize=11, x=0.01, ha="left")
+    bottom.supxlabel("grok rate without the constraint", fontsize=10)
+    bottom.supylabel("with it", fontsize=10)
+    return figure
+
+
+def _rates(lattice: Lattice) -> np.ndarray:
+    return np.array([grokked / n for grokked, n in lattice.counts])
+
+
+def _draw_lattice(axis: Axes, lattice: Lattice) -> None:
+    """Draw a point a combination, a line where two differ in one constraint alone, and the published path."""
+    places = np.column_stack([[arm.spec.params for arm in lattice.arms], _rates(lattice)])
+    lines = [places[list(pair)] for pairs in lattice.neighbours.values() for pair in pairs]
+    alpha = min(0.6, max(0.12, 100 / max(1, len(lines))))
+    axis.add_collection(LineCollection(lines, colors=SOFT, lw=0.5, alpha=alpha, zorder=1, rasterized=True))
+    axis.scatter(places[:, 0], places[:, 1], s=17, color=SOFT, alpha=0.6, lw=0, zorder=2)
+    for label, (names, colour, offset) in reversed(PATHS.items()):
+        if len(steps := _path(lattice, names)) > 1:
+            _draw_path(axis, lattice, steps, colour, offset, label)
+    axis.set_title(
+        f"{len(lattice.arms)} combinations of {len(lattice.constraints)} constraints; a line: one constraint more",
+        fontsize=11, loc="left",
+    )  # fmt: skip
+    axis.set(xlabel="parameters", ylabel="grok rate (95 % intervals along the path)")
+    axis.invert_xaxis()
+    axis.margins(x=0.07)
+    axis.set_ylim(-0.02, 1.02)
+    in_percent(axis)
+    quiet(axis)
+    if axis.get_legend_handles_labels()[1]:
+        axis.legend(frameon=False, fontsize=9, reverse=True)
+
+
+def _draw_path(
+    axis: Axes, lattice: Lattice, steps: Sequence[int], colour: str, offset: tuple[float, float], label: str
+) -> None:
+    """Draw combinations one after the other, with what comes in at each."""
+    x, y = [lattice.arms[i].spec.params for i in steps], _rates(lattice)[list(steps)]
+    axis.plot(x, y, "o-", color=colour, lw=2.6, ms=6.5, zorder=4, label=label)
+    axis.vlines(
+        x, *zip(*(wilson(*lattice.counts[i]) for i in steps), strict=True), color=colour, lw=1.4, zorder=3
+    )
+    for (before, after), place in zip(pairwise(steps), list(zip(x, y, strict=True))[1:], strict=True):
+        levels = zip(lattice.constraints, lattice.levels[before], lattice.levels[after], strict=True)
+        text = "\n".join(f"+ {name}" for name, was, has in levels if has and not was)
+        box = {"fc": "#ffffffd0", "ec": "none", "pad": 0.8}
+        axis.annotate(text, place, offset, textcoords="offset points", fontsize=8.5, color=INK, bbox=box,
+                      zorder=6, parse_math=False)  # fmt: skip
+
+
+def _path(lattice: Lattice, names: Sequence[str]) -> list[int]:
+    """Return the combinations of presets' constraints, in order, each once, whatever else the presets are."""
+    places = {levels: place for place, levels in enumerate(lattice.levels)}
+    applied = [{spelt(*constraint) for constraint in preset(name).applied().items()} for name in names]
+    levels = (tuple(name in constraints for name in lattice.constraints) for constraints in applied)
+    return list(dict.fromkeys(places[some] for some in levels if some in places))
+
+
+def _draw_pairs(axis: Axes, model: Interactions) -> None:
+    """Draw a triangle of cells: the ratios of odds, of each constraint on the edge, of pairs below."""
+    names = model.lattice.constraints
+    for effect in (*model.effects, *model.pairs):
+        x, y = names.index(effect.constraints[0]), names.index(effect.constraints[-1])
+        shade = ODDS(NORM(effect.coefficient.estimate if effect.coefficient else 0.0))
+        edge = INK if x == y else GREY
+        axis.add_patch(Rectangle((x - 0.47, y - 0.44), 0.94, 0.88, facecolor=shade, edgecolor=edge, lw=0.7))
+        weight, colour = ("bold", INK) if effect.is_discovery else ("normal", SOFT)
+        axis.text(
+            x, y, _times(effect) or "–", ha="center", va="center", fontsize=9, weight=weight, color=colour
+        )
+    axis.set_xticks(range(len(names)), names, fontsize=9, parse_math=False)
+    axis.set_yticks(range(len(names)), names, fontsize=9, parse_math=False)
+    axis.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(names) - 0.5, -0.5))
+    axis.set_title(
+        "Ratio of the odds to grok: framed, each constraint by itself; else two together, beyond both.\n"
+        "Orange: worse, blue: better; bold: believed, at a false discovery rate of 5 %; –: cannot be estimated",
+        fontsize=11, loc="left",
+    )  # fmt: skip
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+
+
+def _draw_effect(axis: Axes, lattice: Lattice, effect: Effect) -> None:
+    """Draw the grok rate with a constraint against that without it, a point a combination of the others."""
+    pairs, rates = lattice.neighbours[effect.name], _rates(lattice)
+    axis.axline((0, 0), slope=1, color=GREY, lw=1, zorder=1)
+    if pairs:
+        without, with_it = rates[np.array(pairs)].T
+        axis.scatter(without, with_it, s=12, color=COLOURS[0], alpha=0.4, lw=0, zorder=2)
+    weight = "bold" if effect.is_discovery else "normal"
+    axis.set_title(
+        f"{effect.name}  {_times(effect)}", fontsize=9.5, loc="left", parse_math=False, weight=weight
+    )
+    axis.set(aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axis.set_xticks((0, 0.5, 1), ("0", "50%", "100%"))
+    axis.set_yticks((0, 0.5, 1), ("0", "50%", "100%"))
+    axis.tick_params(labelsize=8)
+    quiet(axis)
+
+
+def _times(effect: Effect) -> str:
+    """Return the ratio of odds as text; empty where it cannot be estimated."""
+    return f"×{odds_ratio(effect.coefficient)[0]:.2f}" if effect.coefficient else ""
