@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -16,14 +17,14 @@ from model import preset
 from model.fields import spelt
 from search.analysis.interactions import Effect, Interactions, Lattice, odds_ratio
 from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
+from search.analysis.table_figure import COLOURS as RATIOS
 from search.stats.intervals import wilson
 
 PATHS = {
-    "the 57p paper's path": (("170p", "133p", "100p", "90p", "80p", "67p", "57p"), COLOURS[0], (6, 7)),
-    "and on, by folds of 57p": (("57p", "54p", "47p"), COLOURS[2], (-4, -20)),
+    "the 57p paper's path": (("170p", "133p", "100p", "90p", "80p", "67p", "57p"), COLOURS[0]),
+    "and on, by folds of 57p": (("57p", "54p", "47p"), COLOURS[2]),
 }
-"""Presets in the order in which constraints came in (57p paper, section 4.1), colour, and place of the labels."""
-ODDS = LinearSegmentedColormap.from_list("odds", ["#d9822b", "#f3c99b", "#ffffff", "#a9c9ea", "#4a8fd1"])
+"""Presets in the order in which constraints came in (57p paper, section 4.1), and a colour."""
 NORM = Normalize(-np.log(8), np.log(8))  # of the log odds ratio
 SMALL_PANELS = 5  # in a row
 
@@ -59,9 +60,9 @@ def _draw_lattice(axis: Axes, lattice: Lattice) -> None:
     alpha = min(0.6, max(0.12, 100 / max(1, len(lines))))
     axis.add_collection(LineCollection(lines, colors=SOFT, lw=0.5, alpha=alpha, zorder=1, rasterized=True))
     axis.scatter(places[:, 0], places[:, 1], s=17, color=SOFT, alpha=0.6, lw=0, zorder=2)
-    for label, (names, colour, offset) in reversed(PATHS.items()):
+    for label, (names, colour) in reversed(PATHS.items()):
         if len(steps := _path(lattice, names)) > 1:
-            _draw_path(axis, lattice, steps, colour, offset, label)
+            _draw_path(axis, lattice, steps, colour, label)
     axis.set_title(
         f"{len(lattice.arms)} combinations of {len(lattice.constraints)} constraints; a line: one constraint more",
         fontsize=11, loc="left",
@@ -69,28 +70,36 @@ def _draw_lattice(axis: Axes, lattice: Lattice) -> None:
     axis.set(xlabel="parameters", ylabel="grok rate (95 % intervals along the path)")
     axis.invert_xaxis()
     axis.margins(x=0.07)
-    axis.set_ylim(-0.02, 1.02)
+    axis.set_ylim(bottom=-0.02)
     in_percent(axis)
     quiet(axis)
     if axis.get_legend_handles_labels()[1]:
         axis.legend(frameon=False, fontsize=9, reverse=True)
 
 
-def _draw_path(
-    axis: Axes, lattice: Lattice, steps: Sequence[int], colour: str, offset: tuple[float, float], label: str
-) -> None:
-    """Draw combinations one after the other, with what comes in at each."""
+def _draw_path(axis: Axes, lattice: Lattice, steps: Sequence[int], colour: str, label: str) -> None:
+    """Draw combinations one after the other, with intervals, and what comes in at each at the interval's end."""
     x, y = [lattice.arms[i].spec.params for i in steps], _rates(lattice)[list(steps)]
+    lows, highs = zip(*(wilson(*lattice.counts[i]) for i in steps), strict=True)
     axis.plot(x, y, "o-", color=colour, lw=2.6, ms=6.5, zorder=4, label=label)
-    axis.vlines(
-        x, *zip(*(wilson(*lattice.counts[i]) for i in steps), strict=True), color=colour, lw=1.4, zorder=3
-    )
-    for (before, after), place in zip(pairwise(steps), list(zip(x, y, strict=True))[1:], strict=True):
+    axis.vlines(x, lows, highs, color=colour, lw=1.4, zorder=3)
+    is_first = colour == COLOURS[0]  # its labels are above, those of the other path below
+    style: dict[str, Any] = {
+        "va": "bottom" if is_first else "top",
+        "ha": "center",
+        "fontsize": 8.5,
+        "color": INK,
+    }
+    style["bbox"] = {"fc": "#ffffffd0", "ec": "none", "pad": 0.8}
+    for (before, after), *place in zip(
+        pairwise(steps), x[1:], (highs if is_first else lows)[1:], strict=True
+    ):
         levels = zip(lattice.constraints, lattice.levels[before], lattice.levels[after], strict=True)
         text = "\n".join(f"+ {name}" for name, was, has in levels if has and not was)
-        box = {"fc": "#ffffffd0", "ec": "none", "pad": 0.8}
-        axis.annotate(text, place, offset, textcoords="offset points", fontsize=8.5, color=INK, bbox=box,
-                      zorder=6, parse_math=False)  # fmt: skip
+        offset = (0, 3 if is_first else -3)
+        axis.annotate(
+            text, tuple(place), offset, textcoords="offset points", zorder=6, parse_math=False, **style
+        )
 
 
 def _path(lattice: Lattice, names: Sequence[str]) -> list[int]:
@@ -106,7 +115,7 @@ def _draw_pairs(axis: Axes, model: Interactions) -> None:
     names = model.lattice.constraints
     for effect in (*model.effects, *model.pairs):
         x, y = names.index(effect.constraints[0]), names.index(effect.constraints[-1])
-        shade = ODDS(NORM(effect.coefficient.estimate if effect.coefficient else 0.0))
+        shade = RATIOS(NORM(effect.coefficient.estimate if effect.coefficient else 0.0))
         edge = INK if x == y else GREY
         axis.add_patch(Rectangle((x - 0.47, y - 0.44), 0.94, 0.88, facecolor=shade, edgecolor=edge, lw=0.7))
         weight, colour = ("bold", INK) if effect.is_discovery else ("normal", SOFT)
@@ -131,7 +140,8 @@ def _draw_effect(axis: Axes, lattice: Lattice, effect: Effect) -> None:
     axis.axline((0, 0), slope=1, color=GREY, lw=1, zorder=1)
     if pairs:
         without, with_it = rates[np.array(pairs)].T
-        axis.scatter(without, with_it, s=12, color=COLOURS[0], alpha=0.4, lw=0, zorder=2)
+        alpha = min(0.8, max(0.4, 12 / len(pairs)))
+        axis.scatter(without, with_it, s=12, color=COLOURS[0], alpha=alpha, lw=0, zorder=2)
     weight = "bold" if effect.is_discovery else "normal"
     axis.set_title(
         f"{effect.name}  {_times(effect)}", fontsize=9.5, loc="left", parse_math=False, weight=weight

@@ -14,9 +14,9 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from model import preset
-from search.analysis.plots import INK
+from search.analysis.plots import INK, image_of
 from search.analysis.table import constraint_table
-from search.analysis.table_figure import picture, table_figure
+from search.analysis.table_figure import table_figure
 from search.analysis.table_text import FINISHING, count, markdown, write_table
 from search.analysis.verdicts import published
 from search.stats.intervals import ratio_interval
@@ -160,8 +160,8 @@ def test_a_picture_has_the_counts_of_every_cell(files, here):
     result = call("table", *files, "--paper", "-o", "table.svg")
     assert result.stdout == "table.svg: 7 constraints at 4 scales\n"
     table = table_of(some_rows())
-    first = picture(table, ".svg")
-    assert first == picture(table, ".svg") and b"<svg" in first
+    first = image_of(table_figure(table), ".svg")
+    assert first == image_of(table_figure(table), ".svg") and b"<svg" in first
     (axes, _) = table_figure(table).axes
     texts = [text.get_text() for text in axes.texts]
     for cell in table.cells.values():
