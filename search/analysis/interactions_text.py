@@ -24,6 +24,11 @@ NOTES = (
     "the sum is of log odds: where few grok, a pair can lose fewer points than both alone and still be worse than it",
 )
 
+INCOMPLETE = (
+    "where no combination has both, or one without the other, the effects of the two are of the combinations that "
+    "there are: a constraint that always comes with another is compared beside that other"
+)
+
 
 def write_interactions(models: Sequence[Interactions], style: str) -> str:
     """Return the models in one of table_text's FORMATS: md, csv or json."""
@@ -129,9 +134,11 @@ def _notes(models: Sequence[Interactions]) -> list[str]:
         for model in models
         for name, others in model.lattice.also.items()
     }
+    incomplete = any("no combination" in pair.reason for model in models for pair in model.pairs)
     stopped = any(arm.ended for model in models for arm in model.lattice.arms)
     return [
         *NOTES,
+        *([INCOMPLETE] if incomplete else []),
         *(["seeds that a rule ended early count as not grokked"] if stopped else []),
         *(
             [
