@@ -2,6 +2,7 @@
 
 <!-- rate: FILE where QUERY + ...; counting: QUERY -->5 of 128 (3.9 %, 1.7–8.8 %)<!-- / -->
 <!-- k of n: FILE where QUERY -->5 of 128<!-- / -->
+<!-- vectors: FILE where QUERY -->5 of 300 (1.7 %, 0.7–3.8 %)<!-- / -->      of the initial vectors that runs began with
 <!-- table: NAME -->      what the function NAME of the folder's make.py returns; FOLDER/NAME: another's
 <!-- printed: adder-search WORD ... -->      what a command prints
 """
@@ -24,7 +25,7 @@ from lab.plans import LAB
 from search.cli import main as adder_search
 
 ROOT = LAB.parent
-MARKER = re.compile(r"<!-- (rate|k of n|table|printed): (.*?) -->(.*?)<!-- / -->", re.DOTALL)
+MARKER = re.compile(r"<!-- (rate|k of n|vectors|table|printed): (.*?) -->(.*?)<!-- / -->", re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -53,6 +54,10 @@ def k_of_n(page: Path, source: str) -> str:
     return f"{k} of {n}"
 
 
+def vectors(page: Path, source: str) -> str:
+    return tables.with_interval(*tables.vectors(tables.rows_of(source)))
+
+
 def table(page: Path, source: str) -> str:
     folder, _, name = source.rpartition("/")
     text: str = getattr(maker(LAB / folder if folder else page.parent), name)()
@@ -73,6 +78,7 @@ def printed(page: Path, source: str) -> str:
 KINDS: dict[str, Callable[[Path, str], str]] = {
     "rate": rate,
     "k of n": k_of_n,
+    "vectors": vectors,
     "table": table,
     "printed": printed,
 }

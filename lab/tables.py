@@ -46,6 +46,22 @@ def count(source: str, counting: str = GROKKED) -> tuple[int, int]:
     return len(rows.query(counting)), len(rows)
 
 
+def vectors(rows: pd.DataFrame) -> tuple[int, int]:
+    """Return k and n: how many seeds grok, of how many initial vectors. A restart draws another one (column `tries`).
+
+    Raises ValueError where the table does not say how often its seeds began.
+    """
+    if "tries" not in rows:
+        raise ValueError("no column tries")
+    return len(rows.query(GROKKED)), int(rows["tries"].sum())
+
+
+def of_vectors(source: str) -> str:
+    """Return the rate of a source's initial vectors; a dash where its tables do not count them."""
+    rows = rows_of(source)
+    return with_interval(*vectors(rows)) if "tries" in rows and rows["tries"].notna().all() else "–"
+
+
 def with_interval(k: int, n: int) -> str:
     """Return `k of n` with its share and Wilson's interval."""
     low, high = wilson(k, n)
@@ -69,15 +85,15 @@ def arms_of(file: str, plan: str | None = None) -> dict[str, pd.DataFrame]:
 
 
 def rates(arms: Mapping[str, pd.DataFrame], head: str = "arm") -> str:
-    """Return a table with a line an arm: how many grok, at which steps, what a grokked seed costs."""
+    """Return a table with a line an arm: how many grok, of how many vectors, at which steps, and what one costs."""
     lines = []
     for name, rows in arms.items():
         grokked = rows.query(GROKKED)
         steps = sorted(grokked["grok_step"].astype(int))
         at = f"{steps[0]:,} to {steps[-1]:,}, half by {steps[(len(steps) - 1) // 2]:,}" if steps else "–"
         cost = f"{round(rows['steps'].sum() / len(grokked), -3):,.0f}" if steps else "–"
-        lines.append((name, with_interval(len(grokked), len(rows)), at, cost))
-    return markdown((head, "grokked", "at steps", "seed-steps a grokked seed"), lines)
+        lines.append((name, with_interval(len(grokked), len(rows)), "{} of {}".format(*vectors(rows)), at, cost))
+    return markdown((head, "grokked", "of vectors", "at steps", "seed-steps a grokked seed"), lines)
 
 
 def holm(ps: Sequence[float]) -> list[float]:

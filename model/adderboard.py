@@ -5,11 +5,12 @@ Nothing here is ever used to select, stop or search; it certifies what was selec
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from model.decode import DIGITS, LARGEST, add
+from model.decode import DIGITS, LARGEST, add_with_margins
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +47,8 @@ class Verification:
     failures: list[tuple[int, int, int]]
     extended: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Correct and total for each further set of problems."""
+    margin: float | None = None
+    """Least distance of a digit's logit to the next one over all problems that are right, in float32 logits."""
 
     @property
     def qualified(self) -> bool:
@@ -94,18 +97,27 @@ def carry_pairs(run: int, count: int, draw: str = "") -> Pairs:
 
 def failures(spec: Spec, theta_P: Tensor, pairs: Pairs) -> list[tuple[int, int, int]]:
     """Return the pairs that the model adds wrongly, each with the decoded sum."""
-    sums = add(spec, theta_P, [a for a, _ in pairs], [b for _, b in pairs])
-    return [(a, b, s) for (a, b), s in zip(pairs, sums, strict=True) if s != a + b]
+    return _judge(spec, theta_P, pairs)[0]
+
+
+def _judge(spec: Spec, theta_P: Tensor, pairs: Pairs) -> tuple[list[tuple[int, int, int]], float]:
+    """Return the failures, and the least margin of the pairs that are right; infinite where none is."""
+    sums, margin_B = add_with_margins(spec, theta_P, [a for a, _ in pairs], [b for _, b in pairs])
+    decoded = [(a, b, s, float(m)) for (a, b), s, m in zip(pairs, sums, margin_B, strict=True)]
+    right = [margin for a, b, s, margin in decoded if s == a + b]
+    return [(a, b, s) for a, b, s, _ in decoded if s != a + b], min(right, default=math.inf)
 
 
 def verify(spec: Spec, theta_P: Tensor, *, extended: bool = False) -> Verification:
     """Run the protocol on one θ [P]; `extended` adds ten uniform sets and eleven carry strata."""
     pairs = official_pairs()
-    wrong = failures(spec, theta_P, pairs)
+    wrong, margin = _judge(spec, theta_P, pairs)
     sets: dict[str, tuple[int, int]] = {}
     if extended:
         further = {f"uniform, seed {seed}": uniform_pairs(seed, 10_000) for seed in EXTENDED_SEEDS}
         further |= {f"longest carry run {run}": carry_pairs(run, 1_000) for run in range(DIGITS + 1)}
         for name, extra in further.items():
-            sets[name] = (len(extra) - len(failures(spec, theta_P, extra)), len(extra))
-    return Verification(spec.params, len(pairs) - len(wrong), len(pairs), wrong, sets)
+            failed, least = _judge(spec, theta_P, extra)
+            sets[name], margin = (len(extra) - len(failed), len(extra)), min(margin, least)
+    smallest = margin if math.isfinite(margin) else None
+    return Verification(spec.params, len(pairs) - len(wrong), len(pairs), wrong, sets, smallest)

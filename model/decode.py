@@ -43,6 +43,16 @@ def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list
 
     Raises ValueError for operands that are not integers or are out of range.
     """
+    return add_with_margins(spec, theta_P, a, b)[0]
+
+
+def add_with_margins(
+    spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]
+) -> tuple[list[int], Tensor]:
+    """Return the sums as `add`, and each one's margin [B]: how far a digit's logit is from the next, at least.
+
+    A margin is in float32 logits, as rounded on this machine.
+    """
     import torch
 
     for n in (*a, *b):
@@ -52,13 +62,18 @@ def add(spec: Spec, theta_P: Tensor, a: Sequence[int], b: Sequence[int]) -> list
         raise ValueError(f"operands must come in pairs, got {len(a)} and {len(b)}")
     x, y = (columns(torch.tensor(n, dtype=torch.int64), DIGITS) for n in (a, b))
     prompt_TB = torch.stack(spec.sequence(x, y, []))
+    margins_AB: list[Tensor] = []
 
     def next_logits(tokens_TB: Tensor) -> Tensor:
         logits = spec.forward(theta_P[None], tokens_TB[None], first=len(tokens_TB) - 1)
-        return torch.stack([v[0, 0] for v in logits])
+        logits_VB = torch.stack([v[0, 0] for v in logits])
+        largest, second = logits_VB.topk(2, dim=0).values
+        margins_AB.append(largest - second)
+        return logits_VB
 
     with torch.no_grad():
         answer_AB = greedy(next_logits, prompt_TB, spec.decoded)
     is_answer_AB = (answer_AB < 10).cumprod(0)  # it ends at the first token that is no digit
     powers = 10 ** torch.arange(spec.decoded)
-    return [int(n) for n in (answer_AB * is_answer_AB * powers[:, None]).sum(0)]
+    sums = [int(n) for n in (answer_AB * is_answer_AB * powers[:, None]).sum(0)]
+    return sums, torch.stack(margins_AB[: DIGITS + 1]).amin(0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lab.tables import count, forest, markdown, with_interval
+from lab.tables import count, forest, markdown, of_vectors, with_interval
 
 ROBUST, ANCHORED, LONG = "57p-robust", "57p-anchored", "100,000 steps, earlier drops of decay"
 SETS = (
@@ -31,8 +31,8 @@ SETS = (
 
 
 def rates() -> str:
-    lines = [(numbers, recipe, with_interval(*count(source))) for numbers, recipe, source in SETS]
-    return markdown(("numbers", "recipe", "grokked"), lines)
+    lines = [(n, recipe, with_interval(*count(source)), of_vectors(source)) for n, recipe, source in SETS]
+    return markdown(("numbers", "recipe", "runs that grok", "of vectors"), lines)
 
 
 def trained_on() -> str:

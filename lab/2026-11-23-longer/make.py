@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lab.tables import arms_of, beside, count, forest, markdown, rates, with_interval
+from lab.tables import arms_of, beside, count, forest, markdown, of_vectors, rates, with_interval
 
 RECIPES = {
     "published": "57p-paired-published.csv + three-128.csv where study == 'three-128-published'",
@@ -13,13 +13,13 @@ RECIPES = {
     "57p-longer": "long-57p.csv where arm == 'longer'",
 }
 
+VECTORS = dict.fromkeys(RECIPES, "1") | {"57p-robust": "1 or 2", "57p-anchored": "1 to 3", "57p-longer": "1 to 3"}
+
 
 def recipes() -> str:
     """Return the rate of each recipe, on seeds by which it was not chosen."""
-    return markdown(
-        ("recipe", "grokked"),
-        [(name, with_interval(*count(source))) for name, source in RECIPES.items()],
-    )
+    lines = [(name, with_interval(*count(s)), VECTORS[name], of_vectors(s)) for name, s in RECIPES.items()]
+    return markdown(("recipe", "runs that grok", "vectors a run", "of vectors"), lines)
 
 
 def arms() -> str:

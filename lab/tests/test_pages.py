@@ -26,6 +26,9 @@ def test_a_rate_is_counted_anew_and_a_wrong_source_names_its_page(monkeypatch, t
     table.write_text("arm,outcome\n1,grokked\n1,grokked\n2,failed\n")
     assert "2 of 3" in pages.generated(page, made)
     tables.read.cache_clear()
+    table.write_text("arm,outcome,tries\n1,grokked,1\n1,failed,3\n")
+    assert "1 of 4 (25.0 %" in pages.generated(page, "of <!-- vectors: x.csv --><!-- / -->")
+    tables.read.cache_clear()
     with pytest.raises(ValueError, match=r"page\.md: rate: y\.csv: no lab/\*/y\.csv"):
         pages.generated(page, "<!-- rate: y.csv --><!-- / -->")
 
@@ -40,4 +43,4 @@ def test_the_links_of_a_page_lead_to_files(page):
 @pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))
 def test_no_line_begins_with_a_rate(page):
     """Markdown takes such a line for HTML and leaves its links alone."""
-    assert not re.search(r"^ *(- )?<!-- (rate|k of n)", page.read_text("utf-8"), re.MULTILINE)
+    assert not re.search(r"^ *(- )?<!-- (rate|k of n|vectors)", page.read_text("utf-8"), re.MULTILINE)

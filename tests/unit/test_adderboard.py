@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from model import adderboard, preset, verify
+from model.decode import columns
 from tests.golden_checkpoints import golden_theta
 from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
 from trainer.step import step
@@ -56,6 +57,25 @@ def test_evaluation_agrees_with_greedy_decoding():
         shares.append(1 - len(adderboard.failures(spec, spoilt, pairs)) / len(pairs))
         assert float(measured["exact"]) == pytest.approx(shares[-1], abs=1e-6)
     assert shares[0] == 1 and any(0 < share < 1 for share in shares)
+
+
+def test_the_least_margin_is_of_the_digits_of_what_is_right(monkeypatch):
+    """Beside the same logits with the whole right answer in the sequence; the end token's do not count."""
+    spec, theta = golden_theta("57p")
+    pairs = adderboard.uniform_pairs(1, 50)
+    monkeypatch.setattr(adderboard, "official_pairs", lambda: pairs)
+    a, b = (torch.tensor(c) for c in zip(*pairs, strict=True))
+    tokens_TB = torch.stack(spec.sequence(*(columns(n, 10) for n in (a, b)), columns(a + b, 11)))
+    first = len(spec.sequence(*[[torch.zeros(1)] * 10] * 2, [])) - 1
+    for theta_P in (theta, theta * 1.01):
+        logits = spec.forward(theta_P[None], tokens_TB[None, :-1], first=first)
+        logits_VAB = torch.stack([v[0] for v in logits])[:, :11]
+        is_right_B = (logits_VAB.argmax(0) == torch.stack(columns(a + b, 11))).all(0)
+        largest, second = logits_VAB.topk(2, dim=0).values
+        result = verify(spec, theta_P)
+        assert result.correct == int(is_right_B.sum()) > 0
+        assert result.margin == pytest.approx(float((largest - second)[:, is_right_B].min()), abs=1e-4)
+    assert result.correct < result.total
 
 
 def test_evaluation_counts_digits_and_ignores_the_end_token():
