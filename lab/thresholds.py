@@ -1,6 +1,8 @@
 """The Reflection's three thresholds (section 8) from a folder of certificates.
 
-How few numbers can add, can be learned from random values, and can be kept up from a trained parent.
+How few numbers can add, can be learned from random values, and can be kept up from a trained parent. What is
+learned at its size from step 0 is kept apart from what one run reaches by ramps, and plain recipes from those
+that copy a start or read columns.
 """
 
 from __future__ import annotations
@@ -15,12 +17,17 @@ from model.tied import Count, count
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
 
-PUBLISHED = {"representable": 40, "learnable": 75, "maintainable": 62}  # Reflection, section 8
+PUBLISHED = {"representable": 40, "learnable": 75, "plainly": None, "one run": None, "maintainable": 62}
+"""Thresholds and the Reflection's numbers (section 8), where it has one."""
 MEANINGS = {
     "representable": "some numbers, wherever they are from, add",
-    "learnable": "gradient descent finds them from random values in one run",
+    "learnable": "gradient descent finds them from random values, at that size from step 0",
+    "plainly": "so, with no tensor started at given values and no units recycled",
+    "one run": "one run from random values reaches them, wide first, by ramps into ties that were found before",
     "maintainable": "gradient descent keeps them up from a trained parent",
 }
+SHOWN_BY = {"representable": set(MEANINGS), "learnable": {"learnable", "plainly"}}
+"""Which certificates show a threshold; others are shown by their own."""
 COLUMNS = ("inside", "across", "constants")
 
 
@@ -53,27 +60,35 @@ def certificates(folder: Path) -> Iterator[Certificate]:
             raise UserError(f"{path / 'verification.json'}: not what `verify --json` says") from None
         if is_verified or is_qualified:
             standard = "verified" if is_verified else "qualified"
-            threshold = threshold_of(checkpoint.provenance)
+            threshold = threshold_of(checkpoint)
             yield Certificate(path.name, threshold, standard, count(checkpoint.spec))
 
 
-def threshold_of(provenance: dict[str, Any]) -> str:
-    """Return the threshold that a checkpoint is evidence for, by its provenance."""
+def threshold_of(checkpoint: Checkpoint) -> str:
+    """Return the threshold that a checkpoint is evidence for, by its provenance and recipe."""
+    provenance, recipe = checkpoint.provenance, checkpoint.recipe
     if "built_by_hand" in provenance:
         return "representable"
-    return "learnable" if provenance.get("trained") == "from scratch" else "maintainable"
+    if provenance.get("trained") != "from scratch":
+        return "maintainable"
+    if "stages" in provenance:
+        return "one run"
+    is_helped = recipe.get("recycle_every") or any(how == "at" for _, how, *_ in recipe.get("init", ()))
+    return "learnable" if is_helped else "plainly"
 
 
 def thresholds(folder: Path) -> list[dict[str, Any]]:
     """Return a row for each threshold and standard: the published number, and the smallest certificate by each
-    way to count. Every certificate shows what is representable. A row of what is qualified is left out where
-    nothing smaller is qualified than is verified.
+    way to count. Every certificate shows what is representable. A published number may be None. A row of
+    what is qualified is left out where nothing smaller is qualified than is verified.
     """
     existing, rows = list(certificates(folder)), list[dict[str, Any]]()
     for threshold, published in PUBLISHED.items():
         for standards in (("verified",), ("verified", "qualified")):
             candidates = [
-                c for c in existing if c.standard in standards and threshold in ("representable", c.threshold)
+                c
+                for c in existing
+                if c.standard in standards and c.threshold in SHOWN_BY.get(threshold, {threshold})
             ]
             if not candidates:
                 continue
@@ -94,7 +109,7 @@ def text(rows: list[dict[str, Any]]) -> str:
     lines = [head.rstrip()]
     for row in rows:
         cells = [f"{row[c]['numbers']} ({row[c]['certificate']})" for c in COLUMNS]
-        about = f"{row['threshold']:14} {row['standard']:10} {row['published']:9}"
+        about = f"{row['threshold']:14} {row['standard']:10} {row['published'] or '–':>9}"
         lines.append((about + "".join(f"  {c:22}" for c in cells)).rstrip())
     lines += ["", *(f"{name}: {meaning}" for name, meaning in MEANINGS.items())]
     return "\n".join(lines)

@@ -166,23 +166,27 @@ def _then_project(change: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, Ten
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """Size of a model, counted in three ways. Zeros and signs are structure and never count.
+    """Size of a model, counted in four ways. Zeros and signs are structure and never count.
 
     inside: ties hold inside tensors only, so equal numbers of two tensors count twice; across: every stored
-    number; constants: those, and the architecture's hard-wired constants other than 0 and signs.
+    number; hidden: those, and hard-wired constants in tensors that are trained; constants: those, and all
+    hard-wired constants other than 0 and signs.
     """
 
     inside: int
     across: int
+    hidden: int
     constants: int
 
 
 def count(spec: Spec) -> Count:
-    """Count a spec's numbers in all three ways; without ties, the first two are P."""
+    """Count a spec's numbers in all four ways; without ties, the first two are P."""
     inside = spec.params
     if isinstance(spec, Tied):
         inside = sum(len({abs(k) for k in ties} - {0}) for ties in spec.by_tensor().values())
-    return Count(inside, spec.params, spec.params + len(spec.hard_wired()))
+    constants, tensors = spec.hard_wired(), ties_of(spec)[0].layout.names
+    hidden = sum(name.partition("[")[0] in tensors for name in constants)
+    return Count(inside, spec.params, spec.params + hidden, spec.params + len(constants))
 
 
 def tied(base: Any = None, ties: Any = None, **unknown: Any) -> Spec:

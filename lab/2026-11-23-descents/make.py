@@ -14,7 +14,7 @@ def thresholds() -> str:
         cells = [
             f"{row[way]['numbers']} ({row[way]['certificate']})" for way in ("inside", "across", "constants")
         ]
-        lines.append((row["threshold"], row["published"], *cells))
+        lines.append((row["threshold"], row["published"] or "–", *cells))
     return markdown(("threshold", "published", "inside tensors", "across tensors", "with constants"), lines)
 
 
@@ -45,7 +45,7 @@ def draw(path: Path) -> None:
         ("across", "#8fb3dc", "ours, across"),
     )
     for offset, (way, colour, label) in enumerate(ways):
-        values = [row[way] if way == "published" else row[way]["numbers"] for row in rows]
+        values = [row[way] or 0 if way == "published" else row[way]["numbers"] for row in rows]
         places = [i + 0.27 * (offset - 1) for i in range(len(rows))]
         bars = axes.barh(places, values, height=0.25, color=colour, label=label)
         axes.bar_label(bars, padding=3, fontsize=8)

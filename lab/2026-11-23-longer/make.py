@@ -13,7 +13,11 @@ RECIPES = {
     "57p-longer": "long-57p.csv where arm == 'longer'",
 }
 
-VECTORS = dict.fromkeys(RECIPES, "1") | {"57p-robust": "1 or 2", "57p-anchored": "1 to 3", "57p-longer": "1 to 3"}
+VECTORS = dict.fromkeys(RECIPES, "1") | {
+    "57p-robust": "1 or 2",
+    "57p-anchored": "1 to 3",
+    "57p-longer": "1 to 3",
+}
 
 
 def recipes() -> str:

@@ -1,39 +1,73 @@
-"""Table of the certificates."""
+"""Table of the certificates. Run this file to verify all of them again and to count the digits that they need."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import torch
+
 from lab.tables import markdown
-from model.tied import count
+from model import Spec, verify
+from model.tied import Tied, count
 from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDER = Path(__file__).parent
+DIGITS = FOLDER / "digits.csv"
 
 
 def certificates() -> str:
-    """Return a line a certificate, the largest first: numbers by the three ways to count, origin, what is right."""
+    """Return a line a certificate, the largest first: numbers by the ways to count, bits, origin, what is right."""
+    digits = dict(pd.read_csv(DIGITS).itertuples(index=False))
     lines = []
-    for path in sorted(path.parent for path in FOLDER.glob("*/checkpoint.json")):
+    for path in folders():
         checkpoint = Checkpoint.load(path)
         verification = json.loads((path / "verification.json").read_text())
         numbers = count(checkpoint.spec)
-        extended = sum(right for right, _ in verification["extended"].values())
         lines.append(
             (
                 f"[{path.name}]({path.name})",
-                f"{numbers.inside} / {numbers.across} / {numbers.constants}",
+                f"{numbers.inside} / {numbers.across} / {numbers.hidden} / {numbers.constants}",
+                bits(checkpoint.spec, digits[path.name]) if path.name in digits else "–",
                 origin(checkpoint.provenance),
                 checkpoint.seed.get("init_seed", "–"),
                 f"{verification['correct']:,}",
-                f"{extended:,}" if extended else "–",
+                f"{sum(right for right, _ in verification['extended'].values()):,}",
+                f"{verification['margin']:.2g}",
             )
         )
     lines.sort(key=lambda line: -int(line[0].partition("p")[0][1:]))
-    head = ("certificate", "inside / across / with constants", "origin", "seed", "of 10,010", "of 111,000")
+    counts = "inside / across / hidden / constants"
+    head = ("certificate", counts, "bits", "origin", "seed", "of 10,010", "of 111,000", "margin")
     return markdown(head, lines)
+
+
+def folders() -> list[Path]:
+    return sorted(path.parent for path in FOLDER.glob("*/checkpoint.json"))
+
+
+def bits(spec: Spec, digits: int) -> str:
+    """Return the bits of a spec's numbers at so many digits each, and of the choice of its ties: each entry is 0 or
+    plus or minus one of the numbers.
+    """
+    numbers = f"{spec.params * digits * math.log2(10):.0f} ({digits})"
+    if not isinstance(spec, Tied):
+        return numbers
+    return f"{numbers} + {spec.base.params * math.log2(2 * spec.params + 1):.0f}"
+
+
+def rounded(theta_P: torch.Tensor, digits: int) -> torch.Tensor:
+    """Return θ [P] with each number rounded to so many significant digits."""
+    return torch.tensor([float(f"{x:.{digits - 1}e}") for x in theta_P.double().tolist()])
+
+
+def fewest_digits(checkpoint: Checkpoint) -> int:
+    """Return how many significant digits a number are enough for all of AdderBoard's 10,010 additions."""
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    return next(d for d in range(1, 10) if verify(spec, rounded(theta_P, d)).verified)
 
 
 def origin(provenance: dict[str, Any]) -> str:
@@ -53,3 +87,16 @@ def origin(provenance: dict[str, Any]) -> str:
     if "finished_from" in provenance:
         return "from scratch, trained on"
     return f"from scratch ({provenance['study']})"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    rows = []
+    for path in folders():
+        checkpoint = Checkpoint.load(path)
+        verification = verify(checkpoint.spec, checkpoint.theta_P, extended=True)
+        (path / "verification.json").write_text(json.dumps(verification.as_dict()) + "\n")
+        if verification.verified:
+            rows.append((path.name, fewest_digits(checkpoint)))
+        print(path.name, verification.correct, verification.margin, rows[-1], flush=True)
+    pd.DataFrame(rows, columns=["certificate", "digits"]).to_csv(DIGITS, index=False, lineterminator="\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isnan, nan
 from typing import Any
@@ -34,11 +34,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Count:
-    """k of n seeds, and an upper bound on how many more a stopping rule may have kept from it."""
+    """k of n seeds, and an upper bound on how many more a stopping rule may have kept from it.
+
+    steps: how far half of them were trained, at least; None for checkpoints.
+    """
 
     k: int
     n: int
     wrongly: float = 0.0
+    steps: int | None = None
 
     @property
     def interval(self) -> Interval:
@@ -50,12 +54,16 @@ class Count:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with its counts. paired: of the seeds that both arms had."""
+    """A claim with its counts. paired: of the seeds that both arms had.
+
+    believed: its test counts, by itself or at the false discovery rate of all claims.
+    """
 
     claim: Claim
     with_it: Count
     without: Count | None = None
     paired: Paired | None = None
+    believed: bool = True
 
     @property
     def p(self) -> float | None:
@@ -81,8 +89,9 @@ class Judged:
 
     def _differs(self, sign: int) -> bool:
         """Return True if the arm with it has more (sign 1) or fewer (-1) by the paired test."""
-        differs = self.paired is not None and self.paired.n > 0 and self.paired.p < LEVEL
-        return differs and self.paired is not None and self.paired.difference * sign > 0
+        if self.paired is None or not self.paired.n or not self.believed:
+            return False
+        return self.paired.p < LEVEL and self.paired.difference * sign > 0
 
 
 def _possible(judged: Judged) -> Verdict:
@@ -123,7 +132,8 @@ def _rate(judged: Judged) -> Verdict:
 
 
 def _unrelated(judged: Judged) -> Verdict:
-    return Verdict.FAILS if judged.p is not None and judged.p < LEVEL else Verdict.OPEN
+    is_related = judged.p is not None and judged.p < LEVEL and judged.believed
+    return Verdict.FAILS if is_related else Verdict.OPEN
 
 
 def _found(judged: Judged) -> Verdict:
@@ -190,9 +200,11 @@ def _of_checkpoints(claim: Claim, trained: Sequence[Trained]) -> Count:
 
 
 def judge_all(rows: Iterable[Row], trained: Sequence[Trained] = ()) -> list[Judged]:
-    """Judge all claims, in the papers' order."""
+    """Judge all claims, in the papers' order. A test decides what is left at a false discovery rate of 5 %."""
     by_key = arms(rows)
-    return [judge(claim, by_key, trained) for claim in claims()]
+    judged = [judge(claim, by_key, trained) for claim in claims()]
+    lasting = {id(j) for j in believed(judged)}
+    return [replace(j, believed=id(j) in lasting) if j.p is not None else j for j in judged]
 
 
 def believed(judged: Sequence[Judged]) -> list[Judged]:
@@ -232,4 +244,6 @@ def _succeeds(claim: Claim, row: Row) -> bool:
 
 def _count(claim: Claim, seeds: Arm) -> Count:
     wrongly = 0.0 if claim.held or claim.within else missed_by_hopeless_rule(seeds.values())
-    return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly)
+    steps = sorted(int(row["steps"]) for row in seeds.values())
+    half = steps[(len(steps) - 1) // 2] if steps else None
+    return Count(sum(_succeeds(claim, row) for row in seeds.values()), len(seeds), wrongly, half)

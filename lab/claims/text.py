@@ -21,14 +21,13 @@ MISSING = "–"
 
 
 def as_json(judged: Sequence[Judged]) -> str:
-    lasting = {id(j) for j in believed(judged)}
-    return json.dumps([_plain(j, id(j) in lasting) for j in judged], indent=1, allow_nan=False) + "\n"
+    return json.dumps([_plain(j) for j in judged], indent=1, allow_nan=False) + "\n"
 
 
 ABOUT = {"id", "paper", "section", "says", "kind", "study", "rungs", "measure", "open"}
 
 
-def _plain(j: Judged, is_believed: bool) -> dict[str, Any]:
+def _plain(j: Judged) -> dict[str, Any]:
     low, high = j.paired.interval if j.paired and j.paired.n else (None, None)
     return j.claim.model_dump(by_alias=True, include=ABOUT) | {
         "with": _arm(j.claim.with_, j.with_it, j.claim.kind == "rate"),
@@ -41,7 +40,7 @@ def _plain(j: Judged, is_believed: bool) -> dict[str, Any]:
         "difference_high": high,
         "p": j.p,
         "power": j.power,
-        "believed": None if j.p is None else is_believed,
+        "believed": None if j.p is None else j.believed,
         "verdict": str(j.verdict),
     }
 
@@ -89,7 +88,9 @@ def notes(judged: Sequence[Judged]) -> list[str]:
         "does",
         f"{len(tests)} claims have a test; {len(small)} have p below 5 %, by chance alone "
         f"{LEVEL * len(tests):.1f} would; at a false discovery rate of 5 % (Benjamini and Hochberg) "
-        f"{len(lasting)} are left" + (f", without {lost}" if lost else ""),
+        f"{len(lasting)} are left and decide" + (f", without {lost}" if lost else ""),
+        "0 of n is no proof: beside it stands how many may grok all the same (95 %), and how far half of its seeds "
+        "were trained before they were ended or spent",
         "rows that share an arm or a checkpoint are no independent evidence",
     ]
 
@@ -127,6 +128,8 @@ def _count(count: Count | None, interval: bool = False) -> str:
     if count is None or not count.n:
         return MISSING
     low, high = (f"{100 * x:.1f}" for x in count.interval)
+    if not count.k and count.steps and not interval:
+        return f"{count} (at most {high} %; half to step {count.steps:,} or less)"
     return f"{count} ({low}–{high} %)" if interval else str(count)
 
 

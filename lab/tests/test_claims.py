@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lab.claims.claim import Claim, arm, claims, read
-from lab.claims.judge import Verdict, arms, judge
+from lab.claims.judge import Verdict, arms, judge, judge_all
 from lab.claims.text import as_json, markdown
 from lab.plans import load_plan
 from search.errors import UserError
@@ -71,6 +71,28 @@ def test_a_claims_study_trains_its_arms(claim):
 )
 def test_every_kind_has_its_rule(kind, one, other, expected):
     assert verdict(claim_of(kind), one, other) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "alone"), [("no-better", FAILS), ("harmless", FAILS), ("impossible", HOLDS)]
+)
+def test_a_test_that_a_false_discovery_rate_does_not_leave_decides_nothing(kind, alone, monkeypatch):
+    """p = 0.03 by itself, and among 20 others of p = 1."""
+    few, many = "f" * 20, "g" * 6 + "f" * 14
+    rows = seeds(ONE, many, best_token=1.0) + seeds(OTHER, few, best_token=1.0)
+    first = {"no-better": ONE}.get(kind, OTHER)
+    names = {ONE: "robust", OTHER: "published"}
+    claim = claim_of(kind, **{"with": names[first], "without": names[OTHER if first == ONE else ONE]})
+    for others, expected in ([], alone), ([claim_of("better", reaches=0.4)] * 20, OPEN):
+        monkeypatch.setattr("lab.claims.judge.claims", lambda these=(claim, *others): these)
+        judged = judge_all(rows)[0]
+        assert (judged.verdict, judged.believed) == (expected, expected == alone)
+
+
+def test_of_none_it_says_how_many_may_and_how_long_they_were_trained():
+    rows = seeds(ONE, "fff", steps=6_000) + seeds(ONE, "f", first=310_010) + seeds(OTHER, "gfff")
+    shown = markdown([judge(claim_of("impossible"), arms(rows))])
+    assert "0 of 4 (at most 49.0 %; half to step 6,000 or less)" in shown
 
 
 def test_given_up_seeds_keep_a_rate_open_where_the_rule_was_not_measured():

@@ -30,6 +30,7 @@ def test_each_threshold_has_its_smallest_certificate_by_each_count(some):
     assert smallest(some) == {
         ("representable", "verified"): ["17p", "12p", "12p"],
         ("learnable", "verified"): ["54p", "54p", "54p"],
+        ("plainly", "verified"): ["54p", "54p", "54p"],
         ("maintainable", "verified"): ["17p", "12p", "12p"],
     }
     for name in ("17p", "12p", "46p"):
@@ -37,9 +38,19 @@ def test_each_threshold_has_its_smallest_certificate_by_each_count(some):
     assert smallest(some) == {
         ("representable", "verified"): ["34p-by-hand"] * 3,
         ("learnable", "verified"): ["54p"] * 3,
+        ("plainly", "verified"): ["54p"] * 3,
     }
     shown = call("thresholds", some).stdout.splitlines()
     assert shown[1].split()[:5] == ["representable", "verified", "40", "34", "(34p-by-hand)"]
+
+
+def test_a_copied_start_and_a_run_by_ramps_are_kept_apart(some):
+    for name in ("34p-from-scratch", "13p-one-run"):
+        shutil.copytree(CERTIFICATES / name, some / name)
+    rows = smallest(some)
+    assert rows["learnable", "verified"] == ["34p-from-scratch"] * 3
+    assert rows["plainly", "verified"] == ["54p"] * 3 and rows["one run", "verified"] == ["13p-one-run"] * 3
+    assert "one run        verified           –  13 (13p-one-run)" in call("thresholds", some).stdout
 
 
 def test_what_is_only_qualified_has_a_row_where_it_is_smaller(some):

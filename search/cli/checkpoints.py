@@ -98,7 +98,9 @@ def verify(checkpoint: Path, qualified: bool, extended: bool, home: Home, as_jso
     _record_verification(loaded, home, result.correct)
     lines = [_verdict(loaded.spec, result)]
     if result.margin is not None:
-        lines.append(f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32")
+        lines.append(
+            f"  least margin {result.margin:.2g}: of a right digit's logit over the next, in float32"
+        )
     lines += [f"  {a} + {b} = {a + b}, decoded {answer}" for a, b, answer in result.failures[:SHOWN]]
     if len(result.failures) > SHOWN:
         lines.append(f"  and {len(result.failures) - SHOWN} more (--json lists all)")

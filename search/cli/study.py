@@ -168,7 +168,7 @@ def _budget_lines(name: str, spec: Spec) -> Iterator[str]:
 
 
 def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
-    """Yield the budget of a tied spec by its base's tensors, the three ways to count, and every tie."""
+    """Yield the budget of a tied spec by its base's tensors, the four ways to count, and every tie."""
     from model import preset_name
     from model.tied import count
 
@@ -185,7 +185,8 @@ def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
         f"{totals.inside} numbers with ties inside tensors",
         f"{totals.across} with ties across tensors",
     )
-    yield from (f"{inside}, {across}, {totals.constants} with hard-wired constants", "")
+    hidden = f"{totals.hidden} with hard-wired constants of trained tensors, {totals.constants} with all"
+    yield from (f"{inside}, {across}, {hidden}", "")
     yield from (f"  {tie}" for tie in spec.spelt())
 
 

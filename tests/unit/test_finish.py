@@ -25,7 +25,7 @@ from trainer.finishing.finish import METHODS, finish
 from trainer.step import step
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
-PARENT = Checkpoint.load(CERTIFICATES / "57p")
+PARENT = Checkpoint.load(CERTIFICATES / "earlier" / "57p")
 SPEC = preset("57p")
 SLOW = ("targeted", "lbfgs", "cma_es")
 

@@ -43,12 +43,12 @@ CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 
 
 def test_a_trained_54_becomes_46(here):
-    result = call("fold", CERTIFICATES / "54p", "-o", "small", "--pairs", 2_000)
+    result = call("fold", CERTIFICATES / "earlier/54p", "-o", "small", "--pairs", 2_000)
     assert result.exit_code == 0
     assert "small: 54p folded to 46 parameters, nothing trained again" in result.stdout
     assert "official: 10,010 of 10,010 right, 0 answered differently" in result.stdout
     assert "fresh: 2,000 of 2,000 right, 0 answered differently" in result.stdout
-    folded, parent = Checkpoint.load(Path("small")), Checkpoint.load(CERTIFICATES / "54p")
+    folded, parent = Checkpoint.load(Path("small")), Checkpoint.load(CERTIFICATES / "earlier/54p")
     assert folded.spec.params == 46 and "unit_out" in tricks(folded.spec)
     assert folded.provenance["trained_again"] is False
     assert folded.provenance["folded_from"]["params"] == 54

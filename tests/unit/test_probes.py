@@ -14,6 +14,9 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ONE_CHANNEL = ["100p", "90p", "75p", "74p", "67p", "57p", "54p", "46p"]
+TRAINED_TWICE = [*ONE_CHANNEL, *(f"earlier/{name}" for name in ONE_CHANNEL[:-1])]
+BENDING = ["100p", "90p", "earlier/90p", "earlier/75p"]
+"""Those of which only one hidden unit switches."""
 
 
 def certificate(name):
@@ -39,14 +42,14 @@ def by_hand(theta_P, spec):
     return {"odd": odd, "basin": float(basin), "stride": stride}
 
 
-@pytest.mark.parametrize("name", ONE_CHANNEL)
+@pytest.mark.parametrize("name", TRAINED_TWICE)
 def test_every_certificate_whose_attention_reads_one_number_has_an_odd_code_and_looks_ahead(name):
     found = read(*certificate(name))
     assert found["odd"] > 0.98
     assert 0.55 < found["lead"] < 0.7
     assert found.get("stride", 0.13) < 0.16
     assert found.get("basin", 1.0) == 1.0
-    assert found["switches"] == 1.0 or (name in ("90p", "75p") and 0.3 < found["switches"] < 0.4)
+    assert 0.3 < found["switches"] < 0.4 if name in BENDING else found["switches"] == 1.0
 
 
 def test_presets_have_the_probes_that_their_form_allows():
@@ -117,7 +120,7 @@ def test_a_seed_is_read_alone_as_in_company_and_in_float64(name):
 
 
 def test_a_folded_model_and_a_tied_one_read_as_their_parents():
-    spec, theta_P = certificate("54p")
+    spec, theta_P = certificate("earlier/54p")
     folded, small_P = certificate("46p")
     assert read(folded, small_P) == pytest.approx(read(spec, theta_P), abs=1e-5)
     tied = Tied(base=spec, ties=tuple(range(1, spec.params + 1)))

@@ -11,6 +11,7 @@ from model import add, make_spec, preset, preset_name, verify
 from model.export import export_source
 from model.fold import fold
 from model.tied import (
+    Count,
     Tied,
     canonical,
     constrained,
@@ -170,7 +171,7 @@ def test_what_it_is_called_and_how_it_counts():
     assert preset_name(spec) == "46p tied to 42"
     assert fold(spec, some_theta(spec)[0]).spec == spec
     assert tie(spec, free(46)) == spec.base
-    assert (lambda c: (c.inside, c.across, c.constants))(count(spec)) == (43, 42, 45)
+    assert count(spec) == Count(inside=43, across=42, hidden=43, constants=45)
     assert count(spec.base).inside == 46 and count(preset("57p")).constants == 59
     assert sum(spec.layout.budget().values()) == 42
 
@@ -186,7 +187,7 @@ def test_commands_read_it(here):
     assert right == verify(spec, theta).correct
     shown = call("models", folder).stdout
     assert "46p tied to 42" in shown and "form[0,2] = 0" in shown
-    assert "43 numbers with ties inside tensors, 42 with ties across tensors, 45 with" in shown
+    assert "43 numbers with ties inside tensors, 42 with ties across tensors, 43 with hard-wired" in shown
     described = json.loads(call("models", folder, "--json").stdout)[0]
     assert described["params"] == 42 and "norm[0,1] = norm[0,0]" in described["ties"]
     assert "smallest form known" in fails_with_one(2, "fold", folder, "-o", "x")
