@@ -18,13 +18,13 @@ from mlflow import MlflowClient
 
 from model.spec import Spec
 from search.run.proposals import KEY
+from search.run.spared import spared_of
 from search.stats.counting import Row
 from search.store.home import Home
 from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.study.file import parse_study
 from search.study.schema import Resources
-from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import (
@@ -77,13 +77,10 @@ def wait_for_progress(command: Running, home: Path) -> None:
 
 
 def trained(
-    spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool, stop: Stop | None = None
+    spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool, pairs: list[Pair] | None = None
 ) -> dict[Key, Facts]:
-    """Seeds trained here, in one eager bank, with the hopeless rule or without; stop: for its screens."""
-    pairs = [Pair(recipe, s) for s in seeds]
-    if stop is not None:
-        work = tuple((Configuration(spec, recipe), s) for s in seeds)
-        pairs = Trial("reference", work, slots, Resources(), stop).pairs
+    """Seeds trained here, in one eager bank, with the hopeless rule or without; pairs: as a trial has them."""
+    pairs = pairs or [Pair(recipe, s) for s in seeds]
     bank = Bank(spec, pairs, slots=slots, compiled=False, futility=FUTILITY_RULE if rule else None)
     while bank.advance():
         pass
@@ -97,8 +94,11 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
     asked = parse_study(yaml.safe_dump(dict(study)), "expected")
     found: dict[Key, Facts] = {}
     for spec, recipe in asked.listed:
-        slots, stop = asked.resources.slots or 1, asked.stop
-        found |= trained(spec, recipe, asked.first_seeds, slots, stop.hopeless, stop)
+        slots, stop, seeds = asked.resources.slots or 1, asked.stop, asked.first_seeds
+        work = tuple((Configuration(spec, recipe), s) for s in seeds)
+        spared = spared_of(asked, [c.key for c, _ in work[:1]], work)
+        pairs = Trial("reference", work, slots, Resources(), stop, spared=spared).pairs
+        found |= trained(spec, recipe, seeds, slots, stop.hopeless, pairs)
     return found
 
 

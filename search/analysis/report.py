@@ -47,6 +47,7 @@ from search.stats.counting import (
 )
 from search.store.home import pull_command
 from search.study.schema import Study
+from search.study.stopping import BY_PAIR, BY_SEED
 from trainer import FALSE_KILLS_UPPER, Outcome
 
 FEW = 6  # configurations that are shown one by one
@@ -158,8 +159,12 @@ class _Page:
             ("Budget", f"{_span(self.seeds['budget'])} steps a seed"),
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
+            *self._objective(),
             *(self._rules(self.study) if self.study else []),
         ]
+
+    def _objective(self) -> list[tuple[str, str]]:
+        return [("Sought", self.study.sampler.described)] if self.study and self.study.space else []
 
     def _configurations(self) -> str:
         count = f"{len(self.configurations):,}"
@@ -181,7 +186,9 @@ class _Page:
 
     def _rules(self, study: Study) -> list[tuple[str, str]]:
         """Return what ends seeds early, and what asks for more."""
-        on = "on: seeds that it calls hopeless are given up, a random tenth of them spared"
+        drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
+        spared = drawn.get(study.spares, "drawn by the seed's numbers")
+        on = f"on: seeds that it calls hopeless are given up, a random tenth of them spared ({spared})"
         rules = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
         if study.stop.rungs:
             rules.append(("Screen", describe_screen(study.stop.rungs, self.configurations["configuration"])))
@@ -440,7 +447,8 @@ def _rule_sentences(subject: str, counts: StoppingCounts) -> str:
     text = f"{subject} {counts.ended:,} of {counts.seeds:,} seeds. "
     if counts.spared:
         grokked = f"{counts.spared_grokked:,} of them grokked" if counts.spared_grokked else "none grokked"
-        text += f"{counts.spared:,} more that it called were spared and ran on: {grokked}. "
+        share = f"{counts.spared_share:.0%} of all that it called"
+        text += f"{counts.spared:,} more, {share}, were spared and ran on: {grokked}. "
     return text
 
 

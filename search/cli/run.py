@@ -154,15 +154,20 @@ def _run(
     from search.cli import render
     from search.run.extension import check_extension
     from search.run.progress import Display
+    from search.study.file import as_begun
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):
-        check_extension(study, (records.get_study() or {}).get("definition"), records.list_seeds())
+        definition = (records.get_study() or {}).get("definition")
+        study = as_begun(study, definition)
+        check_extension(study, definition, records.list_seeds())
         with records.lease:
             from search.run import ray_executor
             from search.run.driver import Driver
 
             console.print(f"[bold]{study.name}[/]  {escape(study.about)}")
+            if study.space:
+                console.print(f"sought: {study.sampler.described}")
             with (
                 Display(console) as display,
                 Driver.open(study, records, client, display, max_hours) as driver,

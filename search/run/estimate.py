@@ -22,6 +22,7 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
+from search.study.file import as_begun
 from search.study.schema import Study
 from search.study.trial import Configuration, Program
 from trainer import Outcome, Seed
@@ -33,6 +34,8 @@ GUESSED_RATE = {True: 8_000, False: 100}
 
 def estimate(study: Study, home: Home) -> str:
     """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
+    if home.exists():
+        study = as_begun(study, (StudyRecords(Ledger(home), study.name).get_study() or {}).get("definition"))
     remark = check_resources(study.resources)
     if study.compress:
         return "\n".join([_rounds(study, home), *([remark] if remark else [])])
@@ -64,6 +67,8 @@ def estimate(study: Study, home: Home) -> str:
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
   estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({source})"""
+    if study.space:
+        text += f"\n  sought          {study.sampler.described}"
     if looks := study.stop.rungs:
         text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
     if study.scales:

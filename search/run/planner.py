@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from search.run.packing import Capacity, TrialShape, can_follow, pack, seeds_of_programs, trial_shape
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
+from search.run.spared import spared_of
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.run.tally import TrialReport
 from search.stats.counting import Row
@@ -223,7 +224,9 @@ class Planner:
             size = -(-size // self.study.stop.group) * self.study.stop.group
         if size < len(work):
             self.queue.insert(place, replace(waiting, work=work[size:]))
-        return replace(waiting, work=work[:size])
+        work = work[:size]
+        spared = spared_of(self.study, list(self.run.states), work, waiting.confirmation)
+        return replace(waiting, work=work, spared=spared)
 
     def _shape(self, program: Program) -> TrialShape:
         if (program, self.capacity) not in self._shapes:

@@ -52,8 +52,7 @@ class Proposals:
         self.study, self.records, self.make = study, records, make
         self.base = fixed(study.base_spec, study.base_recipe)
         self.planned = study.planned
-        names = study.sampler.objectives_of(study.space)
-        self.objectives = {name: "minimize" if name == PARAMS else "maximize" for name in names}
+        self.objectives = study.sampler.directions
         self._proposed: dict[str, Configuration] = {}
         self._open: dict[str, list[int]] = {}
         """Numbers of the proposals that Optuna has not been told of, by their configurations' keys."""

@@ -199,7 +199,13 @@ class StoppingCounts:
         ended = f"{rule.value.replace('_', ' ')}: {self.ended} of {self.seeds}"
         if not self.spared:
             return ended
-        return f"{ended}; {self.spared} more ran on: {self.spared_grokked or 'none'} grokked"
+        share = f"{self.spared_share:.0%} of those called"
+        return f"{ended}; {self.spared} more ran on ({share}): {self.spared_grokked or 'none'} grokked"
+
+    @property
+    def spared_share(self) -> float:
+        """Share of the seeds that the rule called that it spared."""
+        return self.spared / (self.ended + self.spared) if self.spared else 0.0
 
 
 def describe_screen(rungs: Sequence[Rung], configurations: Iterable[str]) -> str:

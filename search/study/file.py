@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from pydantic import ValidationError
 from model.fields import did_you_mean
 from search.errors import UserError, printable, reraise_as
 from search.study.keys import sections
+from search.study.sampler import GROK_RATE, PARAMS, Sampler
 from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import inline_files
+from search.study.stopping import BY_HASH
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
@@ -128,9 +130,42 @@ def recorded_study(definition: str, source: str) -> Study:
     Raise UserError, naming source and first problem, where this version refuses what an earlier one took.
     """
     try:
-        return Study.model_validate_json(definition)
+        return Study.model_validate_json(json.dumps(with_earlier_defaults(json.loads(definition))))
     except ValidationError as error:
         raise UserError(printable(f"{source}: {next(_lines(error, json.loads(definition)))}")) from None
+
+
+def with_earlier_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded definition in which the defaults are spelt out that were others when it was recorded.
+
+    `stop.spare` came later than they changed, so a definition that has it has today's.
+    """
+    stop, sampler = definition.get("stop") or {}, definition.get("sampler") or {}
+    if "spare" in stop:
+        return dict(definition)
+    spelt: dict[str, Any] = {"stop": {**stop, "spare": BY_HASH}}
+    if any(path.startswith("model.") for path in definition.get("space") or ()):
+        spelt["sampler"] = {**sampler, "objectives": sampler.get("objectives") or [GROK_RATE, PARAMS]}
+    return {**definition, **spelt}
+
+
+def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
+    """Return a study with the draw of spared seeds and the objectives that it was begun with.
+
+    A file that has others keeps them.
+
+    definition: as it was recorded when it last ran; None if it never did.
+    """
+    if definition is None:
+        return study
+    recorded = with_earlier_defaults(definition)
+    changes: dict[str, Any] = {}
+    if study.stop.spare is None:
+        changes["stop"] = study.stop.model_copy(update={"spare": recorded["stop"]["spare"]})
+    if study.space and study.sampler.objectives is None:
+        sampler = Sampler.model_validate(recorded.get("sampler") or {})
+        changes["sampler"] = study.sampler.model_copy(update={"objectives": sampler.objectives})
+    return study.model_copy(update=changes)
 
 
 KINDS = {

@@ -64,7 +64,7 @@ class Sampler(Strict):
     objectives: list[Literal["grok_rate", "per_million", "params"] | Share] | None = Field(
         None,
         description="what is sought: grok_rate, per_million (grokked seeds for each million seed-steps) or a "
-        "share up, params down; grok_rate, and params where the model is searched",
+        "share up, beside it params down; grok_rate alone, unless named",
     )
 
     @field_validator("objectives")
@@ -94,12 +94,16 @@ class Sampler(Strict):
                 raise error_at(f"space.{path}", "a grid needs a step where a float is searched")
         return min(grid_size(space), self.configurations or MOST_POINTS)
 
-    def objectives_of(self, space: Space) -> list[str]:
-        """Return the names of the objectives, in order."""
-        if self.objectives:
-            return _spelt(self.objectives)
-        searches_model = any(path.startswith("model.") for path in space)
-        return [GROK_RATE, PARAMS] if searches_model else [GROK_RATE]
+    @property
+    def directions(self) -> dict[str, str]:
+        """The objectives by name, in order, each as Optuna names its direction."""
+        names = _spelt(self.objectives or [GROK_RATE])
+        return {name: "minimize" if name == PARAMS else "maximize" for name in names}
+
+    @property
+    def described(self) -> str:
+        """The objectives in words."""
+        return " and ".join(f"{name} ({direction})" for name, direction in self.directions.items())
 
 
 def _spelt(objectives: list[Any]) -> list[str]:

@@ -29,7 +29,7 @@ from search.study.seeds import (
 from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at, refuse, replaced
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
 from search.study.start import StartSpec, check_alone, trained_spec
-from search.study.stopping import Stop
+from search.study.stopping import BY_PAIR, BY_SEED, Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import tie_ramp_defaults
 
@@ -401,6 +401,11 @@ class Study(Strict):
     def proposes(self) -> bool:
         """True if configurations are proposed while the study runs, not listed in its file."""
         return bool(self.space or self.compress)
+
+    @property
+    def spares(self) -> str:
+        """Draw of the seeds that no stopping rule ends. The arms of a list are compared seed by seed, and share it."""
+        return self.stop.spare or (BY_PAIR if self.proposes else BY_SEED)
 
     @property
     def planned(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from math import inf
-from typing import Any
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,6 +16,8 @@ from trainer import Recipe
 from trainer.recipe.screen import BEST, Keep, Rung
 
 TOP = "top"
+BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
+"""Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in records of before."""
 Bounds = float | tuple[float, float]
 """The least value, or the least and the greatest."""
 
@@ -71,6 +73,16 @@ class Stop(Strict):
     group: int = Field(
         16, ge=2, le=65_536, description="seeds in the file's order that keep.top ranks together; unit: seeds"
     )
+    spare: Literal["pairs", "seeds", "hash"] | None = Field(
+        None,
+        description="how the spared tenth is drawn: one of ten pairs of configuration and seed, or one of ten seeds "
+        "for all configurations; unset: pairs in a search, seeds in a list; hash: as in records of before",
+    )
+
+    @classmethod
+    def recorded(cls, fields: dict[str, Any]) -> Self:
+        """Return recorded rules. Those of before drew the spared seeds by hash."""
+        return cls(**{"spare": BY_HASH} | fields)
 
     @field_validator("screen", mode="before")
     @classmethod

@@ -35,6 +35,8 @@ def _choices(instance: Any) -> dict[str, Any]:
     return {n: [v.family, _choices(v)] if isinstance(v, Spec) else v for n, v in chosen.items()}
 
 
+Spared = frozenset[tuple[str, Seed]]
+"""Keys of configurations, with seeds that no stopping rule ends."""
 Program = tuple[Any, ...]
 """Everything that a compiled program depends on. Configurations with equal programs can share a bank."""
 
@@ -113,6 +115,8 @@ class Trial:
     stop: Stop
     confirmation: bool = False
     """True if its seeds are those of the confirmation."""
+    spared: Spared | None = None
+    """Its pairs that no stopping rule ends; None if the numbers of their seeds say so."""
 
     @cached_property
     def key(self) -> str:
@@ -137,7 +141,7 @@ class Trial:
         Each `stop.group` seeds of a configuration, in order, are ranked together; a trial has whole groups.
         """
         if self.confirmation or not self.stop.rungs:
-            return [configuration.pair(seed) for configuration, seed in self.work]
+            return [self._pair(*pair) for pair in self.work]
         rungs, size = self.stop.rungs, self.stop.group if self.stop.ranks else 1
         seeds_of: dict[Configuration, list[Seed]] = {}
         pairs = []
@@ -145,8 +149,12 @@ class Trial:
             seeds = seeds_of.setdefault(configuration, [])
             seeds.append(seed)
             first = seeds[(len(seeds) - 1) // size * size] if self.stop.ranks else None
-            pairs.append(replace(configuration.pair(seed), rungs=rungs, group=first))
+            pairs.append(replace(self._pair(configuration, seed), rungs=rungs, group=first))
         return pairs
+
+    def _pair(self, configuration: Configuration, seed: Seed) -> Pair:
+        pair = configuration.pair(seed)
+        return pair if self.spared is None else replace(pair, spared=(configuration.key, seed) in self.spared)
 
     def part(self, configuration: Configuration) -> Trial:
         """Return the part of the trial that is one configuration's."""
@@ -169,6 +177,9 @@ class Trial:
             "resources": self.resources.model_dump(),
             "stop": self.stop.model_dump(),
             "confirmation": self.confirmation,
+            "spared": None
+            if self.spared is None
+            else sorted([k, s.init_seed, s.data_seed] for k, s in self.spared),
         }
         return json.dumps(about, indent=2).encode()
 
@@ -192,6 +203,9 @@ class Trial:
             for key, recipe in about["recipes"].items()
         }
         work = tuple((configurations[key], Seed(*numbers)) for key, *numbers in about["pairs"])
-        resources, stop = Resources(**about["resources"]), Stop(**about["stop"])
-        confirmation = about.get("confirmation", False)
-        return cls(about["study"], work, about["slots"], resources, stop, confirmation)
+        resources, stop = Resources(**about["resources"]), Stop.recorded(about["stop"])
+        spared = about.get("spared")
+        return cls(
+            about["study"], work, about["slots"], resources, stop, about.get("confirmation", False),
+            None if spared is None else frozenset((key, Seed(*numbers)) for key, *numbers in spared),
+        )  # fmt: skip

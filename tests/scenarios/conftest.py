@@ -8,7 +8,7 @@ from trainer.bank.tracker import SeedTracker
 
 @pytest.fixture
 def nobody_spared(monkeypatch):
-    monkeypatch.setattr("trainer.bank.tracker.is_control", lambda seed: False)
+    monkeypatch.setattr("search.run.planner.spared_of", lambda *trial: frozenset())
 
 
 @pytest.fixture

@@ -115,9 +115,12 @@ def test_spared_seeds_of_a_rule_are_counted_by_what_became_of_them():
     spared = rows(FAILED, first=10, hopeless_step=24_000)
     counts = StoppingCounts.of(seeds + spared)
     assert counts == StoppingCounts(seeds=5, ended=2, spared=1, spared_grokked=0)
-    assert counts.summary() == "given up: 2 of 5; 1 more ran on: none grokked"
+    assert counts.summary() == "given up: 2 of 5; 1 more ran on (33% of those called): none grokked"
     more = rows(GROKKED, Outcome.DIVERGED, first=20, hopeless_step=24_000)
-    assert StoppingCounts.of(seeds + spared + more).summary() == "given up: 2 of 7; 3 more ran on: 1 grokked"
+    assert (
+        StoppingCounts.of(seeds + spared + more).summary()
+        == "given up: 2 of 7; 3 more ran on (60% of those called): 1 grokked"
+    )
     assert StoppingCounts.of(rows(GIVEN_UP)).summary() == "given up: 1 of 1"
     assert StoppingCounts.of(rows(FAILED)).summary(SCREENED) == ""
 

@@ -76,7 +76,7 @@ def test_pairs_that_were_interrupted_are_trained_again(outcome, home):
 
 
 def test_every_proposal_gets_its_seeds_and_an_objective(home):
-    planner = planner_of(SEARCH, home)
+    planner = planner_of(SEARCH.replace("seed: 1}", "seed: 1, objectives: [grok_rate, params]}"), home)
     trials, ended = finish(planner)
     assert len(ended) == 4 and len({c.key for c in ended}) == 4
     for configuration in ended:

@@ -154,7 +154,11 @@ def test_generations_go_on_after_an_interruption(told: int, generation: int) -> 
 def test_one_objective_or_two() -> None:
     one, two, turned = (
         proposals_of(Memory(), space=space, more=more)
-        for space, more in ((LINE, ""), (SPACE, ""), (SPACE, ", objectives: [params, grok_rate]"))
+        for space, more in (
+            (LINE, ""),
+            (SPACE, ", objectives: [grok_rate, params]"),
+            (SPACE, ", objectives: [params, grok_rate]"),
+        )
     )
     for proposals in (one, two, turned):
         configuration = proposals.ask()

@@ -59,7 +59,9 @@ def test_a_screened_study_says_what_its_screen_did_and_what_probes_read():
     assert page.cells[page.cells.index("screened") + 1] == "6"
     assert "ends seeds without token 0.35 at 5000; a random tenth spared" in text
     assert "it was not measured for this spec and recipe" in text
-    assert "ended 6 of 8 seeds. 1 more that it called were spared and ran on: none grokked." in text
+    assert (
+        "ended 6 of 8 seeds. 1 more, 14% of all that it called, were spared and ran on: none grokked." in text
+    )
     assert "at most 6.0 would have grokked" in text, "as nobody had been spared when the frame was counted"
     assert "grokked per million seed-steps; each cost" in text
 

@@ -236,17 +236,19 @@ def test_how_many_are_planned(sampler: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "given", "expected"),
+    ("objectives", "expected"),
     [
-        ("recipe.hold", None, ["grok_rate"]),
-        ("model.qk_dim", None, ["grok_rate", "params"]),
-        ("model.qk_dim", ["grok_rate"], ["grok_rate"]),
-        ("recipe.hold", ["params", "grok_rate"], ["params", "grok_rate"]),
+        (None, ["grok_rate"]),
+        (["grok_rate"], ["grok_rate"]),
+        (["params", "grok_rate"], ["params", "grok_rate"]),
     ],
 )
-def test_two_objectives_where_the_model_is_searched(field: str, given: Any, expected: list[str]) -> None:
-    space = study_of(f"{field}: {{int: [3, 5]}}").space
-    assert Sampler(objectives=given).objectives_of(space) == expected
+def test_the_rate_alone_is_sought_unless_the_file_asks_for_parameters(
+    objectives: Any, expected: list[str]
+) -> None:
+    study = study_of("model.qk_dim: {int: [3, 5]}")
+    assert list(study.sampler.directions) == ["grok_rate"]
+    assert list(Sampler(objectives=objectives).directions) == expected
 
 
 # What is refused

@@ -31,7 +31,7 @@ def outputs(home, recorded, study="57p"):
     [
         (rows(FAILED, GROKKED), "given up", None),
         (SOME, "given up", "given up: 2 of 4"),
-        (SPARED, "given up", "given up: 2 of 6; 2 more ran on: 1 grokked"),
+        (SPARED, "given up", "given up: 2 of 6; 2 more ran on (50% of those called): 1 grokked"),
         (SOME, "have not ended", None),
         (CUT, "have not ended", "2 of 6 seeds have not ended. Trials end first whose seeds were all"),
     ],

@@ -80,9 +80,9 @@ def progress_of(step_R: Tensor, full_length_R: Tensor, steps_R: Tensor) -> Tenso
 
 
 def is_control(seed: Seed) -> bool:
-    """True for a random tenth of all seeds, which no rule ends: so every study measures its rules anew.
+    """True for a random tenth of all seeds, which no rule ends, by their numbers alone.
 
-    Fixed once and for all by the seed's numbers.
+    A bank goes by it where a pair does not say itself if it is spared.
     """
     text = f"spared {seed.init_seed} {seed.data_seed}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10 == 0

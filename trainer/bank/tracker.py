@@ -322,7 +322,7 @@ class SeedTracker:
 
 def _facts(pairs: Sequence[Pair]) -> dict[str, Tensor]:
     rows = {
-        "is_control": [is_control(p.seed) for p in pairs],
+        "is_control": [is_control(p.seed) if p.spared is None else p.spared for p in pairs],
         "full_length_from": [full_length_from(p.recipe.curriculum) for p in pairs],
         "counts_from": [p.counts_from for p in pairs],
         "ends": [p.ends for p in pairs],

@@ -49,7 +49,8 @@ class Pair:
     plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
     rungs: where it is screened, in order; group: the first of those that it is ranked with there.
     first_step: the age at which it begins. wide: whether it ends at the recipe's fold, where another spec's
-    bank goes on with it (trainer/bank/folding.py).
+    bank goes on with it (trainer/bank/folding.py). spared: whether no stopping rule ends it; None: as its seed's
+    numbers say (trainer/bank/futility.py).
     """
 
     recipe: Recipe
@@ -60,6 +61,7 @@ class Pair:
     group: Seed | None = None
     first_step: int = 0
     wide: bool = False
+    spared: bool | None = None
 
     @property
     def ends(self) -> int:
