@@ -83,7 +83,7 @@ def equals(spec: Spec, result: Result) -> torch.Tensor:
 def arms(study: Any) -> Iterator[tuple[str, Configuration]]:
     listed = [Configuration(*pair) for pair in study.listed]
     names = [entry.name for entry in study.configurations] or [study.name]
-    yield from zip([c.title for c in listed] if study.scales else names, listed, strict=True)
+    yield from zip([c.title for c in listed] if len(names) < len(listed) else names, listed, strict=True)
 
 
 def train(configuration: Configuration, seeds: list[Seed], study: Any) -> Counted:

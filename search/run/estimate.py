@@ -52,7 +52,8 @@ def estimate(study: Study, home: Home) -> str:
     trial_s = _trial_seconds(to_train, rows, rate)
     if all_s := sum(trial_s.values()):
         rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
-    seconds = all_s / max(1, min(trials, fits.concurrent))
+    seconds, core_hours = all_s / max(1, min(trials, fits.concurrent)), all_s * share["cpu"] / 3_600
+    cost = f", {core_hours:,.1f} core-hours" if core_hours >= 1 and not fits.on_gpu else ""
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
     if study.combine:
         proposed = (
@@ -66,14 +67,14 @@ def estimate(study: Study, home: Home) -> str:
   trials          {trials} of up to {size} seeds in {slots} slots, up to {fits.concurrent} side by side
   resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
   home            {home.path}
-  estimated time  {duration(seconds)} at {rate:,.0f} seed-steps/s a trial ({source})"""
+  estimated time  {duration(seconds)}{cost} at {rate:,.0f} seed-steps/s a trial ({source})"""
     if study.space:
         text += f"\n  sought          {study.sampler.described}"
     if looks := study.stop.rungs:
         text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
     if study.scales:
-        core_hours = {c: share["cpu"] * s / 3_600 for c, s in trial_s.items()}
-        text = "\n".join([text, "", *describe_design(study.design, to_train, core_hours)])
+        by_arm = {c: share["cpu"] * s / 3_600 for c, s in trial_s.items()}
+        text = "\n".join([text, "", *describe_design(study.design, to_train, by_arm)])
     return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
 
 

@@ -9,6 +9,7 @@ from search.run.estimate import estimate
 from search.stats.factorial import nested_fractions
 from search.store.home import Home
 from search.study.file import load_study, parse_study
+from tests.planners import planner_of
 
 STRENGTHS = [
     (2, 4, 2), (4, 8, 3), (5, 8, 2), (5, 16, 3), (6, 8, 2), (7, 8, 2), (7, 64, 3), (8, 16, 3), (9, 16, 2),
@@ -83,3 +84,12 @@ def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_train
 def test_a_plan_says_how_many_combinations_are_models_of_their_own(tmp_path):
     plan = estimate(load_study("atlas"), Home(tmp_path / "runs"))
     assert "320, of 512 combinations" in plan and "split_subspace, 116 to 47 parameters\n" in plan
+    assert f"{10_240 * 60_000 / 8_000 / 3_600:.1f} core-hours at 8,000 seed-steps/s" in plan
+
+
+def test_combinations_are_trained_in_the_order_of_the_design(home):
+    text = "name: x\nmodel: 57p\nseeds: [1]\ncombine: [tie_vo, shared_norm, no_ffn_bias, tie_fc2_head]\n"
+    planner, trials = planner_of(text, home), []
+    while trial := planner.next():
+        trials.append(trial)
+    assert [trial.spec for trial in trials] == [spec for spec, _ in parse_study(text, "").listed]
