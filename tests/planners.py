@@ -6,6 +6,7 @@ from search.run.proposals import Proposals
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
+from search.study.trial import Configuration
 from trainer import Outcome
 
 SWEEP = """
@@ -49,8 +50,10 @@ class Given(StudyRecords):
 
 def planner_of(text, home, rows=(), ahead=2):
     study, rows = parse_study(text, "test"), list(rows)
-    proposals = Proposals(study, Given(home, study, rows)) if study.space else None
-    planner = Planner(study, rows, proposals, interrupted(study, rows, home))
+    records = Given(home, study, rows)
+    proposals = Proposals(study, records) if study.space else None
+    listed = [Configuration(*c) for c in study.listed]
+    planner = Planner(study, rows, proposals, interrupted(study, rows, records, listed))
     planner.capacity = Capacity(ahead)
     return planner
 

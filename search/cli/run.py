@@ -99,6 +99,7 @@ def _run_all(
         raise UserError(f"{source}: a study with stages runs here, under its own name")
     from search.run import stages
     from search.store.ledger import Ledger
+    from search.study.trial import Configuration
 
     deadline = time.monotonic() + 3600 * max_hours if max_hours else None
     home.create()
@@ -107,8 +108,10 @@ def _run_all(
         if (stage := stages.stage_of(study, n, ledger)) is None:
             click.echo(f"{study.name}: no seed goes on to stage {n + 1}, {stages.name_of(study, n)}")
             return None
-        trainable, all_ = stages.counts(stage)
-        counted = f"{trainable} numbers trainable, {all_} with what is frozen"
+        configuration = Configuration(*stage.listed[0])
+        counted = (
+            f"{configuration.trainable} numbers trainable, {configuration.spec.params} with what is frozen"
+        )
         click.echo(f"{stage.name}: {len(stage.first_seeds)} seeds; {counted}")
         if not stages.is_done(stage, ledger):
             remaining = max(1e-3, (deadline - time.monotonic()) / 3600) if deadline else None

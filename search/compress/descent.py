@@ -43,6 +43,10 @@ class Training:
     is_finished: bool = False
 
 
+Origin = tuple[Spec, Sequence[Tensor], tuple[Mapping[str, Any], ...]]
+"""A spec, θ [P] of every start, and their lineage."""
+
+
 class Descent:
     """Propose, judge, accept. A round is proposed, added, judged candidate by candidate, and ended."""
 
@@ -55,22 +59,14 @@ class Descent:
         while self.progress.rounds < last - self.is_open:
             self._count_round()
 
-    def begin(self, roots: Sequence[TieCandidate]) -> None:
-        """Write the θ that the descent starts from."""
-        self.candidates = list(roots)
-        self.store.propose(roots)
+    def begin(self, origins: Iterable[Origin]) -> None:
+        """Write what the descent starts from. Raises ValueError for a θ that does not get enough right."""
+        self.candidates = [self._root(number, *origin) for number, origin in enumerate(origins)]
+        self.store.propose(self.candidates)
 
-    def root(
-        self,
-        spec: Spec,
-        thetas: Sequence[Tensor],
-        lineage: tuple[Mapping[str, Any], ...] = (),
-        number: int = 0,
+    def _root(
+        self, number: int, spec: Spec, thetas: Sequence[Tensor], lineage: tuple[Mapping[str, Any], ...]
     ) -> TieCandidate:
-        """Return a candidate to begin at, with θ [P of the spec] of every start.
-
-        Raises ValueError if one of them does not get enough right.
-        """
         base, ties = ties_of(spec)
         acceptance = self.acceptance_of(base)
         full = [base_theta(spec, theta_P) for theta_P in thetas]

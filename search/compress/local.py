@@ -81,7 +81,7 @@ class LocalDescent:
         self.journal = Journal(folder, self.base, origin, asdict(settings))
         self.descent = Descent(self.journal, settings)
         if not self.descent.candidates:
-            self.descent.begin([self.descent.root(spec, thetas)])
+            self.descent.begin([(spec, thetas, ())])
 
     def rounds(self) -> Iterator[list[TieCandidate]]:
         """Yield the judged candidates of each round, until patience, time or proposals have run out."""

@@ -15,7 +15,7 @@ import torch
 from model.fold import fold
 from model.tied import Tied, tie
 from search.compress.acceptance import base_theta
-from search.compress.descent import Descent, Training
+from search.compress.descent import Descent, Origin, Training
 from search.compress.proposers import Rules
 from search.errors import reraise_as
 from search.stats.counting import Row
@@ -41,11 +41,12 @@ class StudyDescent:
     ):
         """Begin, or go on. Raises UserError for a θ to start from that does not get enough right."""
         assert study.compress is not None
+        rules = _rules(study.compress)
         self.study, self.records, self.cache = study, records, cache
-        self.descent = Descent(DatabaseCandidates(records), _rules(study.compress))
+        self.descent = Descent(DatabaseCandidates(records), rules)
         if not self.descent.candidates:
             with reraise_as("start"):
-                self.descent.begin([self._root(n, p) for n, p in enumerate(parents)])
+                self.descent.begin(map(_origin, parents))
         self.configurations = records.list_configurations()
         self.waiting = [c.number for c in self.descent.candidates if c.reached is None]
 
@@ -83,17 +84,6 @@ class StudyDescent:
         if not self.descent.is_open:
             self.descent.end_round()
 
-    def _root(self, number: int, parent: InitialTheta) -> TieCandidate:
-        """Return a θ that the study starts from, folded where a fold is known."""
-        spec, theta_P = parent.spec, torch.tensor(parent.thetas[ANY])
-        *before, last = parent.lineage
-        steps: tuple[str, ...] = ()
-        if not isinstance(spec, Tied):
-            folded = fold(spec, theta_P)
-            spec, theta_P, steps = folded.spec, folded.theta_P, folded.steps
-        lineage = (*before, {**last, "then": [f"folded: {step}" for step in steps]})
-        return self.descent.root(spec, [theta_P], lineage, number)
-
     def _trainings(self, rows: Sequence[Row]) -> Iterator[Training]:
         """Yield the seeds that get enough of the selection problems right; of the others no θ is fetched."""
         for row in rows:
@@ -108,6 +98,17 @@ class StudyDescent:
         configuration = Configuration(tie(start.spec, candidate.ties), self.study.base_recipe, start)
         self.configurations[configuration.key] = configuration
         return configuration
+
+
+def _origin(parent: InitialTheta) -> Origin:
+    """Return a θ that the study starts from, folded where a fold is known."""
+    spec, theta_P = parent.spec, torch.tensor(parent.thetas[ANY])
+    *before, last = parent.lineage
+    steps: tuple[str, ...] = ()
+    if not isinstance(spec, Tied):
+        folded = fold(spec, theta_P)
+        spec, theta_P, steps = folded.spec, folded.theta_P, folded.steps
+    return spec, [theta_P], (*before, {**last, "then": [f"folded: {step}" for step in steps]})
 
 
 def _rules(compress: Compress) -> Rules:

@@ -214,13 +214,13 @@ class Driver:
     def _config(self, trial: Trial) -> dict[str, Any]:
         """Return the arguments of a worker that begins with a trial."""
         depot = {"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {}
-        return {"folder": str(self.home.trial(self.study.name, trial.key)), **depot}
+        return {"folder": str(self.records.trial_folder(trial.key)), **depot}
 
     def _begin(self, trial: Trial, worker: WorkerState) -> None:
         """Claim a trial and write it for a worker."""
         self.records.claim(trial)
         self.ended.trials += 1
-        folder = self.home.trial(self.study.name, trial.key)
+        folder = self.records.trial_folder(trial.key)
         trial.write(folder)
         self.home.depot.put(folder / TRIAL_FILE)
         for configuration in trial.configurations:
@@ -248,7 +248,7 @@ class Driver:
         """Record what a worker left. Trials that it has not seen go back to the plan."""
         worker = self.workers.remove(key)
         for trial in worker.open.values():
-            has_results = self.home.depot.get_folder(self.home.trial(self.study.name, trial.key) / PARTS)
+            has_results = self.home.depot.get_folder(self.records.trial_folder(trial.key) / PARTS)
             if trial.key in worker.unseen and trial is not worker.first and not has_results:
                 self.records.censor([trial], LATE)
                 self.records.delete_unstarted(trial)
@@ -270,7 +270,7 @@ class Driver:
 
     def _fail(self, trial: Trial, failure: str) -> None:
         """Record a trial as failed, with the error that its worker left or the reason given."""
-        error = self.home.trial(self.study.name, trial.key) / ERROR
+        error = self.records.trial_folder(trial.key) / ERROR
         self.home.depot.get(error)
         reason = error.read_text().partition("\n")[0] if error.exists() else failure
         self.ended.failed_trials[trial.key] = f"{reason} ({error})" if error.exists() else reason
@@ -317,7 +317,7 @@ class Driver:
         self.ended.rows = self.records.list_seeds()
         self.ended.unpublished = sum(is_final(r) and not r["published"] for r in self.ended.rows)
         if not (remaining or self.ended.interrupted or self.ended.failed_trials or self.ended.unpublished):
-            shutil.rmtree(self.home.trial(self.study.name, ""), ignore_errors=True)
+            shutil.rmtree(self.records.trial_folder(""), ignore_errors=True)
 
     def _show_drain(self, remaining: int) -> bool:
         """Show that MLflow is being written. Returns True if somebody asked to end now."""
@@ -360,7 +360,7 @@ def plan(study: Study, records: StudyRecords, cache: ArtifactCache) -> Planner:
     else:
         listed = configurations(study, parents, records)
     rows = records.list_seeds()
-    return Planner(study, rows, proposals, interrupted(study, rows, records.home, listed), listed)
+    return Planner(study, rows, proposals, interrupted(study, rows, records, listed), listed)
 
 
 @contextmanager

@@ -8,13 +8,10 @@ from statistics import median
 
 from search.run.design import describe_design
 from search.run.packing import (
-    Capacity,
+    TrialShapes,
     check_resources,
     local_resources,
     placement,
-    programs_of,
-    seeds_of_programs,
-    trial_shape,
 )
 from search.run.progress import duration
 from search.stats.counting import Row, describe_screen, seed_of
@@ -22,10 +19,11 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
+from search.study.compress import Compress
 from search.study.file import as_begun
 from search.study.schema import Study
-from search.study.trial import Configuration, Program
-from trainer import Outcome, Seed
+from search.study.trial import Configuration
+from trainer import Outcome
 
 MOST_SIZES = 24  # numbers of parameters that are listed each
 GUESSED_RATE = {True: 8_000, False: 100}
@@ -34,48 +32,61 @@ GUESSED_RATE = {True: 8_000, False: 100}
 
 def estimate(study: Study, home: Home) -> str:
     """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
-    if home.exists():
-        study = as_begun(study, (StudyRecords(Ledger(home), study.name).get_study() or {}).get("definition"))
+    records = StudyRecords(Ledger(home), study.name) if home.exists() else None
+    rows, before = (records.list_seeds(), records.get_study()) if records else ([], None)
+    study = as_begun(study, before and before["definition"])
     remark = check_resources(study.resources)
-    if study.compress:
-        return "\n".join([_rounds(study, home), *([remark] if remark else [])])
-    rounds = study.rounds
-    rows = StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else []
-    listed = [Configuration(*c) for c in study.listed]
-    configurations = study.planned
-    to_train = _seeds_to_train(study, listed, rows)
-    in_design = sum(study.design.seeds.values())
-    seeds, remaining = in_design or len(rounds[0]) * configurations, sum(to_train.values())
     share, fits = placement(study.resources, local_resources())
-    trials, size, slots = _trials(study, to_train, fits)
+    shapes = TrialShapes(study)
+    listed = [Configuration(*c) for c in study.listed]
     rate, source = _expected_rate(study, listed, rows)
-    trial_s = _trial_seconds(to_train, rows, rate)
-    if all_s := sum(trial_s.values()):
-        rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
-    seconds, core_hours = all_s / max(1, min(trials, fits.concurrent)), all_s * share["cpu"] / 3_600
-    cost = f", {core_hours:,.1f} core-hours" if core_hours >= 1 and not fits.on_gpu else ""
+    if study.compress:
+        asked, time_s = _rounds(study, study.compress, len(rows), rate * fits.concurrent)
+        following, unit = [], " a round"
+    else:
+        to_train = _seeds_to_train(study, listed, rows)
+        trial_s = _trial_seconds(to_train, rows, rate)
+        following = _later(study, len(listed) > 1)
+        asked = _configurations(study, listed, sum(to_train.values()))
+        trials, size, slots = shapes.count(to_train, fits)
+        side = f"up to {fits.concurrent} side by side"
+        asked.append(f"  trials          {trials} of up to {size} seeds in {slots} slots, {side}")
+        if all_s := sum(trial_s.values()):
+            rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
+        time_s, core_hours = all_s / max(1, min(trials, fits.concurrent)), all_s * share["cpu"] / 3_600
+        unit = f", {core_hours:,.1f} core-hours" if core_hours >= 1 and not fits.on_gpu else ""
+        if study.scales:
+            by_arm = {c: share["cpu"] * s / 3_600 for c, s in trial_s.items()}
+            following = ["", *describe_design(study.design, to_train, by_arm), *following]
+        if looks := study.stop.rungs:
+            following.insert(0, f"  screen          {describe_screen(looks, [c.key for c in listed])}")
+        if study.space:
+            following.insert(0, f"  sought          {study.sampler.described}")
+    lines = [
+        f"{study.name}: {study.about}",
+        *asked,
+        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each trial",
+        f"  home            {home.path}",
+        f"  estimated time  {duration(time_s)}{unit} at {rate:,.0f} seed-steps/s a trial ({source})",
+        *following,
+    ]
+    return "\n".join([*lines, *([remark] if remark else [])])
+
+
+def _configurations(study: Study, listed: Sequence[Configuration], remaining: int) -> list[str]:
+    """Return lines on the configurations and seeds of a study, of which so many seeds remain to be trained."""
+    seeds = sum(study.design.seeds.values()) or len(study.first_seeds) * study.planned
     proposed = f", proposed by {study.sampler.name}" if study.space else ""
     if study.combine:
-        proposed = (
-            f", of {2 ** len(study.combine)} combinations; the others are impossible or equal to one of these"
-        )
+        count = 2 ** len(study.combine)
+        proposed = f", of {count} combinations; the others are impossible or equal to one of these"
     steps = " to ".join(f"{n:,}" for n in sorted({f(c.recipe.steps for c in listed) for f in (min, max)}))
-    text = f"""{study.name}: {study.about}
-  model           {_models(listed)}
-  configurations  {configurations}{proposed}
-  seeds           {seeds}, {steps} steps each; {seeds - remaining} recorded, {remaining} to train
-  trials          {trials} of up to {size} seeds in {slots} slots, up to {fits.concurrent} side by side
-  resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
-  home            {home.path}
-  estimated time  {duration(seconds)}{cost} at {rate:,.0f} seed-steps/s a trial ({source})"""
-    if study.space:
-        text += f"\n  sought          {study.sampler.described}"
-    if looks := study.stop.rungs:
-        text += f"\n  screen          {describe_screen(looks, [c.key for c in listed])}"
-    if study.scales:
-        by_arm = {c: share["cpu"] * s / 3_600 for c, s in trial_s.items()}
-        text = "\n".join([text, "", *describe_design(study.design, to_train, by_arm)])
-    return "\n".join([text, *_later(study, rounds, len(listed) > 1), *([remark] if remark else [])])
+    recorded = f"{seeds - remaining} recorded, {remaining} to train"
+    return [
+        f"  model           {_models(listed)}",
+        f"  configurations  {study.planned}{proposed}",
+        f"  seeds           {seeds}, {steps} steps each; {recorded}",
+    ]
 
 
 def _models(listed: Sequence[Configuration]) -> str:
@@ -90,43 +101,25 @@ def _models(listed: Sequence[Configuration]) -> str:
     return "; ".join(f"{family}, {text} parameters" for family, text in texts.items())
 
 
-def _rounds(study: Study, home: Home) -> str:
-    """Return the plan of a study that looks for constraints. The number of its rounds is not known."""
-    compress, rows = (
-        study.compress,
-        StudyRecords(Ledger(home), study.name).list_seeds() if home.exists() else [],
-    )
-    assert compress is not None
-    recipe, seeds, how = study.base_recipe, len(study.first_seeds), compress.proposer
-    rate, source = _expected_rate(study, [], rows)
-    share, fits = placement(study.resources, local_resources())
-    seconds = compress.proposals * seeds * recipe.steps / (rate * fits.concurrent)
-    return f"""{study.name}: {study.about}
-  rounds          up to {compress.rounds}, of {compress.proposals} sets each by {how}, beam {compress.beam}
-  seeds           {seeds} of each set, {recipe.steps:,} steps each; {len(rows):,} recorded
-  resources       cpu {share["cpu"]:g}, gpu {share["gpu"]:g} for each trial
-  home            {home.path}
-  estimated time  {duration(seconds)} a round at {rate:,.0f} seed-steps/s a trial ({source})"""
+def _rounds(study: Study, compress: Compress, recorded: int, rate: float) -> tuple[list[str], float]:
+    """Return lines on a study that looks for constraints, and the seconds of one of its rounds.
+
+    The number of its rounds is not known. rate: seed-steps/s of all trials together.
+    """
+    seeds, steps = len(study.first_seeds), study.base_recipe.steps
+    sets = f"{compress.proposals} sets each by {compress.proposer}, beam {compress.beam}"
+    return [
+        f"  rounds          up to {compress.rounds}, of {sets}",
+        f"  seeds           {seeds} of each set, {steps:,} steps each; {recorded:,} recorded",
+    ], compress.proposals * seeds * steps / rate
 
 
-def _trials(study: Study, to_train: dict[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
-    """Return the number of trials, and pairs and slots of the largest."""
-    pairs: Counter[Program] = Counter()
-    programs = dict(zip((Configuration(*c) for c in study.listed), programs_of(study), strict=False))
-    for c, count in to_train.items():
-        pairs[programs[c]] += count
-    seeds_of = {} if study.proposes else seeds_of_programs(study)
-    sizes = {program: trial_shape(study, program, fits, seeds_of) for program in pairs}
-    trials = sum(-(-count // sizes[program][0]) for program, count in pairs.items())
-    return trials, *max(sizes.values())
-
-
-def _later(study: Study, rounds: list[list[Seed]], several: bool) -> list[str]:
+def _later(study: Study, several: bool) -> list[str]:
     """Return a line for each thing that follows the first round."""
     lines, rule = [], study.allocation
     each = "of each configuration " if several else ""
     if study.until.max_seeds:
-        limit = sum(map(len, rounds))
+        limit = sum(map(len, study.rounds))
         lines.append(f"until {study.until.grokked} {each}grokked, rounds up to {limit} seeds in all")
     if rule:
         budget = f", {rule.budget:,} in all" if rule.budget else ""

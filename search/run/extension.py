@@ -15,7 +15,7 @@ from typing import Any
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
 from search.study.schema import Study
-from search.study.space import Distribution, Numbers, exists, fixed, order, resolve, stored
+from search.study.space import Distribution, Numbers, exists, fixed, order, stored
 from search.study.trial import Configuration
 from trainer import Seed
 
@@ -79,9 +79,7 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
             raise _no_point(study, path, drawn.get(path, value(path)))
         numbers[path] = stored(number)
     try:
-        resolved = fixed(
-            *study.configuration(resolve(space, numbers, fixed(study.base_spec, study.base_recipe)))
-        )
+        resolved = fixed(*study.configuration(study.resolved(numbers)))
     except ValueError:
         raise _another_base(study) from None
     for path in dict.fromkeys([*space, *_fields(study)]):

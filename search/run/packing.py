@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
 from search.errors import UserError, reraise_as
 from search.stats.counting import Row, seed_of
-from search.store.home import Home
 from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.schema import Resources, Study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
@@ -48,60 +47,68 @@ sooner, and less trains for nothing then. One slot alone is a fifth slower a ste
 """
 
 
-def trial_shape(
-    study: Study, program: Program, fits: Capacity, seeds_of: Mapping[Program, int] | None = None
-) -> TrialShape:
-    """Return the shape of trials that spread a round over a program's share of the trials that fit at once.
+class TrialShapes:
+    """Shapes of a study's trials, which spread a round over a program's share of the trials that fit at once.
 
-    It depends on the file and the machine alone: a seed has the same slots in every round and after every
+    They depend on the file and the machine alone: a seed has the same slots in every round and after every
     interruption. A search's trials have two pairs a slot: enough to fill the slots that fall free, few enough
-    for the sampler to learn soon. seeds_of: `seeds_of_programs`, where it is at hand.
+    for the sampler to learn soon.
     """
-    slots, limit = study.resources.room(fits.on_gpu)
-    if study.until.grokked and not (study.resources.slots or fits.on_gpu):
-        slots = min(slots, UNTIL_SLOTS)
-    if study.proposes:
-        seeds_of, limit = {program: study.planned * len(study.first_seeds)}, min(limit, 2 * slots)
-    seeds_of = seeds_of or seeds_of_programs(study)
-    share = max(1, fits.concurrent // len(seeds_of))
-    size = min(limit, -(-seeds_of[program] // share))
-    return TrialShape(size, min(slots, size))
 
+    def __init__(self, study: Study):
+        self.study, start = study, study.start
+        begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
+        self.programs = {c: Configuration(*c, start=begin).program for c in study.listed}
+        self._seeds: Counter[Program] = Counter()
+        """First seeds of each program, for each θ that the study starts from."""
+        for configuration, program in self.programs.items():
+            self._seeds[program] += len(study.seeds_of(configuration)) * (start.count if start else 1)
+        self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
 
-def programs_of(study: Study) -> list[Program]:
-    """Return the program of each configuration that a study lists, once for each θ that it starts from."""
-    start = study.start
-    begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
-    starts = start.count if start else 1
-    return [Configuration(*c, start=begin).program for c in study.listed] * starts
+    def of(self, program: Program, fits: Capacity) -> TrialShape:
+        """Return the shape of a program's trials."""
+        if (program, fits) not in self._shapes:
+            self._shapes[program, fits] = self._shape(program, fits)
+        return self._shapes[program, fits]
 
+    def _shape(self, program: Program, fits: Capacity) -> TrialShape:
+        study, (slots, limit) = self.study, self.study.resources.room(fits.on_gpu)
+        if study.until.grokked and not (study.resources.slots or fits.on_gpu):
+            slots = min(slots, UNTIL_SLOTS)
+        programs, seeds = len(self._seeds), self._seeds[program]
+        if study.proposes:
+            programs, seeds, limit = 1, study.planned * len(study.first_seeds), min(limit, 2 * slots)
+        size = min(limit, -(-seeds // max(1, fits.concurrent // programs)))
+        return TrialShape(size, min(slots, size))
 
-def seeds_of_programs(study: Study) -> dict[Program, int]:
-    """Return the number of first seeds that each program of a list of configurations trains."""
-    seeds: Counter[Program] = Counter()
-    for program, configuration in zip(programs_of(study), cycle(study.listed)):
-        seeds[program] += len(study.seeds_of(configuration))
-    return seeds
+    def count(self, to_train: Mapping[Configuration, int], fits: Capacity) -> tuple[int, int, int]:
+        """Return the number of trials that so many seeds need, and pairs and slots of the largest."""
+        pairs: Counter[Program] = Counter()
+        for configuration, seeds in to_train.items():
+            pairs[self.programs[configuration.spec, configuration.recipe]] += seeds
+        shapes = {program: self.of(program, fits) for program in pairs}
+        trials = sum(-(-seeds // shapes[program].pairs) for program, seeds in pairs.items())
+        return trials, *max(shapes.values())
+
+    def pack(
+        self, work: Iterable[tuple[Configuration, Seed]], fits: Capacity, confirmation: bool = False
+    ) -> list[Trial]:
+        """Return a trial of all pairs that can share a bank, to be cut to size later."""
+        study, groups = self.study, dict[Program, list[tuple[Configuration, Seed]]]()
+        for configuration, seed in work:
+            groups.setdefault(configuration.program, []).append((configuration, seed))
+        return [
+            Trial(
+                study.name, tuple(pairs), self.of(program, fits).slots,
+                study.resources, study.stop, confirmation,
+            )
+            for program, pairs in groups.items()
+        ]  # fmt: skip
 
 
 def can_follow(trial: Trial, before: Trial) -> bool:
     """True if a trial can take the slots that the one before leaves in its bank."""
     return trial.slots == before.slots and trial.work[0][0].program == before.work[0][0].program
-
-
-def pack(
-    study: Study, work: Sequence[tuple[Configuration, Seed]], fits: Capacity, confirmation: bool = False
-) -> list[Trial]:
-    """Return a trial of all pairs that can share a bank, to be cut to size later."""
-    groups: dict[Program, list[tuple[Configuration, Seed]]] = {}
-    for configuration, seed in work:
-        groups.setdefault(configuration.program, []).append((configuration, seed))
-    seeds_of = {} if study.proposes else seeds_of_programs(study)
-    return [
-        Trial(study.name, tuple(pairs), slots, study.resources, study.stop, confirmation)
-        for program, pairs in groups.items()
-        for _, slots in [trial_shape(study, program, fits, seeds_of)]
-    ]
 
 
 def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
@@ -180,19 +187,22 @@ def _read_trial(folder: Path) -> Trial | None:
 
 
 def interrupted(
-    study: Study, rows: Sequence[Row], home: Home, listed: Sequence[Configuration] | None = None
+    study: Study, rows: Sequence[Row], records: StudyRecords, listed: Iterable[Configuration]
 ) -> list[Trial]:
-    """Return trials that an earlier run left open, if the study still has their pairs, resources and rules."""
+    """Return trials that an earlier run left open, if the study still has their pairs, resources and rules.
+
+    rows: the study's seeds. listed: its configurations, unless it proposes them.
+    """
     open_ = sorted({r["trial"] for r in rows if not is_final(r)})
     if not open_:
         return []
     from search.store.results import has_parts  # with it comes torch, which a plan does not wait for
 
-    folders = [f for f in (home.trial(study.name, key) for key in open_) if not has_parts(f)]
+    folders = [f for f in map(records.trial_folder, open_) if not has_parts(f)]
     trials = [t for t in map(_read_trial, folders) if t is not None]
     holders = {(r["configuration"], seed_of(r)): r["trial"] for r in rows
                if not is_final(r)}  # fmt: skip
-    wanted = {Configuration(*c) for c in study.listed} if listed is None else set(listed)
+    wanted = set(listed)
     seeds = {s for seeds in [*study.rounds, study.confirm_seeds] for s in seeds}
     of_arms = {Configuration(*c): set(study.seeds_of(c)) for c in study.listed} if study.scales else {}
     going_on = [

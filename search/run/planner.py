@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from search.run.packing import Capacity, TrialShape, can_follow, pack, seeds_of_programs, trial_shape
+from search.run.packing import Capacity, TrialShapes, can_follow
 from search.run.policies import Allocation, Confirmation, Policy, Search, Sweep
 from search.run.spared import spared_of
 from search.run.study_run import ConfigurationState, Round, StudyRun
 from search.run.tally import TrialReport
 from search.stats.counting import Row
 from search.study.schema import Study
-from search.study.trial import Configuration, Program, Trial
+from search.study.trial import Configuration, Trial
 from trainer import Seed
 
 if TYPE_CHECKING:  # a list of configurations needs no Optuna
@@ -44,7 +43,7 @@ class Planner:
         configured: Sequence[Configuration] | None = None,
     ):
         assert study.proposes == (proposals is not None)
-        self.study, self.run = study, StudyRun(study, rows)
+        self.study, self.run, self.shapes = study, StudyRun(study, rows), TrialShapes(study)
         self.capacity = Capacity()  # the driver sets it before it asks for the first trial
         self.search = Search(self.run, proposals)
         allocation, confirmation = Allocation(self.run, self.search), Confirmation(self.run, self.search)
@@ -56,7 +55,6 @@ class Planner:
         self.running: dict[str, Trial] = {}
         self.complete_before: list[Configuration] = []
         """Configurations that had nothing left to train when they were added."""
-        self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
         listed = [Configuration(*c) for c in study.listed] if configured is None else configured
         self._resume(unfinished, proposals.proposed() if proposals else listed)
 
@@ -193,7 +191,7 @@ class Planner:
         for confirmation in (False, True):
             rounds = [r for r in self.unassigned if r.confirmation == confirmation]
             work = [(r.configuration, seed) for r in rounds for seed in r.seeds]
-            self.queue.extend(pack(self.study, work, self.capacity, confirmation))
+            self.queue.extend(self.shapes.pack(work, self.capacity, confirmation))
         self.unassigned.clear()
 
     # ---- cutting
@@ -211,7 +209,7 @@ class Planner:
         del self.queue[place]
         if id(waiting) in self.unfinished:
             return waiting
-        size, slots = self._shape(work[0][0].program)
+        size, slots = self.shapes.of(work[0][0].program, self.capacity)
         if cores > 1 and (waiting.confirmation or self._is_last):
             remaining = len(work) + sum(len(t.work) for t in self.queue)
             least, open_seeds = slots // 8, len(work) + self._open_seeds()
@@ -227,16 +225,6 @@ class Planner:
         work = work[:size]
         spared = spared_of(self.study, list(self.run.states), work, waiting.confirmation)
         return replace(waiting, work=work, spared=spared)
-
-    def _shape(self, program: Program) -> TrialShape:
-        if (program, self.capacity) not in self._shapes:
-            seeds_of = self._seeds_of_programs
-            self._shapes[program, self.capacity] = trial_shape(self.study, program, self.capacity, seeds_of)
-        return self._shapes[program, self.capacity]
-
-    @cached_property
-    def _seeds_of_programs(self) -> dict[Program, int]:
-        return {} if self.study.proposes else seeds_of_programs(self.study)
 
     @property
     def _is_last(self) -> bool:

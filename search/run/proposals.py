@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from model import Spec
@@ -24,7 +23,7 @@ from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.sampler import PARAMS
 from search.study.schema import Study
-from search.study.space import Numbers, draw, fixed, resolve
+from search.study.space import Numbers, draw
 from search.study.trial import Configuration
 from trainer import Recipe
 
@@ -50,7 +49,6 @@ class Proposals:
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self.study, self.records, self.make = study, records, make
-        self.base = fixed(study.base_spec, study.base_recipe)
         self.planned = study.planned
         self.objectives = study.sampler.directions
         self._proposed: dict[str, Configuration] = {}
@@ -61,7 +59,7 @@ class Proposals:
         sampler = sampler_of(study, len(earlier))
         self.optuna = optuna.create_study(directions=list(self.objectives.values()), sampler=sampler)
         if earlier:
-            self._rebuild(earlier, sampler)
+            self._rebuild(earlier)
 
     @property
     def exhausted(self) -> bool:
@@ -108,7 +106,7 @@ class Proposals:
     def _configuration(self, numbers: Numbers) -> Configuration | None:
         """Return None for an impossible combination of possible values."""
         try:
-            return self.make(*self.study.configuration(resolve(self.study.space, numbers, self.base)))
+            return self.make(*self.study.configuration(self.study.resolved(numbers)))
         except ValueError:
             return None
 
@@ -121,7 +119,7 @@ class Proposals:
         }
         return [values[name] for name in self.objectives]
 
-    def _rebuild(self, earlier: Iterable[Row], sampler: BaseSampler) -> None:
+    def _rebuild(self, earlier: Iterable[Row]) -> None:
         """Add a trial for each earlier proposal: complete, still to be trained, or impossible."""
         configurations = self.records.list_configurations()
         searched = (r for r in self.records.list_seeds() if not r["confirmation"])
@@ -138,7 +136,7 @@ class Proposals:
                 facts: dict[str, Any] = {"state": TrialState.RUNNING}
                 if is_trained:
                     values = self._values(configuration, rows[key])
-                    facts = {"values": values, "system_attrs": attributes_of(sampler, complete)}
+                    facts = {"values": values, "system_attrs": attributes_of(self.optuna.sampler, complete)}
                 else:
                     self._open.setdefault(key, []).append(proposal["number"])
                 numbers = numbers_of(self.study, configuration, numbers)
@@ -155,7 +153,7 @@ class Proposals:
     def _impossible(self, numbers: Numbers) -> FrozenTrial:
         """Return a failed trial of impossible numbers; an empty one, not counted, if the space has them no more."""
         try:
-            resolve(self.study.space, numbers, self.base)
+            self.study.resolved(numbers)
             return self._trial(numbers, state=TrialState.FAIL)
         except (KeyError, ValueError):
             return create_trial(state=TrialState.FAIL)

@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from search.analysis.publish import conclude, publish
 from search.errors import Failure
@@ -58,7 +57,7 @@ class Recorder:
         """
         recovered: set[str] = set()
         for key in sorted({r["trial"] for r in rows if not r["published"]}):
-            folder = self._folder(key)
+            folder = self.records.trial_folder(key)
             try:
                 if self.records.home.depot.get_folder(folder / PARTS):
                     parts, trial = read_parts(folder), Trial.read(folder)
@@ -72,7 +71,7 @@ class Recorder:
 
     def parts(self, trial: Trial) -> list[ConfigurationResults]:
         """Return the results of a trial that has just ended. Raises Damaged, or Failure if there are none."""
-        folder = self._folder(trial.key)
+        folder = self.records.trial_folder(trial.key)
         deadline = time.monotonic() + SHARED_S
         while not self.records.home.depot.get_folder(folder / PARTS) and time.monotonic() < deadline:
             time.sleep(0.2)  # a shared folder may show them late
@@ -87,14 +86,14 @@ class Recorder:
         self.records.record(*parts, share=self.share)
         for part in parts:
             self.shelf.put(trial.key, part)
-        if cut := read_cut(self._folder(trial.key)):
+        if cut := read_cut(self.records.trial_folder(trial.key)):
             self.records.censor([trial], ENOUGH, cut)
             self.records.delete_unstarted(trial)
         self.outbox.put(self._publish, trial)
 
     def set_aside(self, key: str, reason: str) -> None:
         """Reopen the seeds of a trial whose results are damaged, and move what is left of them aside."""
-        folder = self._folder(key)
+        folder = self.records.trial_folder(key)
         where = ""
         if has_parts(folder):
             aside = set_aside(folder, self.records.home.damaged(self.records.study, key), reason)
@@ -105,15 +104,11 @@ class Recorder:
 
     def _publish(self, trial: Trial) -> None:
         """Write a recorded trial to MLflow, then remove its folder."""
-        folder = self._folder(trial.key)
+        folder = self.records.trial_folder(trial.key)
         if has_parts(folder):  # or it was done, and was cut off afterwards
             publish(self.records, self.tracker, trial, folder)
             shutil.rmtree(folder, ignore_errors=True)
             self.records.home.depot.remove(folder / STATE)
-
-    def _folder(self, key: str) -> Path:
-        """Return a trial's folder."""
-        return self.records.home.trial(self.records.study, key)
 
     def conclude(self, configuration: Configuration, status: str = FINISHED) -> None:
         """Put a configuration's summary, picture, best checkpoint and child runs into the outbox."""

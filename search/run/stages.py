@@ -14,7 +14,6 @@ from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Stage, Study
 from trainer import Outcome, Seed
-from trainer.optimisers.freeze import frozen_from
 
 
 def stage_of(study: Study, number: int, ledger: Ledger) -> Study | None:
@@ -47,17 +46,8 @@ def name_of(study: Study, number: int) -> str:
 
 def is_done(study: Study, ledger: Ledger) -> bool:
     """True if a stage's study has nothing left to train or to publish."""
-    ended = {
-        seed_of(r) for r in StudyRecords(ledger, study.name).list_seeds() if is_final(r) and r["published"]
-    }
-    return ended >= set(study.first_seeds)
-
-
-def counts(study: Study) -> tuple[int, int]:
-    """Return how many numbers a stage trains to its end, and how many it has with those frozen on the way."""
-    spec, recipe = study.listed[0]
-    frozen = sum(step < recipe.steps for step in frozen_from(spec.layout, recipe.freeze))
-    return spec.params - frozen, spec.params
+    rows = StudyRecords(ledger, study.name).list_seeds()
+    return {seed_of(r) for r in rows if is_final(r) and r["published"]} >= set(study.first_seeds)
 
 
 def _seeds(study: Study, number: int, ledger: Ledger) -> list[Seed]:

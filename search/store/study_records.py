@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import sqlalchemy as sa
@@ -79,6 +80,10 @@ class StudyRecords:
     def owner(self) -> str:
         """Name of this driver in its leases."""
         return self.lease.owner
+
+    def trial_folder(self, key: str) -> Path:
+        """Return the folder of one of the study's trials; of all of them for an empty key."""
+        return self.home.trial(self.study, key)
 
     # The study as a whole
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from model.fields import did_you_mean
-from search.errors import UserError, printable, reraise_as
+from search.errors import UserError, printable
 from search.study.keys import sections
 from search.study.sampler import GROK_RATE, PARAMS, Sampler
 from search.study.schema import Study
@@ -116,12 +116,13 @@ def parse_study(text: str, source: str) -> Study:
     data = _read_yaml(text, source)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
-    with reraise_as(source):
-        data = inline_files(data)
     try:
+        data = inline_files(data)
         return Study.model_validate(data)
     except ValidationError as error:
         raise UserError("\n".join(printable(f"{source}: {line}") for line in _lines(error, data))) from None
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
 
 
 def recorded_study(definition: str, source: str) -> Study:

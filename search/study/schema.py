@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,7 +27,17 @@ from search.study.seeds import (
     check_numbers,
     seed_list,
 )
-from search.study.space import LARGEST_SEED, Distribution, Strict, check_space, error_at, refuse, replaced
+from search.study.space import (
+    LARGEST_SEED,
+    Distribution,
+    Strict,
+    check_space,
+    error_at,
+    fixed,
+    refuse,
+    replaced,
+    resolve,
+)
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
 from search.study.start import StartSpec, check_alone, trained_spec
 from search.study.stopping import BY_PAIR, BY_SEED, Stop
@@ -401,6 +412,10 @@ class Study(Strict):
     def proposes(self) -> bool:
         """True if configurations are proposed while the study runs, not listed in its file."""
         return bool(self.space or self.compress)
+
+    def resolved(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a proposal's `numbers`, by key path (search/study/space.py)."""
+        return resolve(self.space, numbers, fixed(self.base_spec, self.base_recipe))
 
     @property
     def spares(self) -> str:

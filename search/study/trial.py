@@ -18,6 +18,7 @@ from search.study.start import InitialTheta, trained_spec
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed
 from trainer.files import durable
+from trainer.optimisers.freeze import frozen_from
 from trainer.recipe.teacher import shown
 
 TRIAL_FILE = "trial.json"
@@ -64,6 +65,12 @@ class Configuration:
     def trained(self) -> Spec:
         """The spec that a bank trains."""
         return trained_spec(self.spec, self.recipe)
+
+    @property
+    def trainable(self) -> int:
+        """Number of entries of θ that train to the end, those frozen on the way not counted."""
+        frozen = frozen_from(self.spec.layout, self.recipe.freeze)
+        return sum(step >= self.recipe.steps for step in frozen)
 
     @property
     def initial_spec(self) -> Spec:

@@ -106,7 +106,7 @@ def shown(found: Contents) -> str:
     lines.append(f"  MLflow     {len(found.runs)} runs{where}")
     if found.is_in_home:
         lines.append(f"  artifacts  {_size(found.artifacts)}")
-    trials = found.records.home.trial(found.records.study, "")
+    trials = found.records.trial_folder("")
     lines.append(f"  banks      {len(list(trials.glob(f'*/{STATE}')))} saved states, {_size(trials)}")
     if found.proposals:
         lines.append(f"  Optuna     {found.proposals} proposals")

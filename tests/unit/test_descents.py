@@ -90,7 +90,7 @@ def test_a_descent_goes_on_from_its_store(reopen, tmp_path):
     rules = Rules(proposals=3, beam=2, patience=3)
     descent = Descent(reopen(), rules)
     assert descent.candidates == [] and descent.progress.rounds == 0
-    descent.begin([descent.root(BASE, [ONES])])
+    descent.begin([(BASE, [ONES], ())])
     for accepted in (1.0, 1.0, 0.9):
         one_round(descent, accepted)
         assert state(Descent(reopen(), rules)) == state(descent)
@@ -112,7 +112,7 @@ def test_a_round_that_is_interrupted_is_gone_on_with_or_forgotten(reopen, tmp_pa
     (tmp_path / "small").mkdir()
     rules = Rules(proposals=3)
     descent = Descent(reopen(), rules)
-    descent.begin([descent.root(BASE, [ONES])])
+    descent.begin([(BASE, [ONES], ())])
     one_round(descent)
     before = state(descent)
     descent.judge(descent.add(descent.propose(3))[0], 0.5, [])
@@ -127,7 +127,7 @@ def test_a_round_that_is_interrupted_is_gone_on_with_or_forgotten(reopen, tmp_pa
 def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
     def judged(rules, *trainings):
         descent = Descent(Journal(tmp_path, BASE, "origin", {}), rules)
-        descent.begin([descent.root(BASE, [ONES])])
+        descent.begin([(BASE, [ONES], ())])
         (candidate,) = descent.add(descent.propose(1))
         return descent.judge(candidate, max(t.exact for t in trainings), trainings)
 
@@ -144,7 +144,7 @@ def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
 @pytest.mark.usefixtures("cheap")
 def test_parents_with_nothing_left_are_exhausted(tmp_path, monkeypatch):
     descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=2))
-    descent.begin([descent.root(BASE, [ONES])])
+    descent.begin([(BASE, [ONES], ())])
     one_round(descent)
     monkeypatch.setattr(descents, "propose", lambda *_: [])
     assert descent.propose(2) == [] and descent.is_over and descent.progress.exhausted == {0, 1}
@@ -160,7 +160,7 @@ def test_batches_grow_while_that_works(size, gained, numbers, following):
 
 def test_the_oldest_files_of_the_format_are_read(tmp_path, cheap):
     descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=2))
-    descent.begin([descent.root(BASE, [ONES])])
+    descent.begin([(BASE, [ONES], ())])
     one_round(descent)
     file = tmp_path / "descent.json"
     about = json.loads(file.read_text())

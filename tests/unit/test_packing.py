@@ -3,7 +3,7 @@
 import pytest
 
 from search.errors import UserError
-from search.run.packing import Capacity, placement, trial_shape
+from search.run.packing import Capacity, TrialShapes, placement
 from search.study.file import parse_study
 from search.study.schema import Resources
 from search.study.trial import Configuration, Trial
@@ -11,8 +11,8 @@ from tests.planners import SWEEP, drain, numbers, planner_of, rows_of
 from trainer import Outcome
 
 
-def program(study):
-    return Configuration(*study.listed[0]).program
+def shape(study, concurrent, on_gpu=False):
+    return TrialShapes(study).of(Configuration(*study.listed[0]).program, Capacity(concurrent, on_gpu))
 
 
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
@@ -24,24 +24,24 @@ MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_tri
 )
 def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
     study = parse_study(MANY.replace("count: 70", f"count: {seeds}"), "test")
-    assert trial_shape(study, program(study), Capacity(concurrent)) == (size, min(size, 16))
+    assert shape(study, concurrent) == (size, min(size, 16))
 
 
 def test_a_gpus_trial_has_a_thousand_slots():
     text = MANY.replace("count: 70", "count: 10000")
     study = parse_study(text, "test")
-    assert trial_shape(study, program(study), Capacity(1, on_gpu=True)) == (4_096, 1_024)
-    assert trial_shape(study, program(study), Capacity(4, on_gpu=True)) == (2_500, 1_024)
+    assert shape(study, 1, on_gpu=True) == (4_096, 1_024)
+    assert shape(study, 4, on_gpu=True) == (2_500, 1_024)
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
-    assert trial_shape(asked, program(asked), Capacity(1, on_gpu=True)) == (128, 32)
+    assert shape(asked, 1, on_gpu=True) == (128, 32)
 
 
 def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
     text = MANY + "until: {grokked: 1, max_seeds: 700}\n"
     study, asked = parse_study(text, "test"), parse_study(text + "resources: {slots: 9}\n", "test")
-    assert trial_shape(study, program(study), Capacity(1)) == (64, 4)
-    assert trial_shape(asked, program(asked), Capacity(1)) == (36, 9)
-    assert trial_shape(study, program(study), Capacity(1, on_gpu=True)) == (70, 70)
+    assert shape(study, 1) == (64, 4)
+    assert shape(asked, 1) == (36, 9)
+    assert shape(study, 1, on_gpu=True) == (70, 70)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def load_any(path: Path) -> Checkpoint:
 
     Raises ValueError saying what is wrong.
     """
-    ours = path.is_dir() or path.name in (JSON_FILE, THETA_FILE)
-    return Checkpoint.load(path) if ours else read_foreign(path)
+    is_foreign = not path.is_dir() and path.name not in (JSON_FILE, THETA_FILE)
+    return read_foreign(path) if is_foreign else Checkpoint.load(path)
 
 
 def read_foreign(path: Path) -> Checkpoint:
