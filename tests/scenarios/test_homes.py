@@ -106,6 +106,7 @@ def test_the_table_of_a_study_is_in_mlflow():
         for number in (5, 6):  # what is there is not written again
             log_evidence(study.records, study.tracker, study.shelf)
             study.trial((number,))
+        study.tracker.log_role(study.tracker.run_of(base), {"scale": "67p"}, {}, {})  # MLflow would refuse
         study.done()
     client, runs = study.tracker.client, study.tracker.runs
     names = {file.path for file in client.list_artifacts(study.tracker.study_run())}
