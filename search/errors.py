@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import quote, unquote
 
 LONGEST_LINE = 1_000  # characters
 
@@ -35,21 +37,57 @@ def printable(line: str) -> str:
     return plain if len(line) <= LONGEST_LINE else plain + " ..."
 
 
+MASK = "***"
+ADDRESS = re.compile(r"(MLFLOW_\w+_URI|ADDER_SEARCH_(DATABASE|DEPOT)|\w+_PROXY)", re.IGNORECASE)
+SECRET = re.compile(
+    r"(?!.*_(PATH|FILE)$).*(PASSWORD|PASSPHRASE|SECRET|TOKEN|ACCESS_KEY|API_KEY|CONNECTION_STRING).*"
+)
+"""Names of environment variables that are an address, or a secret."""
+SHORTEST = 6
+"""Characters of a secret that is looked for by itself: a shorter one is a part of other words."""
+
+
 def masked(text: str) -> str:
-    """A text without the passwords and tokens of the addresses in it: before an @, and behind ?, & and #."""
-    return re.sub(r"\S+", lambda word: _masked(word[0]), text)
+    """Return a text without the secrets of the environment, and without those of the addresses in it.
+
+    Whatever is printed of an address, of an error or of another program goes through here.
+    """
+    for name, value in os.environ.items():
+        if SECRET.fullmatch(name) and len(value) >= SHORTEST:
+            text = text.replace(value, MASK)
+        elif ADDRESS.fullmatch(name) and value:
+            text = text.replace(value, bare(value))
+            for part in filter(lambda part: len(part) >= SHORTEST, _secret_parts(value)):
+                text = text.replace(part, MASK)
+    return re.sub(r"\S+", lambda word: bare(word[0]), text)
 
 
-def _masked(word: str) -> str:
-    start, end = word.find("//") + 2, word.rfind("@") + 1
-    bare = word[:start] + word[end:] if 2 <= start < end else word
-    return re.sub(r"([?&#][^?&#=]*=)[^?&#]+", r"\1***", bare)
+def bare(address: str) -> str:
+    """Return an address without what comes before an @ and what is behind ? or #. A plain word stays as it is."""
+    scheme, mark, rest = address.partition("://")
+    who, at_sign, where = (rest if mark else address).rpartition("@")
+    if not (at_sign and (mark or ":" in who)):
+        where = rest if mark else address
+    names_user = scheme.endswith(("databricks", "databricks-uc"))  # behind it is what the user logs in by
+    if names_user or (where not in (rest, address) and not set("?#").isdisjoint(who)):
+        where = MASK
+    hidden = r"(?<=[?#]).+" if mark else r"(?<=[?&#])[^?&#=]*=.+"
+    return (scheme + mark if mark else "") + re.sub(hidden, MASK, where)
+
+
+def _secret_parts(address: str) -> set[str]:
+    """Return what an address hides, by itself: another program may take it apart."""
+    scheme, mark, rest = address.partition("://")
+    who, _, where = (rest if mark else address).rpartition("@")
+    values = (part.rpartition("=")[2] for part in re.split(r"[?&#;]", where)[1:])
+    parts = {who if scheme.startswith("http") else "", who.partition(":")[2], *values}
+    return parts | {quote(part) for part in parts} | {unquote(part) for part in parts}
 
 
 def has_secret(uri: str) -> bool:
-    """Whether a store's address has a password or token in it: before an @, or behind ? or #."""
-    scheme, _, rest = uri.partition("://")
-    who, at_sign, _ = rest.rpartition("@")
+    """True if a store's address has a password or token in it: before an @, or behind ? or #."""
+    scheme, mark, rest = uri.partition("://")
+    who, at_sign, _ = (rest if mark else uri).rpartition("@")
     has_user = bool(at_sign) and (":" in who or scheme.startswith("http"))
     return has_user or not set("?#").isdisjoint(uri)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 
-from search.errors import Failure, UserError
+from search.errors import Failure, UserError, masked
 
 GROUPS = {
     "Studies": {
@@ -90,13 +91,14 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (UserError, Failure) as error:
-            for line in str(error).splitlines():
+            for line in masked(str(error)).splitlines():
                 click.echo(f"error: {line}", err=True)
             ctx.exit(error.code)
         except BrokenPipeError:
             raise
         except OSError as error:
-            click.echo(f"error: {error.filename or 'input or output'}: {error.strerror or error}", err=True)
+            line = f"error: {error.filename or 'input or output'}: {error.strerror or error}"
+            click.echo(masked(line), err=True)
             ctx.exit(Failure.code)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -133,3 +135,11 @@ def load_plugin(point: EntryPoint) -> click.Command:
 @click.version_option(package_name="adder-search")
 def main() -> None:
     """Train tiny transformers to add two 10-digit numbers, thousands of seeds at a time."""
+    if logging.lastResort:  # prints what no other handler takes: our warnings, and urllib3's
+        logging.lastResort.addFilter(_mask)
+
+
+def _mask(record: logging.LogRecord) -> bool:
+    """Take the secrets out of a line that is logged."""
+    record.msg, record.args = masked(record.getMessage()), ()
+    return True

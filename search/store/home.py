@@ -71,13 +71,18 @@ class Home:
 
         try:
             url = sa.make_url(text)
-        except sa.exc.ArgumentError:
+        except (sa.exc.ArgumentError, ValueError):  # ValueError: of the port
             raise UserError(f"{DATABASE}: not a database's URL") from None
-        if url.password is not None or "password" in url.query:
+        if url.password is not None or any("password" in name for name in url.query):
             raise UserError(f"{DATABASE}: leave the password out and name a password file with PGPASSFILE")
         if url.get_backend_name() != "postgresql":
             raise UserError(f"{DATABASE}: must be postgresql+psycopg://USER@HOST/NAME")
-        return url.set(drivername="postgresql+psycopg").render_as_string()
+        url = url.set(drivername="postgresql+psycopg")
+        try:
+            url.get_dialect()().create_connect_args(url)
+        except sa.exc.ArgumentError as error:
+            raise UserError(f"{DATABASE}: {error}") from None
+        return url.render_as_string()
 
     @property
     def database_name(self) -> str:

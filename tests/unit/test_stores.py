@@ -139,6 +139,7 @@ SECRETS = (
     "http://me:dont-tell@host", "https://dont-tell@host/path", "https://:dont-tell@host", "http://host/?token=dont-tell",
     "http://host?api_key=dont-tell", "postgresql://me:dont-tell@host/db", "http://me:p/dont-tell@host",
     "postgresql://host/db?password=dont-tell", "http://host/#access_token=dont-tell", "http://me:p@dont-tell@host",
+    "me:dont-tell@host", "http://host/#dont-tell",
 )  # fmt: skip
 
 
@@ -181,7 +182,7 @@ def test_nor_is_one_that_an_outbox_tells_of() -> None:
     def away() -> None:
         raise ConnectionError("no answer of http://me:dont-tell@host/api?token=dont-tell")
 
-    assert _error_of(away) == "no answer of http://host/api?token=***"
+    assert _error_of(away) == "no answer of http://host/api?***"
 
 
 # ---- names that become paths

@@ -1,0 +1,118 @@
+"""What is printed of addresses and errors: the one function that takes secrets out, and the command that uses it."""
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.errors import masked
+from search.store.home import DATABASE
+from tests.commands import call, fails_with_one
+from tests.reference import environment
+
+SECRET = "5ecret-canary"
+AROUND = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
+SCHEMES = [
+    "http://",
+    "https://",
+    "postgresql+psycopg://",
+    "databricks://",
+    "s3://",
+    "sqlite://",
+    "wss+x-1://",
+    "",
+]
+
+
+@st.composite
+def addresses(draw, around=AROUND):
+    """An address with the secret in one of the places that addresses have for one."""
+    scheme, hidden = draw(st.sampled_from(SCHEMES)), draw(around) + SECRET + draw(around)
+    host = draw(
+        st.sampled_from(["host", "host:5000", "10.0.0.1", "[::1]:5000", "host/path", "host:5000/a/b"])
+    )
+    name = draw(st.sampled_from(["password", "sslpassword", "token", "api_key", "x", ""]))
+    query = f"{name}={hidden}" if name else hidden
+    where = draw(st.sampled_from(["user", "password", "query", "last of query", "fragment", "profile"]))
+    if not scheme:
+        where = draw(st.sampled_from(["password", "user and all"]))
+    return {
+        "user": f"{scheme}{hidden}@{host}",
+        "password": f"{scheme}user:{hidden}@{host}",
+        "user and all": f"{hidden}:{hidden}@{host}",
+        "query": f"{scheme}{host}?{query}&more=1",
+        "last of query": f"{scheme}user@{host}/?first=1&{query}",
+        "fragment": f"{scheme}{host}/#{query}",
+        "profile": f"databricks://{hidden}",
+    }[where]
+
+
+@given(st.sampled_from(["MLFLOW_TRACKING_URI", DATABASE, "HTTPS_PROXY"]), addresses(), AROUND)
+def test_an_address_of_the_environment_is_never_seen_in_a_text(name, address, around):
+    with environment({name: address}):
+        assert SECRET not in masked(f"{around}GET {address} failed: {address!r}, {around}")
+
+
+@given(addresses(st.text("abcxyz09:/@?&=#%;_-", max_size=6)))
+def test_nor_is_one_from_elsewhere(address):
+    """Unless there is white space in it: then nobody can say where it ends."""
+    assert SECRET not in masked(f"GET {address} failed")
+
+
+@pytest.mark.parametrize("text", [
+    "http://host:5000/path/x", "s3://bucket/folder", "at 10:30, 2@3: refused", "seed 5/777 of 57p: 39,253 steps/s",
+    "see #5 and #6; what?no", "postgresql+psycopg://host/optuna", "sqlite:////home/me/runs/mlflow.db", "a&b",
+])  # fmt: skip
+def test_what_is_no_secret_stays(text):
+    assert masked(text) == text
+
+
+@pytest.mark.parametrize(
+    "name", ["MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY",
+             "AWS_SESSION_TOKEN", "AZURE_STORAGE_CONNECTION_STRING", "RAY_AUTH_TOKEN", "DATABRICKS_TOKEN"],
+)  # fmt: skip
+def test_a_secret_of_the_environment_is_taken_out_wherever_it_is(name):
+    with environment({name: SECRET}):
+        assert masked(f"401: user me, password '{SECRET}'") == "401: user me, password '***'"
+    with environment({name: "me"}):
+        assert masked("401: some message") == "401: some message", "too short to be looked for"
+
+
+def test_no_command_prints_or_keeps_it(here):
+    with environment({"MLFLOW_TRACKING_URI": f"http://u:a {SECRET}@127.0.0.1:9"}):
+        for words in (["run", "smoke", "--home", "home"], ["ui", "--no-browser", "--home", "home"]):
+            said = call(*words)
+            assert SECRET not in said.output and said.exit_code, said.output
+    assert not [f for f in here.rglob("*") if SECRET in str(f) or (f.is_file() and SECRET in f.read_text())]
+
+
+def test_a_users_name_is_no_secret():
+    with environment({DATABASE: "postgresql://mlflow@host/optuna"}):
+        assert masked("mlflow.db on host: refused") == "mlflow.db on host: refused"
+
+
+@pytest.mark.parametrize("query", ["password", "sslpassword"])
+def test_a_database_address_with_a_password_is_refused_and_not_printed(query, here, monkeypatch):
+    monkeypatch.setenv(DATABASE, f"postgresql+psycopg://me@127.0.0.1:9/x?{query}={SECRET}")
+    line = fails_with_one(2, "status")
+    assert line.startswith(f"{DATABASE}: leave the password out") and SECRET not in line
+
+
+MALFORMED = ["postgresql://h:abc/x", "postgresql://h:99999999/x", "://", "x", "postgresql:/x", "postgresql://[::1/x",
+             "postgresql+psycopg://me@h/x?a=b", "mysql://h/x", "postgresql+psycopg://h/x?port=1&port=2"]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", MALFORMED)
+def test_a_malformed_address_of_a_database_is_one_line(address, here, monkeypatch):
+    monkeypatch.setenv(DATABASE, address)
+    for words in (["status"], ["run", "smoke"]):
+        said = call(*words)
+        assert said.exit_code in (1, 2) and said.stderr.count("\n") == 1, said.output
+        assert said.stderr.startswith("error: "), said.output
+
+
+def test_what_is_logged_is_masked_too(here):
+    call("studies")
+    record = logging.makeLogRecord({"msg": "%s is away", "args": (f"http://{SECRET}@host",)})
+    assert logging.lastResort.filter(record) and record.getMessage() == "http://host is away"
