@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from search.store.ledger import Ledger
+    from search.store.record import SeedRecord
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
 
@@ -57,9 +58,17 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     plan = _read_study(study, home)
     if dry_run:
         from search.run.estimate import estimate
+        from search.run.extension import as_begun
+        from search.store.ledger import Ledger
+        from search.store.study_records import StudyRecords
 
         with reraise_as(study, UserError):
-            click.echo(estimate(plan, home))
+            rows: list[SeedRecord] = []
+            if home.exists():
+                records = StudyRecords(Ledger(home), plan.name)
+                rows = records.list_seeds()
+                plan = as_begun(plan, (records.get_study() or {}).get("definition"))
+            click.echo(estimate(plan, home, rows))
         return
     _run_all(plan, study, home, fresh, detach, max_hours)
 
@@ -155,9 +164,8 @@ def _run(
     from rich.markup import escape
 
     from search.cli import render
-    from search.run.extension import check_extension
+    from search.run.extension import as_begun, check_extension
     from search.run.progress import Display
-    from search.study.file import as_begun
 
     console = Console(highlight=False)
     with reraise_as(source, UserError):

@@ -16,11 +16,8 @@ from search.run.packing import (
 from search.run.progress import duration
 from search.stats.counting import Row, describe_screen, seed_of
 from search.store.home import Home
-from search.store.ledger import Ledger
 from search.store.record import is_final
-from search.store.study_records import StudyRecords
 from search.study.compress import Compress
-from search.study.file import as_begun
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import Outcome
@@ -30,47 +27,50 @@ GUESSED_RATE = {True: 8_000, False: 100}
 """Seed-steps/s of a core at batch 256, by the engine and eager, where this home has measured nothing yet."""
 
 
-def estimate(study: Study, home: Home) -> str:
-    """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here."""
-    records = StudyRecords(Ledger(home), study.name) if home.exists() else None
-    rows, before = (records.list_seeds(), records.get_study()) if records else ([], None)
-    study = as_begun(study, before and before["definition"])
-    remark = check_resources(study.resources)
-    share, fits = placement(study.resources, local_resources())
-    shapes = TrialShapes(study)
+def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
+    """Return the plan of a run, as `run --dry-run` prints it. Raises UserError if it cannot run here.
+
+    rows: the study's seeds that the home has.
+    """
     listed = [Configuration(*c) for c in study.listed]
     rate, source = _expected_rate(study, listed, rows)
     if study.compress:
-        asked, time_s = _rounds(study, study.compress, len(rows), rate * fits.concurrent)
-        following, unit = [], " a round"
+        asked, following = _rounds(study, study.compress, len(rows)), []
+        to_train, seconds = {}, {}
     else:
         to_train = _seeds_to_train(study, listed, rows)
-        trial_s = _trial_seconds(to_train, rows, rate)
-        following = _later(study, len(listed) > 1)
+        seconds = _trial_seconds(to_train, rows, rate)
         asked = _configurations(study, listed, sum(to_train.values()))
-        trials, size, slots = shapes.count(to_train, fits)
+        following = _later(study, len(listed) > 1)
+    remark = check_resources(study.resources)
+    share, fits = placement(study.resources, local_resources())
+    if study.compress:
+        round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
+        time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
+    else:
+        trials, size, slots = TrialShapes(study).count(to_train, fits)
         side = f"up to {fits.concurrent} side by side"
         asked.append(f"  trials          {trials} of up to {size} seeds in {slots} slots, {side}")
-        if all_s := sum(trial_s.values()):
+        if all_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
-        time_s, core_hours = all_s / max(1, min(trials, fits.concurrent)), all_s * share["cpu"] / 3_600
-        unit = f", {core_hours:,.1f} core-hours" if core_hours >= 1 and not fits.on_gpu else ""
-        if study.scales:
-            by_arm = {c: share["cpu"] * s / 3_600 for c, s in trial_s.items()}
-            following = ["", *describe_design(study.design, to_train, by_arm), *following]
-        if looks := study.stop.rungs:
-            following.insert(0, f"  screen          {describe_screen(looks, [c.key for c in listed])}")
-        if study.space:
-            following.insert(0, f"  sought          {study.sampler.described}")
+        core_hours = all_s * share["cpu"] / 3_600
+        cost = f", {core_hours:,.1f} core-hours" if core_hours >= 1 and not fits.on_gpu else ""
+        time = f"{duration(all_s / max(1, min(trials, fits.concurrent)))}{cost}"
     lines = [
         f"{study.name}: {study.about}",
         *asked,
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each trial",
         f"  home            {home.path}",
-        f"  estimated time  {duration(time_s)}{unit} at {rate:,.0f} seed-steps/s a trial ({source})",
-        *following,
+        f"  estimated time  {time} at {rate:,.0f} seed-steps/s a trial ({source})",
     ]
-    return "\n".join([*lines, *([remark] if remark else [])])
+    if study.space:
+        lines.append(f"  sought          {study.sampler.described}")
+    if looks := study.stop.rungs:
+        lines.append(f"  screen          {describe_screen(looks, [c.key for c in listed])}")
+    if study.scales:
+        by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
+        lines += ["", *describe_design(study.design, to_train, by_arm)]
+    return "\n".join([*lines, *following, *([remark] if remark else [])])
 
 
 def _configurations(study: Study, listed: Sequence[Configuration], remaining: int) -> list[str]:
@@ -101,17 +101,14 @@ def _models(listed: Sequence[Configuration]) -> str:
     return "; ".join(f"{family}, {text} parameters" for family, text in texts.items())
 
 
-def _rounds(study: Study, compress: Compress, recorded: int, rate: float) -> tuple[list[str], float]:
-    """Return lines on a study that looks for constraints, and the seconds of one of its rounds.
-
-    The number of its rounds is not known. rate: seed-steps/s of all trials together.
-    """
+def _rounds(study: Study, compress: Compress, recorded: int) -> list[str]:
+    """Return lines on a study that looks for constraints. The number of its rounds is not known."""
     seeds, steps = len(study.first_seeds), study.base_recipe.steps
     sets = f"{compress.proposals} sets each by {compress.proposer}, beam {compress.beam}"
     return [
         f"  rounds          up to {compress.rounds}, of {sets}",
         f"  seeds           {seeds} of each set, {steps:,} steps each; {recorded:,} recorded",
-    ], compress.proposals * seeds * steps / rate
+    ]
 
 
 def _later(study: Study, several: bool) -> list[str]:

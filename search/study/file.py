@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from model.fields import did_you_mean
 from search.errors import UserError, printable
 from search.study.keys import sections
-from search.study.sampler import GROK_RATE, PARAMS, Sampler
+from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
 from search.study.space import Strict
 from search.study.spelling import inline_files
@@ -148,25 +148,6 @@ def with_earlier_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
     if any(path.startswith("model.") for path in definition.get("space") or ()):
         spelt["sampler"] = {**sampler, "objectives": sampler.get("objectives") or [GROK_RATE, PARAMS]}
     return {**definition, **spelt}
-
-
-def as_begun(study: Study, definition: Mapping[str, Any] | None) -> Study:
-    """Return a study with the draw of spared seeds and the objectives that it was begun with.
-
-    A file that has others keeps them.
-
-    definition: as it was recorded when it last ran; None if it never did.
-    """
-    if definition is None:
-        return study
-    recorded = with_earlier_defaults(definition)
-    changes: dict[str, Any] = {}
-    if study.stop.spare is None:
-        changes["stop"] = study.stop.model_copy(update={"spare": recorded["stop"]["spare"]})
-    if study.space and study.sampler.objectives is None:
-        sampler = Sampler.model_validate(recorded.get("sampler") or {})
-        changes["sampler"] = study.sampler.model_copy(update={"objectives": sampler.objectives})
-    return study.model_copy(update=changes)
 
 
 KINDS = {

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from search.run.extension import as_begun
 from search.run.spared import spared_of
-from search.study.file import as_begun, parse_study, recorded_study
+from search.study.file import parse_study, recorded_study
 from search.study.trial import Trial
 from tests.planners import SEARCH, SWEEP, planner_of, rows_of
 from trainer import Seed
