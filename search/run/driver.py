@@ -6,6 +6,7 @@ The driver keeps plan, ledger, MLflow and display in step. Where workers run is 
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -57,6 +58,8 @@ POLL_S = 0.2
 LATE = "its worker ended before it began"
 INTERRUPTED = "interrupted"
 
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class Ended:
@@ -98,6 +101,8 @@ class Driver:
         self.ended = Ended()
         self.workers = Workers(study, self.home, planner, self._begin)
         self.progress = Progress(planner, self.workers)
+        self.remarks: set[str] = set()
+        """Lines that workers had to say."""
         self.unconcluded: set[str] = set()
         """Keys of configurations that an earlier run left without a conclusion in MLflow."""
 
@@ -232,6 +237,9 @@ class Driver:
         is_compiling = report["phase"] == "compiling"
         worker.starts, worker.due = worker.starts + is_compiling, float("inf")
         reports = {key: TrialReport(**facts) for key, facts in report.pop("tallies", {}).items()}
+        for line in set(report.pop("remarks", ())) - self.remarks:
+            self.remarks.add(line)
+            log.warning("%s", line)
         self.progress.take(worker, report, reports.values())
         for key in [key for key in worker.open if key in reports]:
             worker.unseen.discard(key)

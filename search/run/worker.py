@@ -94,7 +94,8 @@ def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, A
     The final report has phase "done". If the driver assigned more trials meanwhile, training goes on. A waiting
     worker repeats "done" as a heartbeat.
     """
-    session = WorkerSession(folder, depot or Shared())
+    session, remarks = WorkerSession(folder, depot or Shared()), Remarks()
+    logging.getLogger("trainer").addHandler(remarks)
     try:
         if not session.load_assigned():  # it died between its results and its end
             return
@@ -108,11 +109,29 @@ def run_trial(folder: Path, depot: Shared | None = None) -> Iterator[dict[str, A
                 session.save_states()
             if ended or not alive or session.has_news(rows):
                 phase = "training" if alive else "done"
-                yield {"phase": phase, "tallies": session.reports(rows), "ended": ended} | session.speed()
+                report = {"phase": phase, "tallies": session.reports(rows), "ended": ended}
+                yield report | session.speed() | remarks.take()
             if not (session.run_next() or alive or session.wait()):
                 return
     finally:
+        logging.getLogger("trainer").removeHandler(remarks)
         session.release()
+
+
+class Remarks(logging.Handler):
+    """What the trainer warns of. Nobody sees what a worker prints: its reports bring it to the driver."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def take(self) -> dict[str, list[str]]:
+        """Return the lines since the last call as a part of a report."""
+        lines, self.lines = self.lines, []
+        return {"remarks": lines} if lines else {}
 
 
 def bank_of(trial: Trial, device: str, futility: FutilityRule | None) -> AnyBank:

@@ -14,6 +14,8 @@ from tests.commands import call, fails_with_one
 from tests.reference import QUICK as SECONDS
 from tests.reference import check_mirror, check_whole, client_of, expected, rows_of, write_study
 from trainer import Outcome
+from trainer.bank import bank
+from trainer.engine.build import GivenUp
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
 
@@ -97,9 +99,19 @@ def unlucky(monkeypatch):
     return left
 
 
-def test_a_trial_that_fails_is_started_again(unlucky, here):
-    study = QUICK | {"faults": {"max_failures": 1}}
+def test_a_trial_that_fails_is_started_again(unlucky, here, monkeypatch, caplog):
+    """Here without the engine, whose compiler hangs: each worker says so, the driver once."""
+
+    def hang(*given):
+        raise GivenUp("g++ has not ended in 600 s")
+
+    monkeypatch.setattr(bank, "EngineBackend", hang)
+    study = QUICK | {"faults": {"max_failures": 1}, "resources": QUICK["resources"] | {"compiled": True}}
     assert run(study, here).exit_code == 0
+    said = [
+        r.name for r in caplog.records if "g++ has not ended in 600 s: training without" in r.getMessage()
+    ]
+    assert said.count("search.run.driver") == 1 < said.count("trainer.bank.bank")
     check_whole(here / "home", study, here, expected(study))
 
 

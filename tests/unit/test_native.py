@@ -17,7 +17,6 @@ import torch
 from model import preset
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.engine import native, tape_cache
-from trainer.engine.build import BuildError, library
 from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 
@@ -183,17 +182,7 @@ def test_a_tape_keeps_no_operation_twice_and_none_that_nobody_reads():
     assert tape.constants == pytest.approx([math.cos(1)])
 
 
-# Building
-
-
-def test_a_compiler_that_fails_is_a_line(monkeypatch, tmp_path):
-    source = tmp_path / "broken.cpp"
-    source.write_text("int f( { }")
-    with pytest.raises(BuildError, match=r"failed: .*error"):
-        library(source)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match="no-such-compiler: No such file"):
-        library(source)
+# Tapes
 
 
 def test_tapes_are_recorded_once(monkeypatch, tmp_path):

@@ -15,6 +15,8 @@ from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
 from tests.banks import assert_same
 from trainer import FutilityRule, Outcome, Recipe, Seed
+from trainer.bank import bank
+from trainer.engine.build import GivenUp
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -62,6 +64,22 @@ def test_pairs_beyond_the_slots_wait_and_follow(tmp_path):
     assert about["environment"]["slots"] == 2 and about["environment"]["engine"] == "programs"
     _, (_, alone, _) = run(trial_of(9, slots=2), tmp_path / "alone")
     assert torch.equal(results[4].theta_P, alone[0].theta_P)
+
+
+def test_what_the_trainer_warns_of_is_reported_once(tmp_path, monkeypatch):
+    """Nobody sees a worker's own output: here that its compiler has hung."""
+
+    def hang(*given):
+        raise GivenUp("g++ has not ended in 600 s")
+
+    monkeypatch.setattr(bank, "EngineBackend", hang)
+    trial = trial_of(5)
+    reports, _ = run(
+        replace(trial, resources=trial.resources.model_copy(update={"compiled": True})), tmp_path
+    )
+    said = [r.get("remarks") for r in reports[1:]]
+    slow = "training without the engine, a hundred times slower"
+    assert said == [[f"g++ has not ended in 600 s: {slow}"], *[None] * (len(said) - 1)]
 
 
 def test_every_seed_gets_its_own_curve_back(tmp_path):

@@ -10,6 +10,7 @@ Axes: S slot, N pair, L slot that is live, M measure, P parameters.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples
+from trainer.engine.build import GivenUp
 from trainer.engine.native import EngineBackend
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import snapshot
@@ -38,6 +40,7 @@ from trainer.step.schedule import Hyper
 from trainer.step.step import State
 
 IDLE = -1
+log = logging.getLogger(__name__)
 DISAGREE = (
     f"a bank needs pairs whose recipes agree in {', '.join(SHAPING)} and in which are on of "
     f"{', '.join(SWITCHES)}, and all or none with ties"
@@ -321,11 +324,14 @@ class Bank:
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
     """Choose a backend: on a CPU the engine, on a GPU torch's compiled programs.
 
-    Torch's eager programs where neither is wanted, or without a compiler or a kernel.
+    Torch's eager programs where neither is wanted, without a compiler or a kernel, or if the compiler does not end.
     """
     engine = spec.kernel() and not missing_for_compilation()
     if compiled and device == "cpu" and engine:
-        return EngineBackend(spec, recipe)
+        try:
+            return EngineBackend(spec, recipe)
+        except GivenUp as error:
+            log.warning("%s: training without the engine, a hundred times slower", error)
     return TorchBackend(spec, recipe, device, compiled and device != "cpu")
 
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
-import shlex
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import torch
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 import model
-from trainer.files.installed import cache_folder
+from trainer.files import durable
+from trainer.files.installed import cache_folder, compiler_command
 
 FOLDERS = (Path(model.__file__).parent / "cpp", Path(__file__).parent / "cpp")
 ENGINE = FOLDERS[1] / "engine.cpp"
-COMPILER = "g++"
 FLAGS = (
     *("-std=c++17", "-O3", "-shared", "-fPIC", "-w"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),  # keeps every rounding in its place
@@ -30,8 +32,20 @@ REGISTERS = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}
 """torch's name of a CPU's capability -> architecture of a build. ATEN_CPU_CAPABILITY lowers it, as for torch."""
 
 
+LONGEST_S = 600.0
+"""Seconds that a compiler gets, which needs some ten."""
+LONGEST_OUTPUT, LONGEST_LINE = 1 << 20, 300
+"""Bytes of a compiler's output that are looked through, characters of a line that is shown."""
+
+log = logging.getLogger(__name__)
+
+
 class BuildError(RuntimeError):
     """The C++ did not compile. The message has the compiler's first error."""
+
+
+class GivenUp(BuildError):
+    """A compiler that has not ended."""
 
 
 def target() -> list[str]:
@@ -48,9 +62,7 @@ def library(source: Path, shape: Mapping[str, int] | None = None) -> ctypes.CDLL
     Raise BuildError; ValueError where the cache cannot be trusted.
     """
     macros = [f"-D{name}={value}" for name, value in (shape or {}).items()]
-    return _library(
-        source, tuple(macros), tuple(shlex.split(os.environ.get("CXX", COMPILER))), tuple(target())
-    )
+    return _library(source, tuple(macros), tuple(compiler_command()), tuple(target()))
 
 
 @cache
@@ -58,17 +70,36 @@ def _library(
     source: Path, macros: tuple[str, ...], compiler: tuple[str, ...], cpu: tuple[str, ...]
 ) -> ctypes.CDLL:
     flags = [*FLAGS, *cpu, *macros, *(f"-I{folder}" for folder in (*FOLDERS, source.parent))]
-    path = (
-        cache_folder()
-        / "native"
-        / f"{source.parent.name}-{_digest(source, [*compiler, *FLAGS, *cpu, *macros])}.so"
-    )
-    if not path.exists():
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            if not path.exists():
-                _build([*compiler, *flags, str(source)], path)
-    return ctypes.CDLL(str(path))
+    folder = cache_folder() / "native"
+    stem = f"{source.parent.name}-{_digest(source, [*compiler, *FLAGS, *cpu, *macros])}"
+    if (loaded := _load(folder, stem)) is not None:
+        return loaded
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        with FileLock(folder / f"{stem}.lock", timeout=LONGEST_S):
+            return _load(folder, stem) or _build([*compiler, *flags, str(source)], folder, stem)
+    except Timeout:
+        raise GivenUp(f"another process has been building {stem} for {LONGEST_S:.0f} s") from None
+
+
+def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
+    """Load a library from the cache, and remove one that is not as it was built. Its name has its digest."""
+    for path in folder.glob(f"{stem}.*.so"):
+        try:
+            if path.name == _name(stem, path.read_bytes()):
+                return ctypes.CDLL(str(path))
+            why = "it was damaged"
+        except FileNotFoundError:  # another process has removed it
+            continue
+        except OSError as error:
+            why = str(error)
+        log.warning("%s: built again, %s", path, why)
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _name(stem: str, content: bytes) -> str:
+    return f"{stem}.{hashlib.sha256(content).hexdigest()[:32]}.so"
 
 
 def _digest(source: Path, command: list[str]) -> str:
@@ -80,15 +111,45 @@ def _digest(source: Path, command: list[str]) -> str:
     return digest.hexdigest()[:24]
 
 
-def _build(command: list[str], path: Path) -> None:
-    """Compile beside `path`, then rename: an interrupted build is never loaded."""
-    with tempfile.TemporaryDirectory(dir=path.parent) as aside:
-        half = Path(aside) / path.name
+def _build(command: list[str], folder: Path, stem: str) -> ctypes.CDLL:
+    """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept."""
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        half = Path(aside) / f"{stem}.so"
+        _compile([*command, "-o", str(half)])
         try:
-            ran = subprocess.run([*command, "-o", str(half)], capture_output=True, text=True)
+            built = ctypes.CDLL(str(half))
         except OSError as error:
-            raise BuildError(f"{command[0]}: {error.strerror}") from None
-        if ran.returncode:
-            first = next((line for line in ran.stderr.splitlines() if "error" in line), ran.stderr[:200])
-            raise BuildError(f"{command[0]} failed: {first}")
-        half.rename(path)
+            raise BuildError(f"{command[0]} built no library: {_first_line(str(error))}") from None
+        durable.move_in(half, folder / _name(stem, half.read_bytes()))
+    return built
+
+
+def _compile(command: list[str]) -> None:
+    """Run a compiler to its end, with all that it starts. Raise BuildError, GivenUp after LONGEST_S."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise BuildError(f"{command[0]}: {getattr(error, 'strerror', error)}") from None
+        try:
+            code = process.wait(LONGEST_S)
+        except subprocess.TimeoutExpired:
+            raise GivenUp(f"{command[0]} has not ended in {LONGEST_S:.0f} s") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code:
+            output.seek(0)
+            lines = output.read(LONGEST_OUTPUT).decode(errors="replace").splitlines()
+            first = next(
+                (line for line in lines if "error" in line), "".join(lines[:1]) or f"exit code {code}"
+            )
+            raise BuildError(f"{command[0]} failed: {_first_line(first)}")
+
+
+def _first_line(text: str) -> str:
+    """Return the start of a text in which anything may be, as one line."""
+    return "".join(c if c.isprintable() else "?" for c in text.strip().partition("\n")[0][:LONGEST_LINE])

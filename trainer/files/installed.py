@@ -24,11 +24,22 @@ def code_version() -> str:
         return "not installed"
 
 
+def compiler_command() -> list[str]:
+    """Return the C++ compiler as words: CXX, else g++. Raise ValueError for a quotation that has no end."""
+    try:
+        return shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    except ValueError as error:
+        raise ValueError(f"CXX: {error}: {os.environ['CXX']!r}") from None
+
+
 def missing_for_compilation(by_torch: bool = False) -> str | None:
     """Name the missing tool of the engine (trainer/engine/native.py), or of torch.compile, or return None."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(shlex.split(compiler)[0]) is None:
-        return f"a C++ compiler ({compiler})"
+    try:
+        compiler = compiler_command()
+    except ValueError as error:
+        return f"a C++ compiler ({error})"
+    if shutil.which(compiler[0]) is None:
+        return f"a C++ compiler ({' '.join(compiler)})"
     if not by_torch:
         return None
     headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
