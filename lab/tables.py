@@ -146,6 +146,6 @@ def forest(counts: Mapping[str, tuple[int, int]], path: Path) -> None:
     axes.set_yticks(range(len(counts)), list(counts))
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    axes.set_xlabel("seeds that grok, % (with the 95 % interval)")
+    axes.set_xlabel("runs that grok, % (with the 95 % interval)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path)

@@ -17,7 +17,7 @@ from model.tied import Count, count
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
 
-PUBLISHED = {"representable": 40, "learnable": 75, "plainly": None, "one run": None, "maintainable": 62}
+PUBLISHED = {"representable": 40, "learnable": 75, "plainly": 75, "one run": None, "maintainable": 62}
 """Thresholds and the Reflection's numbers (section 8), where it has one."""
 MEANINGS = {
     "representable": "some numbers, wherever they are from, add",
@@ -66,15 +66,22 @@ def certificates(folder: Path) -> Iterator[Certificate]:
 
 def threshold_of(checkpoint: Checkpoint) -> str:
     """Return the threshold that a checkpoint is evidence for, by its provenance and recipe."""
-    provenance, recipe = checkpoint.provenance, checkpoint.recipe
+    provenance = checkpoint.provenance
     if "built_by_hand" in provenance:
         return "representable"
     if provenance.get("trained") != "from scratch":
         return "maintainable"
     if "stages" in provenance:
         return "one run"
-    is_helped = recipe.get("recycle_every") or any(how == "at" for _, how, *_ in recipe.get("init", ()))
-    return "learnable" if is_helped else "plainly"
+    return "learnable" if is_helped(checkpoint) else "plainly"
+
+
+def is_helped(checkpoint: Checkpoint) -> bool:
+    """True if a recipe of its run starts a tensor at given values, or resets units by what they do in columns."""
+    provenance = checkpoint.provenance
+    stages = provenance.get("moved_from", {}).get("provenance", provenance).get("stages", ())
+    recipes = [*(stage["recipe"] for stage in stages), checkpoint.recipe]
+    return any(r.get("recycle_every") or any(row[1] == "at" for row in r.get("init", ())) for r in recipes)
 
 
 def thresholds(folder: Path) -> list[dict[str, Any]]:

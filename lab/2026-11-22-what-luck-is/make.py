@@ -6,6 +6,7 @@ from lab.tables import GROKKED, markdown, rows_of
 
 ODD, SWITCHED = 0.9, 0.95
 """An odd code reads more than the first; one switch each way more than the second."""
+HEAD = "odd, one switch each way: grokked", "of the others: grokked"
 PRESETS = {
     "57p, 57p-robust": "robust-128.csv",
     "57p, 57p-robust, 128 other seeds": "three-128.csv where study == 'three-128'",
@@ -36,20 +37,32 @@ def switches_of_tied() -> str:
     return _table(TIED)
 
 
+def early_switches() -> str:
+    """Return who groks of those with both and of the others, among seeds that have not yet grokked at a step."""
+    lines = []
+    for name in ("57p, 57p-robust", "57p, 57p-anchored"):
+        for at in (10_000, 20_000):
+            rows = rows_of(PRESETS[name])
+            rows = rows[~(rows["grok_step"] <= at)]
+            has_both = (rows[f"odd_{at}"] > ODD) & (rows[f"switches_{at}"] > SWITCHED)
+            lines.append((name, f"{at:,}", *_split(rows, has_both)))
+    return markdown(("", "at step", *HEAD), lines)
+
+
 def _table(sources: dict[str, str]) -> str:
     """Return a line a source: how many seeds have an odd code and one switch each way, and who groks of both kinds."""
     lines = []
     for name, source in sources.items():
         rows = rows_of(source)
-        has_both = rows.apply(_has_both, axis=1)
-        grokked = rows.eval(GROKKED)
-        ks = (int((grokked & who).sum()) for who in (has_both, ~has_both))
-        of_both, of_others = (
-            f"{k} of {n}" for k, n in zip(ks, (has_both.sum(), (~has_both).sum()), strict=True)
-        )
-        lines.append((name, len(rows), of_both, of_others))
-    head = ("", "seeds", "odd, one switch each way: grokked", "of the others: grokked")
-    return markdown(head, lines)
+        lines.append((name, len(rows), *_split(rows, rows.apply(_has_both, axis=1))))
+    return markdown(("", "seeds", *HEAD), lines)
+
+
+def _split(rows: pd.DataFrame, has_both: pd.Series) -> tuple[str, str]:
+    """Return how many grok of the rows that have both, and of the others."""
+    parts = (rows[has_both], rows[~has_both])
+    both, others = (f"{len(part.query(GROKKED))} of {len(part)}" for part in parts)
+    return both, others
 
 
 def _has_both(row: pd.Series) -> bool:

@@ -5,6 +5,8 @@ from pathlib import Path
 from lab.plans import LAB
 from lab.tables import BLUE, GREY, markdown, read
 from lab.thresholds import thresholds as smallest
+from model.tied import count
+from trainer.checkpoints.checkpoint import Checkpoint
 
 
 def thresholds() -> str:
@@ -20,6 +22,28 @@ def thresholds() -> str:
 
 def verified() -> list[dict]:
     return [row for row in smallest(LAB / "certificates") if row["standard"] == "verified"]
+
+
+def agreement() -> str:
+    """Return how far two trainings into the same ties end from each other, from their certificates."""
+    lines = []
+    for name in ("6p", "7p", "13p", "15p"):
+        one, two = (Checkpoint.load(LAB / "certificates" / n) for n in (name, f"{name}-one-run"))
+        assert one.spec == two.spec
+        apart_P = 100 * (two.theta_P.double() / one.theta_P.double() - 1).abs()
+        seeds = [c.seed["init_seed"] for c in (one, two)]
+        ties = "inside" if count(one.spec).inside == one.spec.params else "across"
+        row = (name, ties, *seeds, *(f"{float(f'{x:.2g}'):g} %" for x in (apart_P.median(), apart_P.max())))
+        lines.append(row)
+    head = (
+        "numbers",
+        "ties",
+        "compressed from seed",
+        "one run of seed",
+        "half differ by at most",
+        "all by at most",
+    )
+    return markdown(head, lines)
 
 
 def proposers() -> str:
@@ -48,7 +72,7 @@ def draw(path: Path) -> None:
         values = [row[way] or 0 if way == "published" else row[way]["numbers"] for row in rows]
         places = [i + 0.27 * (offset - 1) for i in range(len(rows))]
         bars = axes.barh(places, values, height=0.25, color=colour, label=label)
-        axes.bar_label(bars, padding=3, fontsize=8)
+        axes.bar_label(bars, [str(value or "") for value in values], padding=3, fontsize=8)
     axes.set_yticks(range(len(rows)), [row["threshold"] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("numbers of the smallest verified adder")

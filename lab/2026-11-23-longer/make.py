@@ -36,4 +36,8 @@ def arms_beside_anchored() -> str:
 
 
 if __name__ == "__main__":
-    forest({name: count(source) for name, source in RECIPES.items()}, Path(__file__).with_name("recipes.png"))
+    labels = {name: f"{name} ({VECTORS[name]} vector{'s' * (n != '1')} a run)" for name, n in VECTORS.items()}
+    forest(
+        {labels[name]: count(source) for name, source in RECIPES.items()},
+        Path(__file__).with_name("recipes.png"),
+    )

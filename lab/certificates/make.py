@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
 
 from lab.tables import markdown
+from lab.thresholds import is_helped
 from model import Spec, verify
 from model.tied import Tied, count
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -32,7 +32,7 @@ def certificates() -> str:
                 f"[{path.name}]({path.name})",
                 f"{numbers.inside} / {numbers.across} / {numbers.hidden} / {numbers.constants}",
                 bits(checkpoint.spec, digits[path.name]) if path.name in digits else "–",
-                origin(checkpoint.provenance),
+                origin(checkpoint) + (", helped" if is_helped(checkpoint) else ""),
                 checkpoint.seed.get("init_seed", "–"),
                 f"{verification['correct']:,}",
                 f"{sum(right for right, _ in verification['extended'].values()):,}",
@@ -70,8 +70,9 @@ def fewest_digits(checkpoint: Checkpoint) -> int:
     return next(d for d in range(1, 10) if verify(spec, rounded(theta_P, d)).verified)
 
 
-def origin(provenance: dict[str, Any]) -> str:
+def origin(checkpoint: Checkpoint) -> str:
     """Return how a checkpoint was made, by its provenance."""
+    provenance = checkpoint.provenance
     if "built_by_hand" in provenance:
         return "built by hand"
     if "folded_from" in provenance:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.pages import maker
 from lab.scripts.moved_form import rescaled, shared_entries
 from model import verify
 from model.adderboard import EDGE_CASES, uniform_pairs
@@ -54,6 +55,13 @@ def test_a_norm_without_weights_but_the_last_is_an_exact_rewriting(name):
     assert rewritten.spec.base == base and torch.equal(
         rewritten.spec.untie(rewritten.theta_P[None])[0], theta_P
     )
+
+
+def test_six_numbers_of_five_digits_are_enough_and_of_four_are_not():
+    checkpoint = Checkpoint.load(FOLDERS[0].with_name("6p"))
+    rounded = maker(FOLDERS[0].parent).rounded
+    correct = [verify(checkpoint.spec, rounded(checkpoint.theta_P, digits)).correct for digits in (5, 4)]
+    assert correct[0] == 10_010 > correct[1]
 
 
 TIED = [f for f in FOLDERS if '"family": "tied"' in (f / "checkpoint.json").read_text()]
