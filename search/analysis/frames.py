@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
 from model.adderboard import ADDITIONS
 from search.errors import UserError
-from search.stats.counting import Row, Until, final_metrics, group_by, rank, seed_of
+from search.stats.counting import Evidence, Row, Until, evidence_of, final_metrics, group_by, rank, seed_of
 from search.store.home import Home
 from search.store.ledger import open_ledger
 from search.store.record import SeedRecord, is_final
@@ -192,18 +193,19 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
     """
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
     until, runs = until_of(records), records.list_runs()
-    configurations = records.list_configurations()
+    configurations, evidence = records.list_configurations(), evidence_of(chain(*rows.values()))
     return [
-        _configuration(records.study, c, runs[key], rows[key], until)
+        _configuration(records.study, c, runs[key], rows[key], until, evidence)
         for key, c in configurations.items()
         if key in rows
     ]
 
 
 def _configuration(
-    study: str, configuration: Configuration, run: tuple[str, str], rows: list[Row], until: Until | None
-) -> dict[str, Any]:
-    metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until)}
+    study: str, configuration: Configuration, run: tuple[str, str], rows: list[Row], until: Until | None,
+    evidence: Mapping[str, Evidence],
+) -> dict[str, Any]:  # fmt: skip
+    metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until, evidence)}
     best = min(filter(is_final, rows), key=rank, default=None)
     decoded = [r["verified"] for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] is not None]
     fields = configuration.as_params()

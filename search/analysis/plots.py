@@ -19,7 +19,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from search.stats.counting import pareto
+from search.stats.counting import FEWEST_SEEDS, pareto
+from search.stats.intervals import clustered
 from trainer import Outcome
 
 GREY, COLOURS = "#b9bec5", ("#1f5aa6", "#c4432b", "#2b8a57", "#8a4fbf", "#b8860b", "#0f8b8d")
@@ -170,6 +171,7 @@ class TimeToGrok:
 def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     """Return Kaplan and Meier's estimate of when seeds grok (JASA 53, 1958), with the log-log band.
 
+    Of several configurations, which share their seeds, the band is clustered by seed; NaN under FEWEST_SEEDS seeds.
     Failed, diverged and stopped seeds stay at risk to their budgets: a seed that was stopped since it would
     not grok tells more than that it had not yet. Censored ones leave at their last steps.
     """
@@ -189,7 +191,30 @@ def time_to_grok(seeds: pd.DataFrame) -> TimeToGrok:
     high = np.where(every, 1.0, np.where(none, 0.0, 1 - band.low.probabilities))
     columns = (survival.quantiles, 1 - survival.probabilities, low, high)
     steps, share, low, high = (np.concatenate(([0.0], column)) for column in columns)
+    if seeds["configuration"].nunique() > 1:
+        low, high = _clustered_band(seeds, ends_S, grokked, censored, steps, share)
     return TimeToGrok(steps, share, low, high, ends_S[censored], float(ends_S.max()))
+
+
+def _clustered_band(
+    seeds: pd.DataFrame,
+    ends_S: np.ndarray,
+    grokked: np.ndarray,
+    censored: np.ndarray,
+    steps: np.ndarray,
+    share: np.ndarray,
+) -> np.ndarray:
+    """Return lower and upper ends at each step. A censored seed counts by its chance to have grokked since."""
+    codes, names = pd.factorize(pd.MultiIndex.from_frame(seeds[SEED]))
+    if len(names) < FEWEST_SEEDS:
+        return np.full((2, len(steps)), np.nan)
+    tries, before_S = np.bincount(codes).tolist(), share[np.searchsorted(steps, ends_S, side="right") - 1]
+    ends = []
+    for step, now in zip(steps, share, strict=True):
+        since_S = np.clip((now - before_S) / np.maximum(1 - before_S, 1e-12), 0, 1)
+        k_S = np.where(grokked, ends_S <= step, np.where(censored, since_S, 0.0))
+        ends.append(clustered(np.bincount(codes, k_S).tolist(), tries))
+    return np.array(ends).T
 
 
 def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
@@ -204,7 +229,7 @@ def time_figure(groups: Mapping[str, pd.DataFrame]) -> Figure:
         axis.step(steps, share, where="post", color=colour, lw=2, label=name)
         axis.fill_between(steps, low, high, step="post", color=colour, alpha=alpha, lw=0)
         axis.plot(curve.marks, curve.at(curve.marks), "|", color=colour, ms=10, mew=1.4, clip_on=False)
-        top = max(top, high.max())
+        top = max(top, share.max(), np.nan_to_num(high).max())
     axis.set(xlabel="training step", ylabel="share of seeds grokked", xlim=(0, None))
     axis.set_ylim(-0.012 * max(top, 0.1), min(1.02, max(top * 1.08, 0.1)))
     in_percent(axis)

@@ -31,7 +31,7 @@ from search.analysis.plots import (
     panels,
     quiet,
 )
-from search.stats.counting import GrokRate
+from search.stats.counting import PooledRate
 from trainer import MEASURES, Outcome
 
 MOST_INTERVALS = 30  # configurations whose intervals are drawn each
@@ -40,12 +40,15 @@ MOST_AXES = 12
 SHUFFLES = 10
 
 
-def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame) -> Figure:
-    """Draw a panel a field: each configuration's rate, and that of all seeds of like configurations."""
+def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame, seeds: pd.DataFrame) -> Figure:
+    """Draw a panel a field: each configuration's rate, and that of like configurations together.
+
+    seeds: the counted ones. Like configurations have an interval where they have seeds enough to be pooled.
+    """
     columns = min(3 if len(fields) % 4 == 1 else 4, len(fields))  # no panel alone in a row
     figure, axes = panels(len(fields), columns, WIDEST / 4, 2.5, sharey=True)
     for axis, field in zip(axes, fields, strict=True):
-        _draw_rates(axis, field, configurations)
+        _draw_rates(axis, field, configurations, seeds)
         _scale_field(axis, field)
         axis.tick_params(labelleft=True, labelsize=8)
     axes[0].set_ylim(bottom=0)
@@ -54,7 +57,7 @@ def rate_against_fields(fields: Sequence[Field], configurations: pd.DataFrame) -
     return figure
 
 
-def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame) -> None:
+def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame) -> None:
     x = field.positions() - (0.15 if field.categories else 0)  # left of the pooled rate
     if len(configurations) <= MOST_INTERVALS:
         axis.vlines(
@@ -62,9 +65,9 @@ def _draw_rates(axis: Axes, field: Field, configurations: pd.DataFrame) -> None:
         )
     alpha = min(0.9, max(0.3, 25 / len(x)))
     axis.scatter(x, configurations["grok_rate"], s=18, color=SOFT, alpha=alpha, lw=0, zorder=3)
-    if len(bins := pooled(field, configurations)) > 1:
+    if len(bins := pooled(field, configurations, seeds)) > 1:
         place, rate, low, high = np.array(bins).T
-        spread = np.maximum(rate - low, 0), np.maximum(high - rate, 0)
+        spread = np.nan_to_num(np.maximum([rate - low, high - rate], 0))
         axis.errorbar(place, rate, spread, fmt="o" if field.categories else "o-", ms=4.5, lw=1.6, elinewidth=1.4,
                       capsize=2.5, color=COLOURS[0], zorder=4)  # fmt: skip
 
@@ -90,9 +93,12 @@ def _scale_field(axis: Axes, field: Field) -> None:
     axis.xaxis.set_major_formatter(lambda value, _: shown(value))
 
 
-def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, float, float, float]]:
-    """Return (position, rate, low, high) of the seeds of like configurations together.
+def pooled(
+    field: Field, configurations: pd.DataFrame, seeds: pd.DataFrame
+) -> list[tuple[float, float, float, float]]:
+    """Return (position, rate, low, high) of like configurations together, clustered by seed.
 
+    low, high: NaN where they have too few seeds to pool. seeds: the counted ones.
     Like configurations have the same category, or are in one of up to five bins of equal size. Those where the
     field had no say are left out.
     """
@@ -106,9 +112,9 @@ def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, floa
         bins = pd.qcut(judged["x"], count, duplicates="drop")
     points = []
     for _, part in judged.groupby(bins, observed=True):
-        grokked, n, given_up, missed = part[["grokked", "seeds", "given_up", "wrongly"]].sum()
-        rate = GrokRate(int(grokked), int(n), int(given_up), float(missed))
-        points.append((float(part["x"].median()), rate.rate, *rate.interval))
+        rows = seeds[seeds["configuration"].isin(part["configuration"])].to_dict("records")
+        rate = PooledRate.of([{str(k): v for k, v in r.items()} for r in rows], float(part["wrongly"].sum()))
+        points.append((float(part["x"].median()), rate.rate, *(rate.interval or (np.nan, np.nan))))
     return points
 
 
@@ -117,21 +123,32 @@ def pooled(field: Field, configurations: pd.DataFrame) -> list[tuple[float, floa
 
 @dataclass(frozen=True)
 class Importances:
-    """Share of each field in what the fields explain, greatest first, and the 90 % quantile of shuffled shares."""
+    """Share of each field in what the fields explain, greatest first, and the 90 % quantile of shuffled shares.
+
+    ends: the least and the greatest share of each with seeds drawn anew, with replacement; empty if there are too few.
+    """
 
     shares: list[tuple[Field, float]]
     chance: float
+    ends: list[tuple[float, float]]
 
 
-def importances(fields: Sequence[Field], objective: np.ndarray) -> Importances | None:
-    """Return fANOVA's importances (Hutter et al., ICML 2014); None if all configurations did equally well."""
+def importances(
+    fields: Sequence[Field], objective: np.ndarray, redrawn: Sequence[np.ndarray] = ()
+) -> Importances | None:
+    """Return fANOVA's importances (Hutter et al., ICML 2014); None if all configurations did equally well.
+
+    redrawn: the objective with seeds drawn anew, since all configurations share their seeds.
+    """
     if np.ptp(objective) == 0:
         return None
     rng = np.random.default_rng(0)
     shares = _shares(fields, objective)
     shuffled = [list(_shares(fields, rng.permutation(objective)).values()) for _ in range(SHUFFLES)]
     ordered = sorted(((f, shares[f.path]) for f in fields), key=lambda pair: -pair[1])
-    return Importances(ordered, float(np.quantile(shuffled, 0.9)))
+    others = [_shares(fields, values) for values in redrawn if np.ptp(values)]
+    ends = [(min(o[f.path] for o in others), max(o[f.path] for o in others)) for f, _ in ordered if others]
+    return Importances(ordered, float(np.quantile(shuffled, 0.9)), ends)
 
 
 def _shares(fields: Sequence[Field], objective: np.ndarray) -> dict[str, float]:
@@ -179,6 +196,8 @@ def importance_figure(importance: Importances) -> Figure:
     axis = figure.subplots()
     colours = [COLOURS[0] if share > importance.chance else GREY for share in shares]
     axis.barh(range(len(fields)), shares, height=0.6, zorder=2, color=colours)
+    if importance.ends:
+        axis.hlines(range(len(fields)), *zip(*importance.ends, strict=True), color=INK, lw=1.2, zorder=4)
     axis.axvline(importance.chance, color=INK, lw=1.2, ls=(0, (4, 3)), zorder=3)
     axis.annotate("nine in ten shares with shuffled rates are below", (importance.chance, 1), (5, 3), fontsize=9,
                   xycoords=("data", "axes fraction"), textcoords="offset points", color=INK)  # fmt: skip

@@ -37,9 +37,12 @@ from search.analysis.table_text import details, notes
 from search.errors import UserError
 from search.stats.counting import (
     COUNTED,
+    FEWEST_SEEDS,
     RULE_COLUMNS,
+    TOO_FEW,
     Cost,
     GrokRate,
+    PooledRate,
     StoppingCounts,
     describe_screen,
     pareto,
@@ -231,11 +234,10 @@ class _Page:
         if not self.several:
             return f"{_sentence(best['rate'])} grokked."
         grokked = int(self.counts.get(Outcome.GROKKED, 0))
-        pairs = f"{len(self.counted):,} counted seeds of {len(self.configurations):,} configurations"
+        pooled = PooledRate.of(self.counted.to_dict("records"), float(self.configurations["wrongly"].sum()))
         if not grokked:
-            return f"None of {pairs} grokked."
-        some = int((self.configurations["grokked"] > 0).sum())
-        text = f"{grokked:,} of {pairs} grokked, in {some:,} configurations. "
+            return f"{pooled}."
+        text = f"{pooled}. "
         if not self.confirmed:
             return text + f"The best is {best['title']} with {_sentence(best['rate'])}."
         fresh = [row for row in self.best() if row["confirmation"].n]
@@ -280,6 +282,13 @@ class _Page:
                 "and what was measured of the rung before (one-sided 95 %); intervals reach up to that."
             )
         return text.strip()
+
+    def clustered(self, name: str) -> str:
+        """Return in words if what pools configurations, by `name`, is clustered by seed or has too few of them."""
+        seeds = len(self.seeds[SEED].drop_duplicates())
+        return (
+            f"{name} clustered by seed" if seeds >= FEWEST_SEEDS else f"{seeds} seeds: {TOO_FEW}, no interval"
+        )
 
     def cost(self) -> str:
         """Return what grokked seeds cost, all counted ones paid for."""
@@ -340,7 +349,7 @@ class _Page:
             figures["time-to-grok"] = time_figure(self._groups())
         if self.several and self.fields and len(self.counted):
             some = self.fields if len(self.fields) <= MOST_AXES else self._axes()[:MOST_AXES]
-            figures["rate-against-fields"] = rate_against_fields(some, self.configurations)
+            figures["rate-against-fields"] = rate_against_fields(some, self.configurations, self.counted)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
         if self.combinations:
@@ -404,7 +413,18 @@ class _Page:
     def importances(self) -> Importances | None:
         if not (self.study and self.study.space) or len(self.configurations) < FEWEST_FOR_IMPORTANCE:
             return None
-        return importances(self.fields, self.objective)
+        return importances(self.fields, self.objective, self._redrawn())
+
+    def _redrawn(self) -> list[np.ndarray]:
+        """Return the objective with seeds drawn anew; none where there are too few of them."""
+        seeds = pd.MultiIndex.from_frame(self.seeds[SEED])
+        names, rng = seeds.unique(), np.random.default_rng(0)
+        if len(names) < FEWEST_SEEDS:
+            return []
+        draws = (rng.multinomial(len(names), np.full(len(names), 1 / len(names))) for _ in range(SHUFFLES))
+        places = names.get_indexer(seeds)
+        weights = (pd.Series(draw[places], index=self.seeds.index) for draw in draws)
+        return [shrunk(self.configurations, self.seeds, weight) for weight in weights]
 
     def why_no_importance(self) -> str:
         """Return a sentence where one would look for importances and there are none."""
@@ -423,15 +443,24 @@ class _Page:
         return sorted(self.fields, key=lambda f: -int(f.holds.sum()))
 
 
-def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame) -> np.ndarray:
+def shrunk(configurations: pd.DataFrame, seeds: pd.DataFrame, weights: pd.Series | None = None) -> np.ndarray:
     """Return (grokked + t) / (seeds + 2) of each configuration; t: its seeds' mean best token accuracy, below 1.
 
     A search's objective (search/run/allocation.py) without its least part, how early they grokked: it tells
-    apart configurations that never grokked.
+    apart configurations that never grokked. weights: how often each seed counts; once if None.
     """
-    tokens = seeds["best_token"].fillna(0.0).clip(upper=0.999).groupby(seeds["configuration"]).mean()
-    t = configurations["configuration"].map(tokens).fillna(0.0)
-    return ((configurations["grokked"] + t) / (configurations["seeds"] + 2)).to_numpy(dtype=float)
+    weight = pd.Series(1, index=seeds.index) if weights is None else weights
+    columns = pd.DataFrame({
+        "token": weight * seeds["best_token"].fillna(0.0).clip(upper=0.999),
+        "seeds": weight,
+        "grokked": weight * (seeds["outcome"] == Outcome.GROKKED),
+        "counted": weight * seeds["outcome"].isin([o.value for o in COUNTED]),
+    })  # fmt: skip
+    sums = (
+        columns.groupby(seeds["configuration"]).sum().reindex(configurations["configuration"], fill_value=0)
+    )
+    t = (sums["token"] / sums["seeds"]).fillna(0.0)
+    return ((sums["grokked"] + t) / (sums["counted"] + 2)).to_numpy(dtype=float)
 
 
 def _plain(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -13,9 +13,12 @@ from search.stats.counting import (
     RULE_COLUMNS,
     STOPPED,
     Cost,
+    Evidence,
     GrokRate,
+    PooledRate,
     Row,
     StoppingCounts,
+    evidence_of,
     group_by,
     seed_of,
     unended_warning,
@@ -110,24 +113,32 @@ def _rates(study: Study, rows: Sequence[Row], models: dict[str, str]) -> list[st
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
     name, by_key, until = study.name, group_by(rows, "configuration"), study.stopping_rule
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
-    rates = {key: GrokRate.of(seeds, until) for key, seeds in searched.items()}
-    confirmed = _confirmed(by_key, models)
+    evidence = evidence_of(rows)
+    rates = {key: GrokRate.of(seeds, until, evidence=evidence) for key, seeds in searched.items()}
+    confirmed = _confirmed(by_key, models, evidence)
     if len(rates) <= 1:
         return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
+    missed = sum(rate.missed for rate in rates.values())
+    pooled = [] if until else [f"  {PooledRate.of((r for r in rows if not r['confirmation']), missed)}"]
     if models:
         width = max(map(len, models.values()))
         listed = [f"  {model:{width}} {rates[key]}" for key, model in models.items() if key in rates]
-        return [f"{name}: {len(rates)} configurations", *listed, *confirmed]
+        return [f"{name}: {len(rates)} configurations", *listed, *pooled, *confirmed]
     best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
     shown = [f"  configuration {key}: {rate}" for key, rate in best]
-    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *confirmed]
+    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *pooled, *confirmed]
 
 
-def _confirmed(by_key: Mapping[str, Sequence[Row]], models: dict[str, str]) -> list[str]:
+def _confirmed(
+    by_key: Mapping[str, Sequence[Row]], models: dict[str, str], evidence: Mapping[str, Evidence]
+) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
     for key, rows in sorted(by_key.items()):
-        first, fresh = (GrokRate.of(r for r in rows if r["confirmation"] == kind) for kind in (False, True))
+        first, fresh = (
+            GrokRate.of((r for r in rows if r["confirmation"] == kind), evidence=evidence)
+            for kind in (False, True)
+        )
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
             lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")

@@ -14,7 +14,8 @@ from search.run.packing import (
     placement,
 )
 from search.run.progress import duration
-from search.stats.counting import Row, describe_screen, seed_of
+from search.run.spared import BLOCK
+from search.stats.counting import Evidence, GrokRate, Row, describe_screen, seed_of
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.compress import Compress
@@ -65,6 +66,8 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     ]
     if study.space:
         lines.append(f"  sought          {study.sampler.described}")
+    if not study.compress:
+        lines.append(f"  intervals       {_worth(study)}")
     if looks := study.stop.rungs:
         lines.append(f"  screen          {describe_screen(looks, [c.key for c in listed])}")
     if study.scales:
@@ -87,6 +90,20 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
         f"  configurations  {study.planned}{proposed}",
         f"  seeds           {seeds}, {steps} steps each; {recorded}",
     ]
+
+
+def _worth(study: Study) -> str:
+    """Return how wide the interval of a rate will be of which half of the seeds grok, and rules end the others."""
+    each = len(study.first_seeds)
+    grokked, ended = each // 2, each - each // 2
+    text = "if {} of {} grok: {:.0%} to {:.0%}".format(grokked, each, *GrokRate(grokked, each).interval)
+    if not (study.stop.hopeless or study.stop.rungs):
+        return text
+    spared = study.planned * ended // BLOCK
+    evidence = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked)
+    missed = evidence.missed(ended, grokked)
+    high = GrokRate(grokked, each, missed=missed).interval[1]
+    return f"{text}, up to {high:.0%} if rules end the others and none of {spared} spared ones groks"
 
 
 def _models(listed: Sequence[Configuration]) -> str:

@@ -15,7 +15,7 @@ from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any, TypeVar
 
-from search.stats.intervals import LEVEL, Interval, exact_high, stopped, wilson
+from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS
 from trainer.recipe.screen import PROBE, Rung
@@ -65,12 +65,13 @@ class GrokRate:
 
     @classmethod
     def of(
-        cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None, bounded: bool = True
-    ) -> GrokRate:
+        cls, rows: Iterable[Mapping[str, Any]], until: Until | None = None, bounded: bool = True,
+        evidence: Mapping[str, Evidence] | None = None,
+    ) -> GrokRate:  # fmt: skip
         """Count ledger rows.
 
         until: where one configuration was to stop. bounded: compute `missed`, which the interval needs and
-        for which SciPy may have to be loaded.
+        for which SciPy may have to be loaded. evidence: of the whole study's spared seeds (`evidence_of`).
         """
         rows = list(rows)
         counts = Counter(r["outcome"] for r in rows)
@@ -78,7 +79,9 @@ class GrokRate:
             grokked=counts[Outcome.GROKKED],
             n=sum(counts[o] for o in COUNTED),
             given_up=counts[Outcome.GIVEN_UP],
-            missed=missed_by_hopeless_rule(rows) + missed_by_screen(rows) if bounded else nan,
+            missed=missed_by_hopeless_rule(rows, evidence) + missed_by_screen(rows, evidence)
+            if bounded
+            else nan,
             tries=tries_until(rows, *until) if until else None,
         )
 
@@ -92,17 +95,17 @@ class GrokRate:
 
     @property
     def interval(self) -> Interval:
-        """95 % interval: Wilson's, or the exact one for stopping at enough grokked seeds.
+        """95 % interval: the mid-P one, or the exact one for stopping at enough grokked seeds.
 
         Seeds that rules ended are failures at the lower end. At the upper end `missed` of them grokked:
-        Wilson's end is taken for these and the grokked together, as it is chance for both which seeds a study
+        the end is taken for these and the grokked together, as it is chance for both which seeds a study
         meets. Where few grok that is wider than adding their share to the end for the grokked alone.
         """
         if self.recorded_interval:
             return self.recorded_interval
         if self.tries:
             return stopped(*self.tries, missed=self.missed)
-        return wilson(self.grokked, self.n)[0], wilson(min(self.grokked + self.missed, self.n), self.n)[1]
+        return mid_p(self.grokked, self.n)[0], mid_p(min(self.grokked + self.missed, self.n), self.n)[1]
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -111,42 +114,108 @@ class GrokRate:
         return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
 
 
-def missed_by_hopeless_rule(rows: Iterable[Mapping[str, Any]]) -> float:
+@dataclass(frozen=True)
+class Evidence:
+    """What the spared seeds of a whole study say of a rule.
+
+    called, called_grokked: spared seeds that the rule called, and how many of them grokked. ended: seeds that it ended.
+    uncalled_grokked: winners that it did not call.
+    """
+
+    called: int = 0
+    called_grokked: int = 0
+    ended: int = 0
+    uncalled_grokked: int = 0
+
+    def missed(self, ended: int, grokked: int) -> float:
+        """Return an upper bound (one-sided 95 %) on seeds of a configuration that would have grokked, of `ended` ones.
+
+        The greater of two: the rule is wrong as often as in the whole study, by the seeds that it ended; or it loses
+        the same share of the winners, by the `grokked` ones. The first alone is too low for a configuration that
+        groks often, the second for one that groks rarely.
+        """
+        if not self.called:
+            return float(ended)
+        by_ended = ended * exact_high(self.called_grokked, self.called, LEVEL)
+        spared = self.called / (self.called + self.ended)
+        odds = exact_high(self.called_grokked, self.called_grokked + self.uncalled_grokked, LEVEL)
+        lost = (1 - spared) * odds / (odds + spared * (1 - odds))  # share of the winners that it ends
+        by_winners = grokked * lost / (1 - lost) if lost < 1 else float(ended)
+        return min(float(ended), max(by_ended, by_winners))
+
+
+def evidence_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Evidence]:
+    """Return what a study's seeds say of each of its rules: by rung, and of the hopeless rule by its outcome's name."""
+    counts: dict[str, Counter[str]] = {}
+    rows = [r for r in rows if r["outcome"] in COUNTED]
+    for rule, column in RULE_COLUMNS.items():
+        winners = sum(r["outcome"] == Outcome.GROKKED and r.get(column) is None for r in rows)
+        for row in rows:
+            if row.get(column) is not None:
+                name = row[column] if rule == Outcome.SCREENED else rule
+                count = counts.setdefault(name, Counter(uncalled_grokked=winners))
+                is_ended = row["outcome"] == rule
+                count["ended"] += is_ended
+                count["called"] += not is_ended
+                count["called_grokked"] += row["outcome"] == Outcome.GROKKED
+    return {name: Evidence(**count) for name, count in counts.items()}
+
+
+def missed_by_hopeless_rule(
+    rows: Iterable[Mapping[str, Any]], evidence: Mapping[str, Evidence] | None = None
+) -> float:
     """Return an upper bound on the given-up seeds that would have grokked.
 
     Their share is at most FALSE_KILLS_UPPER for a configuration by which the rule was measured. For others it
     is the one-sided 95 % bound (Clopper-Pearson) of the share of the configuration's own spared seeds that
-    grokked: 1 where none was spared.
+    grokked, 1 where none was spared, or what the whole study says (`Evidence.missed`), where that is less.
     """
     by_configuration: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_configuration.setdefault(row["configuration"], []).append(row)
-    counts = {key: StoppingCounts.of(group) for key, group in by_configuration.items()}
-    return sum(
-        c.ended * (FALSE_KILLS_UPPER if key in MEASURED else exact_high(c.spared_grokked, c.spared, LEVEL))
-        for key, c in counts.items()
-        if c.ended
-    )
+    total = 0.0
+    for key, group in by_configuration.items():
+        counts, grokked = StoppingCounts.of(group), sum(r["outcome"] == Outcome.GROKKED for r in group)
+        if counts.ended and key in MEASURED:
+            total += counts.ended * FALSE_KILLS_UPPER
+        elif counts.ended:
+            ran_on = counts.spared, counts.spared_grokked
+            total += _missed(Outcome.GIVEN_UP, counts.ended, *ran_on, grokked, evidence)
+    return total
 
 
-def missed_by_screen(rows: Iterable[Mapping[str, Any]]) -> float:
+def missed_by_screen(
+    rows: Iterable[Mapping[str, Any]], evidence: Mapping[str, Evidence] | None = None
+) -> float:
     """Return an upper bound on the screened seeds that would have grokked.
 
     For each rung of each configuration: the seeds that it ended times the one-sided 95 % bound
-    (Clopper-Pearson) of the share that grokked of those that it called and that ran on. These are the spared
-    seeds, and those measured before (trainer/recipe/screen.py).
+    (Clopper-Pearson) of the share that grokked of those that it called and that ran on, or what the whole study
+    says. These are the spared seeds, and those measured before (trainer/recipe/screen.py).
     """
     called: dict[tuple[str, str], list[str]] = {}
+    winners: Counter[str] = Counter()
     for row in rows:
+        key = row.get("configuration", "")
+        winners[key] += row["outcome"] == Outcome.GROKKED
         if row.get("screen") is not None and row["outcome"] in COUNTED:
-            called.setdefault((row.get("configuration", ""), row["screen"]), []).append(row["outcome"])
+            called.setdefault((key, row["screen"]), []).append(row["outcome"])
     total = 0.0
-    for key, outcomes in called.items():
+    for (key, rung), outcomes in called.items():
         if ended := outcomes.count(Outcome.SCREENED):
-            grokked, n = MEASURED_SCREENS.get(key, (0, 0))
+            grokked, n = MEASURED_SCREENS.get((key, rung), (0, 0))
             ran_on = n + len(outcomes) - ended
-            total += ended * exact_high(grokked + outcomes.count(Outcome.GROKKED), ran_on, LEVEL)
+            wrong = grokked + outcomes.count(Outcome.GROKKED)
+            total += _missed(rung, ended, ran_on, wrong, winners[key], evidence)
     return total
+
+
+def _missed(
+    rule: str, ended: int, ran_on: int, wrong: int, grokked: int, evidence: Mapping[str, Evidence] | None
+) -> float:
+    """Return a configuration's bound: by its own seeds that a rule called and that ran on, or by the whole study's."""
+    by_own = ended * exact_high(wrong, ran_on, LEVEL)
+    return min(by_own, evidence[rule].missed(ended, grokked)) if evidence and rule in evidence else by_own
 
 
 def tries_until(
@@ -169,6 +238,64 @@ def _place(successes: Sequence[bool], k: int) -> int | None:
     """Return the place of the k-th success, from 1 on."""
     places = [place for place, success in enumerate(successes, 1) if success]
     return places[k - 1] if len(places) >= k else None
+
+
+# Rates of several configurations
+
+FEWEST_SEEDS = 10
+"""Seeds from which on a rate of several configurations has an interval."""
+TOO_FEW = "too few seeds to pool"
+
+
+@dataclass(frozen=True)
+class PooledRate:
+    """Grokked pairs of all counted ones of several configurations, which share their seeds.
+
+    The same seeds in every configuration are not independent: the interval is clustered by seed.
+    """
+
+    grokked: int
+    n: int
+    configurations: int
+    seeds: int
+    seeds_grokked: int
+    """Number of seeds that grokked in some configuration."""
+    interval: Interval | None
+    """None under FEWEST_SEEDS seeds."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], missed: float = 0.0) -> PooledRate:
+        """Count rows of seeds. missed: upper bound on the seeds that rules ended and that would have grokked."""
+        rows = [r for r in rows if r["outcome"] in COUNTED]
+        n, grokked, ended = Counter[Seed](), Counter[Seed](), Counter[Seed]()
+        for row in rows:
+            n[seed_of(row)] += 1
+            grokked[seed_of(row)] += row["outcome"] == Outcome.GROKKED
+            ended[seed_of(row)] += row["outcome"] in RULE_COLUMNS
+        interval, share = None, min(missed / max(ended.total(), 1), 1.0)
+        if len(n) >= FEWEST_SEEDS:
+            tries = list(n.values())
+            low, _ = clustered([grokked[s] for s in n], tries)
+            interval = low, clustered([grokked[s] + share * ended[s] for s in n], tries)[1]
+        configurations = len({r["configuration"] for r in rows})
+        return cls(
+            grokked.total(), n.total(), configurations, len(n), sum(k > 0 for k in grokked.values()), interval
+        )
+
+    @property
+    def rate(self) -> float:
+        return self.grokked / self.n if self.n else 0.0
+
+    def __str__(self) -> str:
+        exact = self.n == self.seeds * self.configurations
+        of = f"{self.seeds} seeds × {self.configurations} configurations"
+        runs = f"{self.grokked:,} of {self.n:,} runs grokked, {'of' if exact else 'of up to'} {of}"
+        pooled = TOO_FEW
+        if self.interval:
+            pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(
+                self.rate, *self.interval
+            )
+        return f"{runs} ({pooled}); seeds that grok somewhere: {self.seeds_grokked} of {self.seeds}"
 
 
 # Stopping rules and cost
@@ -280,17 +407,22 @@ def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
 
 
-def final_metrics(rows: Sequence[Row], until: Until | None = None) -> dict[str, float]:
-    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow."""
-    rate, cost = GrokRate.of(rows, until), Cost.of(rows)
-    confirmation = GrokRate.of(r for r in rows if r["confirmation"])
+def final_metrics(
+    rows: Sequence[Row], until: Until | None = None, evidence: Mapping[str, Evidence] | None = None
+) -> dict[str, float]:
+    """Return the counts and rates of a configuration's rows, by the names that follow `final.` in MLflow.
+
+    evidence: of the whole study's spared seeds (`evidence_of`).
+    """
+    rate, cost = GrokRate.of(rows, until, evidence=evidence), Cost.of(rows)
+    confirmation = GrokRate.of((r for r in rows if r["confirmation"]), evidence=evidence)
     counts = Counter(r["outcome"] for r in rows)
     grok_steps = [r["grok_step"] for r in rows if r["outcome"] == Outcome.GROKKED]
     metrics = {
         **_common(rows, cost),
         "grok_rate": rate.rate, "grok_rate_low": rate.interval[0], "grok_rate_high": rate.interval[1],
         "seeds": rate.n, "stopped": float(rate.stopped), "wrongly": rate.missed,
-        "screened_wrongly": missed_by_screen(rows),
+        "screened_wrongly": missed_by_screen(rows, evidence),
         "confirmation_grokked": confirmation.grokked, "confirmation_seeds": confirmation.n,
         "confirmation_given_up": confirmation.given_up, "confirmation_wrongly": confirmation.missed,
         **{o.value: counts[o] for o in (*COUNTED, Outcome.CENSORED)},

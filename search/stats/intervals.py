@@ -1,5 +1,6 @@
 """Intervals and tests of shares: numbers in, numbers out. All intervals are of 95 %.
 
+One share has its mid-P interval, one of tries in clusters Korn and Graubard's.
 The same seeds in two arms are compared by McNemar's test, the difference of their shares by Tango's interval and
 the ratio by Nam and Blackwelder's. SciPy has the rest; it is imported where it is needed, as it takes longer to load
 than most commands take.
@@ -17,6 +18,7 @@ Interval = tuple[float, float]
 Z_95 = 1.959963984540054
 LEVEL = 0.05
 GRID = 50  # nuisance shares at which the chance of an outcome is evaluated
+FEWEST_PLACES = 3  # clusters with a success, for the variance between clusters to count
 EXACT_PAIRS = 300  # up to this many pairs an interval of two arms is exact, beyond it is asymptotic
 TOLERANCE = 1e-6  # of the end of an exact interval
 RATIO_TOLERANCE, RATIO_STEP = 5e-4, 0.03  # of the logarithm of a ratio's end, and of the search for it
@@ -36,6 +38,58 @@ def wilson(k: float, n: int) -> Interval:
     low = 0.0 if k == 0 else max(0.0, centre - half)
     high = 1.0 if k == n else min(1.0, centre + half)
     return low, high
+
+
+@lru_cache(65_536)
+def mid_p(k: float, n: float) -> Interval:
+    """Return the mid-P interval of `k` successes in `n` (Lancaster, JASA 56, 1961); (0, 1) for n = 0.
+
+    Clopper and Pearson's, with half the chance of the observed count. Both may be fractions: `k` for an expected
+    number of successes, `n` for an effective number of tries.
+    """
+    from scipy.special import betainc
+
+    if n <= 0:
+        return 0.0, 1.0
+
+    def excess(tail: float) -> Callable[[float], float]:
+        def beyond(share: float) -> float:  # chance of more than k, and half of that of k
+            more = betainc(k + 1, n - k, share) if k < n else 0.0
+            as_many = betainc(k, n - k + 1, share) if k > 0 else 1.0
+            return tail - (more + as_many) / 2
+
+        return beyond
+
+    low = 0.0 if k <= 0 else _crossing(excess(LEVEL / 2), 0.0, 1.0)
+    high = 1.0 if k >= n else _crossing(excess(1 - LEVEL / 2), 0.0, 1.0)
+    return low, high
+
+
+def clustered(k_S: Sequence[float], n_S: Sequence[int]) -> Interval:
+    """Return the interval of a share of tries that come in two clusters or more: `k_S` successes of `n_S` tries.
+
+    Korn and Graubard's (Survey Methodology 24, 193-201, 1998): that of as many independent tries as have the
+    variance between clusters, fewer by what few clusters tell of it. Where successes, or failures, are in under
+    half of the clusters, the variance is too uncertain to allow for more of them than half as many as
+    those clusters; where they are in one or two, for more tries than there are clusters.
+    """
+    from scipy.stats import t
+
+    clusters, n, k = len(n_S), sum(n_S), sum(k_S)
+    share = k / n
+    residuals = (k - share * m for k, m in zip(k_S, n_S, strict=True))
+    variance = clusters / (clusters - 1) * sum(r * r for r in residuals) / n**2
+    few = (t.isf(LEVEL / 2, n - 1) / t.isf(LEVEL / 2, clusters - 1)) ** 2
+    effective = share * (1 - share) / variance * few if variance else float(n)
+    with_success = sum(k > 0 for k in k_S)
+    with_failure = sum(k < m for k, m in zip(k_S, n_S, strict=True))
+    for part, places in ((share, with_success), (1 - share, with_failure)):
+        if places < FEWEST_PLACES:
+            effective = min(effective, clusters)
+        elif places < clusters / 2:
+            effective = min(effective, max(places / 2 / part, clusters))
+    effective = min(max(effective, clusters - 1), n)
+    return mid_p(share * effective, effective)
 
 
 def exact_low(k: float, n: int, level: float = LEVEL / 2) -> float:

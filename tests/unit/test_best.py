@@ -10,7 +10,7 @@ import pytest
 
 from search.analysis import frames
 from search.analysis.pareto import HEADINGS, front, table
-from search.stats.intervals import wilson
+from search.stats.intervals import mid_p
 from search.store.home import Home
 from tests.commands import call, fails_with_one
 
@@ -159,11 +159,11 @@ def test_search_and_confirmation_are_not_pooled():
     """20 of 25 in all: 15 of 17 by which it was chosen, 5 of 8 on fresh seeds, by which it is ranked."""
     (row,) = front([LARGE])
     assert (row["grokked"], row["seeds"]) == (15, 17) and row["grok_rate"] == 15 / 17
-    assert (row["grok_rate_low"], row["grok_rate_high"]) == wilson(15, 17)
-    assert (row["confirmation_low"], row["confirmation_high"]) == wilson(5, 8)
+    assert (row["grok_rate_low"], row["grok_rate_high"]) == mid_p(15, 17)
+    assert (row["confirmation_low"], row["confirmation_high"]) == mid_p(5, 8)
     said = table([row | {"pull": ""}])
     assert (
-        "15 of 17 (65.7% to 96.7%)" in said and "5 of 8 (30.6% to 86.3%)" in said and "20 of 25" not in said
+        "15 of 17 (66.3% to 98.0%)" in said and "5 of 8 (27.8% to 89.4%)" in said and "20 of 25" not in said
     )
     rival = configuration(75, 20, 25, grok_rate_low=0.4)
     assert front([LARGE, rival]) == [row, *front([rival])], "0.31 on fresh seeds is less than 0.4"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from search.stats import counting
 from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, pareto, tries_until
-from search.stats.intervals import stopped, wilson
+from search.stats.intervals import mid_p, stopped
 from search.study.file import load_study
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
@@ -48,8 +48,8 @@ def test_only_censored_seeds_and_those_under_way_leave_n():
 def test_ended_seeds_fail_at_the_lower_end_and_some_grok_at_the_upper_end():
     """At most 0.88 % of 46 seeds were given up wrongly, of a configuration by which that was measured."""
     rate = GrokRate.of(rows(*[GROKKED] * 2, *[GIVEN_UP] * 46))
-    assert rate.interval == (wilson(2, 48)[0], wilson(2 + 46 * FALSE_KILLS_UPPER, 48)[1])
-    assert GrokRate.of(rows(*[GROKKED] * 2, *[FAILED] * 46)).interval == wilson(2, 48)
+    assert rate.interval == (mid_p(2, 48)[0], mid_p(2 + 46 * FALSE_KILLS_UPPER, 48)[1])
+    assert GrokRate.of(rows(*[GROKKED] * 2, *[FAILED] * 46)).interval == mid_p(2, 48)
 
 
 def test_the_measured_share_is_not_carried_to_other_recipes():
@@ -88,7 +88,7 @@ def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
     seeds = [Seed.of(n) for n in range(1, 41)]
     recorded = rows(*[FAILED] * 5, GROKKED, *[FAILED] * 13, GROKKED)
     rate = GrokRate.of(recorded, (2, seeds))
-    assert rate.tries == (2, 20, 20) and rate.interval == stopped(2, 20, 20) != wilson(2, 20)
+    assert rate.tries == (2, 20, 20) and rate.interval == stopped(2, 20, 20) != mid_p(2, 20)
     assert "negative binomial" in str(rate) and "10.0%" not in str(rate)
     assert GrokRate.of(recorded, (3, seeds)).tries is None, "it went through all its seeds"
 
@@ -145,7 +145,7 @@ def test_a_summary_has_one_configurations_rate_without_its_confirmation_where_it
     confirming = rows(GROKKED, GROKKED, first=11, confirmation=True)
     summary = counting.summarise(searched)
     assert (summary["grokked"], summary["counted"], summary["grok_rate"]) == (1, 4, 0.25)
-    assert summary["interval"] == list(wilson(1, 4)) and summary["seed_steps"] == 4_000
+    assert summary["interval"] == list(mid_p(1, 4)) and summary["seed_steps"] == 4_000
     assert counting.summarise(searched + confirming)["grokked"] == 3
     stopping = counting.summarise(searched + confirming, (1, [Seed.of(n) for n in range(1, 5)]))
     assert (stopping["grokked"], stopping["counted"], stopping["seeds"]) == (1, 4, 6)

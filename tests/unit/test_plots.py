@@ -198,15 +198,21 @@ def test_values_are_shown_as_a_person_writes_them():
 
 
 def test_like_configurations_are_pooled():
-    study, configurations, *_ = searched()
+    study, configurations, seeds, _ = searched()
     fields = {f.path: f for f in varied(study, configurations)}
-    bins = pooled(fields["recipe.lr"], configurations)
+    bins = pooled(fields["recipe.lr"], configurations, seeds)
     assert len(bins) == 3 and sorted(bins) == bins
     assert [rate for _, rate, *_ in bins] == sorted(rate for _, rate, *_ in bins)
-    drops = pooled(fields["recipe.wd_drop"], configurations)
+    drops = pooled(fields["recipe.wd_drop"], configurations, seeds)
     of = configurations[configurations["recipe.wd_drop"] == 0.1]
     assert drops[0][:2] == (0.0, of["grokked"].sum() / of["seeds"].sum())
-    assert drops[0][2] < drops[0][1] < drops[0][3]
+    assert np.isnan(drops[0][2:]).all(), "eight seeds are too few to pool"
+    study, configurations, seeds, _ = searched(seeds=12)
+    field = next(f for f in varied(study, configurations) if f.path == "recipe.wd_drop")
+    assert all(low < rate < high for _, rate, low, high in pooled(field, configurations, seeds))
+    together = time_to_grok(seeds)
+    assert together.low[-1] < together.share[-1] < together.high[-1]
+    assert np.isnan(time_to_grok(seeds[seeds["init_seed"] < 9]).high).all()
 
 
 def test_the_field_that_decides_is_the_important_one():
@@ -223,9 +229,9 @@ def test_the_field_that_decides_is_the_important_one():
 
 
 def test_pictures_of_a_search():
-    study, configurations, _, curves = searched()
+    study, configurations, seeds, curves = searched()
     fields = varied(study, configurations)
-    rates = rate_against_fields(fields, configurations)
+    rates = rate_against_fields(fields, configurations, seeds)
     assert size(png(rates))[0] > 1_200 and sum(axis.get_visible() for axis in rates.axes) == len(fields)
     parallel = parallel_figure(fields, configurations)
     assert size(png(parallel))

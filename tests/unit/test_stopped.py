@@ -5,7 +5,7 @@ import json
 import pytest
 
 from search.cli import render
-from search.stats.intervals import stopped, wilson
+from search.stats.intervals import mid_p, stopped
 from tests.commands import call
 from tests.homes import Recorder, empty_home, quickly, records_of, study_of
 
@@ -20,7 +20,7 @@ confirm: {configurations: 1, seeds: {first: 90001, count: 4}}
 """
 LOW, HIGH = stopped(1, 3, 3)
 RIGHT = f"{LOW:.1%} to {HIGH:.1%}"
-WRONG = ["{:.1%} to {:.1%}".format(*wilson(k, n)) for k, n in ((1, 4), (3, 8), (2, 8))]
+WRONG = ["{:.1%} to {:.1%}".format(*mid_p(k, n)) for k, n in ((1, 4), (3, 8), (2, 8))]
 """Of the search as if it had not stopped, and of search and confirmation together."""
 
 
@@ -60,7 +60,7 @@ def test_the_end_of_a_run(home):
 def test_best(home):
     text = output(home, "best", "sweep")
     assert has_right_interval(text)
-    assert f"1 of 4 (stopped there: {RIGHT})" in text and "2 of 4 (15.0% to 85.0%)" in text
+    assert f"1 of 4 (stopped there: {RIGHT})" in text and "2 of 4 (9.4% to 90.6%)" in text
     (row,) = json.loads(output(home, "best", "sweep", "--json"))["front"]
     assert (row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((LOW, HIGH)) and row["stopped"]
 
