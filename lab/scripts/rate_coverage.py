@@ -4,8 +4,8 @@
 
 A search has 26 configurations of the same seeds with rates from 0.02 to 0.9 (or all in a narrow range), a rule
 that calls some winners and most losers, and a spared tenth. How well a seed does in one configuration is correlated
-with how it does in the others. Printed: the share of intervals that hold the truth, averaged and in the worst case, and their width,
-each configuration's and of all pooled. Both are computed by the product's functions.
+with how it does in the others. Printed: the share of intervals that hold the truth, averaged and in the worst case, and
+their width, each configuration's and of all pooled. Both are computed by the product's functions.
 
 Axes: C configurations, S seeds.
 """
