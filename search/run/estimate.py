@@ -21,7 +21,8 @@ from search.store.record import is_final
 from search.study.compress import Compress
 from search.study.schema import Study
 from search.study.trial import Configuration
-from trainer import Outcome
+from trainer import FALSE_KILLS_UPPER, Outcome
+from trainer.bank.futility import MEASURED
 
 MOST_SIZES = 24  # numbers of parameters that are listed each
 GUESSED_RATE = {True: 8_000, False: 100}
@@ -67,7 +68,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     if study.space:
         lines.append(f"  sought          {study.sampler.described}")
     if not study.compress:
-        lines.append(f"  intervals       {_worth(study)}")
+        lines.append(f"  intervals       {_worth(study, listed)}")
     if looks := study.stop.rungs:
         lines.append(f"  screen          {describe_screen(looks, [c.key for c in listed])}")
     if study.scales:
@@ -92,7 +93,7 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
     ]
 
 
-def _worth(study: Study) -> str:
+def _worth(study: Study, listed: Sequence[Configuration]) -> str:
     """Return how wide the interval of a rate will be of which half of the seeds grok, and rules end the others."""
     each = len(study.first_seeds)
     grokked, ended = each // 2, each - each // 2
@@ -101,9 +102,11 @@ def _worth(study: Study) -> str:
         return text
     spared = study.planned * ended // BLOCK
     evidence = Evidence(spared, 0, study.planned * ended - spared, study.planned * grokked)
-    missed = evidence.missed(ended, grokked)
+    missed, why = evidence.missed(ended, grokked), f"none of {spared} spared ones groks"
+    if not study.space and all(c.key in MEASURED for c in listed) and not study.stop.rungs:
+        missed, why = ended * FALSE_KILLS_UPPER, "they are wrong as seldom as was measured"
     high = GrokRate(grokked, each, missed=missed).interval[1]
-    return f"{text}, up to {high:.0%} if rules end the others and none of {spared} spared ones groks"
+    return f"{text}, up to {high:.0%} if rules end the others and {why}"
 
 
 def _models(listed: Sequence[Configuration]) -> str:
