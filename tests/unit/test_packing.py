@@ -6,7 +6,7 @@ from search.errors import UserError
 from search.run.packing import Capacity, TrialShapes, placement
 from search.study.file import parse_study
 from search.study.schema import Resources
-from search.study.trial import Configuration, Trial
+from search.study.trial import Configuration
 from tests.planners import SWEEP, drain, numbers, planner_of, rows_of
 from trainer import Outcome
 
@@ -139,14 +139,6 @@ def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home
     again = drain(planner_of(MANY, home, rows, ahead=4))
     left = [t for i, t in enumerate(trials) if i not in ended]
     assert again == left and [t.key for t in again] == [t.key for t in left]
-
-
-def test_a_trial_comes_back_as_it_was_written(home, tmp_path):
-    text = SWEEP.replace("seeds_per_trial: 2", "slots: 2, seeds_per_trial: 3") + "stop: {hopeless: off}\n"
-    trial = planner_of(text, home, ahead=1).next()
-    trial.write(tmp_path / "trial")
-    assert Trial.read(tmp_path / "trial") == trial
-    assert (trial.slots, len(trial.work), trial.stop.hopeless) == (2, 3, False)
 
 
 def test_a_trials_key_is_that_of_its_pairs_and_slots(home):

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from search.errors import UserError
 from search.run import estimate
 from search.run.tally import TrialReport
 from search.study.file import parse_study
@@ -49,29 +48,6 @@ def test_no_round_waits_for_the_one_before(home):
     assert numbers(second) == [[6, 7], [8, 9], [10, 11], [12]]
 
 
-@pytest.mark.parametrize("is_confirmation", [False, True])
-def test_seeds_that_confirm_do_not_count_towards_the_end_of_the_search(is_confirmation, home):
-    """One grokked of the two that are asked for; and two more, which a confirmation had."""
-    text = ROUNDS + "confirm: {seeds: [91, 92]}\n"
-    first = drain(planner_of(SWEEP, home))
-    rows = [r for t in first for r in rows_of(t)]
-    rows[0] |= GROKKED
-    more = [r | {"init_seed": n, "data_seed": n, **GROKKED, "confirmation": is_confirmation}
-            for r, n in zip(rows, (91, 92), strict=False)]  # fmt: skip
-    planner = planner_of(text, home, rows + more)
-    assert (planner.run.grokked, planner.run.enough) == ((1, False) if is_confirmation else (3, True))
-    assert numbers(drain(planner)) == ([[6, 7], [8, 9], [10], [11, 12]] if is_confirmation else [])
-
-
-@pytest.mark.parametrize("outcome", [Outcome.CENSORED, Outcome.RUNNING, Outcome.QUEUED])
-def test_pairs_that_were_interrupted_are_trained_again(outcome, home):
-    trials = drain(planner_of(SWEEP, home))
-    again = planner_of(SWEEP, home, rows_of(trials[0], outcome) + rows_of(trials[1]))
-    found = drain(again)
-    assert numbers(found) == [[1, 2], [5]]
-    assert found[0].key == trials[0].key, "its bank's state is found under the trial's key"
-
-
 # ---- a search
 
 
@@ -98,32 +74,6 @@ def test_only_so_many_configurations_are_open_at_once(home):
     assert len({c for t in drain(planner) for c in t.configurations}) == 1
 
 
-def test_proposals_of_a_dead_driver_are_taken_up_again(home):
-    dead = planner_of(SEARCH, home)
-    asked = list(dict.fromkeys(c for t in drain(dead) for c in t.configurations))
-    assert len(asked) == 2 and states(dead) == ["RUNNING"] * 2
-    del dead
-    again = planner_of(SEARCH, home)
-    trials, ended = finish(again)
-    assert set(asked) < set(ended) and len(ended) == 4
-    assert trials[0].configurations[0] == asked[0], "they come first"
-    assert states(again) == ["COMPLETE"] * 4
-
-
-def test_a_proposal_is_noted_once(home):
-    """A driver whose database went away before it answered notes it again."""
-    planner = planner_of(SEARCH, home)
-    planner.next()
-    records = planner.search.proposals.records
-    before = records.list_proposals()
-    (configuration, *_) = planner.search.proposals.proposed()
-    assert before[0]["configuration"] == configuration.key and before[0]["numbers"]["recipe.lr"] > 0
-    records.create_proposal(0, configuration, before[0]["numbers"])
-    assert records.list_proposals() == before and len(records.list_configurations()) == len(before)
-    with pytest.raises(UserError, match="proposal 0 was just taken by another driver"):
-        records.create_proposal(0, None, before[0]["numbers"])
-
-
 def test_repeated_proposals_share_a_result(home):
     """Six proposals of two possible values: two configurations, each trained once."""
     planner = planner_of(FEW, home, ahead=3)
@@ -131,19 +81,6 @@ def test_repeated_proposals_share_a_result(home):
     assert len({t.key for t in trials}) == len(trials) and sum(len(t.work) for t in trials) == 6
     assert {c.recipe.hold for c in ended} <= {1, 2}
     assert states(planner) == ["COMPLETE"] * 6
-
-
-def test_a_configuration_with_censored_seeds_stays_open_for_the_next_run(home):
-    text = SEARCH.replace("configurations: 4", "configurations: 1")
-    first = planner_of(text, home)
-    one, other = drain(first)
-    first.complete_trial(one, rows_of(one, Outcome.CENSORED))
-    assert len(first.complete_trial(other, rows_of(other))) == 1 and first.is_done
-    assert states(first) == ["RUNNING"]
-
-    again = planner_of(text, home, rows_of(one, Outcome.CENSORED) + rows_of(other))
-    assert numbers(finish(again)[0]) == [[1], [2]]
-    assert states(again) == ["COMPLETE"]
 
 
 # ---- keys and plans
@@ -298,17 +235,22 @@ def test_a_study_that_has_enough_trains_nothing_more(home):
 
 def test_enough_is_counted_on_the_searchs_seeds(home):
     """Not on those of the confirmation, or a study would seem to have more than it asked for."""
-    planner = planner_of(UNTIL.replace("grokked: 1", "grokked: 2") + CONFIRM, home, ahead=1)
+    text = UNTIL.replace("grokked: 1", "grokked: 2") + CONFIRM
+    planner = planner_of(text, home, ahead=1)
+    rows = []
     for trial in (planner.next(), planner.next(), planner.next()):
-        rows = rows_of(trial)
-        rows[0] |= GROKKED if rows[0]["init_seed"] == 1 else {}
-        planner.complete_trial(trial, rows)
+        ended = rows_of(trial)
+        ended[0] |= GROKKED if ended[0]["init_seed"] == 1 else {}
+        planner.complete_trial(trial, ended)
+        rows += ended
     confirming = planner.next()
     assert confirming.confirmation and numbers([confirming]) == [[101, 102]]
     hear(planner, confirming, heard(confirming, s101=500, s102=500))
     assert planner.run.grokked == 1
-    planner.complete_trial(confirming, rows_of(confirming, Outcome.GROKKED))
-    assert planner.run.grokked == 1 and not planner.run.enough and planner.is_done
+    fresh = rows_of(confirming, Outcome.GROKKED)
+    planner.complete_trial(confirming, fresh)
+    for driver in (planner, planner_of(text, home, rows + fresh)):
+        assert driver.run.grokked == 1 and not driver.run.enough and driver.is_done
 
 
 def test_a_search_that_has_enough_leaves_proposals_untold(home):
@@ -339,12 +281,6 @@ def test_towards_the_end_trials_become_smaller(home):
     while trial := planner.next(workers[len(sizes) % 2]):
         sizes.append(len(trial.work))
     assert sizes == [16, 16, 8, 6, 5, 4, 3, 2, 2, 2] and sum(sizes) == 64
-
-
-@pytest.mark.parametrize(("seeds", "sizes"), [(16, [8, 8]), (3, [2, 1]), (1, [1])])
-def test_a_small_study_is_spread_over_the_cores(seeds, sizes, home):
-    text = SWEEP.replace("count: 5", f"count: {seeds}").replace("resources: {seeds_per_trial: 2}\n", "")
-    assert [len(t.work) for t in drain(planner_of(text, home))] == sizes
 
 
 def test_the_last_spec_is_shared_by_the_cores(home):
