@@ -56,8 +56,12 @@ def left():
 # ---- delete
 
 
-def test_delete_shows_what_it_frees_and_frees_it(here):
-    two_studies()
+@pytest.mark.parametrize("place", ["runs", "far"])
+def test_delete_shows_what_it_frees_and_frees_it(place, here):
+    """By whatever path: a home behind a link is its own."""
+    two_studies(place)
+    if place != "runs":
+        (here / "runs").symlink_to(place)
     said = done("delete", "sweep", "--home", "runs", "--yes")
     for line in (
         "sweep in ", "  seeds      4 (1 grokked, 1 failed, 2 censored)", "  grokked    2\n",
@@ -90,47 +94,39 @@ def test_a_search_goes_with_its_proposals_and_their_mirror(monkeypatch):
     assert records_of("runs").list_proposals() == [] and gone == ["sweep"]
 
 
-def test_a_dry_run_only_shows():
+@pytest.mark.parametrize(
+    ("words", "answer", "code", "reason"),
+    [
+        (("--dry-run",), None, 0, ""),
+        ((), None, 2, "no terminal to ask on; give --yes"),
+        ((), False, 0, "nothing was deleted"),
+        (("--yes",), None, 2, "is being run by"),
+    ],
+    ids=["dry run", "nobody to ask", "no", "running"],
+)
+def test_what_would_go_is_shown_and_stays(words, answer, code, reason, monkeypatch):
     two_studies()
+    if words == ("--yes",):
+        records_of("runs").lease.acquire()
+    if answer is not None:
+        monkeypatch.setattr(home_commands, "_is_terminal", lambda: True)
+        monkeypatch.setattr(home_commands.click, "confirm", lambda text: answer)
     before = snapshot("runs")
-    said = done("delete", "sweep", "--home", "runs", "--dry-run")
-    assert "  seeds      4 (" in said and "deleted" not in said
-    assert snapshot("runs") == before
+    said = call("delete", "sweep", "--home", "runs", *words)
+    assert said.exit_code == code and reason in said.output and "is deleted" not in said.output
+    assert "  seeds      4 (" in said.stdout and snapshot("runs") == before
 
 
-def test_without_a_terminal_nothing_is_deleted():
+def test_with_a_terminal_it_asks(monkeypatch):
     two_studies()
-    before = snapshot("runs")
-    said = call("delete", "sweep", "--home", "runs")
-    assert said.exit_code == 2 and "no terminal to ask on; give --yes" in said.stderr
-    assert "  seeds      4 (" in said.stdout
-    assert snapshot("runs") == before
-
-
-@pytest.mark.parametrize("answer", [True, False])
-def test_with_a_terminal_it_asks(answer, monkeypatch):
-    two_studies()
-    before, asked = snapshot("runs"), []
+    asked = []
     monkeypatch.setattr(home_commands, "_is_terminal", lambda: True)
-    monkeypatch.setattr(home_commands.click, "confirm", lambda text: asked.append(text) or answer)
-    said = done("delete", "sweep", "--home", "runs")
-    assert asked == ["delete all of sweep?"]
-    if answer:
-        assert "is deleted" in said and left()
-    else:
-        assert "nothing was deleted" in said and snapshot("runs") == before
+    monkeypatch.setattr(home_commands.click, "confirm", lambda text: asked.append(text) or True)
+    assert "is deleted" in done("delete", "sweep", "--home", "runs")
+    assert asked == ["delete all of sweep?"] and left()
 
 
-def test_a_running_study_stays():
-    two_studies()
-    records_of("runs").lease.acquire()
-    before = snapshot("runs")
-    said = call("delete", "sweep", "--home", "runs", "--yes")
-    assert said.exit_code == 2 and "is being run by" in said.stderr
-    assert snapshot("runs") == before
-
-
-@pytest.mark.parametrize("name", ["../sweep", "..", ".", "", "sweep/", "/etc", "Default", "swee", "sweep~2"])
+@pytest.mark.parametrize("name", ["../sweep", "..", "", "/etc", "Default", "swee"])
 def test_only_a_study_that_is_there(name, here):
     two_studies()
     before = snapshot(here)
@@ -199,13 +195,6 @@ def test_in_a_store_that_is_no_homes_the_experiment_is_set_aside(here):
     assert list((here / "runs/artifacts/sweep").rglob(THETA)), "mlflow gc frees them"
     elsewhere(here / "shared.db")  # the name is free
     assert len(thetas("runs", uri=f"sqlite:///{here / 'shared.db'}")) == 2
-
-
-def test_a_home_is_its_own_by_whatever_path(here):
-    two_studies("far")
-    (here / "runs").symlink_to("far")
-    done("delete", "sweep", "--home", "runs", "--yes")
-    assert left()
 
 
 # ---- a server

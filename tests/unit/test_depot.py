@@ -4,7 +4,6 @@ The stores are real: S3's protocol by moto's server on loopback, a folder, and o
 """
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -43,9 +42,11 @@ def uri(request, tmp_path, monkeypatch):
     return f"file://{tmp_path}/store" if request.param == "file" else f"memory://{tmp_path.name}"
 
 
-def two(folder, uri):
-    """Two machines, each with a folder of its own."""
-    return [Depot(folder / name, uri) for name in ("one", "other")]
+@pytest.fixture
+def two(uri, tmp_path):
+    """Two machines, each with a folder of its own, and where each has a trial's results."""
+    depots = [Depot(tmp_path / name, uri) for name in ("one", "other")]
+    return *depots, *(d.root / "study" / "trial" / "results" for d in depots)
 
 
 def leave(folder, *texts):
@@ -64,9 +65,8 @@ def texts_of(folder):
 # ---- a store
 
 
-def test_a_file_is_had_as_it_was_left_last(uri, tmp_path):
-    one, other = two(tmp_path, uri)
-    mine, its = (d.root / "study" / "trial" / "orders" for d in (one, other))
+def test_a_file_is_had_as_it_was_left_last(two):
+    one, other, mine, its = two
     assert not other.get(its) and not its.exists()
     mine.parent.mkdir(parents=True)
     for text in ("first", "second, longer", ""):
@@ -78,9 +78,8 @@ def test_a_file_is_had_as_it_was_left_last(uri, tmp_path):
     one.remove(mine)
 
 
-def test_a_folder_is_had_whole(uri, tmp_path):
-    one, other = two(tmp_path, uri)
-    mine, its = (d.root / "study" / "trial" / "results" for d in (one, other))
+def test_a_folder_is_had_whole(two):
+    one, other, mine, its = two
     assert not other.get_folder(its) and not other.has_folder(its)
     leave(mine, "a", "b", "c")
     one.put_folder(mine)
@@ -96,11 +95,10 @@ def test_a_folder_is_had_whole(uri, tmp_path):
     assert not other.get_folder(its) and not other.has_folder(its)
 
 
-def test_a_folder_that_is_half_left_is_not_there(uri, tmp_path, monkeypatch):
+def test_a_folder_that_is_half_left_is_not_there(two, monkeypatch):
     """Whoever leaves it dies after any of its writes: others find what was there before."""
     whole, written = Depot._write, []
-    one, other = two(tmp_path, uri)
-    mine, its = (d.root / "study" / "trial" / "results" for d in (one, other))
+    one, other, mine, its = two
 
     def write(depot, name, data):
         if len(written) == dies_at:
@@ -123,10 +121,9 @@ def test_a_folder_that_is_half_left_is_not_there(uri, tmp_path, monkeypatch):
         one.put_folder(mine)
 
 
-def test_two_that_leave_the_same_at_once_are_not_mixed(uri, tmp_path, monkeypatch):
+def test_two_that_leave_the_same_at_once_are_not_mixed(two, uri, tmp_path, monkeypatch):
     """A worker whose driver died, and its successor: either's is found."""
-    one, other = two(tmp_path, uri)
-    mine, its = (d.root / "study" / "trial" / "results" for d in (one, other))
+    one, other, mine, its = two
     leave(mine, "a", "b")
     leave(its, "x", "y")
     whole, begun = Depot._write, []
@@ -227,18 +224,15 @@ def run(study, here, *options):
 
 
 @pytest.mark.full
-def test_a_study_through_a_store_is_what_it_is_on_one_machine(apart, bucket, here):
+def test_a_study_through_a_store_is_what_it_is_on_one_machine(apart, bucket, here, monkeypatch):
     """To the bit; MLflow has summaries and the best checkpoint, the store keeps parts and descriptions."""
     said = run(QUICK, here)
     assert said.exit_code == 0, said.output
     assert apart and not any(folder.exists() for folder in apart)
     check_whole(here / "home", QUICK, here, expected(QUICK))
     client = client_of(here / "home")
-    (own,) = (
-        r
-        for r in client.search_runs([client.get_experiment_by_name("quick").experiment_id])
-        if KEY_TAG in r.data.tags
-    )
+    runs = client.search_runs([client.get_experiment_by_name("quick").experiment_id])
+    (own,) = (r for r in runs if KEY_TAG in r.data.tags)
     assert own.data.tags[DEPOT_TAG] == bucket and not client.list_artifacts(own.info.run_id, TRIALS)
     assert {a.path for a in client.list_artifacts(own.info.run_id)} >= {"best"}
     left = Depot(here / "elsewhere", bucket)
@@ -248,6 +242,10 @@ def test_a_study_through_a_store_is_what_it_is_on_one_machine(apart, bucket, her
         assert not left.get(folder / STATE) and not left.get(folder.with_name(key + ".orders"))
     assert call("pull", "quick", "--seed", "6", "-o", "six", "--home", "home").exit_code == 0
     assert call("records", "quick", "--of", "curves", "-o", "curves.csv", "--home", "home").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.delenv(depots.VARIABLE)
+        line = fails_with_one(1, "pull", "quick", "--best", "-o", "best", "--home", "home")
+        assert "ADDER_SEARCH_DEPOT" in line and not (here / "best").exists()
     assert call("delete", "quick", "--yes", "--home", "home").exit_code == 0
     third = Depot(here / "third", bucket)
     assert not third.has_folder(third.root / "quick" / key / PARTS)
@@ -319,12 +317,3 @@ def test_a_store_that_is_not_there_is_one_line_before_anything_runs(bucket, serv
     monkeypatch.setenv(depots.VARIABLE, bucket.replace(f"//{server.BUCKET}", "//nobodys"))
     line = fails_with_one(1, "run", write_study(here, QUICK), "--home", "home")
     assert line.startswith("ADDER_SEARCH_DEPOT: s3://nobodys/") and "NO_SUCH_BUCKET" in line
-
-
-@pytest.mark.full
-def test_who_does_not_name_the_store_is_told(apart, here, monkeypatch):
-    assert run(QUICK, here).exit_code == 0
-    monkeypatch.delenv(depots.VARIABLE)
-    line = fails_with_one(1, "pull", "quick", "--best", "-o", "best", "--home", "home")
-    assert "ADDER_SEARCH_DEPOT" in line
-    assert not Path("best").exists()
