@@ -17,14 +17,22 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
 from tests.processes import LOOPBACK, OURS, Process, free_port, is_listening, short_folder
 
+
+class Service(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=Service)
 REQUIRED = "ADDER_SEARCH_SERVICES"
 """Set to `required`, a program that is missing is a failure and no reason to skip."""
 
@@ -127,10 +135,6 @@ class Postgres:
             self.process.end(signal.SIGINT)
         self.process = None
 
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
 
 def write_secret(path: Path, text: str) -> None:
     """A file that its owner alone may read."""
@@ -139,16 +143,21 @@ def write_secret(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[Postgres]:
+def _running(make: Callable[[Path], S]) -> Iterator[S]:
+    """A service in a folder of its own, started and in the end stopped."""
+    with short_folder() as place:
+        service = make(place)
+        try:
+            service.start()
+            yield service
+        finally:
+            service.stop()
+
+
+def postgres() -> AbstractContextManager[Postgres]:
     """A throw-away PostgreSQL that is running."""
     need_services()
-    with short_folder() as place:
-        server = Postgres(place)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    return _running(Postgres)
 
 
 # ---- MLflow
@@ -210,16 +219,9 @@ class MlflowServer:
         self.process = None
 
 
-@contextlib.contextmanager
-def mlflow_server(database: Postgres | None = None) -> Iterator[MlflowServer]:
+def mlflow_server(database: Postgres | None = None) -> AbstractContextManager[MlflowServer]:
     """An MLflow server that is running, on SQLite in its folder or on a PostgreSQL's databases."""
-    with short_folder() as place:
-        server = MlflowServer(place, database)
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+    return _running(functools.partial(MlflowServer, database=database))
 
 
 # ---- Ray
@@ -238,22 +240,20 @@ print(json.dumps(found))
 HIDE = 'mount -t tmpfs none "$1" && shift && exec "$@"'
 
 
-class RayNode:
-    """One node of a cluster: a raylet and the workers that it starts."""
+class RayNode(Process):
+    """One node of a cluster: a raylet and the workers that it starts. To `end` it is SIGKILL to all of it."""
 
-    def __init__(self, name: str, process: Process):
-        self.name, self.process = name, process
-
-    def kill(self) -> None:
-        """SIGKILL to all of it at once, as if the machine were gone."""
-        self.process.end()
+    name = ""
 
 
 class RayCluster:
     """A head without CPUs and nodes that have some, on one machine, with token authentication."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None):
-        self.folder, self.port, self.settings = folder, free_port(), dict(settings or {})
+    def __init__(
+        self, folder: Path, workers: int, cpus: float, gpus: float, settings: Mapping[str, str] | None
+    ):
+        self.workers, self.shares, self.settings = workers, (cpus, gpus), dict(settings or {})
+        self.folder, self.port = folder, free_port()
         self.address, self.token = f"{LOOPBACK}:{self.port}", folder / "token"
         write_secret(self.token, secrets.token_hex(32))
         self.head: RayNode | None = None
@@ -270,11 +270,15 @@ class RayCluster:
         """A dead node is noticed after 5 s, where Ray takes 15."""
         return {**self._authentication(), "RAY_health_check_period_ms": "1000", **self.settings}
 
-    def start_head(self) -> None:
+    def start(self) -> None:
+        """Start the head, then the nodes, and wait until it knows them."""
         options = ["--head", "--port", str(self.port)]
         options += ["--num-cpus", "0", "--num-gpus", "0", "--include-dashboard", "false"]
         self.head = self._start("head", options)
-        self.head.process.wait_until(lambda: is_listening(self.port))
+        self.head.wait_until(lambda: is_listening(self.port))
+        for _ in range(self.workers):
+            self.add(*self.shares)
+        self.wait_for(self.head, *self.nodes)
 
     def add(
         self, cpus: float = 1, gpus: float = 0, kind: str = "", hidden: Path | None = None,
@@ -310,7 +314,9 @@ class RayCluster:
         command += ["--disable-usage-stats", "--include-log-monitor", "false", *options]
         log = self.folder / f"{name}.log"
         known = self._system() | dict(environment or {})
-        return RayNode(name, Process([*(before or []), *command], log, known, cwd=self.folder))
+        node = RayNode([*(before or []), *command], log, known, cwd=self.folder)
+        node.name = name
+        return node
 
     def known(self) -> list[dict[str, Any]]:
         """The nodes that the head knows: `name`, `id`, `alive`, what it `has` by Ray's names of resources,
@@ -329,27 +335,17 @@ class RayCluster:
     def wait_for(self, *nodes: RayNode) -> None:
         """Until the head knows these."""
         wanted = {node.name for node in nodes}
-        nodes[-1].process.wait_until(lambda: wanted <= self.alive())
+        nodes[-1].wait_until(lambda: wanted <= self.alive())
 
     def stop(self) -> None:
         for node in [*self.nodes, *([self.head] if self.head else [])]:
-            node.kill()
+            node.end()
 
 
-@contextlib.contextmanager
 def ray_cluster(
     workers: int = 2, cpus: float = 1, gpus: float = 0, settings: Mapping[str, str] | None = None
-) -> Iterator[RayCluster]:
+) -> AbstractContextManager[RayCluster]:
     """A running cluster whose workers have so many CPUs and declared GPUs each. settings: of Ray, as its
     environment names them.
     """
-    with short_folder() as place:
-        cluster = RayCluster(place, settings)
-        try:
-            cluster.start_head()
-            for _ in range(workers):
-                cluster.add(cpus, gpus)
-            cluster.wait_for(cluster.head, *cluster.nodes)
-            yield cluster
-        finally:
-            cluster.stop()
+    return _running(functools.partial(RayCluster, workers=workers, cpus=cpus, gpus=gpus, settings=settings))

@@ -35,7 +35,7 @@ def around(tmp_path_factory):
         known["ADDER_SEARCH_DATABASE"] = database.url("optuna")
         keys = (database.password, mlflow.password, ray.token.read_text())
         yield SimpleNamespace(database=database, mlflow=mlflow, ray=ray, known=known, keys=keys)
-        processes = [mlflow.process, *(node.process for node in (ray.head, *ray.nodes))]
+        processes = [mlflow.process, ray.head, *ray.nodes]
     assert not any(process.processes() for process in processes)
 
 

@@ -44,7 +44,7 @@ def test_nodes_come_are_drained_and_go(tmp_path):
             wait_for_progress(command, home)
             cluster.drain(leaving, 2)
             cluster.wait_for(cluster.add(cpus=2, kind="T4"))
-            leaving.kill()
+            leaving.end()
             ended = command.wait()
     assert ended.code == 0, ended
     with environment({}):
@@ -62,7 +62,7 @@ def test_a_node_that_goes_without_notice_is_a_failure(tmp_path):
         around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
         with running("run", write_study(tmp_path, LONG), cwd=tmp_path, environment=around) as command:
             wait_for_progress(command, home)
-            leaving.kill()
+            leaving.end()
             cluster.wait_for(cluster.add(cpus=2, kind="T4"))
             ended = command.wait()
     assert ended.code == 1 and "its process died" in ended.out, ended
@@ -99,9 +99,9 @@ def test_workers_that_see_nothing_of_the_home_train_through_an_object_store(tmp_
 
         with running("run", write_study(tmp_path, study), cwd=tmp_path, environment=around) as command:
             wait_until(lambda: len(kept()) == 2 or command.process.poll() is not None, "no state was saved")
-            seen = Path(f"/proc/{nodes[1].process.popen.pid}/root{home}")
+            seen = Path(f"/proc/{nodes[1].popen.pid}/root{home}")
             assert home.joinpath("trials").exists() and not list(seen.iterdir())
-            nodes[0].kill()
+            nodes[0].end()
             ended = command.wait()
             assert not list(seen.iterdir()), "a worker wrote into the driver's folder"
         assert ended.code == 0, ended
