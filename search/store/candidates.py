@@ -14,7 +14,6 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from search.errors import Failure, reraise_as
 from search.stats.counting import Row, pareto
 from search.store.database import SETS, STARTS, retry_while_unavailable
 from search.store.study_records import StudyRecords
@@ -119,8 +118,7 @@ class DatabaseCandidates:
         rows = self.database.read(sa.select(SETS).where(SETS.c.study == self.study).order_by(SETS.c.number))
         columns = sa.select(STARTS.c.digest, STARTS.c.start).where(STARTS.c.study == self.study)
         starts = {r["digest"]: r["start"] for r in self.database.read(columns)} if rows else {}
-        causes = (TypeError, ValueError, LookupError)
-        with reraise_as(f"{self.database.name}: damaged, a set", causes, Failure):
+        with self.database.undamaged("a set"):
             return [_candidate(row, starts) for row in rows]
 
     def progress(self) -> Progress:

@@ -9,13 +9,13 @@ import functools
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, TimeoutError
 
-from search.errors import Failure
+from search.errors import Failure, reraise_as
 from search.store.home import FOREIGN, IDENTIFIER, Home, other_version
 from search.store.retry import retry
 from trainer import Outcome
@@ -216,6 +216,10 @@ class Database:
         for column in query.selected_columns:
             self._check(column, [row[column.name] for row in rows])
         return rows
+
+    def undamaged(self, kind: str) -> AbstractContextManager[None]:
+        """Re-raise what a block cannot make of a stored value as Failure."""
+        return reraise_as(f"{self.name}: damaged, {kind}", (TypeError, ValueError, LookupError), Failure)
 
     def _check(self, column: sa.ColumnElement[Any], values: list[Any]) -> None:
         """Raise Failure for values that a column cannot have."""

@@ -7,6 +7,11 @@ from typing import Any, NotRequired, TypedDict
 
 from trainer import Outcome
 
+MEASURED = (
+    "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
+)  # fmt: skip
+"""Columns that say what training a seed came to."""
+
 
 class SeedRecord(TypedDict):
     """One row of the table `ledger`: a seed of a configuration of a study, and what became of it."""

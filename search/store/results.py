@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.errors import Failure
+from search.store.record import MEASURED
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed
 from trainer.files import durable
@@ -42,10 +43,7 @@ CUT, ORDERS = "cut.json", ".orders"
 WHO = ["configuration", "init_seed", "data_seed"]
 SeedKey = tuple[str, int, int]
 """A configuration's key, init_seed, data_seed."""
-FACTS = (
-    "outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact",
-    "best_token",
-)  # fmt: skip
+FACTS = ("outcome", *MEASURED)
 
 
 class Damaged(Failure):
@@ -77,6 +75,25 @@ class ConfigurationResults:
         read = result.probes_ER[seen - 1].tolist()
         values = [*zip(BEST, best, strict=True), *zip(self.trial.spec.probes(), read, strict=True)]
         return is_within_any(share.keep, dict(values))
+
+    def columns(self, share: Share | None) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """Return the ledger's columns of what became of each seed, by configuration, init_seed, data_seed.
+
+        share: what a search's objective asks of a seed.
+        """
+        rate, environment = self.about["seed_steps_per_s"], self.about["environment"]
+        threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
+        return {
+            (self.configuration.key, r.pair.seed.init_seed, r.pair.seed.data_seed): {
+                **{name: getattr(r, name) for name in MEASURED},
+                "outcome": r.outcome.value,
+                "core_s": r.steps / rate * threads if rate and threads else None,  # None on a GPU
+                "reached": share and {str(share): self.reaches(r, share)},
+                "seed_steps_per_s": rate,
+                "environment": environment,
+            }
+            for r in self.results
+        }
 
     def write(self, folder: Path) -> None:
         """Write θ [N, P], curves and facts to a folder. `durable.move_in` syncs it."""

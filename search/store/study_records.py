@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from model import make_spec
 from model.fields import did_you_mean
-from search.errors import AlreadyExists, Failure, NotFound, reraise_as
+from search.errors import AlreadyExists, NotFound, reraise_as
 from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
@@ -28,7 +27,7 @@ from search.store.database import (
 from search.store.home import Home
 from search.store.lease import LEASE_S, StudyLease, is_live
 from search.store.ledger import Ledger, open_ledger
-from search.store.record import SeedRecord, is_final
+from search.store.record import MEASURED, SeedRecord, is_final
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Recipe, Seed
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 DIED = "its driver died"
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
 FREE = {"owner": None, "lease_until": None}
-MEASURED = (
-    "steps", "grok_step", "held", "hopeless_step", "screen", "best_step", "best_exact", "best_token",
-)  # fmt: skip
 COUNTED = (
     "configuration", "confirmation", "outcome", "steps", "grok_step", "held", "hopeless_step", "screen",
 )  # fmt: skip
@@ -163,7 +159,7 @@ class StudyRecords:
         """Return a study's configurations by key, in the order in which they came."""
         rows = self._select(CONFIGURATIONS, "configuration", "spec", "recipe")
         digests = {r["configuration"]: r["digest"] for r in self._select(STARTED)}
-        with self._undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
+        with self.database.undamaged("a configuration"), reraise_as(f"study {self.study}", Retired):
             starts = self._select(STARTS) if digests else []
             start_of = {r["digest"]: InitialTheta.of(r["start"]) for r in starts}
             return {
@@ -193,7 +189,7 @@ class StudyRecords:
     def list_parents(self) -> list[InitialTheta]:
         """List the θ that a study starts from, as they were chosen when it first ran."""
         rows = self._select(PARENTS)
-        with self._undamaged("a start"):
+        with self.database.undamaged("a start"):
             return [InitialTheta.of(r["start"]) for r in rows]
 
     # Proposals of a search
@@ -302,7 +298,12 @@ class StudyRecords:
         """
         key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
         is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
-        if values := [facts for part in parts for facts in _facts(part, share)]:
+        values = [
+            columns | {"reason": None, **FREE, **{f"key_{name}": v for name, v in self._named(row).items()}}
+            for part in parts
+            for row, columns in part.columns(share).items()
+        ]
+        if values:
             with self.database.begin() as db:
                 db.execute(sa.update(ROWS).where(has_values(key), is_open), values)
 
@@ -399,11 +400,6 @@ class StudyRecords:
         query = query.where(table.c.study == self.study)
         return self.database.read(query.order_by(table.c.number) if "number" in table.c else query)
 
-    def _undamaged(self, kind: str) -> AbstractContextManager[None]:
-        """Re-raise what a block cannot make of a stored value as Failure."""
-        place = f"{self.database.name}: damaged, {kind}"
-        return reraise_as(place, (TypeError, ValueError, LookupError), Failure)
-
 
 def open_records(home: Home, study: str) -> StudyRecords:
     """Open a study's records. Raises UserError if nothing has run in the home, NotFound for an unknown study."""
@@ -427,29 +423,3 @@ def has_values(values: Values) -> sa.ColumnElement[bool]:
 
 def _key_of(row: Mapping[Any, Any]) -> Key:
     return row["configuration"], row["init_seed"], row["data_seed"]
-
-
-def _facts(part: ConfigurationResults, share: Share | None) -> list[Values]:
-    """Return the parameters of the update that records a part: a row's key, and what became of its seed."""
-    rate, environment = part.about["seed_steps_per_s"], part.about["environment"]
-    shared = {
-        "seed_steps_per_s": rate,
-        "environment": environment,
-        "reason": None,
-        **FREE,
-        "key_study": part.trial.study,
-        "key_configuration": part.configuration.key,
-    }
-    threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
-    return [
-        {
-            **{name: getattr(r, name) for name in MEASURED},
-            "outcome": r.outcome.value,
-            "core_s": r.steps / rate * threads if rate and threads else None,  # None on a GPU
-            "reached": share and {str(share): part.reaches(r, share)},
-            "key_init_seed": r.pair.seed.init_seed,
-            "key_data_seed": r.pair.seed.data_seed,
-            **shared,
-        }
-        for r in part.results
-    ]
