@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import home_option, json_option
+from search.errors import UserError
 
 if TYPE_CHECKING:
     from search.store.home import Home
@@ -22,7 +23,8 @@ def claims(studies: tuple[str, ...], as_json: bool, home: Home) -> None:
     """Show what the papers claim, and what the records say of each claim.
 
     STUDY is a recorded study, a .csv or .parquet file of seeds (adder-search records --of seeds), or a folder
-    with a checkpoint; without any, all studies of the home are read.
+    with a checkpoint; of these the claims are shown on which they have something. Without any, all studies of the
+    home are read, and all claims are shown.
     """
     from lab.claims import trained
     from lab.claims.judge import judge_all
@@ -34,6 +36,8 @@ def claims(studies: tuple[str, ...], as_json: bool, home: Home) -> None:
     others = [name for name in studies if name not in folders]
     seeds = RecordSet(others, home.path).seeds() if others or not folders else []
     judged = judge_all(seeds, trained.read(map(Path, folders)))
+    if studies and not (judged := [j for j in judged if j.with_it.n or (j.without and j.without.n)]):
+        raise UserError("these records have nothing on any claim; adder-search claims shows all of them")
     click.echo(plain(judged) if as_json else markdown(judged), nl=False)
 
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from search.analysis.fields import Field, columns, meaning, shown, varied
+from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
 from search.analysis.interactions import Interactions, interactions, lattices
 from search.analysis.interactions_text import heading, sentences
 from search.analysis.pareto import rates_of
@@ -92,7 +93,14 @@ def report(
     environment.filters |= {"heading": heading, "sentences": sentences}
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends, "shown": shown}
     return environment.get_template("report.html.j2").render(
-        page=page, images=images, lineage=lineage, few=FEW, shuffles=SHUFFLES, most_axes=MOST_AXES
+        page=page,
+        images=images,
+        lineage=lineage,
+        few=FEW,
+        shuffles=SHUFFLES,
+        most_axes=MOST_AXES,
+        most_grids=MOST_GRIDS,
+        flag_notes=NOTES,
     )
 
 
@@ -401,6 +409,13 @@ class _Page:
 
     def table_notes(self) -> list[str]:
         return notes(self.table) if self.table else []
+
+    @cached_property
+    def flags(self) -> list[Grid]:
+        """Searched flags against each other; none where a lattice of combinations says more."""
+        if not self.several or self.combinations or (self.study and self.study.compress):
+            return []
+        return flag_grids(*(_plain(frame) for frame in (self.configurations, self.seeds)))
 
     @cached_property
     def combinations(self) -> Interactions | None:

@@ -209,6 +209,10 @@ class Table:
         return [cell.as_dict() for cell in self.cells.values()]
 
 
+class NoPartners(UserError):
+    """No recorded preset has the same recipe with one constraint toggled."""
+
+
 def constraint_table(
     configurations: Sequence[Mapping[str, Any]],
     constraints: Sequence[str] = (),
@@ -232,7 +236,7 @@ def constraint_table(
             pairs.setdefault((name, row), []).append(pair)
     if not pairs:
         unread = not seeds and any((row.get("recipe.finish_above") or 1) < 1 for row in configurations)
-        raise UserError(
+        raise NoPartners(
             f"none of {len(configurations)} recorded configurations is a preset that has a partner: the same "
             "recipe, one constraint toggled; adder-search run constraints trains such pairs"
             + ("; with finish_above the records of its seeds are needed too" if unread else "")

@@ -109,19 +109,25 @@ def table(
     target: Path | None,
     home: Home,
 ) -> None:
-    """Show which constraint works at which scale, from the records alone.
+    """Show which constraint works at which scale, from the records alone; of a search its flags against each other.
 
     STUDY is a recorded study, or a .parquet or .csv file of configurations or seeds (adder-search records);
     without any, all studies of the home are read, or with --shipped none.
     """
     from search.analysis.frames import RecordSet, shipped_records
+    from search.analysis.table import NoPartners
     from search.analysis.table_text import table_of, write_table
 
     records = RecordSet([*studies, *(shipped_records() if shipped else ())], home.path)
     if interactions:
         _show_interactions(records, style, target)
         return
-    constraints = table_of(records.configurations(), paper, records.seeds())
+    try:
+        constraints = table_of(records.configurations(), paper, records.seeds())
+    except NoPartners:
+        if not _show_flags(records, style, target):
+            raise
+        return
 
     def picture() -> Figure:
         from search.analysis.table_figure import table_figure
@@ -130,6 +136,22 @@ def table(
 
     summary = f"{len(constraints.constraints)} constraints at {len(constraints.scales)} scales"
     _deliver(target, lambda: write_table(constraints, style, paper=paper, ui=ui), picture, summary)
+
+
+def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
+    """Show searched flags against each other. Return False if there are none, or a picture is asked for."""
+    from search.analysis.flags import flag_grids, write_grids
+
+    grids = flag_grids(records.configurations(), records.seeds())
+    if not grids or (target and target.suffix.lower() in PICTURES):
+        return False
+    text = write_grids(grids, style)
+    if target is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(target, text)
+        click.echo(f"{target}: {len(grids)} pairs of flags")
+    return True
 
 
 def _show_interactions(records: RecordSet, style: str, target: Path | None) -> None:

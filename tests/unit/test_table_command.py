@@ -155,6 +155,28 @@ def test_shipped_records_are_read_without_a_home(here):
     assert "no frame of configurations" in fails_with_one(2, "table", "own.csv", "--shipped")
 
 
+def test_of_a_search_the_flags_are_shown_against_each_other(here):
+    base = preset("74p").constrained("frozen_spiral")
+    specs = [
+        base,
+        base.toggled("tie_vo"),
+        base.toggled("no_ffn_bias"),
+        base.toggled("tie_vo").toggled("no_ffn_bias"),
+    ]
+    rows = [arm(spec, i, 12, recipe=replace(OTHER, hold=i), study="s") for i, spec in enumerate(specs, 1)]
+    frame = pd.DataFrame(rows)
+    frame["recipe.curriculum"] = frame["recipe.curriculum"].map(json.dumps)
+    frame.to_parquet("some.parquet", index=False)
+    pd.DataFrame(seeds_of(rows)).to_csv("seeds.csv", index=False)
+    cells = json.loads(call("table", "some.parquet", "seeds.csv", "--format", "json").stdout)
+    assert [({c["flag"], c["with_flag"]}, c["n"]) for c in cells] == [({"tie_vo", "no_ffn_bias"}, 12)] * 4
+    assert sorted(c["grokked"] for c in cells) == [1, 2, 3, 4]
+    assert "1 of 12 (8%, " in call("table", "some.parquet", "seeds.csv").stdout
+    assert fails_with_one(2, "table", "some.parquet", "seeds.csv", "-o", "a.svg").startswith(
+        "none of 4 recorded"
+    )
+
+
 def test_a_picture_has_the_counts_of_every_cell(files, here):
     """And the published verdict of each, and a frame where it is not so."""
     result = call("table", *files, "--paper", "-o", "table.svg")

@@ -1,0 +1,179 @@
+"""Searched flags of the model against each other: the rate in each cell, and if two are more than their sum.
+
+Unlike a lattice of combinations (search/analysis/interactions.py) the configurations may differ in other fields too, as
+those of a search do. A flag is a field of the model with few values.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from itertools import combinations, product
+from typing import Any
+
+from search.analysis.interactions import odds_ratio
+from search.analysis.table_text import bullets, markdown_table
+from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by, seed_of
+from search.stats.logistic import Coefficient, fit
+from trainer import Outcome
+
+MOST_VALUES, MOST_GRIDS = 4, 15
+NOT_FLAGS = {"model.family", "model.ties"}
+NOTES = (
+    "a cell: grokked of counted seeds of all its configurations; intervals of 95 % are clustered by seed, as "
+    f"configurations share their seeds, under {FEWEST_SEEDS} seeds there are {TOO_FEW}",
+    "other searched fields differ between the cells, and a sampler that learns visits good regions more often: a hint "
+    "and no experiment",
+    "beyond both: the ratio of the odds with both to what the two would make of them by themselves, of a logistic "
+    "model of the two and their product, penalised (Firth), with standard errors clustered by seed",
+)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Two flags of a study, the first one's values as rows. cells: None where no seed was counted."""
+
+    study: str
+    flags: tuple[str, str]
+    values: tuple[tuple[Any, ...], tuple[Any, ...]]
+    cells: Mapping[tuple[Any, Any], PooledRate | None]
+    interaction: Coefficient | None
+    reason: str
+    """Why the interaction cannot be estimated; empty if it is."""
+
+    @property
+    def beyond(self) -> str:
+        """The interaction in words."""
+        if self.interaction is None:
+            return f"not estimable: {self.reason}"
+        return "odds × {:.2g} ({:.2g} to {:.2g}) beyond both".format(*odds_ratio(self.interaction))
+
+    def lines(self) -> list[list[str]]:
+        """Return a heading and rows of texts."""
+        first, second = self.flags
+        head = [first, *(f"{second} {_shown(value)}" for value in self.values[1])]
+        return [
+            head,
+            *([_shown(a), *(_cell(self.cells[a, b]) for b in self.values[1])] for a in self.values[0]),
+        ]
+
+    def tidy(self) -> list[dict[str, Any]]:
+        """Return one row a cell, with the interaction of its grid."""
+        odds = odds_ratio(self.interaction) if self.interaction else (None, None, None)
+        rows = []
+        for (a, b), rate in self.cells.items():
+            low, high = rate.interval if rate and rate.interval else (None, None)
+            rows.append({
+                "study": self.study, "flag": self.flags[0], "value": a, "with_flag": self.flags[1], "with_value": b,
+                "configurations": rate.configurations if rate else 0, "n": rate.n if rate else 0,
+                "grokked": rate.grokked if rate else 0, "seeds": rate.seeds if rate else 0, "low": low, "high": high,
+                **dict(zip(("odds_ratio", "odds_ratio_low", "odds_ratio_high"), odds, strict=True)),
+                "reason": self.reason or None,
+            })  # fmt: skip
+        return rows
+
+
+def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[Mapping[str, Any]]) -> list[Grid]:
+    """Return a grid of each two flags whose values differ in a study: rows as search.analysis.frames has them."""
+    counted = group_by((row for row in seeds if row["outcome"] in COUNTED), "study")
+    grids = []
+    for study, rows in group_by(configurations, "study").items():
+        by_key = group_by(counted.get(study, ()), "configuration")
+        flags = [name for name in rows[0] if name.startswith("model.") and name not in NOT_FLAGS]
+        values = {name: _values(row.get(name) for row in rows) for name in flags}
+        varied = [name for name in flags if 1 < len(values[name]) <= MOST_VALUES]
+        grids += [_grid(study, pair, (values[pair[0]], values[pair[1]]), rows, by_key)
+                  for pair in combinations(varied, 2)]  # fmt: skip
+    return grids
+
+
+def write_grids(grids: Sequence[Grid], style: str) -> str:
+    """Return grids in one of table_text's FORMATS: md, csv or json."""
+    rows = [row for grid in grids for row in grid.tidy()]
+    if style == "json":
+        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
+    if style == "csv":
+        text = StringIO()
+        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+    parts = [
+        f"{grid.study}: {' × '.join(grid.flags)}\n\n{markdown_table(head, lines)}\n\n{grid.beyond}"
+        for grid in grids
+        for head, *lines in [grid.lines()]
+    ]
+    return "\n\n".join([*parts, "Notes:", bullets(NOTES)]) + "\n"
+
+
+def _values(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the different values in order, without those that are missing; none if they are no flag's."""
+    known = {v for v in values if v is not None and not (isinstance(v, float) and math.isnan(v))}
+    return tuple(sorted(known)) if all(isinstance(v, int | str) or hasattr(v, "item") for v in known) else ()
+
+
+def _grid(
+    study: str,
+    flags: tuple[str, str],
+    values: tuple[tuple[Any, ...], tuple[Any, ...]],
+    rows: Sequence[Mapping[str, Any]],
+    seeds: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> Grid:
+    members = {
+        cell: [r for r in rows if (r.get(flags[0]), r.get(flags[1])) == cell] for cell in product(*values)
+    }
+    cells: dict[tuple[Any, Any], PooledRate | None] = {}
+    for cell, part in members.items():
+        of_cell = [seed for row in part for seed in seeds.get(row["configuration"], ())]
+        cells[cell] = (
+            PooledRate.of(of_cell, sum(row.get("wrongly") or 0.0 for row in part)) if of_cell else None
+        )
+    interaction, reason = _interaction(values, members, cells, seeds)
+    names = (flags[0].removeprefix("model."), flags[1].removeprefix("model."))
+    return Grid(study, names, values, cells, interaction, reason)
+
+
+def _interaction(
+    values: tuple[tuple[Any, ...], tuple[Any, ...]],
+    members: Mapping[tuple[Any, Any], Sequence[Mapping[str, Any]]],
+    cells: Mapping[tuple[Any, Any], PooledRate | None],
+    seeds: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> tuple[Coefficient | None, str]:
+    """Return the interaction in log odds, or None and why not."""
+    import numpy as np
+
+    if max(map(len, values)) > 2:
+        return None, "more than two values"
+    if not all(cells.values()):
+        return None, "an empty cell"
+    for i, j in product(range(2), range(2)):  # at one level of one flag
+        side = [rate for cell, rate in cells.items() if rate and cell[i] == values[i][j]]
+        if sum(r.grokked for r in side) in (0, sum(r.n for r in side)):
+            return None, "all or none grokked at a value of one"
+    arms = [(cell, seeds[r["configuration"]]) for cell, part in members.items() for r in part
+            if r["configuration"] in seeds]  # fmt: skip
+    places = {seed: i for i, seed in enumerate(sorted({seed_of(row) for _, rows in arms for row in rows}))}
+    if len(places) < FEWEST_SEEDS:
+        return None, TOO_FEW
+    outcomes_CS = np.full((len(arms), len(places)), np.nan)
+    for c, (_, rows) in enumerate(arms):
+        for row in rows:
+            outcomes_CS[c, places[seed_of(row)]] = row["outcome"] == Outcome.GROKKED
+    levels_CF = np.array([[cell[i] == values[i][1] for i in range(2)] for cell, _ in arms]) - 0.5
+    design_CK = np.column_stack([np.ones(len(arms)), levels_CF, levels_CF.prod(1)])
+    return fit(design_CK, outcomes_CS)[3], ""
+
+
+def _cell(rate: PooledRate | None) -> str:
+    if rate is None:
+        return "–"
+    ends = ", {:.0%} to {:.0%}".format(*rate.interval) if rate.interval else ""
+    return f"{rate.grokked} of {rate.n} ({rate.rate:.0%}{ends})"
+
+
+def _shown(value: Any) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
