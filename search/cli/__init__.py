@@ -33,6 +33,7 @@ GROUPS = {
     "Checkpoints": {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
+        "prove": ("prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
         "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
         "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),

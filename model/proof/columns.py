@@ -1,0 +1,225 @@
+"""The columns' programme: exact extremes of a sum over columns, whatever the two numbers are.
+
+A column is in one of 200 states (x, y, carry into it); z and the carry out of it follow. What a column adds to
+a sum depends on its state alone, so the least sum over all pairs of numbers is a shortest path through ten
+columns with the carry as its only memory. A case allows some states of each column.
+
+Axes: N case, J column, S state, T position, R channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.proof.attention import Query
+from model.proof.net import COLUMNS, EQUALS, PLUS, Net
+from model.proof.rounding import Array
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+STATES: Ints = np.array(
+    [
+        (x, y, i)
+        for i in (0, 1)
+        for o in (0, 1)
+        for x in range(10)
+        for y in range(10)
+        if (x + y + i) // 10 == o
+    ]
+)
+"""x, y and the carry in [S, 3], in four blocks by the carry in and the carry out."""
+X, Y, IN = STATES.T
+Z, OUT = (X + Y + IN) % 10, (X + Y + IN) // 10
+BLOCKS = [
+    slice(*np.flatnonzero((i == IN) & (o == OUT))[[0, -1]] + np.array([0, 1])) for i in (0, 1) for o in (0, 1)
+]
+ROUNDING = 1e-13
+"""Relative error of a sum of some 200 float64 numbers."""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Sets of pairs: the states that each column may be in, and the tokens that are right and may not win."""
+
+    masks: Flags
+    """[M, S], shared by cases."""
+    columns: Ints
+    """The mask of each column [N, J]."""
+    right: Ints
+    """The right token [N]."""
+    label: Ints
+    """The column's sum with the carry into it, or the last carry [N]."""
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def __getitem__(self, i: Ints | Flags) -> Cases:
+        return replace(self, columns=self.columns[i], right=self.right[i], label=self.label[i])
+
+    def states(self) -> Flags:
+        """Return the states that each column of each case may be in [N, J, S]."""
+        return self.masks[self.columns]
+
+
+def first_cases(query: Query, digits: int = COLUMNS) -> Cases:
+    """Return the coarsest cases of a query that have inputs: one for each sum of the column that is asked for.
+
+    digits: columns that are not always 0 + 0.
+    """
+    k = query.k
+    allowed = np.ones((COLUMNS, len(STATES)), dtype=bool)
+    allowed[0] = IN == 0
+    allowed[digits:] &= (X == 0) & (Y == 0)
+    if 1 <= k <= COLUMNS:
+        allowed[k - 1] &= query.token == Z
+    if k < COLUMNS:
+        labels, column, of_state = np.arange(20), k, X + Y + IN
+        right = labels % 10
+    else:
+        labels, column, of_state = np.arange(2), COLUMNS - 1, OUT
+        right = labels
+    if k > COLUMNS:
+        labels, right = labels[[query.token]], np.array([12])
+    of_label = allowed[column] & (of_state[None] == labels[:, None])
+    masks = np.concatenate([allowed, of_label])
+    columns = np.tile(np.arange(COLUMNS), (len(labels), 1))
+    columns[:, column] = COLUMNS + np.arange(len(labels))
+    cases = Cases(masks, columns, right, labels)
+    reached, _ = longest(np.zeros((COLUMNS, len(STATES), len(cases))), cases)
+    return cases[np.isfinite(reached)]
+
+
+def places(net: Net, k: int) -> tuple[Ints, Ints, list[tuple[int, int]]]:
+    """Return positions [J, 3] and tokens [S, 3] of a column's x, y and z, and what is fixed beside the columns.
+
+    Where z of a column is not yet written, its position is -1.
+    """
+    rows = [[net.place(0, j), net.place(1, j), net.place(2, j) if j < k else -1] for j in range(COLUMNS)]
+    return np.array(rows), np.stack([X, Y, Z], -1), [(PLUS, net.plus), (EQUALS, net.equals)]
+
+
+class Sums:
+    """Sums over columns of one head for one query."""
+
+    def __init__(self, net: Net, query: Query, h: int):
+        self.net, self.query, self.head = net, query, query.heads[h]
+        self.positions, self.tokens, fixed = places(net, query.k)
+        if query.k > COLUMNS:
+            fixed.append((EQUALS + query.k, query.token))
+        self.fixed = tuple(np.array(fixed).T)
+
+    def by_column(self, term_TV: Array) -> tuple[Array, Array]:
+        """Return what each state of each column adds [J, S, ...], and what is fixed [...], of terms [T, V, ...]."""
+        padded = np.concatenate([term_TV, np.zeros_like(term_TV[:1])])
+        columns: Array = np.sum(
+            [padded[self.positions[:, None, i], self.tokens[None, :, i]] for i in range(3)], axis=0
+        )
+        return columns, term_TV[self.fixed].sum(0)
+
+    def of(self, states: Ints) -> tuple[Array, Array]:
+        """Return the real N [N, R] and D [N] of inputs, given as states [N, J]."""
+        head = self.head
+        terms = np.concatenate([head.weight[..., None] * head.value, head.weight[..., None]], -1)
+        columns, fixed = self.by_column(terms)
+        total = columns[np.arange(COLUMNS)[None], states].sum(1) + fixed
+        return total[:, :-1], total[:, -1]
+
+    def highest(self, direction: Array, cases: Cases, rounded: bool = True) -> tuple[Array, Ints]:
+        """Return upper bounds of direction · N / D over all inputs of cases, roundings of weights and values
+        included [N], and the inputs where they are reached, as states [N, J]. -inf: there are no such inputs.
+
+        Dinkelbach: with λ the quotient of some inputs, those with the largest N - λD are better, or λ is the
+        largest. rounded: False leaves the roundings out.
+        """
+        head = self.head
+        u, e = head.value @ direction, head.weight
+        spread = head.spread * rounded
+        over = e * (1 + spread) * (head.error @ np.abs(direction)) * rounded
+        level = np.zeros(len(cases))
+        size = np.abs(u).max() + 1e-300
+        shared = head.shared[:, None, None] * rounded
+        least = (1 - shared.max()) * sum(part.min(-1).sum() for part in self.by_column(e * (1 - spread)))
+        rows, columns = np.arange(len(cases))[:, None], np.arange(COLUMNS)[None]
+        for _ in range(60):
+            distance = u[..., None] - level  # [T, V, N]
+            weight = e[..., None] * (1 + np.copysign(spread[..., None], distance))
+            costs, fixed = self.by_column(weight * distance + over[..., None])
+            common = 1 + np.copysign(shared, costs)
+            best, states = longest(costs * common, cases)
+            best = np.where(np.isfinite(best), best + fixed, -np.inf)
+            below, fixed = self.by_column(weight)
+            total = (below * common)[columns, states, rows].sum(1) + fixed
+            error = ROUNDING * (size + np.abs(level)) * total
+            if (np.abs(best) <= error)[np.isfinite(best)].all():
+                return np.where(
+                    np.isfinite(best), level + (np.maximum(best, 0) + error) / least, -np.inf
+                ), states
+            level = level + np.where(np.isfinite(best), best / total, 0.0)
+        raise RuntimeError("the extremes were not reached")
+
+
+def longest(costs: Array, cases: Cases) -> tuple[Array, Ints]:
+    """Return for each case the largest sum of costs [J, S, N] over its inputs [N], and its states [N, J]."""
+    n = len(cases)
+    rows = np.arange(n)
+    best = np.full((n, 2), -np.inf)
+    best[:, 0] = 0.0
+    picks = np.zeros((COLUMNS, n, 2), dtype=np.int64)
+    for j in range(COLUMNS):
+        gain = np.where(cases.masks[cases.columns[:, j]], costs[j].T, -np.inf)
+        reached = np.empty((n, 4))
+        states = np.empty((n, 4), dtype=np.int64)
+        for b, block in enumerate(BLOCKS):
+            states[:, b] = gain[:, block].argmax(1) + block.start
+            reached[:, b] = gain[rows, states[:, b]] + best[:, b // 2]
+        stays = reached[:, :2] >= reached[:, 2:]
+        best = np.where(stays, reached[:, :2], reached[:, 2:])
+        picks[j] = np.where(stays, states[:, :2], states[:, 2:])
+    carry = best.argmax(1)
+    value = best[rows, carry]
+    path = np.zeros((n, COLUMNS), dtype=np.int64)
+    for j in reversed(range(COLUMNS)):
+        path[:, j] = picks[j, rows, carry]
+        carry = IN[path[:, j]]
+    return value, path
+
+
+def numbers(states: Ints) -> tuple[int, int]:
+    """Return the two numbers of one input [J]."""
+    a, b = (sum(int(d) * 10**j for j, d in enumerate(digit[states])) for digit in (X, Y))
+    return a, b
+
+
+def split(sums: list[Sums], cases: Cases) -> tuple[Cases, int]:
+    """Split each case by the states of the column that moves the sums most.
+
+    Returns the new cases, and the number of those that had one state left in each column.
+    """
+    spread = np.zeros((len(cases), COLUMNS))
+    for head_sums in sums:
+        head = head_sums.head
+        terms = np.concatenate([head.weight[..., None] * head.value, head.weight[..., None]], -1)
+        columns, _ = head_sums.by_column(terms / head.weight.max())
+        for j in range(COLUMNS):
+            masks, inverse = np.unique(cases.columns[:, j], return_inverse=True)
+            moves = [columns[j, cases.masks[m]] for m in masks]
+            spread[:, j] += np.array([np.ptp(m, axis=0).max() if len(m) > 1 else -1.0 for m in moves])[
+                inverse
+            ]
+    best = spread.argmax(1)
+    rows = np.flatnonzero(spread.max(1) > 0)
+    all_masks: Flags = np.concatenate([cases.masks, np.eye(len(STATES), dtype=bool)])
+    children, owner = [np.zeros((0, COLUMNS), dtype=np.int64)], []
+    for i in rows:
+        states = np.flatnonzero(cases.masks[cases.columns[i, best[i]]])
+        fixed = np.tile(cases.columns[i], (len(states), 1))
+        fixed[:, best[i]] = len(cases.masks) + states
+        children.append(fixed)
+        owner += [i] * len(states)
+    return Cases(all_masks, np.concatenate(children), cases.right[owner], cases.label[owner]), len(
+        cases
+    ) - len(rows)

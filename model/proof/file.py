@@ -1,0 +1,44 @@
+"""The proof file: what check.py needs to check a verdict without the prover."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from model.proof.rounding import MACHINES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.proof.prover import Proof
+    from model.spec import Spec
+
+FORMAT = 1
+
+
+def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
+    """Return a proof as JSON, a row a line."""
+    values = {
+        "format": FORMAT,
+        "claim": f"greedy decoding in float32 is right for all pairs of {proof.digits}-digit numbers",
+        "params": spec.params,
+        "spec": spec.as_dict(),
+        "theta_sha256": hashlib.sha256(theta_P.numpy().tobytes()).hexdigest(),
+        "level": proof.level,
+        "digits": proof.digits,
+        "bounds": asdict(MACHINES[proof.level]),
+        "margin": {"logits": proof.margin, "pair": proof.pair, "digit": proof.digit},
+        "checker": "check.py" if is_checkable(spec, proof) else None,
+        "versions": {name: version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
+    }
+    head = json.dumps(values, indent=1).rstrip("}").rstrip()
+    rows = ",\n  ".join(map(json.dumps, proof.rows if proof.complete else []))
+    return f'{head},\n "rows": [\n  {rows}\n ]\n}}\n'
+
+
+def is_checkable(spec: Spec, proof: Proof) -> bool:
+    """True if check.py can check the proof: the level 'any', one head, an attention output of rank 1."""
+    return proof.complete and proof.level == "any" and bool(proof.rows)

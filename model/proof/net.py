@@ -1,0 +1,170 @@
+"""A one-layer adder as a proof sees it: every tensor of the exported program, with float32's error in it.
+
+Axes: T position, V vocabulary, D width, E values of all heads, R channels, F hidden units, K entries that the token
+table reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.proof.rounding import SLACK, Approx, Array, Chain, Machine, U, gamma, rounded, rounding, single
+from model.tied import Tied
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Spec
+
+COLUMNS = 10
+PLUS, EQUALS, PROMPT = 10, 21, 22
+"""Positions of the delimiters, and the number of tokens before the first answer digit."""
+FAMILIES = ("split_subspace", "low_rank")
+
+
+@dataclass(frozen=True)
+class Norm:
+    """RMSNorm, or LayerNorm where it centres."""
+
+    weight: Approx
+    bias: Approx | None = None
+    eps: float = 1e-5
+    centre: bool = False
+
+
+@dataclass(frozen=True)
+class Normed:
+    """A normed residual [..., D]. Its error is that of its rows' scales and what is left."""
+
+    value: Approx
+    scaled: Array
+    """The value without its bias: what an error of the row's scale is relative to."""
+    scale: Array
+    """Bound of the relative error of the row's scale [..., 1]."""
+    rest: Array
+    """Bound of the error that the right scale leaves."""
+
+    def __getitem__(self, i: Any) -> Normed:
+        return Normed(self.value[i], self.scaled[i], self.scale[i], self.rest[i])
+
+
+@dataclass(frozen=True)
+class Net:
+    """Everything of a net that does not depend on the problem."""
+
+    steps: int
+    """Tokens that are asked for."""
+    plus: int
+    equals: int
+    units_first: bool
+    """True if operands stand with their units first."""
+    heads: int
+    residual: Approx
+    """Token and position of each place [T, V, D]."""
+    shared: Array
+    """The part of its error that is the position's [T, D]."""
+    alike: bool
+    """True if x, y and z of a column have one position vector, so that it is in error for all of them alike."""
+    norms: tuple[Norm, Norm, Norm]
+    query: Chain
+    key: Chain
+    value: Chain
+    """Of all heads, side by side [D, E]."""
+    scale: float
+    out: Chain
+    channels: Array
+    """Numbers by which the output knows what is seen [E, R]: seen · channels · writes is the real output."""
+    writes: Array
+    """[R, D]."""
+    fc1: Chain
+    fc1_bias: Array | None
+    fc2: Chain
+    fc2_bias: Array | None
+    head: Chain | None
+    """From the residual to what the token table reads; None: the residual itself."""
+    table: Approx
+    """[V, K]."""
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.table.value)
+
+    def queries(self, k: int) -> list[int]:
+        """Return the tokens that can stand where digit k is asked for."""
+        return [self.equals] if k == 0 else list(range(10)) if k <= COLUMNS else [0, 1]
+
+    def columns_of(self, length: int) -> NDArray[np.int64]:
+        """Return the column of each of the first positions [T] among those that are alike; -1: of none."""
+        columns = np.full(length, -1)
+        for operand in range(3 if self.alike else 0):
+            for j in range(COLUMNS):
+                if self.place(operand, j) < length:
+                    columns[self.place(operand, j)] = j
+        return columns
+
+    def place(self, operand: int, column: int) -> int:
+        """Return the position of a column of an operand (0, 1) or of the sum (2)."""
+        if operand == 2:
+            return PROMPT + column
+        return 11 * operand + (column if self.units_first else COLUMNS - 1 - column)
+
+
+def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
+    """Return a net's view. Raises ValueError for a family that proofs do not know."""
+    if isinstance(spec, Tied):
+        return view(spec.base, spec.untie(theta_P[None])[0], machine)
+    if spec.family not in FAMILIES:
+        raise ValueError(f"proofs know the families {' and '.join(FAMILIES)}, not {spec.family!r}")
+    tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}
+    read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
+    return read(spec, tensors)
+
+
+def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:
+    """Return x [..., D] normed over its last axis, as float32 does it: (x - mean) · rsqrt(mean square + ε) · w + b."""
+    width = x.value.shape[-1]
+    if norm.centre:
+        mean, size = (v.mean(-1, keepdims=True) for v in (x.value, x.size))
+        error = x.error.mean(-1, keepdims=True) + gamma(width + 4) * size
+        x = rounded(x.value - mean, x.error + error, 3)
+    square = (x.value**2).mean(-1, keepdims=True) + norm.eps
+    error = ((2 * np.abs(x.value) + x.error) * x.error).mean(-1, keepdims=True)
+    if (error > 1e-3 * square).any():
+        raise ValueError("a norm's argument is lost in rounding")
+    error = error + mean_square_error(x.size, square + error)
+    root = square**-0.5
+    scale = 0.5 * error / square * (1 + 2 * error / square)
+    scale = scale + machine.rsqrt * rounding(root * (1 + scale)) / root + SLACK
+    weight = norm.weight
+    scaled = x.value * root * weight.value
+    magnitude = np.abs(scaled)
+    plain = (np.abs(weight.value) == 1) & (weight.error == 0)
+    unweighted = np.abs(x.value) * root * (1 + 2 * scale)
+    local = rounding(unweighted) * np.abs(weight.value) + rounding(magnitude * (1 + 2 * scale)) * ~plain
+    local = local + x.error * root * np.abs(weight.value) + x.size * root * weight.error + SLACK * magnitude
+    local = local * (1 + 2 * scale)
+    value = scaled
+    if norm.bias is not None:
+        value = scaled + norm.bias.value
+        local = local + rounding(np.abs(value) + local + scale * magnitude)
+    return Normed(Approx(value, local + scale * magnitude), scaled, scale, local)
+
+
+def mean_square_error(size: Array, mean: Array) -> Array:
+    """Bound the error that float32 makes in mean(x²) + ε [..., 1] of numbers up to `size` [..., D].
+
+    mean: a bound of the result.
+    """
+    width = size.shape[-1]
+    tenth = abs(float(single(1 / width)) * width - 1)  # a mean may be a product with 1 / D
+    sums = rounding(size**2).sum(-1, keepdims=True) + (width - 1) * rounding(mean * width * (1 + 32 * U))
+    error: Array = (sums / width + 2 * rounding(mean * (1 + 32 * U)) + tenth * mean) * (
+        1 + 1e-5
+    ) + SLACK * mean
+    return error

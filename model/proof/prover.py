@@ -1,0 +1,265 @@
+"""Is a net right on all 10^20 pairs? By induction over the answer's digits.
+
+All earlier digits being right, digit k is asked for at a token that the two numbers decide. For each such token
+and each sum of column k with its carry, attention's channels lie in a box: their exact extremes over all pairs,
+float32's roundings included (columns.py). On the box the right token must win by more than the roundings
+that follow (gaps.py). A box that does not decide is halved; a case that still does not is split by what one more
+column holds.
+
+Axes: N case, R channel, V vocabulary, J column, S state.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from model.proof.attention import Attention, Query
+from model.proof.columns import COLUMNS, Cases, Flags, Ints, Sums, first_cases, numbers
+from model.proof.columns import split as split_cases
+from model.proof.gaps import Gaps
+from model.proof.net import Net, view
+from model.proof.program import Program
+from model.proof.rounding import ANY, Array, Machine
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from model.spec import Spec
+
+PROVED, COUNTEREXAMPLE, UNDECIDED = "PROVED", "COUNTEREXAMPLE", "UNDECIDED"
+HALVINGS = 16
+"""Of a box of one channel; a box of several is halved less, for its cases are split."""
+MOST_CASES = 400_000
+RUN = 40
+"""Candidates that are run through the program at most."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A pair that the exported program adds wrongly."""
+
+    a: int
+    b: int
+    answer: int
+
+
+@dataclass(frozen=True)
+class Open:
+    """Cases of one digit and token that were not decided, and why."""
+
+    digit: int
+    token: int
+    cases: int
+    reason: str
+
+
+@dataclass
+class Proof:
+    """A verdict on all pairs whose columns from `digits` on are 0 + 0."""
+
+    level: str
+    digits: int = COLUMNS
+    verdict: str = UNDECIDED
+    wrong: list[Wrong] = field(default_factory=list)
+    open: list[Open] = field(default_factory=list)
+    margin: float = float("inf")
+    """Smallest difference of the right token's logit and the next one at the ends of cases: of `pair`, at `digit`."""
+    pair: tuple[int, int] = (0, 0)
+    digit: int = 0
+    room: float = float("inf")
+    """Smallest quotient of a gap and the bound of float32's error in it, over all boxes."""
+    cases: int = 0
+    boxes: int = 0
+    seconds: float = 0.0
+    """Of one core."""
+    rows: list[list[float]] = field(default_factory=list)
+    """[digit, token, label, ends of boxes ...] where one channel and the first cases were enough."""
+    complete: bool = True
+    """True if the rows are the whole proof."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything but the rows, as plain values."""
+        values = asdict(self)
+        for name in ("rows", "complete"):
+            del values[name]
+        return values
+
+
+def prove(
+    spec: Spec, theta_P: Tensor, machine: Machine = ANY, *, digits: int = COLUMNS, limit_s: float = 600
+) -> Proof:
+    """Decide all pairs of numbers of so many digits.
+
+    What is not decided after `limit_s` seconds stays open. Raises ValueError where the family is not known.
+    """
+    return Prover(spec, theta_P, machine, digits, limit_s).run()
+
+
+class Prover:
+    """One net at one level."""
+
+    def __init__(self, spec: Spec, theta_P: Tensor, machine: Machine, digits: int, limit_s: float):
+        self.start = time.process_time()
+        self.end = self.start + limit_s
+        self.machine = machine
+        self.program = Program(spec, theta_P)
+        self.net: Net = view(spec, theta_P, machine)
+        self.attention = Attention(self.net, machine)
+        self.proof = Proof(machine.name, digits)
+        self.candidates: list[tuple[float, tuple[int, int]]] = []
+
+    def run(self) -> Proof:
+        for k in range(self.net.steps):
+            for query in self.attention.ask(k):
+                _QueryProver(self, query).decide()
+        self._run_candidates()
+        proof = self.proof
+        if proof.wrong:
+            proof.verdict = COUNTEREXAMPLE
+        elif not (proof.open or self.candidates):
+            proof.verdict = PROVED
+        proof.complete = proof.complete and proof.verdict == PROVED
+        proof.seconds = time.process_time() - self.start
+        return proof
+
+    def _run_candidates(self) -> None:
+        """Run the pairs that should be wrong through the program, the worst first, until it is so."""
+        self.candidates.sort()
+        for _, (a, b) in self.candidates[:RUN]:
+            answer = self.program.add(a, b)
+            if answer != a + b:
+                self.proof.wrong.append(Wrong(a, b, answer))
+                return
+
+
+class _QueryProver:
+    """One query of a net: where digit k is asked for, at one token."""
+
+    def __init__(self, prover: Prover, query: Query):
+        self.prover, self.query, self.proof = prover, query, prover.proof
+        net = self.net = prover.net
+        self.sums = [Sums(net, query, h) for h in range(net.heads)]
+        self.gaps = Gaps(net, query, prover.machine)
+        self.channels = net.channels.shape[1]
+
+    def decide(self) -> None:
+        cases, first = first_cases(self.query, self.proof.digits), True
+        while len(cases):
+            cases, low, high, ends = self._boxes(cases)
+            self.proof.cases += len(cases)
+            right = self._right_at(ends, low, high, cases)
+            decided = self._check(low, high, cases, right, first)
+            remaining = np.flatnonzero(right & ~decided)
+            self.proof.complete = self.proof.complete and not len(remaining)
+            if not len(remaining):
+                return
+            if len(remaining) > MOST_CASES or time.process_time() > self.prover.end:
+                self._leave(len(remaining), "time")
+                return
+            cases, alone = split_cases(self.sums, cases[remaining])
+            self._leave(alone, "no case is left to split")
+            first = False
+
+    def _leave(self, cases: int, reason: str) -> None:
+        if cases:
+            self.proof.open.append(Open(self.query.k, self.query.token, cases, reason))
+
+    def _boxes(self, cases: Cases) -> tuple[Cases, Array, Array, list[Ints]]:
+        """Return the cases that have inputs, their boxes [N, R], and the inputs at their ends [N, J]."""
+        low, high = np.zeros((2, len(cases), self.channels))
+        ends = []
+        for r in range(self.channels):
+            for sign, side in ((1.0, high), (-1.0, low)):
+                direction = np.zeros(self.channels)
+                direction[r] = sign
+                total = np.full(len(cases), self.query.loss[r])
+                for sums in self.sums:
+                    value, states = sums.highest(direction, cases)
+                    total = total + value
+                    ends.append(states)
+                side[:, r] = sign * total
+        real = np.flatnonzero(np.isfinite(high).all(1))
+        return cases[real], low[real], high[real], [states[real] for states in ends]
+
+    def _rivals(self, right: Ints) -> Flags:
+        """Return True for the tokens that may not win [N, V]."""
+        rivals: Flags = np.arange(self.net.vocabulary)[None] != right[:, None]
+        if self.query.k > COLUMNS:  # a token that is no digit from 1 to 9 leaves the number as it is
+            rivals[:, 0] = rivals[:, 10:] = False
+        return rivals
+
+    def _right_at(self, ends: list[Ints], low: Array, high: Array, cases: Cases) -> Flags:
+        """Return True for cases whose ends are right by more than roundings [N]; note the rest and the margin.
+
+        No splitting helps where an end is not. With one head, float32 may reach the very end of a box there.
+        """
+        rivals = self._rivals(cases.right)
+        sure: Flags = np.ones(len(cases), dtype=bool)
+        for n, states in enumerate(ends):
+            channels = self._channels(states)
+            gaps, scale = self.gaps.at(channels, cases.right)
+            self._note(np.where(rivals, gaps / scale[:, None], np.inf).min(1), states)
+            if len(self.sums) == 1:
+                side, r = (high, low)[n % 2], n // 2
+                channels[:, r] = side[:, r]
+            bounds = self.gaps.over(channels, channels, cases.right)
+            sure &= (~rivals | (bounds.low > bounds.loss)).all(1)
+        self._leave(int((~sure).sum()), "rounding")
+        return sure
+
+    def _channels(self, states: Ints) -> Array:
+        """Return the real channels of inputs [N, R]."""
+        total = np.zeros((len(states), self.channels))
+        for sums in self.sums:
+            numerators, denominators = sums.of(states)
+            total += numerators / denominators[:, None]
+        return total
+
+    def _note(self, margins: Array, states: Ints) -> None:
+        """Keep the smallest margin and the candidates for wrong answers."""
+        proof = self.proof
+        for i in np.argsort(margins)[:3]:
+            if margins[i] < proof.margin:
+                proof.margin, proof.pair, proof.digit = float(margins[i]), numbers(states[i]), self.query.k
+            if margins[i] < 0:
+                self.prover.candidates.append((float(margins[i]), numbers(states[i])))
+
+    def _check(self, low: Array, high: Array, cases: Cases, wanted: Flags, first: bool) -> Flags:
+        """Return True for cases whose whole boxes are right [N], halving boxes that do not decide."""
+        decided = wanted.copy()
+        halvings = HALVINGS if self.channels == 1 else 2
+        owner = np.flatnonzero(wanted)
+        low, high = low[owner], high[owner]
+        cuts: dict[int, set[float]] = {}
+        for depth in range(halvings + 1):
+            good = self._good(low, high, cases.right[owner])
+            if self.channels == 1:
+                for i, a, b in zip(owner[good], low[good, 0], high[good, 0], strict=True):
+                    cuts.setdefault(int(i), set()).update((float(a), float(b)))
+            owner, low, high = owner[~good], low[~good], high[~good]
+            if not len(owner) or depth == halvings:
+                break
+            side, rows = (high - low).argmax(1), np.arange(len(owner))
+            middle = 0.5 * (low + high)[rows, side]
+            upper, lower = low.copy(), high.copy()
+            upper[rows, side] = lower[rows, side] = middle
+            owner, low, high = np.tile(owner, 2), np.concatenate([low, upper]), np.concatenate([lower, high])
+        decided[owner] = False
+        if first and self.channels == 1:
+            for i, ends in sorted(cuts.items()):
+                self.proof.rows.append([self.query.k, self.query.token, int(cases.label[i]), *sorted(ends)])
+        return decided
+
+    def _good(self, low: Array, high: Array, right: Ints) -> Flags:
+        """Return True for boxes on which the right token wins [N]."""
+        bounds, rivals = self.gaps.over(low, high, right), self._rivals(right)
+        good: Flags = np.all(~rivals | (bounds.low > bounds.loss), axis=1)
+        self.proof.boxes += len(low)
+        if good.any():
+            room = np.where(rivals, bounds.low / bounds.loss, np.inf)[good].min()
+            self.proof.room = min(self.proof.room, float(room))
+        return good

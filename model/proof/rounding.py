@@ -1,0 +1,191 @@
+"""Real numbers with bounds of what float32 makes of them, and the model of float32 that the bounds assume.
+
+Assumed at every level: + − × ÷ √ are rounded to nearest, or fused; a sum may be taken in any order; no operation
+uses a narrower format (TF32). The elementary functions are as good as a `Machine` says. An operation may
+also lose `TINY`, so that numbers too small for float32 may be kept or flushed to zero.
+
+Values are float64; their own rounding is covered by `SLACK`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+U = 2.0**-24
+"""Largest relative error of one rounding to float32."""
+TINY = 2.0**-126
+SUMMED = 1 + 2.0**-18
+"""Room for roundings of roundings, in a sum of up to 34 terms."""
+SPARE = 1.001
+"""Factor of final bounds, so that a checker may have others of second order."""
+SLACK = 1e-14
+"""Relative error of a value of this module, evaluated in float64."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Bounds of the errors of elementary functions, in roundings: halves of a result's last place, or u."""
+
+    name: str
+    exp: float
+    """Of softmax's exp, relative, in u; with the products of a softmax whose largest score is found on the way."""
+    shift: float
+    """Of an argument of exp, in u of its distance from the largest."""
+    rsqrt: float
+    """In roundings."""
+    gelu_argument: float
+    gelu: float
+    """|error of GELU(x)| <= (gelu_argument |x| + gelu |GELU(x)|) u."""
+    trig: float
+    """Of sin and cos, in roundings."""
+
+
+ANY = Machine("any", exp=32, shift=2, rsqrt=4, gelu_argument=10, gelu=6, trig=4)
+"""As good as the tables of CUDA and SLEEF say, or worse: every libm of float32 in use."""
+HERE = Machine("here", exp=8, shift=1, rsqrt=2, gelu_argument=7, gelu=4, trig=4)
+MACHINES = {machine.name: machine for machine in (ANY, HERE)}
+
+
+def rounding(size: Array | float) -> Array:
+    """Return the largest error of one rounding of numbers up to `size`: half of their last place."""
+    _, exponent = np.frexp(size)
+    half: Array = np.ldexp(U, exponent - 1) * (np.asarray(size) > 0) + TINY
+    return half
+
+
+def gamma(roundings: Array | float) -> Array:
+    """Return the relative error of a product of so many factors (1 + δ), |δ| <= u."""
+    steps = np.asarray(roundings, dtype=np.float64) * U
+    return steps / (1 - steps)
+
+
+class Approx:
+    """Real values, and a bound of float32's error in each."""
+
+    def __init__(self, value: object, error: object = 0.0):
+        self.value: Array = np.asarray(value, dtype=np.float64)
+        self.error: Array = np.broadcast_to(np.asarray(error, dtype=np.float64), self.value.shape)
+
+    @property
+    def size(self) -> Array:
+        """Upper bounds of the absolute values, of the real number and of float32's."""
+        return np.abs(self.value) + self.error
+
+    def __getitem__(self, index: Any) -> Approx:
+        return Approx(self.value[index], self.error[index])
+
+    def __add__(self, o: Approx) -> Approx:
+        return rounded(self.value + o.value, self.error + o.error)
+
+    def __mul__(self, o: Approx) -> Approx:
+        error = self.size * o.error + np.abs(o.value) * self.error
+        return rounded(self.value * o.value, error)
+
+    @property
+    def T(self) -> Approx:
+        return Approx(self.value.T, self.error.T)
+
+    def broadcast(self, shape: Sequence[int]) -> Approx:
+        return Approx(np.broadcast_to(self.value, shape), np.broadcast_to(self.error, shape))
+
+
+def rounded(value: Array, error: Array | float, roundings: float = 1) -> Approx:
+    """Return a result with the error of its operands and that of so many roundings."""
+    size = (np.abs(value) + error) * (1 + roundings * 2 * U)
+    return Approx(value, error + roundings * rounding(size) + SLACK * size)
+
+
+def concatenate(parts: Sequence[Approx], axis: int = -1) -> Approx:
+    return Approx(*(np.concatenate([getattr(p, name) for p in parts], axis) for name in ("value", "error")))
+
+
+def stack(parts: Sequence[Approx]) -> Approx:
+    """Stack along a new last axis."""
+    return Approx(*(np.stack([getattr(p, name) for p in parts], -1) for name in ("value", "error")))
+
+
+def single(value: object) -> Array:
+    """Return the float32 numbers nearest to these, as float64."""
+    nearest: Array = np.asarray(value, dtype=np.float64).astype(np.float32).astype(np.float64)
+    return nearest
+
+
+def one_of(*results: Array) -> Approx:
+    """Return a result that is one of a few float32 numbers, elementwise: the ways of an expression to be rounded."""
+    low, high = np.minimum.reduce(results), np.maximum.reduce(results)
+    middle = 0.5 * (low + high)
+    return Approx(middle, 0.5 * (high - low) + SLACK * np.abs(middle))
+
+
+def sincos(angle: Approx) -> tuple[Approx, Approx]:
+    """Return sine and cosine, as good as any machine has them."""
+    parts = []
+    for value in (np.sin(angle.value), np.cos(angle.value)):
+        parts.append(Approx(value, angle.error + ANY.trig * rounding(np.abs(value) + angle.error) + SLACK))
+    return parts[0], parts[1]
+
+
+class Linear:
+    """x [..., I] -> x · matrix [..., O] in float32: products and their sum, in any order.
+
+    A product with 0 or a power of two is exact, and 0 is no term of a sum.
+    """
+
+    def __init__(self, matrix: Approx):
+        self.matrix = matrix
+        self.size: Array = matrix.size
+        mantissa, _ = np.frexp(self.size)
+        self.products = (matrix.error > 0) | ((self.size > 0) & (mantissa != 0.5))
+        self.sums: Array = np.maximum((self.size > 0).sum(0) - 1, 0)
+
+    def __call__(self, x: Approx) -> Approx:
+        value = x.value @ self.matrix.value
+        return Approx(value, x.error @ np.abs(self.matrix.value) + self.local(x.size))
+
+    def local(self, size: Array) -> Array:
+        """Return the error that this map adds, for x up to `size`."""
+        terms = size[..., None] * self.size
+        total = terms.sum(-2)
+        rounded = (rounding(terms) * self.products).sum(-2) + self.sums * rounding(total * SUMMED)
+        return np.asarray((rounded + size @ self.matrix.error) * SUMMED + SLACK * total)
+
+
+class Chain:
+    """Linear maps one after another."""
+
+    def __init__(self, *matrices: Approx):
+        self.maps = [Linear(matrix) for matrix in matrices]
+
+    @property
+    def matrix(self) -> Array:
+        """The real product [I, O]."""
+        product = self.maps[0].matrix.value
+        for linear in self.maps[1:]:
+            product = product @ linear.matrix.value
+        return product
+
+    def __call__(self, x: Approx) -> Approx:
+        for linear in self.maps:
+            x = linear(x)
+        return x
+
+    def error_along(self, x: Approx, slope: Array, first: Array | float = 0.0) -> tuple[Array, Array]:
+        """Bound |slope · (float32's result - the real one)| where x [..., I] itself is off by `first` at most.
+
+        slope [..., O]. An error counts with the product of all that follows it, so that what cancels there
+        does not count. Returns the bound [...], and the slope along x [..., I].
+        """
+        inputs = [x]
+        for linear in self.maps[:-1]:
+            inputs.append(linear(inputs[-1]))
+        bound: Array = np.zeros(np.broadcast_shapes(slope.shape[:-1], x.value.shape[:-1]))
+        for linear, entry in zip(reversed(self.maps), reversed(inputs), strict=True):
+            bound = bound + (np.abs(slope) * linear.local(entry.size)).sum(-1)
+            slope = slope @ linear.matrix.value.T
+        return bound + (np.abs(slope) * first).sum(-1), slope

@@ -1,0 +1,234 @@
+"""Proofs: the prover agrees with decoding where all pairs can be decoded, and check.py with the prover."""
+
+import dataclasses
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from model.proof import check
+from model.proof.attention import Attention
+from model.proof.columns import Sums, first_cases
+from model.proof.file import proof_text
+from model.proof.net import view
+from model.proof.program import Program
+from model.proof.prover import COUNTEREXAMPLE, PROVED, UNDECIDED, prove
+from model.proof.rounding import ANY, U
+from tests.commands import call
+from trainer.checkpoints.checkpoint import Checkpoint
+
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
+
+
+def certificate(name):
+    return Checkpoint.load(CERTIFICATES / name)
+
+
+def every_pair(digits):
+    """All pairs of numbers of so many digits: columns x, y [B, 10], answers [B, 11]."""
+    columns = np.array(list(product(range(10), repeat=2 * digits)))
+    x, y = np.zeros((2, len(columns), 10), int)
+    x[:, :digits], y[:, :digits] = columns[:, :digits], columns[:, digits:]
+    z, carry = np.zeros((len(x), 11), int), 0
+    for j in range(10):
+        total = x[:, j] + y[:, j] + carry
+        z[:, j], carry = total % 10, total // 10
+    z[:, 10] = carry
+    return x, y, z
+
+
+def tokens(checkpoint, pairs):
+    """Sequences of pairs with their right answers, all but the last digit [B, T]."""
+    x, y, z = (torch.tensor(part).T for part in pairs)
+    return torch.stack(checkpoint.spec.sequence(list(x), list(y), list(z[:10])), -1)
+
+
+def margins(checkpoint, pairs, dtype=torch.float32):
+    """How far the right digit's logit exceeds the next one in the exported program [B, 11]."""
+    model = Program(checkpoint.spec, checkpoint.theta_P).model.to(dtype)
+    with torch.no_grad():
+        logits = model(tokens(checkpoint, pairs))[:, checkpoint.spec.prompt - 1 :]
+    right = torch.tensor(pairs[2])[..., None]
+    return (logits.gather(-1, right) - logits.scatter(-1, right, -torch.inf).amax(-1, keepdim=True))[
+        ..., 0
+    ].numpy()
+
+
+def scaled(checkpoint, entry, factor):
+    theta_P = checkpoint.theta_P.clone()
+    theta_P[entry] *= factor
+    return dataclasses.replace(checkpoint, theta_P=theta_P)
+
+
+TWO = every_pair(2)
+
+
+def longer(*names):
+    """Parameters of the gate before a release."""
+    return [pytest.param(*name, marks=pytest.mark.full) for name in names]
+
+
+@pytest.mark.parametrize("name", ["6p", "10p-qualified", *longer(["100p"], ["133p"], ["456p"], ["512p"])])
+def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
+    checkpoint = certificate(name)
+    proof, decoded = (
+        prove(checkpoint.spec, checkpoint.theta_P, digits=2),
+        margins(checkpoint, TWO, torch.float64),
+    )
+    assert proof.verdict == (PROVED if (decoded > 0).all() else COUNTEREXAMPLE)
+    assert proof.margin == pytest.approx(decoded.min(), rel=1e-3)
+    a, b = (part[:, :2] @ [1, 10] for part in TWO[:2])
+    row = np.flatnonzero((a == proof.pair[0]) & (b == proof.pair[1]))
+    assert decoded[row, proof.digit] == pytest.approx(proof.margin, rel=1e-3)
+
+
+def channels(checkpoint, dtype):
+    """The one number that attention writes, of all pairs of two digits, in the exported program [B, 11]."""
+    model = Program(checkpoint.spec, checkpoint.theta_P).model.to(dtype)
+    written, attention = [], model.attention
+    model.attention = lambda h: written.append(attention(h)) or written[-1]
+    with torch.no_grad():
+        model(tokens(checkpoint, TWO))
+    row = view(checkpoint.spec, checkpoint.theta_P, ANY).writes[0]
+    return (written[0].double().numpy() @ row / (row @ row))[:, checkpoint.spec.prompt - 1 :]
+
+
+def of_case(k, token, label):
+    """True for pairs whose digit k is asked for at this token, its column's sum with the carry being `label`."""
+    x, y, z = TWO
+    carry = (x[:, k - 1] + y[:, k - 1] > z[:, k - 1]) if k else np.zeros(len(x), int)
+    return (x[:, k] + y[:, k] + carry == label) & ((z[:, k - 1] == token) if k else True)
+
+
+def test_a_channel_is_as_low_and_as_high_as_all_pairs_have_it():
+    checkpoint = certificate("6p")
+    channel, net = channels(checkpoint, torch.float64), view(checkpoint.spec, checkpoint.theta_P, ANY)
+    checked = 0
+    for k in range(3):
+        for query in Attention(net, ANY).ask(k):
+            cases = first_cases(query, digits=2)
+            for sign in (1, -1):
+                ends, _ = Sums(net, query, 0).highest(np.array([float(sign)]), cases, rounded=False)
+                for label, end in zip(cases.label, sign * ends, strict=True):
+                    reached = channel[of_case(k, query.token, label), k]
+                    assert end == pytest.approx(reached.max() if sign > 0 else reached.min(), abs=1e-4)
+                    checked += 1
+    assert checked == 2 * (19 + 199 + 20)
+
+
+@pytest.mark.parametrize("name", ["6p-one-run", "100p"])
+def test_float32_stays_in_the_intervals_and_does_not_fill_them(name):
+    checkpoint = certificate(name)
+    proof, channel = prove(checkpoint.spec, checkpoint.theta_P, digits=2), channels(checkpoint, torch.float32)
+    exact = channels(checkpoint, torch.float64)
+    for k, token, label, *ends in proof.rows:
+        if k < 2:
+            case = of_case(k, token, label)
+            assert ends[0] < channel[case, k].min() and channel[case, k].max() < ends[-1]
+            assert ends[-1] - exact[case, k].max() > abs(channel[case, k] - exact[case, k]).max()
+
+
+def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
+    """Elementary functions of torch against float64, on a million numbers: within what is granted."""
+    x = torch.linspace(-40, 40, 1_000_001)
+    wide, below, gelu = x.double(), -x.abs(), torch.nn.functional.gelu
+    weights = torch.softmax(torch.stack([torch.zeros_like(x), below], -1), -1).double()
+    errors = (
+        (ANY.exp, weights[:, 1] / weights[:, 0] / below.double().exp() - 1),
+        (ANY.rsqrt, x[x > 0].rsqrt().double() * wide[x > 0].sqrt() - 1),
+        (ANY.trig, torch.maximum(abs(x.sin() / wide.sin() - 1), abs(x.cos() / wide.cos() - 1))),
+    )
+    for granted, error in errors:
+        assert 0 < abs(error).max() < granted * U
+    granted = U * (ANY.gelu_argument * abs(wide) + ANY.gelu * abs(gelu(wide)))
+    assert (abs(gelu(x) - gelu(wide)) <= granted).all()
+
+
+@pytest.mark.parametrize(("entry", "wrong"), [(0, 1.002), *longer((1, 0.98), (5, 1.02))])
+def test_a_verdict_flips_where_decoding_does(entry, wrong):
+    """A number of θ is scaled until a pair of two digits goes wrong: proved before that, refuted behind it."""
+    checkpoint, right = certificate("6p"), 1.0
+    worst = np.argsort(margins(scaled(checkpoint, entry, wrong), TWO).min(1))[:64]
+    few = tuple(part[worst] for part in TWO)
+    for _ in range(20):
+        middle = (right + wrong) / 2
+        is_right = (margins(scaled(checkpoint, entry, middle), few) > 0).all()
+        right, wrong = (middle, wrong) if is_right else (right, middle)
+    step = 0.5 * (right - 1)  # any float32 is in the verdict: between, it is undecided
+    before, behind = scaled(checkpoint, entry, right - step), scaled(checkpoint, entry, wrong + step)
+    assert (margins(before, TWO) > 0).all()
+    assert not (margins(behind, TWO) > 0).all()
+    assert prove(before.spec, before.theta_P, digits=2).verdict == PROVED
+    refuted = prove(behind.spec, behind.theta_P, digits=2)
+    assert refuted.verdict == COUNTEREXAMPLE
+    (pair,) = refuted.wrong
+    assert Program(behind.spec, behind.theta_P).add(pair.a, pair.b) == pair.answer != pair.a + pair.b
+
+
+@pytest.fixture(scope="module", params=["57p", "6p-one-run", "100p"])
+def proof_of(request, tmp_path_factory):
+    """A checkpoint, and its proof for two digits as a file has it."""
+    checkpoint = certificate(request.param)
+    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=2)
+    return checkpoint, json.loads(proof_text(checkpoint.spec, checkpoint.theta_P, proof))
+
+
+def refusal(proof, checkpoint, theta=None):
+    """The line with which check.py refuses a proof."""
+    with pytest.raises(SystemExit) as refused:
+        check.check(
+            proof, checkpoint.spec.as_dict(), (checkpoint.theta_P if theta is None else theta).tolist()
+        )
+    return str(refused.value)
+
+
+def test_the_checker_accepts_a_proof(proof_of):
+    checkpoint, proof = proof_of
+    assert proof["checker"] == "check.py"
+    assert check.check(proof, checkpoint.spec.as_dict(), checkpoint.theta_P.tolist()) >= len(proof["rows"])
+
+
+@pytest.mark.parametrize("proof_of", ["6p-one-run"], indirect=True)
+def test_the_checker_refuses_another_proof(proof_of):
+    checkpoint, proof = proof_of
+    rows = proof["rows"]
+    k, t, s, *ends = rows[25]
+    moved = [k, t, s, *(x + 0.02 * (ends[-1] - ends[0]) for x in ends)]
+    wide = [k, t, s, ends[0], ends[-1] + 9.0]
+    assert "a may lie beyond" in refusal(proof | {"rows": [*rows[:25], moved, *rows[26:]]}, checkpoint)
+    assert "another digit may win" in refusal(proof | {"rows": [*rows[:25], wide, *rows[26:]]}, checkpoint)
+    assert "a row is missing" in refusal(proof | {"rows": rows[:25] + rows[26:]}, checkpoint)
+    assert "other bounds" in refusal(proof | {"bounds": proof["bounds"] | {"exp": 8}}, checkpoint)
+    assert "a may lie beyond" in refusal(proof, checkpoint, scaled(checkpoint, 0, 1.002).theta_P)
+
+
+def test_the_command_writes_a_proof_that_the_checker_reads(here, capsys):
+    folder = CERTIFICATES / "6p"
+    result = call("prove", folder, "--digits", 1, "-o", "proof.json")
+    assert result.exit_code == 0, result.output
+    assert "6 parameters: PROVED right on all 10^2 pairs, at level 'any'" in result.output
+    check.main("proof.json", folder)
+    assert capsys.readouterr().out.startswith("CHECKED: right on all 10^2 pairs")
+    with pytest.raises(SystemExit, match="another θ"):
+        check.main("proof.json", CERTIFICATES / "7p")
+
+
+def test_a_counterexample_is_one_of_the_exported_program():
+    checkpoint = certificate("10p-qualified")
+    result = call("prove", CERTIFICATES / "10p-qualified", "--digits", 3, "--json")
+    assert result.exit_code == 1
+    values = json.loads(result.stdout)
+    (wrong,) = values["wrong"]
+    assert values["verdict"] == COUNTEREXAMPLE and values["params"] == 10
+    assert Program(checkpoint.spec, checkpoint.theta_P).add(wrong["a"], wrong["b"]) == wrong["answer"]
+    assert wrong["answer"] != wrong["a"] + wrong["b"]
+
+
+def test_what_rounding_leaves_open_is_undecided():
+    checkpoint = certificate("75p")
+    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=3)
+    assert proof.verdict == UNDECIDED
+    assert [(o.digit, o.reason) for o in proof.open] == [(2, "rounding")]
