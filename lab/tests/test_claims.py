@@ -2,11 +2,14 @@
 
 import json
 
+import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from lab.claims.claim import Claim, arm, claims, read
 from lab.claims.judge import Verdict, arms, judge, judge_all
 from lab.claims.text import as_json, markdown
+from lab.commands import claims as command
 from lab.plans import load_plan
 from search.errors import UserError
 from search.stats.intervals import power
@@ -178,3 +181,17 @@ def test_only_what_is_about_a_share_is_shown_with_an_interval():
     assert "| 1 of 3 " in possible and "1 of 3 (" not in possible
     assert "1 of 3 (6.1–79.2 %)" in rate
     assert [row["with"]["interval"] is None for row in json.loads(as_json(judged))] == [True, False]
+
+
+def test_of_named_records_the_claims_that_they_touch_are_shown(tmp_path):
+    pd.DataFrame(seeds(ONE, "ggff") + seeds(OTHER, "fffg")).assign(hopeless_step=None).to_csv(
+        tmp_path / "a.csv"
+    )
+    pd.DataFrame(seeds("other", "gf", study="x")).assign(hopeless_step=None).to_csv(tmp_path / "b.csv")
+
+    def call(file):
+        return CliRunner().invoke(command, [str(tmp_path / file), "--json", "--home", str(tmp_path / "home")])
+
+    shown = json.loads(call("a.csv").output)
+    assert 0 < len(shown) < len(claims()) and all(j["with"]["n"] or j["without"]["n"] for j in shown)
+    assert isinstance(call("b.csv").exception, UserError)
