@@ -157,11 +157,13 @@ def test_a_verdict_flips_where_decoding_does(entry, wrong):
         middle = (right + wrong) / 2
         is_right = (margins(scaled(checkpoint, entry, middle), few) > 0).all()
         right, wrong = (middle, wrong) if is_right else (right, middle)
-    step = 0.5 * (right - 1)  # any float32 is in the verdict: between, it is undecided
+    step = 0.5 * (right - 1)
     before, behind = scaled(checkpoint, entry, right - step), scaled(checkpoint, entry, wrong + step)
     assert (margins(before, TWO) > 0).all()
     assert not (margins(behind, TWO) > 0).all()
     assert prove(before.spec, before.theta_P, digits=2).verdict == PROVED
+    between = prove(before.spec, scaled(checkpoint, entry, right).theta_P, digits=2)
+    assert (between.verdict, {o.reason for o in between.open}) == (UNDECIDED, {"rounding"})
     refuted = prove(behind.spec, behind.theta_P, digits=2)
     assert refuted.verdict == COUNTEREXAMPLE
     (pair,) = refuted.wrong
@@ -225,10 +227,3 @@ def test_a_counterexample_is_one_of_the_exported_program():
     assert values["verdict"] == COUNTEREXAMPLE and values["params"] == 10
     assert Program(checkpoint.spec, checkpoint.theta_P).add(wrong["a"], wrong["b"]) == wrong["answer"]
     assert wrong["answer"] != wrong["a"] + wrong["b"]
-
-
-def test_what_rounding_leaves_open_is_undecided():
-    checkpoint = certificate("75p")
-    proof = prove(checkpoint.spec, checkpoint.theta_P, digits=3)
-    assert proof.verdict == UNDECIDED
-    assert [(o.digit, o.reason) for o in proof.open] == [(2, "rounding")]
