@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from model import PRESETS
 from search.errors import AlreadyExists, Failure, NotFound
+from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store import study_records as records_module
@@ -280,13 +281,33 @@ def test_calls_of_verify_are_counted(records, another):
     assert columns(records, "verified", "verify_calls") == {1: (10_010, 2), 2: (0, 1), 3: (None, 0)}
 
 
-def test_seeds_that_count_for_the_same_are_one_group(records):
-    trial = trial_of(*SEEDS)
-    records.claim(trial)
-    record(records, trial, *(result_of(s, best_exact=n / 4) for n, s in enumerate(SEEDS)), speed=2.0)
-    rows = records.list_grouped_seeds(CONFIGURATION.key)
-    assert len(rows) == 3 and rows[0] is rows[2] and rows[0]["best_exact"] == 0.5
-    assert rows[0]["core_s"] is None, "only the engine's cost is known"
+def test_rows_that_count_for_the_same_are_counted_as_they_are(records):
+    """What MLflow is told while a study runs takes no row a seed, and is what all rows come to."""
+    names = ("outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "core_s", "best_exact")
+    kinds = [
+        ("grokked", 900, 500, True, None, None, 3.0, 1.0),
+        ("failed", 1_000, None, False, 400, None, 4.0, 0.5),
+        ("given_up", 400, None, None, 400, None, 1.0, 0.25),
+        ("screened", 100, None, None, None, "r", 0.5, 0.0),
+        ("failed", 1_000, None, False, None, "r", 4.5, 0.75),
+        ("censored", 7, None, None, None, None, None, None),
+    ]
+    rows = [
+        dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)
+    ]
+    named = {"study": "study", "configuration": "a", "trial": "t", "data_seed": 1, "published": False}
+    with records.database.begin() as db:
+        for number, row in enumerate(rows):
+            db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
+    few = records.list_grouped_seeds("a")
+    whole = records.list_seeds("a")
+    assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
+    wanted, found = final_metrics(whole), final_metrics(few)
+    assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
+    with records.database.begin() as db:
+        db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 0).values(core_s=None))
+    assert "core_s_per_grokked" not in final_metrics(records.list_grouped_seeds("a"))
+    assert "core_s_per_grokked" not in final_metrics(records.list_seeds("a"))
 
 
 # ---- one driver a study

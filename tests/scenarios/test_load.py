@@ -9,8 +9,6 @@ import sqlalchemy as sa
 
 from benchmarks import cluster, load
 from search.run import driver, worker
-from search.stats.counting import final_metrics
-from search.store.database import ROWS
 from search.store.home import Home
 from search.tracking.tracker import Tracker
 from tests import homes
@@ -71,36 +69,6 @@ def test_what_a_trial_costs_does_not_grow_with_what_is_there(tmp_path, monkeypat
         with records.database.begin() as db:
             plan = " ".join(row[3] for row in db.exec_driver_sql(f"EXPLAIN QUERY PLAN {words}"))
         assert "ix_ledger_trial" in plan, plan
-
-
-def test_rows_that_count_for_the_same_are_counted_as_they_are(tmp_path):
-    """What MLflow is told while a study runs takes no row a seed, and is what all rows come to."""
-    names = ("outcome", "steps", "grok_step", "held", "hopeless_step", "screen", "core_s", "best_exact")
-    kinds = [
-        ("grokked", 900, 500, True, None, None, 3.0, 1.0),
-        ("failed", 1_000, None, False, 400, None, 4.0, 0.5),
-        ("given_up", 400, None, None, 400, None, 1.0, 0.25),
-        ("screened", 100, None, None, None, "r", 0.5, 0.0),
-        ("failed", 1_000, None, False, None, "r", 4.5, 0.75),
-        ("censored", 7, None, None, None, None, None, None),
-    ]
-    rows = [
-        dict(zip(names, kind, strict=True)) | {"confirmation": n % 4 < 2} for n, kind in enumerate(kinds * 5)
-    ]
-    records = homes.records_of(homes.empty_home(tmp_path), "many")
-    named = {"study": "many", "configuration": "a", "trial": "t", "data_seed": 1, "published": False}
-    with records.database.begin() as db:
-        for number, row in enumerate(rows):
-            db.execute(sa.insert(ROWS).values(**named, init_seed=number, verify_calls=0, **row))
-    few = records.list_grouped_seeds("a")
-    whole = records.list_seeds("a")
-    assert len(few) == len(whole) == 30 and len({id(row) for row in few}) == 12
-    wanted, found = final_metrics(whole), final_metrics(few)
-    assert found == pytest.approx(wanted) and found["core_s_per_grokked"] > 0
-    with records.database.begin() as db:
-        db.execute(sa.update(ROWS).where(ROWS.c.init_seed == 0).values(core_s=None))
-    assert "core_s_per_grokked" not in final_metrics(records.list_grouped_seeds("a"))
-    assert "core_s_per_grokked" not in final_metrics(records.list_seeds("a"))
 
 
 @pytest.mark.usefixtures("quick")

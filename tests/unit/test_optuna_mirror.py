@@ -109,7 +109,14 @@ def other_proposals(ledger: Memory) -> Proposals:
     return proposals
 
 
-@pytest.mark.parametrize("other", [other_values, other_space, other_search, other_proposals])
+def other_objectives(ledger: Memory) -> Proposals:
+    return proposals_of(ledger, space=NARROW, more=", objectives: [params, grok_rate]")
+
+
+OTHERS = [other_values, other_space, other_search, other_proposals, other_objectives]
+
+
+@pytest.mark.parametrize("other", OTHERS)
 def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
     ledger = Memory()
     first = proposals_of(ledger, space=NARROW)
@@ -121,18 +128,8 @@ def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
     then = other(ledger)
     mirror_of(then, home).update(then.trials())
     assert shown(home) == of(then) and shown(home, "other") == of(first)
+    assert read(home).metric_names == list(then.objectives)
     assert optuna.get_all_study_names(home.optuna_url) == ["other", "x"]
-
-
-def test_other_objectives_are_another_study(home: Home) -> None:
-    """Though nothing has been told yet."""
-    ledger = Memory()
-    for more in ("", ", objectives: [params, grok_rate]"):
-        proposals = proposals_of(ledger, space=NARROW, more=more)
-        proposals.ask()
-        mirror_of(proposals, home).update(proposals.trials())
-        assert read(home).metric_names == list(proposals.objectives)
-        assert read(home).directions == proposals.optuna.directions and shown(home) == of(proposals)
 
 
 def test_it_may_be_deleted_at_any_time(home: Home) -> None:
