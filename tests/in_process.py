@@ -1,16 +1,28 @@
-"""Ray's place taken by this process: the real driver, ledger, MLflow and worker, trial after trial."""
+"""Ray's place taken by this process: the real driver, ledger, MLflow and worker, trial after trial.
+
+`python -m tests.in_process WORDS ...` is the command so, in a process of its own (PAUSE, LEASE_S: see below).
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
+from search.cli import main
 from search.run import ray_executor
 from search.run.executor import InProcessExecutor
 from search.run.packing import Capacity
+from search.store import lease
+from search.tracking.fence import WRITING
 from tests.commands import OTHERS
 from tests.reference import environment
 
@@ -32,3 +44,43 @@ def without_ray() -> Iterator[None]:
         )
         yield
     signal.signal(signal.SIGTERM, before)
+
+
+# ---- as a process of its own
+
+
+def count_writes(pause_at: int, note: Path | None = None) -> None:
+    """Count what is written to MLflow, and have this process stop itself (SIGSTOP) in that call.
+
+    Before an even one is done, after an odd one: then it has been done, and its answer is still to come.
+    """
+    counted = count(1)
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def calling(*args: Any, **options: Any) -> Any:
+            number = next(counted)
+            if note:
+                note.write_text(str(number))
+            if number == pause_at and number % 2 == 0:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            answer = call(*args, **options)
+            if number == pause_at and number % 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return answer
+
+        return calling
+
+    for name in dir(MlflowClient):
+        if name.startswith(WRITING):
+            setattr(MlflowClient, name, watched(getattr(MlflowClient, name)))
+
+
+if __name__ == "__main__":
+    if "PAUSE" in os.environ:
+        count_writes(int(os.environ["PAUSE"]), Path(os.environ["NOTE"]) if "NOTE" in os.environ else None)
+    if "LEASE_S" in os.environ:  # else a lease is waited for two minutes
+        lease.LEASE_S = float(os.environ["LEASE_S"])
+        lease.RENEW_S, lease.FRESH_S = lease.LEASE_S / 8, lease.LEASE_S / 2
+    with without_ray():
+        main()

@@ -29,6 +29,7 @@ from search.run.packing import interrupted
 from search.run.planner import Planner
 from search.run.progress import Display, Progress
 from search.run.proposals import Proposals
+from search.run.reconcile import reconcile
 from search.run.recorder import Recorder
 from search.run.tally import OPEN, TrialReport
 from search.run.workers import Workers, WorkerState
@@ -121,8 +122,9 @@ class Driver:
         os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
         rows = records.list_seeds()
         with ExitStack() as undo:
-            tracker = Tracker(client, records.home, study, any(r["published"] for r in rows))
-            outbox = Outbox(lambda: client.search_experiments(max_results=1))
+            is_published, verify = any(r["published"] for r in rows), records.lease.verify
+            tracker = Tracker(client, records.home, study, is_published, verify)
+            outbox = Outbox(lambda: client.search_experiments(max_results=1), verify)
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
             cache = ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round))
@@ -130,18 +132,20 @@ class Driver:
             share = study.sampler.share if study.space else None
             recorder = Recorder(records, tracker, outbox, cache, share)
             records.censor_orphaned()
-            recovered = recorder.recover(rows)
+            recovered = reconcile(records, tracker, rows, share)
+            recovered |= recorder.recover(records.list_seeds() if recovered else rows)
             planner = plan(study, records, cache)
             mirror = None
             if isinstance(proposals := planner.search.proposals, Proposals):
                 mirror = Mirror(records, proposals.objectives)
             driver = cls(study, records, display, planner, recorder, mirror, max_hours)
-            driver._resume_tracking(client, recovered)
+            driver._resume_tracking(recovered)
             records.database.patience_s = PATIENCE_S
             yield driver
 
-    def _resume_tracking(self, client: MlflowClient, recovered: set[str]) -> None:
+    def _resume_tracking(self, recovered: set[str]) -> None:
         """Conclude in MLflow what an earlier run did not, and write what belongs to the study as a whole."""
+        client = self.tracker.client
         with answered(self.study.name):
             open_runs = self.tracker.list_unconcluded()
         self.unconcluded = open_runs.keys() | recovered
@@ -199,7 +203,8 @@ class Driver:
         self._conclude_earlier()
 
     def _check_end(self) -> None:
-        """Stop if somebody asked for it, or the time is over."""
+        """Stop if somebody asked for it, or the time is over. Raises Superseded."""
+        self.lease.verify()
         if self.lease.why:
             self.stop(self.lease.why)
         if self.deadline is not None and time.monotonic() > self.deadline:
@@ -219,14 +224,14 @@ class Driver:
     def _config(self, trial: Trial) -> dict[str, Any]:
         """Return the arguments of a worker that begins with a trial."""
         depot = {"depot": self.home.depot.uri} if isinstance(self.home.depot, Depot) else {}
-        return {"folder": str(self.records.trial_folder(trial.key)), **depot}
+        return {"folder": str(self.records.trial_folder(trial.key)), "driver": self.records.owner, **depot}
 
     def _begin(self, trial: Trial, worker: WorkerState) -> None:
         """Claim a trial and write it for a worker."""
         self.records.claim(trial)
         self.ended.trials += 1
         folder = self.records.trial_folder(trial.key)
-        trial.write(folder)
+        trial.write(folder, self.records.owner)
         self.home.depot.put(folder / TRIAL_FILE)
         for configuration in trial.configurations:
             self.outbox.put(self.tracker.reopen, configuration)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import platform
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +49,8 @@ from trainer.bank.folding import FoldingBank
 from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
 
+LOOK_S = 5.0
+"""Seconds between two looks at whose a worker's trials are."""
 LOCK_WAIT_S = 60.0  # a worker whose driver or node has died may not have noticed yet
 AnyBank = Bank | FoldingBank
 
@@ -55,14 +59,39 @@ def train(config: Mapping[str, Any]) -> None:
     """Train a worker's trials as Ray Tune's trainable."""
     from ray import tune  # the worker's process; `run_trial` itself needs no Ray
 
-    for report in train_reporting(config):
-        tune.report({"payload": json.dumps(report)})
+    with _ending_when_superseded(Path(config["folder"]), config["driver"], config.get("depot")):
+        for report in train_reporting(config):
+            tune.report({"payload": json.dumps(report)})
+
+
+@contextmanager
+def _ending_when_superseded(folder: Path, driver: str, depot: str | None) -> Iterator[None]:
+    """End this process, and with it its locks, once a trial that it was given belongs to another driver.
+
+    Its own may be paused: then a report is waited for without end. With a depot no folder is shared.
+    """
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(LOOK_S):
+            for place in _assigned(folder, Shared()):
+                with suppress(OSError, ValueError):  # a trial that is done is removed
+                    if Trial.read_driver(place) not in (driver, ""):
+                        os._exit(1)
+
+    if depot is None:
+        threading.Thread(target=look, name="superseded", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
 
 
 def train_reporting(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Train a worker's trials and yield its reports. Before it raises it leaves the error in their folders.
 
     `config["folder"]`: where its first trial is described. `config["depot"]`: URI of the depot, if any.
+    `config["driver"]`: the name of the driver that it belongs to.
     """
     with _local_folder(Path(config["folder"]), config.get("depot")) as (folder, depot):
         for place in _assigned(folder, depot):

@@ -128,7 +128,7 @@ class DatabaseCandidates:
     def propose(
         self, candidates: Sequence[TieCandidate], configurations: Sequence[Configuration] = ()
     ) -> None:
-        with self.database.begin() as db:
+        with self.records.writing() as db:
             self.records.insert_configurations(db, configurations)
             self.records.insert_starts(db, [c.start for c in candidates if c.start])
             db.execute(sa.insert(SETS), [self._row(candidate) for candidate in candidates])
@@ -137,7 +137,7 @@ class DatabaseCandidates:
     def judge(self, candidate: TieCandidate) -> None:
         place = sa.and_(SETS.c.study == self.study, SETS.c.number == candidate.number)
         row = self._row(candidate)
-        with self.database.begin() as db:
+        with self.records.writing() as db:
             self.records.insert_starts(db, [candidate.start] if candidate.start else [])
             db.execute(sa.update(SETS).where(place).values(**{name: row[name] for name in JUDGED}))
 

@@ -12,9 +12,10 @@ import logging
 import os
 import socket
 import threading
+import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -23,11 +24,33 @@ from search.errors import AlreadyExists, Failure
 from search.store.database import ROWS, STUDIES, Database, retry_while_unavailable
 from trainer import Outcome
 
-STOPPED = "stopped"
+STOPPED, TAKEN = "stopped", "another driver took the study over"
 LEASE_S, RENEW_S = 120.0, 5.0
 """A lease that has not been renewed for so long belongs to nobody; how often it is renewed."""
 
+FRESH_S = LEASE_S / 2
+"""Seconds after a renewal in which nobody else can have the study, whatever their clocks say."""
+
 log = logging.getLogger(__name__)
+
+
+class Superseded(Failure):
+    """Another driver has the study now: this one may write nothing more of it."""
+
+
+class Clocks(NamedTuple):
+    """Seconds by two clocks: one that counts while the machine sleeps, and one that others may set."""
+
+    boot: float
+    wall: float
+
+    @classmethod
+    def now(cls) -> Clocks:
+        return cls(time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time())
+
+    def since(self, other: Clocks) -> float:
+        """Return the seconds since an earlier moment, by the clock that says more."""
+        return max(a - b for a, b in zip(self, other, strict=True))
 
 
 class StudyLease:
@@ -41,11 +64,15 @@ class StudyLease:
         self.database, self.study, self.owner = database, study, owner
         self.why: str | None = None
         """The reason to let the study go, if there is one: asked to stop, or taken over."""
+        self.is_entered = self.is_lost = False
+        self.renewed = Clocks(float("-inf"), float("-inf"))
+        """When it was renewed last."""
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._keep_renewing, name="lease", daemon=True)
 
     def __enter__(self) -> StudyLease:
         self.acquire()
+        self.is_entered = True
         self.thread.start()
         return self
 
@@ -55,6 +82,35 @@ class StudyLease:
         self.database.patience_s = 0.0  # if the database is away, the lease ends by itself
         with contextlib.suppress(Failure):
             self.release()
+        self.is_entered = False
+
+    def verify(self) -> None:
+        """Raise Superseded if another driver may have the study. Costs nothing while it is renewed in time.
+
+        After any gap in this process's own clocks the database is asked: a driver may have been paused, or its
+        machine asleep, for longer than its lease.
+        """
+        if self.is_entered and (self.is_lost or Clocks.now().since(self.renewed) > FRESH_S):
+            self._confirm()
+
+    @retry_while_unavailable
+    def _confirm(self) -> None:
+        self.why = self.renew() or self.why
+        if self.is_lost:
+            raise self._superseded()
+
+    def fence(self, db: sa.Connection) -> None:
+        """Renew the lease as a part of a transaction, which is written only if the driver has it. Raises Superseded."""
+        if self.is_entered:
+            until = self.database.now(db) + LEASE_S
+            if db.execute(sa.update(STUDIES).where(self.is_owned).values(lease_until=until)).rowcount == 0:
+                self.is_lost = True
+                raise self._superseded()
+
+    def _superseded(self) -> Superseded:
+        return Superseded(
+            f"study {self.study}: {TAKEN}, while this one was paused; it has written nothing since"
+        )
 
     def check(self) -> None:
         """Raise Failure if somebody asked to stop, or took the study over."""
@@ -69,7 +125,7 @@ class StudyLease:
     @retry_while_unavailable
     def acquire(self) -> None:
         """Make `owner` the one driver of the study, until `release`. Raises AlreadyExists if another one is."""
-        study = self.study
+        study, self.renewed = self.study, Clocks.now()
         with self.database.begin() as db:
             now = self.database.now(db)
             values = {"stop": False, "owner": self.owner, "lease_until": now + LEASE_S}
@@ -105,12 +161,15 @@ class StudyLease:
         Does not wait for a database that is away.
         """
         running = sa.and_(ROWS.c.owner == self.owner, ROWS.c.outcome == Outcome.RUNNING)
+        begun = Clocks.now()
         with self.database.begin() as db:
             until = self.database.now(db) + LEASE_S
-            db.execute(sa.update(ROWS).where(running).values(lease_until=until))
             renewal = sa.update(STUDIES).where(self.is_owned).values(lease_until=until)
             if db.execute(renewal).rowcount == 0:
-                return "another driver took the study over"
+                self.is_lost = True
+                return TAKEN
+            self.renewed = begun
+            db.execute(sa.update(ROWS).where(running).values(lease_until=until))
             return STOPPED if db.scalar(sa.select(STUDIES.c.stop).where(self.is_owned)) else None
 
     def _keep_renewing(self) -> None:

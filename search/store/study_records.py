@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -81,6 +82,13 @@ class StudyRecords:
         """Return the folder of one of the study's trials; of all of them for an empty key."""
         return self.home.trial(self.study, key)
 
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Open a transaction of this driver. Raises Superseded, with nothing written, if it has lost the study."""
+        with self.database.begin() as db:
+            self.lease.fence(db)
+            yield db
+
     # The study as a whole
 
     @retry_while_unavailable
@@ -102,7 +110,7 @@ class StudyRecords:
     @retry_while_unavailable
     def update_study(self, definition: Values, tracking_uri: str | None) -> None:
         """Keep this owner's study as its file is now, and where the file has it tracked."""
-        with self.database.begin() as db:
+        with self.writing() as db:
             values = {"definition": definition, "tracking_uri": tracking_uri}
             db.execute(sa.update(STUDIES).where(self.lease.is_owned).values(**values))
 
@@ -124,7 +132,7 @@ class StudyRecords:
     @retry_while_unavailable
     def create_configurations(self, configurations: Iterable[Configuration]) -> None:
         """Write configurations before anything of them is trained. Those that are there stay as they are."""
-        with self.database.begin() as db:
+        with self.writing() as db:
             self.insert_configurations(db, configurations)
 
     def insert_configurations(self, db: sa.Connection, configurations: Iterable[Configuration]) -> None:
@@ -182,7 +190,7 @@ class StudyRecords:
     def create_parents(self, parents: Iterable[InitialTheta]) -> None:
         """Write the θ that a study starts from."""
         rows = [{"study": self.study, "number": p.number, "start": p.as_dict()} for p in parents]
-        with self.database.begin() as db:
+        with self.writing() as db:
             db.execute(sa.insert(PARENTS), rows)
 
     @retry_while_unavailable
@@ -203,7 +211,7 @@ class StudyRecords:
         key = configuration and configuration.key
         drawn = sa.select(PROPOSALS.c.configuration, PROPOSALS.c.numbers)
         values = {"study": self.study, "number": number, "configuration": key, "numbers": numbers}
-        with self.database.begin() as db:
+        with self.writing() as db:
             if configuration is not None:
                 self.insert_configurations(db, [configuration])
             row = db.execute(
@@ -264,7 +272,7 @@ class StudyRecords:
         keys = [c.key for c in trial.configurations]
         seeds = {s.init_seed for _, s in trial.work}  # a configuration may have many more
         in_trial = (ROWS.c.study == self.study, ROWS.c.configuration.in_(keys), ROWS.c.init_seed.in_(seeds))
-        with self.database.begin() as db:
+        with self.writing() as db:
             claimed = self._running(trial, now := self.database.now(db))
             query = sa.select(ROWS).where(*in_trial)
             rows = {_key_of(r): dict(r) for r in db.execute(query).mappings()}
@@ -304,14 +312,14 @@ class StudyRecords:
             for row, columns in part.columns(share).items()
         ]
         if values:
-            with self.database.begin() as db:
+            with self.writing() as db:
                 db.execute(sa.update(ROWS).where(has_values(key), is_open), values)
 
     @retry_while_unavailable
     def censor(self, trials: Iterable[Trial], reason: str, steps: Mapping[Key, int] | None = None) -> None:
         """Write that running seeds were ended from outside, and after how many steps where that is known."""
         values = {"outcome": Outcome.CENSORED, "reason": reason, **FREE}
-        with self.database.begin() as db:
+        with self.writing() as db:
             for trial in trials:
                 in_trial = self._has(trial=trial.key)
                 running = sa.and_(in_trial, ROWS.c.outcome == Outcome.RUNNING, ROWS.c.owner == self.owner)
@@ -327,7 +335,7 @@ class StudyRecords:
     def delete_unstarted(self, trial: Trial) -> None:
         """Delete a trial's censored seeds of which nothing was trained."""
         unstarted = self._has(trial=trial.key, steps=0, outcome=Outcome.CENSORED)
-        with self.database.begin() as db:
+        with self.writing() as db:
             db.execute(sa.delete(ROWS).where(unstarted))
 
     @retry_while_unavailable
@@ -335,7 +343,7 @@ class StudyRecords:
         """Write that running seeds of other owners were ended. The caller has the study's lease."""
         values = {"outcome": Outcome.CENSORED, "reason": DIED, **FREE}
         running = self._has(outcome=Outcome.RUNNING)
-        with self.database.begin() as db:
+        with self.writing() as db:
             db.execute(sa.update(ROWS).where(running, ROWS.c.owner != self.owner).values(**values))
 
     @retry_while_unavailable
@@ -343,7 +351,7 @@ class StudyRecords:
         """Censor a trial's seeds that MLflow has not got, to be trained again: their results are lost."""
         values: Values = dict.fromkeys(MEASURED)
         values |= {"outcome": Outcome.CENSORED, "reason": reason, "steps": 0, **FREE}
-        with self.database.begin() as db:
+        with self.writing() as db:
             db.execute(sa.update(ROWS).where(self._has(trial=trial, published=False)).values(**values))
 
     @retry_while_unavailable
@@ -352,9 +360,32 @@ class StudyRecords:
         columns = CONFIGURATIONS.c
         place = (columns.study == self.study, columns.configuration == configuration.key)
         rows = self._has(configuration=configuration.key, trial=trial.key)
-        with self.database.begin() as db:
+        with self.writing() as db:
             db.execute(sa.update(CONFIGURATIONS).where(*place).values(experiment=experiment, run=run))
             db.execute(sa.update(ROWS).where(rows).values(published=True))
+
+    @retry_while_unavailable
+    def adopt(
+        self, part: ConfigurationResults, trial: str, seeds: Collection[Seed], run: tuple[str, str],
+        share: Share | None = None,
+    ) -> None:  # fmt: skip
+        """Record seeds of a part that MLflow has and this ledger has no end of, and that MLflow has the part.
+
+        trial: the key of its trial. run: ids of experiment and run. share: as in `record`.
+        """
+        key, place = part.configuration.key, dict(zip(("experiment", "run"), run, strict=True))
+        columns = part.columns(share)
+        shared = {"trial": trial, "confirmation": part.trial.confirmation, "reason": None}
+        with self.writing() as db:
+            self.insert_configurations(db, [part.configuration])
+            in_study = (CONFIGURATIONS.c.study == self.study, CONFIGURATIONS.c.configuration == key)
+            db.execute(sa.update(CONFIGURATIONS).where(*in_study).values(**place))
+            for seed in seeds:
+                named = self._named(row := (key, seed.init_seed, seed.data_seed))
+                db.execute(sa.delete(ROWS).where(has_values(named)))
+                db.execute(sa.insert(ROWS).values(**named, **columns[row], **shared))
+            in_trial = self._has(configuration=key, trial=trial)
+            db.execute(sa.update(ROWS).where(in_trial).values(published=True))
 
     @retry_while_unavailable
     def record_verification(self, key: Key, correct: int) -> bool:

@@ -167,14 +167,20 @@ class Trial:
         """Return the part of the trial that is one configuration's."""
         return replace(self, work=tuple(pair for pair in self.work if pair[0] == configuration))
 
-    def write(self, folder: Path) -> None:
-        """Write the trial into `folder`, where its worker reads it."""
+    def write(self, folder: Path, driver: str = "") -> None:
+        """Write the trial into `folder`, where its worker reads it. driver: which one it belongs to now."""
         durable.make_folder(folder)
-        durable.write(folder / TRIAL_FILE, self.as_json())
+        durable.write(folder / TRIAL_FILE, self.as_json(driver))
 
-    def as_json(self) -> bytes:
+    @staticmethod
+    def read_driver(folder: Path) -> str:
+        """Return the driver that a trial in `folder` belongs to; nothing where that is not said."""
+        return str(json.loads((folder / TRIAL_FILE).read_text()).get("driver", ""))
+
+    def as_json(self, driver: str = "") -> bytes:
         """Return the content of the trial's file."""
         about = {
+            **({"driver": driver} if driver else {}),
             "study": self.study,
             "spec": self.spec.as_dict(),
             "recipes": {c.key: c.recipe.as_dict() for c in self.configurations},

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from search.errors import masked
+from search.store.lease import Superseded
 
 LONGEST = 1_000
 """Jobs that wait; of more, those that are optional are left out."""
@@ -28,9 +29,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Outbox:
-    """Jobs for MLflow, and the thread that does them. `answers`: a call that raises if the server is away."""
+    """Jobs for MLflow, and the thread that does them.
+
+    `answers`: a call that raises if the server is away. `verify`: one that raises Superseded once another driver
+    has the study: then nothing more is done.
+    """
 
     answers: Callable[[], Any]
+    verify: Callable[[], Any] = lambda: None
     jobs: deque[Callable[[], Any]] = field(default_factory=deque)
     last_done: float = field(default_factory=time.monotonic)
     away: bool = False
@@ -73,7 +79,12 @@ class Outbox:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
-            self._do(job)
+            try:
+                self._do(job)
+            except Superseded:
+                with self.change:
+                    self.closed = True
+                return
             with self.change:
                 self.jobs.popleft()
                 self.last_done = time.monotonic()
@@ -90,6 +101,7 @@ class Outbox:
         `retry` (search/store/retry.py) does not fit: only attempts that the server answers are counted.
         """
         attempts, pause = 0, FIRST_PAUSE_S
+        self.verify()
         while not self.closed and (error := _error_of(job)) is not None:
             if (silence := _error_of(self.answers)) is not None:
                 if not self.away:
@@ -116,6 +128,8 @@ def _error_of(call: Callable[[], Any]) -> str | None:
     """Return what a call raises, in one line: a server, a disk, an object store, anything may be behind it."""
     try:
         call()
+    except Superseded:
+        raise
     except Exception as error:
         return masked(" ".join(str(error).split()))[:200] or type(error).__name__
     return None

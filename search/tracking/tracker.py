@@ -10,21 +10,25 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
 
 from model import verify
 from search.errors import Failure, UserError
-from search.stats.counting import Row, final_metrics
+from search.stats.counting import COUNTED, Row, final_metrics
 from search.store.depot import Depot
-from search.store.home import Home
+from search.store.home import IDENTIFIER, Home
+from search.store.lease import Superseded
 from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
 from search.tracking.artifacts import RecordedSeed
+from search.tracking.fence import FencedClient
 from search.tracking.tracking import (
     ADDERBOARD,
     ANCESTOR_TAGS,
@@ -56,19 +60,29 @@ STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit
 class Tracker:
     """One study's experiment."""
 
-    def __init__(self, client: MlflowClient, home: Home, study: Study, is_published: bool = False):
+    def __init__(
+        self,
+        client: MlflowClient,
+        home: Home,
+        study: Study,
+        is_published: bool = False,
+        verify: Callable[[], object] = lambda: None,
+    ):
         """Open the experiment, or create it.
 
         is_published: MLflow is to have records of it; raise UserError for a store that knows nothing of it.
+        verify: raises Superseded once another driver has the study; called before anything is written.
         """
-        self.client, self.home, self.study = client, home, study
+        self.unfenced, self.verify, self.home, self.study = client, verify, home, study
+        self.client = FencedClient(client, verify)
         self.runs: dict[str, str] = {}
         """Runs of configurations that this driver has opened, by key."""
         self.earlier: dict[str, str] | None = None
         """Runs of configurations that an earlier driver left, once the store was asked."""
         self.open: dict[str, bool] = {}
         """By run: True if it counts as running, as far as is known."""
-        self.steps: dict[str, set[int]] = {}
+        self.steps: dict[str, tuple[int, set[int] | None]] = {}
+        """By run: when it began, in ms since 1970, and the steps whose metrics it has."""
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
@@ -110,16 +124,61 @@ class Tracker:
     def _earlier_run(self, key: str) -> str | None:
         """Return the run of a configuration that was there when the store was asked: nobody else makes any."""
         if self.earlier is None:
-            runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
-            self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in runs if KEY_TAG in r.data.tags}
+            self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in self._configuration_runs()}
         return self.earlier.get(key)
+
+    def _configuration_runs(self) -> list[Run]:
+        runs = self.client.search_runs([self.experiment], max_results=MOST_RUNS)
+        return [r for r in runs if KEY_TAG in r.data.tags]
+
+    def list_doubtful(self, final: Mapping[str, int]) -> list[tuple[str, str]]:
+        """List configurations, with their runs, that may have more ended seeds than are known.
+
+        final: the number known, by key. A run that was concluded has its count; others have to be looked at.
+        """
+        runs = self._configuration_runs()
+        self.earlier = {r.data.tags[KEY_TAG]: r.info.run_id for r in runs}
+        counts = {r.info.run_id: sum(r.data.metrics.get(f"final.{o}", 0) for o in COUNTED) for r in runs}
+        doubtful = (
+            r for r in runs
+            if r.info.status != FINISHED or counts[r.info.run_id] > final.get(r.data.tags[KEY_TAG], 0)
+        )  # fmt: skip
+        return [(r.data.tags[KEY_TAG], r.info.run_id) for r in doubtful]
+
+    def list_parts(self, run: str) -> list[str]:
+        """List the keys of the trials that a configuration's run has parts of."""
+        names = (Path(item.path).name for item in self.client.list_artifacts(run, TRIALS))
+        return [name for name in names if IDENTIFIER.fullmatch(name)]
 
     def _create_run(self, configuration: Configuration) -> Run:
         """Create a configuration's run. If the answer is lost, the store is asked again next time."""
         tags = {KEY_TAG: configuration.key, **self._ancestor_tags(configuration)}
         earlier, self.earlier = self.earlier, None
-        run = self.client.create_run(self.experiment, tags=tags, run_name=configuration.title)
+        run = self._create_once(configuration.title, tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
         self.earlier = earlier
+        return run
+
+    def _create_once(
+        self, name: str, tags: Mapping[str, str], condition: str, parent: str | None = None
+    ) -> Run:
+        """Create a run, and look again for those of the condition: a driver may have been paused in this call.
+
+        Of two drivers that create a run at once, one sees both, and leaves that of the driver that has the study.
+        """
+        run = self.client.create_run(self.experiment, tags=dict(tags), run_name=name)
+        found = self.client.search_runs([self.experiment], condition)
+        twins = [
+            r for r in found if r.data.tags.get(PARENT_TAG) == parent and r.info.run_id != run.info.run_id
+        ]
+        try:
+            if twins:
+                self.verify()
+        except Superseded:
+            with suppress(MlflowException):  # the other one may have done it
+                self.unfenced.delete_run(run.info.run_id)
+            raise
+        for twin in twins:
+            self.client.delete_run(twin.info.run_id)
         return run
 
     def _ancestor_tags(self, configuration: Configuration) -> dict[str, str]:
@@ -140,7 +199,7 @@ class Tracker:
         run = next((r for r in runs if r.data.tags.get(PARENT_TAG) == parent), None)
         if run is None:
             tags = {tag: value} | ({PARENT_TAG: parent} if parent else {})
-            run = self.client.create_run(self.experiment, tags=tags, run_name=name)
+            run = self._create_once(name, tags, condition, parent)
         check_place(self.client, self.home, run)
         return run
 
@@ -179,19 +238,21 @@ class Tracker:
     def _log_once(self, run: str, mark: str, steps: Mapping[int, dict[str, float]]) -> None:
         """Write metrics by step, those of a step together and once: MLflow keeps every value of a step.
 
-        `mark`: the metric whose values say which steps are there.
+        `mark`: the metric whose values say which steps are there. All have the time at which the run began: what
+        a driver that was paused in this call writes again is the same to MLflow, which drops it.
         """
-        written = self.steps.pop(
-            run, None
-        )  # put back when all is written: after an error the server is asked
+        start, written = self.steps.pop(
+            run, (0, None)
+        )  # put back when all is written: else the server is asked
         if written is None:
+            start = self.client.get_run(run).info.start_time
             written = {m.step for m in self.client.get_metric_history(run, mark)}
-        now, new = int(time.time() * 1000), [step for step in steps if step not in written]
+        new = [step for step in steps if step not in written]
         for i in range(0, len(new), STEPS_AT_ONCE):
             batch = new[i : i + STEPS_AT_ONCE]
-            metrics = [Metric(k, v, now, step) for step in batch for k, v in steps[step].items()]
+            metrics = [Metric(k, v, start, step) for step in batch for k, v in steps[step].items()]
             self.client.log_batch(run, metrics=metrics)
-        self.steps[run] = written.union(new)
+        self.steps[run] = start, written.union(new)
 
     def is_count_due(self, configuration: Configuration, new: int) -> bool:
         """True if a configuration has an eighth more rows than when it was counted, with `new` ones.
@@ -240,6 +301,7 @@ class Tracker:
         elif (place := self._place(run)) is None:
             self.client.log_artifacts(run, str(folder), name)
         else:
+            self.verify()
             durable.link(folder, place / name)
             if run not in self.rooted:  # MLflow may have made its folder, and leaves it unsynced
                 durable.sync_names(place.parents[2], place / name)

@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -14,7 +15,7 @@ from search.store import database as database_module
 from search.store import lease as lease_module
 from search.store import study_records as records_module
 from search.store.database import ROWS, STUDIES, Database, DatabaseUnavailable
-from search.store.lease import LEASE_S, StudyLease
+from search.store.lease import FRESH_S, LEASE_S, Clocks, StudyLease, Superseded
 from search.store.ledger import Ledger
 from search.store.record import MEASURED, is_final
 from search.store.results import ConfigurationResults
@@ -351,6 +352,79 @@ def test_the_lease_of_a_dead_driver_is_taken_over_and_it_learns_of_it(how, recor
     assert records.lease.renew() is None and records.get_study()["owner"] == records.owner
 
 
+# ---- a driver that was paused, or whose machine slept, while another one took its study over
+
+
+@pytest.fixture
+def paused(records, other, monkeypatch):
+    """A driver that has claimed a trial and was paused for longer than its lease, with another one at work."""
+    monkeypatch.setattr(lease_module, "RENEW_S", 1e6)
+    with records.lease:
+        records.claim(trial_of(*SEEDS))
+        later(monkeypatch, LEASE_S + 1)
+        with other.lease:
+            yield records
+
+
+WRITES = {
+    "claim": lambda records: records.claim(trial_of(SEEDS[0])),
+    "record": lambda records: record(records, trial_of(SEEDS[0]), result_of(SEEDS[0])),
+    "censor": lambda records: records.censor([trial_of(*SEEDS)], "stopped"),
+    "censor_orphaned": lambda records: records.censor_orphaned(),
+    "delete_unstarted": lambda records: records.delete_unstarted(trial_of(*SEEDS)),
+    "reopen": lambda records: records.reopen(trial_of(*SEEDS).key, "lost"),
+    "publish": lambda records: records.publish(trial_of(*SEEDS), CONFIGURATION, "1", "run"),
+    "update_study": lambda records: records.update_study({"a": 2}, None),
+    "create_configurations": lambda records: records.create_configurations([CONFIGURATION]),
+    "create_proposal": lambda records: records.create_proposal(0, CONFIGURATION, {}),
+    "adopt": lambda records: records.adopt(
+        ConfigurationResults(
+            trial_of(SEEDS[0]), [result_of(SEEDS[0])], {"seed_steps_per_s": 1.0, "environment": {}}
+        ),
+        "trial",
+        {SEEDS[0]},
+        ("1", "run"),
+    ),
+    "create_parents": lambda records: records.create_parents([SimpleNamespace(number=0, as_dict=dict)]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_driver_that_comes_back_writes_nothing_more(write, paused, other):
+    with paused.database.begin() as db:
+        before = [list(db.execute(sa.select(table))) for table in database_module.OF_A_STUDY]
+    with pytest.raises(
+        Superseded, match="study study: another driver took the study over, while this one was pau"
+    ):
+        write(paused)
+    with paused.database.begin() as db:
+        assert before == [list(db.execute(sa.select(table))) for table in database_module.OF_A_STUDY]
+    write(other)
+
+
+@pytest.mark.parametrize("clock", ["boot", "wall"])
+def test_a_driver_looks_at_its_lease_after_a_gap_in_its_clocks(clock, paused, monkeypatch):
+    """Before that nobody else can have taken it, and the database is not asked."""
+    now = Clocks.now()
+    monkeypatch.setattr(Clocks, "now", lambda: now._replace(**{clock: getattr(now, clock) + FRESH_S - 1}))
+    with monkeypatch.context() as patch:
+        patch.setattr(paused.lease, "renew", pytest.fail)
+        paused.lease.verify()
+    monkeypatch.setattr(Clocks, "now", lambda: now._replace(**{clock: getattr(now, clock) + FRESH_S + 1}))
+    for _ in range(2):
+        with pytest.raises(Superseded):
+            paused.lease.verify()
+
+
+def test_a_driver_that_still_has_its_study_goes_on_after_a_gap(records, monkeypatch):
+    with records.lease:
+        now = Clocks.now()
+        monkeypatch.setattr(Clocks, "now", lambda: Clocks(*(t + 10 * LEASE_S for t in now)))
+        later(monkeypatch, 10 * LEASE_S)
+        records.lease.verify()
+        records.claim(trial_of(SEEDS[0]))
+
+
 def test_of_many_drivers_one_gets_a_study(open_records):
     drivers = [open_records() for _ in range(6)]
     for take_over in (False, True):
@@ -511,7 +585,7 @@ def test_every_transaction_waits_for_a_database_that_is_away():
     kinds = (Ledger, StudyRecords, StudyLease)
     methods = {name: method for kind in kinds for name, method in vars(kind).items()}
     exempt = {"renew", "check", "require_study", "insert_configurations", "insert_starts"}
-    exempt |= {"record_verifications", "trial_folder"}
+    exempt |= {"record_verifications", "trial_folder", "fence", "verify"}
     public = {name for name, method in methods.items() if callable(method) and not name.startswith("_")}
     assert {name for name in public if not hasattr(methods[name], "__wrapped__")} == exempt
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from search.store.lease import Superseded
 from search.tracking import outbox as module
 from search.tracking.outbox import Outbox
 from tests.processes import wait_until
@@ -119,3 +120,24 @@ def test_a_server_that_is_away_is_asked_ever_more_rarely(server, outbox, monkeyp
     wait_until(lambda: len(asked) > 5, "it is not asked again")
     pauses = [later - sooner for sooner, later in pairwise(asked)]
     assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04, 0.08, 0.08), strict=False))
+
+
+@pytest.mark.parametrize("where", ["before a job", "in a job"])
+def test_a_driver_that_was_superseded_writes_nothing_more(where, server):
+    verified = []
+
+    def superseded():
+        raise Superseded("another driver has the study")
+
+    def verify():
+        verified.append(0)
+        if where == "before a job" and len(verified) > 1:
+            superseded()
+
+    outbox = Outbox(server.answer, verify)
+    outbox.put(server.write, 1)
+    if where == "in a job":
+        outbox.put(superseded)
+    outbox.put(server.write, 2)
+    outbox.thread.join(10)
+    assert not outbox.thread.is_alive() and server.written == [1]

@@ -1,0 +1,118 @@
+"""A driver paused for longer than its lease, which comes back when another one has its study (make test-faults)."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.commands import adder_search, running
+from tests.reference import QUICK, check_whole, expected, wait_for_progress, write_study
+
+pytestmark = pytest.mark.faults
+
+STUDY = QUICK | {"name": "paused"}
+LEASE_S = 6.0
+IN_PROCESS = {"program": (sys.executable, "-m", "tests.in_process")}
+"""Driver, worker and outbox in one process: all of it is paused."""
+TAKEN = "error: study paused: another driver took the study over, while this one was paused; it has written nothing"
+INSTANTS, SEED = 10, 30
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return expected(STUDY)
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory):
+    """How often an undisturbed run writes to MLflow, and the seconds that it takes."""
+    folder = tmp_path_factory.mktemp("counted")
+    said = run(folder, {"PAUSE": "0", "NOTE": str(folder / "count")})
+    assert said.code == 0, said
+    return int((folder / "count").read_text()), said.seconds
+
+
+def words(folder):
+    return "run", write_study(folder, STUDY), "--home", str(folder / "home")
+
+
+def run(folder, environment=None):
+    return adder_search(*words(folder), cwd=ROOT, environment=environment or {}, **IN_PROCESS)
+
+
+def is_stopped(pid):
+    """True if a process has been stopped by a signal."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def pause_unlocked(command, home):
+    """Pause a driver, where it holds no lock of a database: nobody can help that."""
+    while True:
+        os.kill(command.process.pid, signal.SIGSTOP)
+        try:
+            for name in ("ledger.db", "mlflow.db"):
+                with closing(sqlite3.connect(home / name, timeout=0.1, isolation_level=None)) as db:
+                    db.execute("BEGIN IMMEDIATE")
+                    db.execute("ROLLBACK")
+            return
+        except sqlite3.OperationalError:
+            os.kill(command.process.pid, signal.SIGCONT)
+            time.sleep(0.01)
+
+
+def check_taken_over(folder, command, wanted):
+    """Another driver takes the study to its end; the paused one comes back, and changes nothing of it."""
+    time.sleep(LEASE_S)
+    assert (said := run(folder)).code == 0, said
+    os.kill(command.process.pid, signal.SIGCONT)
+    said = command.wait()
+    assert said.code == 0 or (said.code == 1 and said.err.splitlines()[-1].startswith(TAKEN)), said
+    check_whole(folder / "home", STUDY, folder, wanted)
+    assert (said := run(folder)).code == 0, said
+    check_whole(folder / "home", STUDY, folder, wanted)
+    assert not list((folder / "home" / "trials").iterdir())
+
+
+@pytest.mark.parametrize("instant", range(INSTANTS))
+def test_paused_in_a_call_to_mlflow(instant, calls, wanted, tmp_path):
+    """Before the call, when it has looked at its lease, or after it, before it hears of it."""
+    number, _ = calls
+    at = random.Random(SEED + instant).randrange(1, number + 1)
+    environment = {"PAUSE": str(at), "LEASE_S": str(LEASE_S)}
+    with running(*words(tmp_path), cwd=ROOT, environment=environment, **IN_PROCESS) as command:
+        command.wait_for(lambda: is_stopped(command.process.pid), f"there was no call {at}")
+        check_taken_over(tmp_path, command, wanted)
+
+
+@pytest.mark.parametrize("instant", range(INSTANTS))
+def test_paused_at_any_time(instant, calls, wanted, tmp_path):
+    _, seconds = calls
+    with running(*words(tmp_path), cwd=ROOT, environment={"LEASE_S": str(LEASE_S)}, **IN_PROCESS) as command:
+        command.wait_for((tmp_path / "home" / "mlflow.db").exists, "it did not begin")
+        time.sleep(random.Random(SEED + instant).uniform(0, 0.7 * seconds))
+        pause_unlocked(command, tmp_path / "home")
+        check_taken_over(tmp_path, command, wanted)
+
+
+def test_paused_with_rays_workers_at_work(wanted, tmp_path):
+    """They train on, and end as soon as a trial of theirs belongs to the other driver."""
+    with running(*words(tmp_path), cwd=tmp_path) as command:
+        wait_for_progress(command, tmp_path / "home")
+        pause_unlocked(command, tmp_path / "home")
+        time.sleep(125)  # the lease as it is
+        said = adder_search(*words(tmp_path), cwd=tmp_path)
+        assert said.code == 0, said
+        os.kill(command.process.pid, signal.SIGCONT)
+        said = command.wait()
+        assert said.code == 1 and said.err.splitlines()[-1].startswith(TAKEN), said
+        assert command.gone()
+    check_whole(tmp_path / "home", STUDY, tmp_path, wanted)

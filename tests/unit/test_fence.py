@@ -1,0 +1,71 @@
+"""What a driver that was paused does to MLflow when it comes back, and that each run is there once."""
+
+import pytest
+from mlflow import MlflowClient
+
+from search.store.lease import Superseded
+from search.study.trial import Configuration
+from search.tracking.fence import FencedClient
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect, tracking_uri
+from tests.homes import study_of
+
+
+@pytest.fixture
+def study():
+    return study_of()
+
+
+@pytest.fixture
+def client(home):
+    return connect(home, tracking_uri(home))
+
+
+def superseded():
+    raise Superseded("another driver has the study")
+
+
+def test_a_driver_that_is_superseded_reads_and_changes_nothing(client):
+    fenced = FencedClient(client, superseded)
+    assert [e.name for e in fenced.search_experiments()] == ["Default"]
+    for change in (fenced.create_run, fenced.log_batch, fenced.set_tag, fenced.update_run, fenced.delete_run,
+                   fenced.set_terminated, fenced.log_artifacts, fenced.create_experiment):  # fmt: skip
+        with pytest.raises(Superseded):
+            change("0")
+    assert client.search_runs(["0"]) == []
+
+
+@pytest.mark.parametrize("last", ["superseded", "holder"])
+@pytest.mark.parametrize("kind", ["configuration", "study"])
+def test_of_two_drivers_that_create_a_run_at_once_the_one_that_has_the_study_keeps_its_own(
+    kind, last, client, home, study, monkeypatch
+):
+    """Both have looked before either creates; the last one's run arrives when the other's is there."""
+    configuration, create = Configuration(*study.listed[0]), MlflowClient.create_run
+    is_lost = []
+    trackers = {
+        "superseded": Tracker(client, home, study, verify=lambda: is_lost and superseded()),
+        "holder": Tracker(client, home, study),
+    }
+    (first,) = trackers.keys() - {last}
+
+    def write(name):
+        tracker = trackers[name]
+        return tracker.run_of(configuration) if kind == "configuration" else tracker.study_run()
+
+    def late(self, *args, **options):
+        monkeypatch.setattr(MlflowClient, "create_run", create)
+        created.append(write(first))
+        is_lost.append(last == "superseded")
+        return create(self, *args, **options)
+
+    created = []
+    for tracker in trackers.values():
+        tracker._earlier_run("any")
+    monkeypatch.setattr(MlflowClient, "create_run", late)
+    if last == "superseded":
+        with pytest.raises(Superseded):
+            write(last)
+    else:
+        created[:] = [write(last)]
+    assert [r.info.run_id for r in client.search_runs([trackers["holder"].experiment])] == created
