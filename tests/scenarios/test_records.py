@@ -35,7 +35,7 @@ def test_a_row_a_configuration_with_every_field_as_it_was(smoke):
     lists = {k: tuple(map(tuple, v)) for k, v in recipe.as_dict().items() if isinstance(v, list)}
     assert mine == recipe.as_dict() | lists and lists["curriculum"] == ((3, 20),)
     assert (row["rung"], row["params"], row["seeds"], row["failed"], row["grokked"]) == ("57p", 57, 4, 4, 0)
-    assert row["grok_rate_high"] == pytest.approx(0.49, abs=0.001) and row["best_seed"]
+    assert row["grok_rate_high"] == pytest.approx(0.527, abs=0.001) and row["best_seed"]
 
 
 def test_a_row_a_point_of_a_curve(smoke):

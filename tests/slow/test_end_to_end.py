@@ -81,7 +81,7 @@ def test_a_run_says_what_came_of_it_and_what_to_type_next(smoke):
     assert smoke.said.code == 0, smoke.said
     assert is_plain(smoke.said)
     assert smoke.said.err == ""
-    assert "smoke: 0 of 4 grokked: 0.0% (95 % interval 0.0% to 49.0%)" in smoke.said.out.splitlines()
+    assert "smoke: 0 of 4 grokked: 0.0% (95 % interval 0.0% to 52.7%)" in smoke.said.out.splitlines()
     for command in ("pull smoke --best -o best", "verify best", "export best -o submission.py", "ui"):
         assert f"  adder-search {command}" in smoke.said.out.splitlines()
 
@@ -120,7 +120,7 @@ def test_mlflow_has_metrics_over_steps_and_the_counts(smoke):
         "seeds": 4, "grokked": 0, "failed": 4, "diverged": 0, "censored": 0,
     }  # fmt: skip
     assert final["grok_rate"] == final["grok_rate_low"] == 0
-    assert final["grok_rate_high"] == pytest.approx(0.4899, abs=1e-4)
+    assert final["grok_rate_high"] == pytest.approx(0.5271, abs=1e-4)
 
 
 def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
