@@ -63,7 +63,9 @@ def test_what_shows_intervals_needs_scipy_and_nothing_heavier(
 
 def test_a_plan_needs_torch_only_where_a_gpu_may_be(loaded: dict[str, set[str]]) -> None:
     has_driver = any(any(packing.DEVICES.glob(name)) for name in packing.GPU_FILES)
-    assert not loaded["run 57p --dry-run"] & (HEAVY - {"numpy", "scipy"} - ({"torch"} if has_driver else set()))
+    assert not loaded["run 57p --dry-run"] & (
+        HEAVY - {"numpy", "scipy"} - ({"torch"} if has_driver else set())
+    )
 
 
 def test_a_gpus_driver_is_a_reason_to_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
