@@ -1,35 +1,59 @@
-// What every family's kernel offers, and the shape of what it is given.
+// What every family's kernel is made of, and the shape of what it is given.
 //
 // A kernel is compiled for one shape of a family's wide tensors (model/spec.py, `kernel`). Problems come in blocks
 // of LANES, a problem a lane; a block's tokens are [LENGTH][LANES], of which the first LENGTH - 1 are read and the
 // last ANSWERS are asked for. A last block may be part empty: its tokens are valid and its lanes do not count.
+//
+// A family's kernel_body.h has the wide tensors `Wide`, their gradient's sums `Sums`, a seed's working memory `Room`,
+// and `run`, which takes blocks of problems through the model and back.
 #pragma once
 
 #include "goal.h"
 #include "lanes.h"
 
+#ifndef LOSS
+#define LOSS 0
+#endif
+
 constexpr int LANES = 16;
 typedef Floats<LANES> V;
 typedef Ints<LANES> I;
+typedef InMemory<LANES> Stored;  // a vector that lies in memory, where V may be a register
 
-// A function with registers of its own: inlined into a long one, its constants would be spilled.
-#define APART __attribute__((noinline))
-
-// A thread's own working memory, whose address is asked for once.
-template <class E> INLINE E& own() {
-    static thread_local E made;
-    E* at = &made;
-    asm volatile("" : "+r"(at));
-    return *at;
-}
+constexpr int SUM_DIGITS = 11;
+constexpr int PROMPT = 22, FIRST = PROMPT - 1, POSITIONS = FIRST + ANSWERS, LENGTH = POSITIONS + 1;
+// Answers of a block that a stage takes: all of them, or one where a lane is a thread.
+constexpr int STAGE = THREADS ? 1 : ANSWERS;
 
 INLINE V one(float x) { return all<LANES>(x); }
-INLINE I of(const int32_t* tokens, int position) { return load<LANES>(tokens + position * LANES); }
-INLINE I first_lanes(int n) {  // the mask of lanes that count
-    int32_t lane[LANES];
-    for (int i = 0; i < LANES; i++) lane[i] = i;
-    return load<LANES>(lane) < all<LANES>((int32_t)n);
+INLINE I first_lanes(int n) { return lane_numbers<LANES>() < all<LANES>(n); }  // the mask of lanes that count
+
+// N answers' vectors as one, of a number each or of one number for all.
+template <int N> INLINE Floats<N * LANES> at(const V* first) {
+    if constexpr (N == 1) return *first;
+    else return {at<N / 2>(first), at<N / 2>(first + N / 2)};
 }
+template <int N> INLINE void put(V* first, Floats<N * LANES> x) {
+    if constexpr (N == 1) *first = x;
+    else put<N / 2>(first, x.low), put<N / 2>(first + N / 2, x.high);
+}
+#if THREADS
+INLINE V get(const Stored& x) { return x; }
+template <int N> INLINE V at(const Stored* first) { return *first; }
+template <int N> INLINE void put(Stored* first, V x) { *first = x; }
+#else
+INLINE const V& get(const V& x) { return x; }
+#endif
+template <int N> INLINE Floats<N * LANES> numbers(const float* first) {
+    if constexpr (N == 1) return one(*first);
+    else return {numbers<N / 2>(first), numbers<N / 2>(first + N / 2)};
+}
+
+template <int N> INLINE Ints<N * LANES> tokens_of(const Token* block, int position) {
+    return read_tokens<N * LANES>(block, position);
+}
+INLINE I of(const Token* block, int position) { return tokens_of<1>(block, position); }
+INLINE const Token* block_of(const Token* first, int block) { return first + (size_t)block * tokens_in(LENGTH); }
 
 // What a block's answers count in the loss, and what they are learnt by.
 struct Aim {
@@ -53,43 +77,34 @@ INLINE Aim aim_of(const Goal* goal, int block, I counted, int problems, int answ
     return aim;
 }
 
+INLINE V weighed(const Aim& aim, V loss) {
 #if LOSS
-INLINE V weighed(const Aim& aim, V loss) { return aim.weight * loss; }
+    return aim.weight * loss;
+#else
+    return loss;
+#endif
+}
+
 INLINE void see(const Seen* seen, int answer, int vocabulary, const V* logits) {
     if (!seen || !seen->logits) return;
-    for (int v = 0; v < vocabulary; v++) store<LANES>(seen->logits + ((size_t)answer * vocabulary + v) * LANES, logits[v]);
+    EACH(v, vocabulary) store<LANES>(seen->logits + ((size_t)answer * vocabulary + v) * LANES, logits[v]);
 }
-INLINE void see_losses(const Seen* seen, int block, int answers, V loss) {
-    if (seen && seen->losses) store<LANES>(seen->losses + block * LANES, loss * one(1.0f / answers));
+INLINE void see_block(const Seen* seen, int block, int answers, V loss, I right) {
+    if (!seen) return;
+    if (seen->losses) store<LANES>(seen->losses + block * LANES, loss * one(1.0f / answers));
+    if (seen->right) store<LANES>(seen->right + block * LANES, right);
 }
-#else
-INLINE V weighed(const Aim&, V loss) { return loss; }
-INLINE void see(const Seen*, int, int, const V*) {}
-INLINE void see_losses(const Seen*, int, int, V) {}
-#endif
 
 // Logits against what is right: the largest logit wins, and of equal ones the first.
 template <int N> INLINE I is_right(const V* logits, I target) {
     V best = logits[0];
     I choice = all<LANES>(0);
-    for (int v = 1; v < N; v++) {
-        I more = logits[v] > best;
+    EACH_FROM(1, v, N) {
+        const I more = logits[v] > best;
         choice = select<LANES>(more, all<LANES>(v), choice);
         best = select<LANES>(more, logits[v], best);
     }
     return choice == target;
-}
-
-extern "C" {
-int kernel_size(void);  // numbers of the wide tensors of a seed
-int kernel_length(void);  // tokens of a sequence
-// Mean loss of `problems` problems; gradient towards the wide tensors. Of a kernel that is built with LOSS the loss is the
-// goal's, of any other one cross-entropy.
-float kernel_train(const float* wide, const int32_t* tokens, int problems, float* gradient, const Goal* goal);
-void kernel_evaluate(const float* wide, const int32_t* tokens, int problems, Measures* sums);
-#if LOSS  // what a teacher says of problems, and which are hard
-void kernel_look(const float* wide, const int32_t* tokens, int problems, const Seen* seen);
-#endif
 }
 
 #if LOSS

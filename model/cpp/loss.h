@@ -13,11 +13,11 @@
 // Softmax of N logits divided by a temperature, and the logarithm of its normaliser above the largest.
 template <int N> INLINE V tempered(const V* logits, V cooler, V* high, V* p) {
     *high = logits[0];
-    for (int v = 1; v < N; v++) *high = above(*high, logits[v]);
+    EACH_FROM(1, v, N) *high = above(*high, logits[v]);
     V sum = one(0);
-    for (int v = 0; v < N; v++) sum += p[v] = exponential((logits[v] - *high) * cooler);
+    EACH(v, N) sum += p[v] = exponential((logits[v] - *high) * cooler);
     V inverse = one(1) / sum;
-    for (int v = 0; v < N; v++) p[v] = p[v] * inverse;
+    EACH(v, N) p[v] = p[v] * inverse;
     return logarithm(sum);
 }
 
@@ -25,9 +25,9 @@ template <int N> INLINE V tempered(const V* logits, V cooler, V* high, V* p) {
 template <int N> APART V distilled(const V* logits, const float* teacher, const Goal& goal, V loss, V* slope) {
     const V cooler = one(1.0f / goal.temperature), mine = one(1.0f - goal.alpha);
     V theirs[N], high, their_high, s[N], r[N], apart = one(0);
-    for (int v = 0; v < N; v++) theirs[v] = load<LANES>(teacher + v * LANES);
+    EACH(v, N) theirs[v] = load<LANES>(teacher + v * LANES);
     V log_s = tempered<N>(logits, cooler, &high, s), log_r = tempered<N>(theirs, cooler, &their_high, r);
-    for (int v = 0; v < N; v++) {
+    EACH(v, N) {
         V log_ratio = ((theirs[v] - their_high) - (logits[v] - high)) * cooler + (log_s - log_r);
         apart = fma(r[v], log_ratio, apart);
         slope[v] = fma(one(goal.alpha * goal.temperature), s[v] - r[v], mine * slope[v]);
@@ -39,11 +39,11 @@ template <int N> APART V distilled(const V* logits, const float* teacher, const 
 template <int N> APART V learn(const V* logits, I target, const Aim& aim, int a, V* to) {
     const Goal& goal = *aim.goal;
     V slope[N], p[N], high = logits[0], right = logits[0], sum = one(0), below = one(0), rest = one(0), here = one(0);
-    for (int v = 1; v < N; v++) {
+    EACH_FROM(1, v, N) {
         high = above(high, logits[v]);
         right = select(target == all<LANES>(v), logits[v], right);
     }
-    for (int v = 0; v < N; v++) {
+    EACH(v, N) {
         V its = p[v] = exponential(logits[v] - high);
         sum += its;
         rest += select(target == all<LANES>(v), one(0), its);
@@ -53,20 +53,20 @@ template <int N> APART V learn(const V* logits, I target, const Aim& aim, int a,
     const float spread = goal.smoothing / N;
     const V inverse = one(1) / sum;
     V loss = logarithm(sum) + fma(one(spread), below, one(1.0f - goal.smoothing) * (high - right));
-    for (int v = 0; v < N; v++) {
+    EACH(v, N) {
         V wanted = select(target == all<LANES>(v), one(1.0f - goal.smoothing + spread), one(spread));
         slope[v] = fma(p[v], inverse, -wanted);
     }
     if (goal.gamma != 0) {
         V weight = exponential(one(goal.gamma) * logarithm(rest * inverse));
         V pull = one(goal.gamma) * weight * (here * inverse) * loss, others = one(1) / rest;
-        for (int v = 0; v < N; v++) {
+        EACH(v, N) {
             V away = select(target == all<LANES>(v), one(1), -(p[v] * others));
             slope[v] = weight * slope[v] - pull * away;
         }
         loss = weight * loss;
     }
     if (aim.theirs) loss = distilled<N>(logits, aim.theirs + a * N * LANES, goal, loss, slope);
-    for (int v = 0; v < N; v++) to[v] = slope[v] * aim.share;
+    EACH(v, N) to[v] = slope[v] * aim.share;
     return loss;
 }

@@ -10,7 +10,7 @@ import platform
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -56,22 +56,31 @@ def target() -> list[str]:
     return [f"-march={kind}"] if kind else []
 
 
-def library(source: Path, shape: Mapping[str, int] | None = None) -> ctypes.CDLL:
+def library(
+    source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()
+) -> ctypes.CDLL:
     """Load a source compiled for a shape (its macros) and this CPU. One of several processes builds it.
 
-    Raise BuildError; ValueError where the cache cannot be trusted.
+    folders: of headers, beside the source's own and FOLDERS. Raise BuildError; ValueError where the cache cannot be
+    trusted.
     """
     macros = [f"-D{name}={value}" for name, value in (shape or {}).items()]
-    return _library(source, tuple(macros), tuple(compiler_command()), tuple(target()))
+    headers = (*FOLDERS, source.parent, *folders)
+    return _library(source, tuple(macros), tuple(compiler_command()), tuple(target()), headers)
 
 
 @cache
 def _library(
-    source: Path, macros: tuple[str, ...], compiler: tuple[str, ...], cpu: tuple[str, ...]
+    source: Path,
+    macros: tuple[str, ...],
+    compiler: tuple[str, ...],
+    cpu: tuple[str, ...],
+    headers: tuple[Path, ...],
 ) -> ctypes.CDLL:
-    flags = [*FLAGS, *cpu, *macros, *(f"-I{folder}" for folder in (*FOLDERS, source.parent))]
+    flags = [*FLAGS, *cpu, *macros, *(f"-I{folder}" for folder in headers)]
     folder = cache_folder() / "native"
-    stem = f"{source.parent.name}-{_digest(source, [*compiler, *FLAGS, *cpu, *macros])}"
+    digest = digest_of([*compiler, *FLAGS, *cpu, *macros], [source, *headers_in(headers)])
+    stem = f"{source.parent.name}-{digest}"
     if (loaded := _load(folder, stem)) is not None:
         return loaded
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -102,11 +111,15 @@ def _name(stem: str, content: bytes) -> str:
     return f"{stem}.{hashlib.sha256(content).hexdigest()[:32]}.so"
 
 
-def _digest(source: Path, command: list[str]) -> str:
-    """Digest everything that a build depends on: all our C++, for a header may be anywhere in it."""
-    texts = [p for folder in (*FOLDERS, source.parent) for p in sorted(folder.glob("*.h"))]
+def headers_in(folders: Sequence[Path]) -> list[Path]:
+    """Return the headers of folders: any source may include any of them."""
+    return [p for folder in folders for p in sorted(folder.glob("*.h"))]
+
+
+def digest_of(command: Sequence[str], files: Sequence[Path]) -> str:
+    """Digest everything that a build depends on: its command, and all its sources."""
     digest = hashlib.sha256("\0".join(command).encode())
-    for path in (source, *texts):
+    for path in files:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:24]
 

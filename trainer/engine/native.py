@@ -1,7 +1,7 @@
 """The engine on a CPU: all steps between two evaluations in one call of C++ (trainer/engine/cpp), no torch in
 between.
 
-A family's kernel (model/families/<family>/kernel.cpp) does what depends on the problem; everything else that
+A family's kernel (model/families/<family>/kernel_body.h) does what depends on the problem; everything else that
 a step is, wide tensors, schedules, clipping, the optimiser, is recorded from the same torch functions that
 the eager programs run (trainer/engine/tape.py). The bits of θ are the same on every CPU, for any number of threads
 and in any company.
@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -25,7 +26,6 @@ import torch
 from torch import Tensor
 
 from model.spec import Kernel, Spec
-from trainer.data import hard_examples
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
 from trainer.engine.build import ENGINE, library
@@ -51,9 +51,26 @@ from trainer.step.schedule import Hyper, hyper_of
 from trainer.step.step import State
 
 FULL = {"LOSS": 1}
-"""Macros of a kernel with more than cross-entropy, which shows its logits."""
+"""Macros of a kernel with more than cross-entropy."""
 LANES = 16  # seeds of a group, problems of a block (model/cpp/kernel.h)
 Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Slots as the engine takes them: rows [S, R], in which it trains; data seeds [S]; ties [S, P] or None; errors:
+    operands [S, 2, M] and counts [S], or none.
+    """
+
+    rows: Array
+    data_seeds: Array
+    ties: Array | None
+    errors: list[Array]
+
+    def part(self, s: slice) -> Slots:
+        """Return a view of some of them."""
+        ties = None if self.ties is None else self.ties[s]
+        return Slots(self.rows[s], self.data_seeds[s], ties, [t[s] for t in self.errors])
 
 
 class EngineBackend:
@@ -74,8 +91,6 @@ class EngineBackend:
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         self.engine, self.kernel = engine(), built(kernel, recipe)
-        if recipe.targeted:
-            self.looker = library(kernel.source, {**kernel.shape, **FULL})
         self.spec, self.optimiser = spec, optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
@@ -96,33 +111,52 @@ class EngineBackend:
 
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
         """Train every slot by `steps` steps. Return the new state and the summed losses [S]."""
-        values: dict[str, Tensor] = {**hyper, **state}
-        parts = [values[name].reshape(len(state["step"]), -1) for name in self.shapes if name in values]
-        scratch = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
-        rows = torch.cat([*(p.float() for p in parts), scratch], dim=1).numpy()
-        losses, seeds = np.zeros(len(rows), np.float32), state["data_seed"].numpy()
-        ties = np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None
-        buffers = [state[name].numpy() for name in (OPERANDS, COUNT) if name in state]
-        in_groups(
-            len(rows),
-            lambda s, n: self.engine.engine_train(
-                *(ctypes.byref(self.program), pointer(rows[s]), pointer(seeds[s])),
-                *(ties if ties is None else pointer(ties[s]), errors_of([t[s] for t in buffers])),
-                *(n, steps, pointer(losses[s])),
-            ),
-        )
-        trained = torch.from_numpy(rows)
+        slots = self.slots_of(state, hyper)
+        losses = self.run_steps(slots, steps)
+        trained = torch.from_numpy(slots.rows)
         new = {
             name: trained[:, self.places[name]].reshape(state[name].shape) for name in self._updated_names()
         }
         return {**state, **new, "step": state["step"] + steps}, torch.from_numpy(losses)
 
+    def slots_of(self, state: State, hyper: Hyper) -> Slots:
+        """Return the slots of a bank as the engine takes them."""
+        values: dict[str, Tensor] = {**hyper, **state}
+        parts = [values[name].reshape(len(state["step"]), -1) for name in self.shapes if name in values]
+        scratch = torch.zeros(len(state["step"]), self.program.row - sum(p.shape[1] for p in parts))
+        return Slots(
+            rows=torch.cat([*(p.float() for p in parts), scratch], dim=1).numpy(),
+            data_seeds=state["data_seed"].numpy(),
+            ties=np.ascontiguousarray(hyper["ties"].int().numpy()) if "ties" in hyper else None,
+            errors=[state[name].numpy() for name in (OPERANDS, COUNT) if name in state],
+        )
+
+    def run_steps(self, slots: Slots, steps: int) -> Array:
+        """Train slots by `steps` steps, in their rows. Return the summed losses [S]."""
+        losses = np.zeros(len(slots.rows), np.float32)
+
+        def run(s: slice, count: int) -> None:
+            part = slots.part(s)
+            self.engine.engine_train(
+                *(ctypes.byref(self.program), pointer(part.rows), pointer(part.data_seeds)),
+                *(part.ties if part.ties is None else pointer(part.ties), errors_of(part.errors)),
+                *(count, steps, pointer(losses[s])),
+            )
+
+        in_groups(len(losses), run)
+        return losses
+
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
         """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
         count = (self.problems if tokens_1TB is None else tokens_1TB).shape[-1]
         problems = self._blocks if tokens_1TB is None else blocks(tokens_1TB)
-        rows = np.zeros((len(theta_SP), self.program.row), np.float32)
-        rows[:, self.places["theta"]] = theta_SP.numpy()
+        digits = count * (DIGITS + 1)
+        sums = self.measure(self._theta_rows(theta_SP), problems, count)
+        measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
+        return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
+
+    def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
+        """Return the sums over `count` problems of each row's θ."""
         sums = (Measures * len(rows))()
         in_groups(
             len(rows),
@@ -131,26 +165,23 @@ class EngineBackend:
                 ctypes.byref(sums, s.start * ctypes.sizeof(Measures)),
             ),
         )
-        digits = count * (DIGITS + 1)
-        measured = [(m.exact / count, m.right / digits, m.loss / count) for m in sums]
-        return dict(zip(("exact", "token", "loss"), torch.tensor(measured).unbind(1), strict=True))
+        return sums
+
+    def _theta_rows(self, theta_SP: Tensor) -> Array:
+        """Return rows that have θ alone."""
+        rows = np.zeros((len(theta_SP), self.program.row), np.float32)
+        rows[:, self.places["theta"]] = theta_SP.numpy()
+        return rows
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
-        row, count = np.zeros(self.program.row, np.float32), tokens_STN.shape[-1]
-        shape = (-(-count // LANES), self.spec.answers, self.spec.vocabulary, LANES)
-        logits, marks = np.zeros(shape, np.float32), []
-        for theta_P, tokens_TN in zip(theta_SP, tokens_STN, strict=True):
-            row[self.places["theta"]] = theta_P.numpy()
+        count = tokens_STN.shape[-1]
+        right, marks = np.zeros((-(-count // LANES), LANES), np.int32), []
+        for row, tokens_TN in zip(self._theta_rows(theta_SP), tokens_STN, strict=True):
             wide, problems = run(self.tapes[1], row), blocks(tokens_TN[None])
-            self.looker.kernel_look(
-                pointer(wide),
-                pointer(problems),
-                count,
-                ctypes.byref(Seen(logits=logits.ctypes.data, losses=None)),
-            )
-            logits_V = torch.from_numpy(logits).permute(2, 1, 0, 3).flatten(2)[:, None, :, :count]
-            marks.append(hard_examples.is_wrong(list(logits_V), tokens_TN[None, self.spec.prompt :])[0])
+            seen = Seen(logits=None, losses=None, right=right.ctypes.data)
+            self.kernel.kernel_look(pointer(wide), pointer(problems), count, ctypes.byref(seen))
+            marks.append(torch.from_numpy(right.flatten()[:count] == 0))
         return torch.stack(marks)
 
     def tokens(self, lesson: Lesson) -> Tensor:
@@ -272,7 +303,7 @@ class EngineBackend:
         sizes = (self.kernel.kernel_size(), self.kernel.kernel_length())
         if sizes != (expected := (len(self.tapes[1].outputs), len(source))):
             raise AssertionError(
-                f"{self.spec.family}: kernel.cpp reads {sizes} numbers and tokens, not {expected}"
+                f"{self.spec.family}: the kernel reads {sizes} numbers and tokens, not {expected}"
             )
         return program, (source, updated)
 

@@ -30,7 +30,7 @@ class Measures(Struct):
 class Seen(Struct):
     """Where a kernel writes what it sees: `Seen` of model/cpp/goal.h."""
 
-    _fields_ = (("logits", c_void_p), ("losses", c_void_p))
+    _fields_ = (("logits", c_void_p), ("losses", c_void_p), ("right", c_void_p))
 
 
 class CTape(Struct):

@@ -1,7 +1,7 @@
 """The forward pass of the low_rank family, for every combination of its constraints.
 
 It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
-what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. There are at most
+what follows is the same for all specs of a shape, `apply` here and kernel_body.h beside it. There are at most
 33 · 14 different inputs, a token at a position, so what the block reads of its input is worked out once for
 each of them and looked up. Attention works on what is read, x · A, before any B: the B of queries and keys
 meet in what makes queries, the values' B in the output. A norm's weight and bias are in the matrices that
@@ -39,7 +39,7 @@ def sequence(spec: LowRank, x: list[Tensor], y: list[Tensor], z: list[Tensor]) -
 
 
 def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
-    """Return everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+    """Return everything that does not depend on the problem, as the kernel reads it: tensors [S, ...] by name.
 
     `queries` and `keys` [S, R, D] are multiplied to scores; `write` [S, D, R] takes `values` to the residual;
     without `values`, they are the keys. A matrix that reads a LayerNorm has one more column, its bias. An FFN
@@ -66,7 +66,7 @@ def expand(spec: LowRank, theta_SP: Tensor) -> Tensors:
 
 
 def apply(spec: LowRank, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel.cpp does."""
+    """Return the logits after each position from `first` on, V tensors [S, A, B], as the kernel does."""
     length, batch = tokens_STB.shape[1:]
     tokens_STB = aligned(tokens_STB)
     hot_STVB = one_hot(tokens_STB, VOCABULARY, wide["tokens"].dtype)

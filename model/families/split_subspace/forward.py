@@ -1,7 +1,7 @@
 """The forward pass of the split_subspace family, for every combination of its constraints.
 
 It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
-what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. V and the output
+what follows is the same for all specs of a shape, `apply` here and kernel_body.h beside it. V and the output
 projection are linear, so they are multiplied before anything is attended to: a head has as many channels as
 the output's rank, or as tokens have dimensions where it is full. RMSNorm scales a position by a number that
 depends on the token's length alone; on a circle all tokens are equally long, and attention's weights do not
@@ -40,7 +40,7 @@ def sequence(spec: SplitSubspace, x: Vector, y: Vector, z: Vector) -> Vector:
 
 
 def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
-    """Return everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+    """Return everything that does not depend on the problem, as the kernel reads it: tensors [S, ...] by name.
 
     Norm weights are in the matrices that read what was normed. `attention` [S, heads, A, T] holds, on a
     circle, the weights with which an answer position reads the others' values, their norm's scale included;
@@ -66,7 +66,7 @@ def expand(spec: SplitSubspace, theta_SP: Tensor) -> Tensors:
 
 
 def apply(spec: SplitSubspace, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel.cpp does."""
+    """Return the logits after each position from `first` on, V tensors [S, A, B], as the kernel does."""
     p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
     stream, inputs = _attention_block(spec, wide, p, tokens_STB, first)
     stream = add(stream, matrix(p["fc2"], [F.gelu(h) for h in inputs]))

@@ -1,5 +1,5 @@
 // Where the fields of the structs are that Python fills in (trainer/engine/structures.py): an offset for `Struct.field`,
-// a size for `Struct`, -1 for what is not there. Whoever changes a struct changes this list.
+// a size for `Struct`, -1 for what is not there. A struct and this list are changed together.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ static const struct {
     size_t bytes;
 } LAYOUT[] = {
     SIZE(Measures), AT(Measures, exact), AT(Measures, right), AT(Measures, loss),
-    SIZE(Seen), AT(Seen, logits), AT(Seen, losses),
+    SIZE(Seen), AT(Seen, logits), AT(Seen, losses), AT(Seen, right),
     SIZE(Tape), AT(Tape, inputs), AT(Tape, constants), AT(Tape, operations), AT(Tape, blocks), AT(Tape, outputs),
     AT(Tape, constant), AT(Tape, block), AT(Tape, a), AT(Tape, b), AT(Tape, c), AT(Tape, output),
     SIZE(Sequence), AT(Sequence, length), AT(Sequence, source),

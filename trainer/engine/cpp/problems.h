@@ -1,25 +1,23 @@
 // The problems of trainer/data/problems.py, token for token: whole numbers, exact everywhere.
 //
 // A block's problems are lanes, and no lane branches: a kind of problem is a row of a table, and what single problems
-// are about is their base. Stages are loops over arrays of lanes, which the compiler makes vectors of.
+// are about is their base. Stages are loops over lanes, which the compiler makes vectors of.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "lanes.h"
 
-constexpr int DIGITS = 10, COLUMNS = 3 * DIGITS + 1, PER_BLOCK = 16, HALF = DIGITS / 2;
+constexpr int DIGITS = 10, ALL_DIGITS = 3 * DIGITS + 1, PER_BLOCK = 16, HALF = DIGITS / 2;
 constexpr uint64_t GOLDEN = 0x9E3779B97F4A7C15ull, STREAM = 0xD1B54A32D192ED03ull;
 
-inline uint64_t mixed(uint64_t w) {  // SplitMix64's finaliser
+INLINE uint64_t mixed(uint64_t w) {  // SplitMix64's finaliser
     w = (w ^ (w >> 30)) * 0xBF58476D1CE4E5B9ull;
     w = (w ^ (w >> 27)) * 0x94D049BB133111EBull;
     return w ^ (w >> 31);
 }
 
-inline double fraction(uint64_t word, int low, int bits) {  // `bits` bits from bit `low` up, in [0, 1)
+INLINE double fraction(uint64_t word, int low, int bits) {  // `bits` bits from bit `low` up, in [0, 1)
     return (double)(int64_t)((word >> low) & ((1ull << bits) - 1)) * (1.0 / (double)(1ull << bits));
 }
 
@@ -30,20 +28,19 @@ struct Range {
 };
 struct Ranges {
     Range of[KINDS * (DIGITS + 1)];
-    Ranges() {
-        double ten = 1, five = 1;
-        for (int n = 0; n <= DIGITS; n++, ten *= 10, five *= 5) {
-            const double lowest = std::floor((ten + 5) * 0.1);  // of n digits
+    constexpr Ranges() : of() {
+        double ten = 1, five = 1, lowest = 0;  // lowest: of n digits
+        for (int n = 0; n <= DIGITS; n++, lowest = ten, ten *= 10, five *= 5) {
             const Range its[KINDS] = {{ten, 0, ten, 0},
                                       {five, 0, five, 0},
-                                      {0, ten - 1, std::min(ten, 1000.0), 1},
+                                      {0, ten - 1, ten < 1000 ? ten : 1000, 1},
                                       {ten - lowest, lowest, 0, 0},
                                       {0, ten - 1, 20, 1}};
             for (int kind = 0; kind < KINDS; kind++) of[kind * (DIGITS + 1) + n] = its[kind];
         }
     }
 };
-static const Ranges RANGES;
+CONSTANT Ranges RANGES;
 
 struct Lesson {  // what a step asks for: trainer/data/problems.py, `sample`
     int64_t data_seed, step;
@@ -58,43 +55,44 @@ struct Lesson {  // what a step asks for: trainer/data/problems.py, `sample`
 // Whether x / count is below a share, all bits or none; `from`: what stands for 0, where x has a sign to spare.
 struct Below {
     int32_t last, any;
-    Below(double share, double count, double from) {
-        const double many = share > 0 ? std::min(std::ceil(share * count), count) : 0;
+    INLINE_MEMBER Below(double share, double count, double from) {
+        const double up = ceil_of(share * count), many = !(share > 0) ? 0 : up < count ? up : count;
         any = many > 0 ? -1 : 0;
         last = any ? (int32_t)(many - 1 + from) : 0;
     }
-    int32_t operator()(int32_t x) const { return any & -(int32_t)(x <= last); }
+    INLINE_MEMBER int32_t operator()(int32_t x) const { return any & -(int32_t)(x <= last); }
 };
 
-typedef int32_t Lanes[PER_BLOCK];
+typedef Each<int32_t> Lanes;
+typedef Each<uint64_t> Words;
 typedef Ints<PER_BLOCK> Column;
 typedef Floats<PER_BLOCK> Reals;
 
 // A block's problems: random words, and what they say. Masks are all bits or none.
 struct Drawn {
-    uint64_t wa[PER_BLOCK], wb[PER_BLOCK];
+    Words wa, wb;
     Lanes row, single;  // of RANGES; whether numbers are in base 5
     Lanes column, more_a, more_b, less;  // added to a and b at that column; taken from a's units
-    double a[PER_BLOCK], b[PER_BLOCK];
+    Each<double> a, b;
 
     // Kinds and lengths.
-    void choose(const Lesson& l, uint64_t counter) {
+    INLINE_MEMBER void choose(const Lesson& l, uint64_t counter) {
         const Below carry(l.carry_mix, 0x1p32, -0x1p31), upto_single(l.single, 0x1p32, -0x1p31);
         const Below upto_chain(l.chain, 0x1p32, -0x1p31), upto_place(l.place, 0x1p32, -0x1p31);
         const Below mixed_length(l.mixed_lengths, 0x1p30, 0);
-        uint64_t wk[PER_BLOCK], we[PER_BLOCK];
+        Words wk, we;
         Lanes which, low, e, f, g;
-        for (int i = 0; i < PER_BLOCK; i++) {
-            wk[i] = mixed(counter + (uint64_t)i * (4 * GOLDEN) + 3 * GOLDEN);
-            we[i] = mixed(counter + (uint64_t)i * (4 * GOLDEN) + 4 * GOLDEN);
+        EACH_LANE(i) {
+            wk[i] = mixed(counter + (uint64_t)lane_number(i) * (4 * GOLDEN) + 3 * GOLDEN);
+            we[i] = mixed(counter + (uint64_t)lane_number(i) * (4 * GOLDEN) + 4 * GOLDEN);
         }
-        for (int i = 0; i < PER_BLOCK; i++) {
+        EACH_LANE(i) {
             which[i] = (int32_t)(wk[i] >> 32) ^ INT32_MIN, low[i] = (int32_t)wk[i];
             e[i] = (int32_t)we[i] & 0x1fffff, f[i] = (int32_t)(we[i] >> 21) & 0x1fffff;
             g[i] = (int32_t)(we[i] >> 42) & 0x1fffff;
         }
         const int32_t lengths = l.most - l.fewest + 1;
-        for (int i = 0; i < PER_BLOCK; i++) {
+        EACH_LANE(i) {
             const int32_t carries = carry(which[i]);
             const int32_t later = 3 + upto_single(which[i]) + upto_chain(which[i]) + upto_place(which[i]);
             const int32_t kind = carries & (1 + (l.by_kind ? later : low[i] & 3));
@@ -109,69 +107,70 @@ struct Drawn {
         }
     }
 
-    void numbers(uint64_t counter) {
-        for (int i = 0; i < PER_BLOCK; i++) {
-            wa[i] = mixed(counter + (uint64_t)i * (4 * GOLDEN) + GOLDEN);
-            wb[i] = mixed(counter + (uint64_t)i * (4 * GOLDEN) + 2 * GOLDEN);
+    INLINE_MEMBER void numbers(uint64_t counter) {
+        EACH_LANE(i) {
+            wa[i] = mixed(counter + (uint64_t)lane_number(i) * (4 * GOLDEN) + GOLDEN);
+            wb[i] = mixed(counter + (uint64_t)lane_number(i) * (4 * GOLDEN) + 2 * GOLDEN);
         }
-        for (int i = 0; i < PER_BLOCK; i++) {
+        EACH_LANE(i) {
             const Range& range = RANGES.of[row[i]];
-            a[i] = std::floor(fraction(wa[i], 11, 53) * range.a_limit) + range.a_more;
-            b[i] = std::floor(fraction(wb[i], 11, 53) * range.b_limit) + range.b_more;
+            a[i] = floor_of(fraction(wa[i], 11, 53) * range.a_limit) + range.a_more;
+            b[i] = floor_of(fraction(wb[i], 11, 53) * range.b_limit) + range.b_more;
         }
     }
 
     // One of the seed's errors instead, for a share of the problems (trainer/data/hard_examples.py).
-    void target(const Lesson& l) {
-        for (int i = 0; i < PER_BLOCK; i++) {
+    INLINE_MEMBER void target(const Lesson& l) {
+        EACH_LANE(i) {
             const uint64_t word = mixed(wa[i] + wb[i]);
             if (!(fraction(word, 32, 32) < l.targeted)) continue;
-            const int64_t n = (int64_t)std::floor(fraction(word, 0, 31) * l.errors);
+            const int64_t n = (int64_t)floor_of(fraction(word, 0, 31) * l.errors);
             a[i] = l.error_a[n], b[i] = l.error_b[n];
             single[i] = more_a[i] = more_b[i] = less[i] = 0;
         }
     }
 
     // What kinds do to digits beside the numbers that they draw.
-    void alter(Column* x, Column* y) const {
-        const Column where = load<PER_BLOCK>(column);
-        const Column to_a = load<PER_BLOCK>(more_a), to_b = load<PER_BLOCK>(more_b);
-        for (int c = 0; c < DIGITS; c++) {
+    INLINE_MEMBER void alter(Column* x, Column* y) const {
+        const Column where = lanes_of(column);
+        const Column to_a = lanes_of(more_a), to_b = lanes_of(more_b);
+        EACH(c, DIGITS) {
             const Column here = where == all<PER_BLOCK>(c);
             x[c] = x[c] + (here & to_a), y[c] = y[c] + (here & to_b);
         }
-        x[0] = x[0] - load<PER_BLOCK>(less);
+        x[0] = x[0] - lanes_of(less);
     }
 };
 
 // The digits of whole numbers below base^5, units first; scale = base^-4. y is a digit and what is below it, as a
 // fraction that ends half a unit from the next: after four steps roundings have grown to a fiftieth. (All were tried.)
-inline void digits_of(Reals number, Reals base, Reals scale, Column* to) {
+INLINE void digits_of(Reals number, Reals base, Reals scale, Column* to) {
     Reals y = (number + all<PER_BLOCK>(0.5f)) * scale;
-    for (int n = HALF - 1; n >= 0; n--) {
+    EACH(i, HALF) {
+        const int n = HALF - 1 - i;
         to[n] = whole(y);
         y = (y - real(to[n])) * base;
     }
 }
 
 // The ten digits of a block's numbers.
-inline void columns_of(const double* number, const Lanes& single, Column* to) {
-    float low[PER_BLOCK], high[PER_BLOCK];
-    for (int i = 0; i < PER_BLOCK; i++) {
-        const double above = std::floor((number[i] + 0.5) * (single[i] ? 1 / 3125.0 : 1e-5));
+INLINE void columns_of(const Each<double>& number, const Lanes& single, Column* to) {
+    Each<float> low, high;
+    EACH_LANE(i) {
+        const double above = floor_of((number[i] + 0.5) * (single[i] ? 1 / 3125.0 : 1e-5));
         high[i] = (float)above, low[i] = (float)(number[i] - above * (single[i] ? 3125.0 : 1e5));
     }
-    const Column mask = load<PER_BLOCK>(single);
+    const Column mask = lanes_of(single);
     const Reals bases = select(mask, all<PER_BLOCK>(5.0f), all<PER_BLOCK>(10.0f));
     const Reals scales = select(mask, all<PER_BLOCK>(1 / 625.0f), all<PER_BLOCK>(1e-4f));
-    digits_of(load<PER_BLOCK>(low), bases, scales, to);
-    digits_of(load<PER_BLOCK>(high), bases, scales, to + HALF);
+    digits_of(lanes_of(low), bases, scales, to);
+    digits_of(lanes_of(high), bases, scales, to + HALF);
 }
 
 // The sum's eleven digits. Returns the most columns in a row that carry.
-inline Column add(const Column* x, const Column* y, Column* z) {
+INLINE Column add(const Column* x, const Column* y, Column* z) {
     Column over = all<PER_BLOCK>(0), run = over, most = over;  // over: -1 where a column carries
-    for (int c = 0; c < DIGITS; c++) {
+    EACH(c, DIGITS) {
         const Column sum = x[c] + y[c] - over;
         over = all<PER_BLOCK>(9) < sum;
         z[c] = sum - (over & all<PER_BLOCK>(10));
@@ -183,45 +182,77 @@ inline Column add(const Column* x, const Column* y, Column* z) {
 }
 
 // Where a sequence's tokens come from: a column (x's ten digits, y's, then eleven of z, units first), or, below 0,
-// the token -1 - n itself.
+// the token -1 - n itself. For a thread they are known when this is compiled, so that columns stay in registers.
+#if THREADS
+struct Sequence {
+    static constexpr int length = LENGTH;
+    static INLINE_MEMBER int from(int t) {
+        constexpr int source[] = {SOURCE};
+        return source[t];
+    }
+};
+#else
 struct Sequence {
     int length;
     const int32_t* source;
+    int from(int t) const { return source[t]; }
 };
+#endif
 
 // Operands the other way round, for a share of the problems.
-inline void exchange(const Lesson& l, const uint64_t* wa, Column* x, Column* y) {
+INLINE void exchange(const Lesson& l, const Words& wa, Column* x, Column* y) {
     Lanes turned;
-    for (int i = 0; i < PER_BLOCK; i++) turned[i] = -(int32_t)(fraction(wa[i], 0, 11) < l.swapped);
-    const Column mask = load<PER_BLOCK>(turned);
-    for (int c = 0; c < DIGITS; c++) {
+    EACH_LANE(i) turned[i] = -(int32_t)(fraction(wa[i], 0, 11) < l.swapped);
+    const Column mask = lanes_of(turned);
+    EACH(c, DIGITS) {
         const Column held = x[c];
         x[c] = select(mask, y[c], held), y[c] = select(mask, held, y[c]);
     }
 }
 
-// The tokens [blocks][length][16] of a step's problems; the lanes after the last problem get its like. `chains`: where
-// wanted, the longest run of carries of each.
-inline void problems(const Lesson& l, const Sequence& sequence, int batch, int32_t* tokens, int32_t* chains = nullptr) {
-    const uint64_t key = mixed(mixed((uint64_t)l.data_seed * GOLDEN + STREAM) + (uint64_t)l.step * GOLDEN);
-    const bool varied = l.carry_mix > 0 || l.mixed_lengths > 0;
-    Drawn drawn = {};
-    for (int32_t& row : drawn.row) row = l.digits;
-    for (int first = 0; first < batch; first += PER_BLOCK, tokens += PER_BLOCK * sequence.length) {
+// A step's problems, block by block.
+struct Problems {
+    const Lesson& lesson;
+    const Sequence& sequence;
+    uint64_t key;
+    bool varied;
+    Drawn drawn;
+
+    INLINE_MEMBER Problems(const Lesson& l, const Sequence& s)
+        : lesson(l), sequence(s), key(mixed(mixed((uint64_t)l.data_seed * GOLDEN + STREAM) + (uint64_t)l.step * GOLDEN)),
+          varied(l.carry_mix > 0 || l.mixed_lengths > 0), drawn() {
+        EACH_LANE(i) drawn.row[i] = l.digits;
+    }
+
+    // The tokens of the block whose first problem's number is this. Returns the longest run of carries of each.
+    INLINE_MEMBER Column block(int first, Token* tokens) {
+        const Lesson& l = lesson;
         const uint64_t counter = key + (uint64_t)first * (4 * GOLDEN);
         if (varied) drawn.choose(l, counter);
         drawn.numbers(counter);
         if (l.targeted > 0 && l.errors > 0) drawn.target(l);
-        Column column[COLUMNS];
+        Column column[ALL_DIGITS];
         Column *const x = column, *const y = column + DIGITS, *const z = column + 2 * DIGITS;
         columns_of(drawn.a, drawn.single, x), columns_of(drawn.b, drawn.single, y);
         if (varied) drawn.alter(x, y);
         if (l.swapped > 0) exchange(l, drawn.wa, x, y);
         const Column most = add(x, y, z);
-        if (chains) store<PER_BLOCK>(chains + first, most);
-        for (int t = 0; t < sequence.length; t++) {
-            const int from = sequence.source[t];
-            store<PER_BLOCK>(tokens + t * PER_BLOCK, from < 0 ? all<PER_BLOCK>(-1 - from) : column[from]);
+        EACH(t, sequence.length) {
+            const int from = sequence.from(t);
+            write_tokens(tokens, t, from < 0 ? all<PER_BLOCK>((int32_t)(-1 - from)) : column[from < 0 ? 0 : from]);
         }
+        return most;
+    }
+};
+
+#if !THREADS
+// The tokens [blocks][length][16] of a step's problems; the lanes after the last problem get its like. `chains`: where
+// wanted, the longest run of carries of each.
+inline void problems(const Lesson& l, const Sequence& sequence, int batch, int32_t* tokens, int32_t* chains = nullptr) {
+    Problems its(l, sequence);
+    for (int first = 0; first < batch; first += PER_BLOCK, tokens += tokens_in(sequence.length)) {
+        const Column most = its.block(first, tokens);
+        if (chains) store<PER_BLOCK>(chains + first, most);
     }
 }
+#endif
