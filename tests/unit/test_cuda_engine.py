@@ -1,0 +1,137 @@
+"""The CUDA engine without a GPU: its text by g++, a team of fibres a seed, bit for bit what the CPU engine does.
+
+What nobody has written is no number there, and threads that part before a meeting are noticed.
+"""
+
+import ctypes
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from model import preset
+from model.tied import Tied, constrained
+from tests.banks import SPEC
+from tests.contract.test_optimisers import VARIANTS
+from trainer import Bank, Pair, Recipe, Seed
+from trainer.data.hard_examples import COUNT, OPERANDS
+from trainer.engine.cuda.backend import CudaBackend, links_of, packed
+from trainer.engine.cuda.emulator import Emulator
+from trainer.files.installed import missing_for_compilation
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"),
+    pytest.mark.usefixtures("few_selection_problems"),
+]
+PARTLY_EMPTY = 40  # problems: two blocks and a half
+LATER = 12_000
+SHAPES = {
+    "57p": SPEC,
+    "54p": preset("54p"),
+    "tied": Tied(base=SPEC, ties=constrained(SPEC, ["norm[0,1] = norm[0,0]", "fc1[1,4] = -fc1[0,0]"])),
+    "100p": preset("100p"),
+    "262p": preset("262p"),
+    "two heads on a circle": dataclasses.replace(
+        preset("74p"), pos_dim=4, heads=2, rank1_out=False, rank2_out=True
+    ),
+    **{name: preset(name) for name in ("133p", "170p", "214p", "242p", "456p", "763p")},
+}
+QUICK = ("57p", "tied", "100p", "262p")
+LOSSES = {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4}
+
+
+def full_unless(*names):
+    return lambda name: name if name in names else pytest.param(name, marks=pytest.mark.full)
+
+
+def bank_of(spec, seeds=(777, 1), ties=None, **fields):
+    recipe = Recipe(**{"batch": PARTLY_EMPTY, "mixed_lengths": 0.2, **fields})
+    return Bank(spec, [Pair(recipe, Seed.of(s), ties=ties) for s in seeds], futility=None)
+
+
+def emulated(bank):
+    return CudaBackend(bank.spec, bank.pairs[0].recipe, Emulator())
+
+
+def bits(tensors):
+    return {k: t.view(torch.int32) if t.dtype == torch.float32 else t for k, t in tensors.items()}
+
+
+def assert_same_bits(ours, expected):
+    """Of every tensor, θ and the optimiser's state among them."""
+    assert ours.keys() == expected.keys()
+    different = [k for k, t in bits(ours).items() if not torch.equal(t, bits(expected)[k])]
+    assert not different
+    assert all(torch.isfinite(t).all() for t in ours.values() if t.is_floating_point())
+
+
+def assert_trains_alike(bank, backend, counts, starts=(0,)):
+    for start in starts:
+        state = {**bank.state, "step": bank.state["step"] + start}
+        for steps in counts:
+            (ours, loss), (expected, cpu_loss) = (
+                b.train(state, bank.hyper, steps) for b in (backend, bank.programs)
+            )
+            assert_same_bits({**ours, "loss": loss}, {**expected, "loss": cpu_loss})
+    return ours
+
+
+@pytest.mark.parametrize("name", [*map(full_unless(*QUICK), SHAPES)])
+def test_every_shape_has_the_cpus_bits(name):
+    bank = bank_of(SHAPES[name])
+    backend = emulated(bank)
+    counts = (1, 10, 100) if name in ("57p", "100p") else (1, 10)
+    ours = assert_trains_alike(bank, backend, counts)
+    assert_trains_alike(bank, backend, (1,), range(1, 9))  # a loss each: sums would hide a last bit
+    ours = assert_trains_alike(bank, backend, (20,), (LATER,))
+    theta, tokens = ours["theta"], bank.programs.problems.expand(2, -1, -1)[..., :70]
+    assert_same_bits(backend.evaluate(theta), bank.programs.evaluate(theta))
+    assert torch.equal(backend.is_wrong(theta, tokens), bank.programs.is_wrong(theta, tokens))
+
+
+@pytest.mark.parametrize("name", ["57p", *map(full_unless(), ("100p", "262p"))])
+@pytest.mark.parametrize(
+    "fields", [LOSSES, {"label_smoothing": 0.2}, {"hardest": 0.3}], ids=["all", "smooth", "hard"]
+)
+def test_every_loss_has_the_cpus_bits(name, fields):
+    bank = bank_of(SHAPES[name], **fields)
+    assert_trains_alike(bank, emulated(bank), (3,), (0, LATER))
+
+
+@pytest.mark.parametrize("name", [n for n in VARIANTS if n not in ("losses", "teacher", "all wrappers")])
+def test_every_optimiser_and_wrapper_has_the_cpus_bits(name):
+    bank = bank_of(SPEC, batch=16, **VARIANTS[name])
+    if bank.pairs[0].recipe.targeted:
+        bank.state[OPERANDS][:, :, :2] = torch.tensor([[1234567890.0, 99.0], [55.0, 1.0]]).double()
+        bank.state[COUNT][:] = 2
+    assert_trains_alike(bank, emulated(bank), (6,), (0, LATER))
+
+
+def test_ties_on_their_ramp_have_the_cpus_bits():
+    ties = constrained(SPEC, ["norm[0,1] = -norm[0,0]", "fc1[1,4] = fc1[0,0]", "fc1[0,1] = 0"])
+    bank = bank_of(SPEC, ties=ties, batch=16, ramp=8, ramp_start=2)
+    assert_trains_alike(bank, emulated(bank), (3, 20))
+
+
+@pytest.mark.full
+def test_a_batch_of_more_than_a_chunk_has_the_cpus_bits():
+    """A circle's kernel then adds to sums that it keeps in memory."""
+    bank = bank_of(SPEC, batch=270)
+    assert_trains_alike(bank, emulated(bank), (2,), (0, LATER))
+
+
+def test_links_walk_every_entry_of_a_number():
+    links = links_of(np.array([[1, 0, -2, 1, 2, 2]]))
+    assert links[0].tolist() == [[1, 0, -3, 1, 3, 3], [4, 0, 5, 0, 6, 0]]
+
+
+def test_two_tokens_are_a_byte():
+    tokens = np.arange(15, dtype=np.int32).reshape(1, 3, 5) % 14
+    assert packed(tokens)[0].tolist() == [[n | n + 5 << 4 for n in range(5)], [10, 11, 12, 13, 0]]
+
+
+def test_threads_that_part_are_noticed():
+    """A team whose first thread meets once more than the others, and one whose threads all do."""
+    emulator = emulated(bank_of(SPEC)).module.library
+    assert [emulator.emulated_meetings(ctypes.c_int(more)) for more in (0, 1, 16)] == [1, 0, 1]
