@@ -49,23 +49,23 @@ def without_ray() -> Iterator[None]:
 # ---- as a process of its own
 
 
-def count_writes(pause_at: int, note: Path | None = None) -> None:
-    """Count what is written to MLflow, and have this process stop itself (SIGSTOP) in that call.
+def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
+    """Have this process stop itself (SIGSTOP) before or after a call that changes something in MLflow.
 
-    Before an even one is done, after an odd one: then it has been done, and its answer is still to come.
+    method: of MlflowClient; "any" counts all of them. note: a file that gets the number of calls.
     """
     counted = count(1)
 
-    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def calling(*args: Any, **options: Any) -> Any:
-            number = next(counted)
+            number = next(counted) if method in ("any", name) else 0
             if note:
                 note.write_text(str(number))
-            if number == pause_at and number % 2 == 0:
+            if number == at and when == "before":
                 os.kill(os.getpid(), signal.SIGSTOP)
             answer = call(*args, **options)
-            if number == pause_at and number % 2:
+            if number == at and when == "after":
                 os.kill(os.getpid(), signal.SIGSTOP)
             return answer
 
@@ -73,12 +73,13 @@ def count_writes(pause_at: int, note: Path | None = None) -> None:
 
     for name in dir(MlflowClient):
         if name.startswith(WRITING):
-            setattr(MlflowClient, name, watched(getattr(MlflowClient, name)))
+            setattr(MlflowClient, name, watched(name, getattr(MlflowClient, name)))
 
 
 if __name__ == "__main__":
-    if "PAUSE" in os.environ:
-        count_writes(int(os.environ["PAUSE"]), Path(os.environ["NOTE"]) if "NOTE" in os.environ else None)
+    if "PAUSE" in os.environ:  # as in "before create_run 2"
+        when, method, at = os.environ["PAUSE"].split()
+        stop_in_call(when, method, int(at), Path(os.environ["NOTE"]) if "NOTE" in os.environ else None)
     if "LEASE_S" in os.environ:  # else a lease is waited for two minutes
         lease.LEASE_S = float(os.environ["LEASE_S"])
         lease.RENEW_S, lease.FRESH_S = lease.LEASE_S / 8, lease.LEASE_S / 2

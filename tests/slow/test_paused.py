@@ -36,7 +36,7 @@ def wanted():
 def calls(tmp_path_factory):
     """How often an undisturbed run writes to MLflow, and the seconds that it takes."""
     folder = tmp_path_factory.mktemp("counted")
-    said = run(folder, {"PAUSE": "0", "NOTE": str(folder / "count")})
+    said = run(folder, {"PAUSE": "before any 0", "NOTE": str(folder / "count")})
     assert said.code == 0, said
     return int((folder / "count").read_text()), said.seconds
 
@@ -82,14 +82,18 @@ def check_taken_over(folder, command, wanted):
     assert not list((folder / "home" / "trials").iterdir())
 
 
-@pytest.mark.parametrize("instant", range(INSTANTS))
-def test_paused_in_a_call_to_mlflow(instant, calls, wanted, tmp_path):
+CREATING = [f"{when} create_run {number}" for number in (1, 2) for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("call", [*CREATING, *range(INSTANTS - len(CREATING))])
+def test_paused_in_a_call_to_mlflow(call, calls, wanted, tmp_path):
     """Before the call, when it has looked at its lease, or after it, before it hears of it."""
-    number, _ = calls
-    at = random.Random(SEED + instant).randrange(1, number + 1)
-    environment = {"PAUSE": str(at), "LEASE_S": str(LEASE_S)}
+    if isinstance(call, int):
+        draw = random.Random(SEED + call)
+        call = f"{draw.choice(['before', 'after'])} any {draw.randrange(1, calls[0] + 1)}"
+    environment = {"PAUSE": call, "LEASE_S": str(LEASE_S)}
     with running(*words(tmp_path), cwd=ROOT, environment=environment, **IN_PROCESS) as command:
-        command.wait_for(lambda: is_stopped(command.process.pid), f"there was no call {at}")
+        command.wait_for(lambda: is_stopped(command.process.pid), f"there was no call {call}")
         check_taken_over(tmp_path, command, wanted)
 
 
