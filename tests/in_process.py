@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -22,6 +23,7 @@ from search.run import ray_executor
 from search.run.executor import InProcessExecutor
 from search.run.packing import Capacity
 from search.store import lease
+from search.store.database import Database
 from search.tracking.fence import WRITING
 from tests.commands import OTHERS
 from tests.reference import environment
@@ -52,28 +54,40 @@ def without_ray() -> Iterator[None]:
 def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
     """Have this process stop itself (SIGSTOP) before or after a call that changes something in MLflow.
 
-    method: of MlflowClient; "any" counts all of them. note: a file that gets the number of calls.
+    method: of MlflowClient; "any" counts all of them. note: a file that gets the number of calls. No other thread
+    is in a transaction then: nobody could help that a stopped process keeps a file locked.
     """
-    counted = count(1)
+    counted, alone, begin = count(1), threading.RLock(), Database.begin
+
+    def stop() -> None:
+        with alone:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def calling(*args: Any, **options: Any) -> Any:
-            number = next(counted) if method in ("any", name) else 0
-            if note:
+            number = next(counted) if name.startswith(WRITING) and method in ("any", name) else 0
+            if note and number:
                 note.write_text(str(number))
             if number == at and when == "before":
-                os.kill(os.getpid(), signal.SIGSTOP)
-            answer = call(*args, **options)
+                stop()
+            with alone:
+                answer = call(*args, **options)
             if number == at and when == "after":
-                os.kill(os.getpid(), signal.SIGSTOP)
+                stop()
             return answer
 
         return calling
 
-    for name in dir(MlflowClient):
-        if name.startswith(WRITING):
-            setattr(MlflowClient, name, watched(name, getattr(MlflowClient, name)))
+    @contextmanager
+    def alone_in_it(database: Database) -> Iterator[Any]:
+        with alone, begin(database) as db:
+            yield db
+
+    Database.begin = alone_in_it  # type: ignore[method-assign]
+    for name, call in list(vars(MlflowClient).items()):
+        if callable(call) and not name.startswith("_"):
+            setattr(MlflowClient, name, watched(name, call))
 
 
 if __name__ == "__main__":

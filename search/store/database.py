@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -28,6 +28,12 @@ CLOCKS = {
     "postgresql": "SELECT extract(epoch FROM clock_timestamp())",
 }
 """SQL for the seconds since 1970, by dialect."""
+
+MIGRATIONS: Mapping[int, Sequence[str]] = {}
+"""Statements that make a schema's tables those of the next, by the older one's number.
+
+In SQL that SQLite and PostgreSQL share, such as `ALTER TABLE ledger ADD COLUMN name FLOAT`.
+"""
 
 # The ledger's tables
 
@@ -183,12 +189,33 @@ class Database:
                 raise Failure(f"{self.name}: has {name!r:.80}, which is no table: no ledger of adder-search")
             has_any = sa.inspect(db).has_table(VERSION.name)
             schema = db.scalar(sa.select(VERSION.c.schema)) if has_any else None
-            if schema not in (None, SCHEMA):
+            if schema in MIGRATIONS:
+                self._migrate(db)
+            elif schema not in (None, SCHEMA):
                 is_newer = isinstance(schema, int) and schema > SCHEMA
                 raise other_version(self.name, "a newer" if is_newer else "an earlier")
             metadata.create_all(db)
             if schema is None:
                 db.execute(sa.insert(VERSION).values(schema=SCHEMA))
+
+    def _migrate(self, db: sa.Connection) -> None:
+        """Make an earlier version's tables ours, all in this transaction: whole or not at all.
+
+        Raises Failure while a driver of that version runs a study.
+        """
+        if db.dialect.name == "sqlite":  # else each change of a table is committed by itself
+            db.exec_driver_sql("BEGIN IMMEDIATE")
+        locked = sa.select(VERSION.c.schema).with_for_update()  # of two that migrate at once one waits here
+        live = sa.and_(STUDIES.c.owner.is_not(None), STUDIES.c.lease_until > self.now(db))
+        first: int = db.scalar(locked) or SCHEMA
+        for schema in range(first, SCHEMA):
+            if study := db.scalar(sa.select(STUDIES.c.study).where(live)):
+                raise Failure(
+                    f"{self.name}: an earlier version of adder-search runs study {study}; stop it first"
+                )
+            for statement in MIGRATIONS[schema]:
+                db.exec_driver_sql(statement)
+            db.execute(sa.update(VERSION).values(schema=schema + 1))
 
     @contextmanager
     def begin(self) -> Iterator[sa.Connection]:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -94,6 +95,33 @@ def later(monkeypatch, seconds):
     """Put the database's clock forward."""
     now = Database.now
     monkeypatch.setattr(Database, "now", lambda self, db: now(self, db) + seconds)
+
+
+# ---- the next version of the tables
+
+
+@pytest.fixture
+def migrated(open_records, monkeypatch):
+    """A database of this version, before the one that follows it; as it was, afterwards."""
+    records = open_records()
+    records.claim(trial_of(*SEEDS))
+    statements = "ALTER TABLE ledger ADD COLUMN mood FLOAT", "UPDATE ledger SET mood = 0.5"
+    with monkeypatch.context() as patch:
+        patch.setattr(database_module, "MIGRATIONS", {database_module.SCHEMA: statements})
+        patch.setattr(database_module, "SCHEMA", database_module.SCHEMA + 1)
+        yield records
+    with records.database.begin() as db:
+        db.exec_driver_sql("ALTER TABLE ledger DROP COLUMN mood")
+        db.execute(sa.update(database_module.VERSION).values(schema=database_module.SCHEMA))
+
+
+def test_of_many_that_migrate_at_once_one_does_it(open_records, migrated):
+    with ThreadPoolExecutor(4) as threads:
+        seeds = list(threads.map(lambda _: len(open_records().list_seeds()), range(4)))
+    assert seeds == [len(SEEDS)] * 4
+    with migrated.database.begin() as db:
+        assert db.exec_driver_sql("SELECT mood FROM ledger").scalars().all() == [0.5] * len(SEEDS)
+        assert db.scalars(sa.select(database_module.VERSION.c.schema)).all() == [database_module.SCHEMA]
 
 
 # ---- seeds are claimed

@@ -1,0 +1,133 @@
+"""A home that schema 6 wrote (tests/golden/data/home-6.txz): read and gone on with by every version from here on."""
+
+import os
+import sqlite3
+import subprocess
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from search.errors import Failure
+from search.store import database
+from search.store.database import Database
+from search.store.home import Home
+from search.study.trial import Configuration
+from tests.homes import drive, quick, records_of, study_of, trial_of  # noqa: F401
+from tests.processes import LOOPBACK
+from tests.services import postgres
+from trainer import Outcome
+
+STORED = Path(__file__).parents[1] / "golden" / "data" / "home-6.txz"
+NEXT = {database.SCHEMA: ("ALTER TABLE ledger ADD COLUMN mood FLOAT", "UPDATE ledger SET mood = 0.5")}
+
+
+@pytest.fixture
+def stored(tmp_path):
+    with tarfile.open(STORED) as archive:
+        archive.extractall(tmp_path / "home", filter="data")
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def next_version(monkeypatch):
+    """The schema after this one, with a further column."""
+    monkeypatch.setattr(database, "MIGRATIONS", database.MIGRATIONS | NEXT)
+    monkeypatch.setattr(database, "SCHEMA", database.SCHEMA + 1)
+
+
+def tables(engine):
+    """Columns and indices of the ledger's tables."""
+    inspector = sa.inspect(engine)
+    return {
+        name: ({c["name"]: repr(c["type"]) for c in inspector.get_columns(name)}, inspector.get_indexes(name))
+        for name in sorted(inspector.get_table_names())
+    }
+
+
+def outcomes(home):
+    return {row["init_seed"]: row["outcome"] for row in records_of(home).list_seeds()}
+
+
+def version(home):
+    with closing(sqlite3.connect(home.ledger_db)) as db:
+        columns = {name for _, name, *_ in db.execute("PRAGMA table_info(ledger)")}
+        return db.execute("SELECT schema FROM ledger_version").fetchall(), "mood" in columns
+
+
+def test_a_stored_home_has_the_tables_of_a_new_one(stored, home):
+    """Else a table was changed without a migration: add one to MIGRATIONS, and a home of the new schema."""
+    assert tables(Database(stored).engine) == tables(Database(home).engine)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stored_home_is_read_and_its_study_goes_on(stored):
+    assert outcomes(stored) == {
+        1: Outcome.FAILED, 2: Outcome.GROKKED, 3: Outcome.CENSORED, 4: Outcome.CENSORED
+    }  # fmt: skip
+    drive(stored, study_of(), grokked=(3,))
+    assert [outcomes(stored)[n] for n in (3, 4)] == [Outcome.GROKKED, Outcome.FAILED]
+
+
+@pytest.mark.usefixtures("next_version")
+def test_the_next_schema_takes_it_over(stored):
+    before = outcomes(stored)
+    assert outcomes(stored) == before
+    assert version(stored) == ([(database.SCHEMA,)], True)
+
+
+@pytest.mark.usefixtures("next_version")
+def test_a_migration_is_whole_or_not_at_all(stored, monkeypatch):
+    broken = {database.SCHEMA - 1: (*NEXT[database.SCHEMA - 1], "UPDATE nowhere SET x = 1")}
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", broken)
+        with pytest.raises(Failure, match="no such table: nowhere"):
+            Database(stored)
+    assert version(stored) == ([(database.SCHEMA - 1,)], False)
+    Database(stored)
+    assert version(stored) == ([(database.SCHEMA,)], True)
+
+
+@pytest.mark.usefixtures("next_version")
+def test_a_study_that_runs_is_not_migrated_under_its_driver(stored):
+    with closing(sqlite3.connect(stored.ledger_db)) as db, db:
+        db.execute("UPDATE ledger_studies SET owner = 'host/1/a', lease_until = 9e12 WHERE study = 'sweep'")
+    with pytest.raises(Failure, match="an earlier version of adder-search runs study sweep; stop it first"):
+        Database(stored)
+    assert version(stored) == ([(database.SCHEMA - 1,)], False)
+
+
+@pytest.mark.full
+def test_a_dump_is_restored_in_another_postgresql(home, monkeypatch):
+    """As docs/cluster.md has it, for the next major version."""
+
+    def run(server, program, text=""):
+        command = [
+            server.programs / program,
+            "-h",
+            LOOPBACK,
+            "-p",
+            str(server.port),
+            "-U",
+            server.USER,
+            "optuna",
+        ]
+        options = ["-v", "ON_ERROR_STOP=1", "--single-transaction", "-q"] if program == "psql" else []
+        environment = os.environ | server.environment()
+        return subprocess.run(
+            [*command, *options], input=text, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    def rows(server):
+        monkeypatch.setenv("ADDER_SEARCH_DATABASE", server.url("optuna"))
+        monkeypatch.setenv("PGPASSFILE", server.environment()["PGPASSFILE"])
+        return records_of(home)
+
+    with postgres() as before, postgres() as after:
+        records = rows(before)
+        trial = trial_of(study_of(), *((Configuration(*study_of().listed[0]), n) for n in (1, 2)))
+        records.claim(trial)
+        run(after, "psql", run(before, "pg_dump"))
+        assert rows(after).list_seeds() == records.list_seeds() != []
