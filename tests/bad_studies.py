@@ -19,38 +19,24 @@ LINES = {  # what is added to GOOD
     "space: {recipe.lr: {flaot: [0.1, 0.2]}}": "space.recipe.lr.flaot: unknown key; did you mean float or log?",
     "name: y": "line 4, column 1: not valid YAML (key given twice: name)",
     "recipe: {lr: 1, lr: 2}": "line 4, column 17: not valid YAML (key given twice: lr)",
-    "recipe: {3: 1}": "recipe.3: must be a string, got 3",
     "? {a: 1}\n: 3": "line 4, column 3: not valid YAML (found unhashable key)",
     "'[key]': 1": "[key]: unknown key; valid: about, *",
-    "resources: {'[a]': 1}": "resources.[a]: unknown key; valid: *",
     # The recipe
     "recipe: {lr: -1}": "recipe.lr: must be 0.0 or more, got -1",
     "recipe: {lr: .nan}": "recipe.lr: must be finite and at most 2147483647, got nan",
-    "recipe: {lr: fast}": "recipe.lr: must be a number, got 'fast'",
-    "recipe: {steps: true}": "recipe.steps: must be an integer, got True",
-    "recipe: {steps: 1.5}": "recipe.steps: must be an integer, got 1.5",
-    "recipe: {steps: 0}": "recipe.steps: must be 1 or more, got 0",
-    "recipe: {steps: 10000000000}": "recipe.steps: must be finite and at most 2147483647, got 10000000000",
     "recipe: {batch: 70000}": "recipe.batch: must be from 1 to 65536, got 70000",
     # Optimisers, wrappers and schedules
     "recipe: {optimiser: sdg}": "recipe: optimiser: unknown 'sdg'; did you mean sgd?",
     "recipe: {grokfast_alpha: 0.9}": "recipe: grokfast_alpha=0.9 needs grokfast_lambda",
-    "recipe: {grokfast_lambda: 2, grokfast_start: 10, grokfast_end: 5}":
-        "recipe.grokfast_end: must be above grokfast_start, or 0, got 5 and 10",
     "recipe: {wd_period: 5}": "recipe: wd_period=5 needs wd_schedule=cyclical",
     "recipe: {wd_schedule: drop}":
         "recipe.wd_schedule: must be constant, drops, cyclical, warmup or smooth, got 'drop'",
-    "recipe: {wd_schedule: drops}": "recipe: wd_schedule=drops needs wd_drops",
     "recipe: {wd_schedule: drops, wd_drops: [[20, 0.5], [10, 0.1]]}":
         "recipe: wd_drops must have rising steps, got [20, 10]",
-    "recipe: {wd_schedule: drops, wd_drops: [[[1], 2]]}": "recipe.wd_drops: must be pairs [step *",
     "recipe: {wd_schedule: smooth}": "recipe: wd_schedule=smooth needs wd_drop below 1: decay falls to its square",
-    "recipe: {lr_schedule: wsd, lr_cycle: 5}": "recipe: lr_cycle=5 needs lr_schedule=restarts",
     "recipe: {lr_factors: [[norn, 2]]}": "recipe.lr_factors: must be of tensors of θ, not 'norn'; did you mean norm?",
     "recipe: {freeze: [[0, norn]]}":
         "recipe.freeze: must be of entries or tensors of θ: there is no 'norn'; did you mean norm?",
-    "recipe: {lr_factors: {norm: 2}}": "recipe.lr_factors: must be a list, got {'norm': 2}",
-    "recipe: {wd_factors: [[norm, 1], [norm, 2]]}": "recipe: wd_factors must name a tensor once, *",
     # What went away
     "recipe: {jiggle_every: 6000}": "recipe.jiggle_every = 6000: removed; the tag optimisers-measured has it",
     "recipe: {optimiser: full_adam}": "recipe.optimiser = full_adam: removed; the tag optimisers-measured has it",
@@ -58,15 +44,8 @@ LINES = {  # what is added to GOOD
         "configurations.0.recipe.noise_eta = 0.1: removed; the tag optimisers-measured has it",
     "space: {recipe.lookahead_k: {int: [2, 9]}}":
         "space.recipe.lookahead_k: removed; the tag optimisers-measured has it",
-    "recipe: {curriculum: 3}": "recipe.curriculum: must be a list, got 3",
     "recipe: {init: [[fc3, normal, 1]]}":
         "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?",
-    "recipe: {init: [[fc1, gauss, 1]]}": "recipe.init: must be rows *; unknown 'gauss'; valid: *",
-    "recipe: {init: fc1}": "recipe.init: must be a list, got 'fc1'",
-    "recipe: {carry_shares: [[0, 2]]}": "recipe.carry_shares: must be fractions that sum to at most 1, got [0, 2.0]",
-    "recipe: {carry_shares: [[9, 0.1], [3, 0.2]]}":
-        "recipe.carry_shares: must be in rising order of steps, got [9, 3]",
-    "recipe: {carry_lengths: [[0, 0, 3]]}": "recipe.carry_lengths: must be 1 to 10, fewest first, got [0, 0.0, 3.0]",
     "confirm: {seeds: {first: 9, count: 2, best_of: 4, by: odd}}":
         "confirm.seeds.best_of: initial vectors are chosen as the study's own are",
     "recipe: {carry_shares: [[0, 0.1]]}\nspace: {recipe.carry_shares.1.1: {float: [0, 1]}}":
@@ -75,99 +54,64 @@ LINES = {  # what is added to GOOD
         "space.recipe.curriculum.0.0: recipe.curriculum is searched as a whole too",
     "recipe: {carry_shares: [[0, 0.1]]}\nspace: {recipe.carry_shares.0.1: {float: [0, 2]}}":
         "space.recipe.carry_shares.0.1: recipe.carry_shares: must be fractions that sum to at most 1, *",
-    "recipe: {curriculum: [[11, 3]]}":
-        "recipe.curriculum: must be pairs [digits 1 to 10, steps 0 to 2147483647], got (11, 3)",
     "recipe: {fade_start: 10, fade_end: 5}": "recipe.fade_end: must be fade_start or more, got 5 < 10",
     "recipe: {steps: 100, eval_every: 30}": "recipe: eval_every must divide steps, got 30 and 100",
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     # Seeds and when they end
-    "until: {grokked: 0}": "until.grokked: must be greater than or equal to 1, got 0",
     "until: {grokked: 1}": "until: grokked needs max_seeds: up to how many seeds to go on",
     "tracking_uri: http://me:secret@localhost:5000":
         "tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN",
-    "until: {max_seeds: 4}": "until: max_seeds needs grokked: how many grokked seeds to go on for",
-    "until: 3": "until: must be a mapping, got 3",
-    "stop: {hopeless: never}": "stop.hopeless: must be true or false, got 'never'",
-    "stop: {screen: {at: 5000}}": "stop.screen.keep: missing",
     "stop: {screen: {att: 5000, keep: {}}}":
         "stop.screen.at: missing\nstop.screen.att: unknown key; did you mean at?",
-    "stop: {screen: 5000}": "stop.screen: must be a list, got 5000",
     "stop: {screen: {at: 60000, keep: {token: 0.3}}}":
         "stop.screen.at: must be at most the evaluation before the last (59000), got 60000",
     "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}":
         "stop.screen.keep.tokn: unknown probe of 57p; did you mean token?",
-    "stop: {screen: {at: 5000, keep: {token: 35}}}": "stop.screen: keep.token must be from 0 to 1, got 35",
-    "stop: {screen: {at: 5000, keep: {stride: [0.3, 0.1]}}}": "stop.screen: keep.stride must rise, got 0.3 to 0.1",
     "stop: {screen: {at: 5000, keep: {top: 0.1, token: 0.3}}}":
         "stop.screen: keep.top must be above 0, below 1 and alone, got {'top': 0.1, 'token': 0.3}",
-    "stop: {screen: {at: 5000, keep: {top: 1.5}}}":
-        "stop.screen: keep.top must be above 0, below 1 and alone, got {'top': 1.5}",
     "stop: {screen: {at: 5000, keep: {token: 0.3}, by: odd}}": "stop.screen: by goes with keep.top",
     "stop: {screen: [{at: 5000, keep: {odd: 0.9}}, {at: 3000, keep: {}}]}":
         "stop: screen.1.at must be later than the rung before, got 3000 after 5000",
     # Resources and sampler
     "resources: {cpu: 0}": "resources.cpu: must be greater than or equal to 1, got 0",
     "resources: {gpu: 1.5}": "resources.gpu: must be from 0 to 1, or a whole number, or auto, got 1.5",
-    "resources: {gpu: .nan}": "resources.gpu: must be a finite number, got nan",
-    "resources: {gpu: all}": "resources.gpu: must be a number or 'auto', got 'all'",
     "resources: {seeds_per_trial: 70000}":
         "resources.seeds_per_trial: must be less than or equal to 65536, got 70000",
     "sampler: {name: tpee}": "sampler.name: must be 'tpe', 'nsga2', 'qmc', 'random' or 'grid', got 'tpee'",
-    "sampler: {seed: 10000000000}": "sampler.seed: must be less than or equal to 2147483647, got 10000000000",
     # The search space
     "space: {recipe.warmupp: {int: [1, 2]}}": "space.recipe.warmupp: unknown field; did you mean recipe.warmup*",
     "space: {lr: {float: [0.1, 0.2]}}": "space.lr: unknown field; valid: model.arc, *",
     "space: {model.family: {choice: [a]}}": "space.model.family: unknown field; did you mean *",
-    "space: {recipe.lr: 3}": "space.recipe.lr: must be a mapping, got 3",
     "space: {recipe.lr: {}}": "space.recipe.lr: give exactly one of float, int, choice",
     "space: {recipe.lr: {float: [0.2, 0.1]}}":
         "space.recipe.lr: the first bound must be below the second, got [0.2, 0.1]",
-    "space: {recipe.lr: {float: [0.1]}}": "space.recipe.lr.float.1: missing",
-    "space: {recipe.lr: {float: [0.1, .inf]}}": "space.recipe.lr.float.1: must be a finite number, got inf",
     "space: {recipe.lr: {float: [0, 0.1], log: true}}": "space.recipe.lr: log needs bounds above 0",
     "space: {model.qk_dim: {int: [2, 8], step: 2, log: true}}":
         "space.model.qk_dim: log goes with float or int, and not with step",
-    "space: {recipe.lr: {choice: [0.1, 0.2], step: 2}}": "space.recipe.lr: step goes with float or int",
     "space: {recipe.lr: {float: [-1, 0.1]}}": "space.recipe.lr: must be 0.0 or more, got -1.0",
-    "space: {recipe.lr: {choice: [a]}}": "space.recipe.lr: must be a number, got 'a'",
-    "space: {recipe.steps: {float: [1, 2]}}": "space.recipe.steps: must be an integer, got 1.0",
-    "space: {recipe.steps: {int: [0.5, 2]}}": "space.recipe.steps.int.0: must be an integer, got 0.5",
     "space: {model.qk_dim: {int: [2, 20]}}": "space.model.qk_dim: must be from 0 to 16, got 20",
     # Names and texts
     "about: \"a\\nb\"": "about: must be one line of printable text",
     "about: \"\\e[31m\"": "about: must be one line of printable text",
-    "recipe: {\"a\\nb\": 1}": "recipe.a\\nb: unknown key; *",
-    "tracking_uri: 3": "tracking_uri: must be a string, got 3",
     # What follows the first round
     "allocation: {thresold: 0}": "allocation.thresold: unknown key; did you mean threshold?",
-    "allocation: {threshold: 1}": "allocation.threshold: must be less than 1, got 1",
     "until: {grokked: 1, max_seeds: 4}\nallocation: {}":
         "allocation: a study goes on by until or by allocation, not both",
-    "confirm: {seeds: 7}": "confirm.seeds: must be a mapping or a list, got 7",
     "confirm: {seeds: {first: 7, cout: 1}}":
         "confirm.seeds.count: missing\nconfirm.seeds.cout: unknown key; did you mean count?",
     "toggle: [tie_vq]": "toggle.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
-    "toggle: [qk_dim=x]": "toggle.0: a constraint's value must be a whole number, got 'x'",
     "toggle: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}":
         "toggle: a study has a list of configurations or a space, not both",
     "combine: [tie_vo, tie_vq]": "combine.1: unknown constraint 'tie_vq' of split_subspace; did you mean *",
-    "combine: [tie_vo, tie_vo]": "combine.1: tie_vo is combined already",
     "combine: [tie_vo, qk_dim=8]": "combine.1: qk_dim=8 takes no parameters away from this model",
-    "combine: [tie_vo]\ntoggle: [tie_vo]": "combine: goes with one model: no configurations, stages or toggle",
-    "combine: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}":
-        "combine: a study has a list of configurations or a space, not both",
 }  # fmt: skip
 FILES = {
     # Keys that are misspelt, missing or given twice
     "nmae: x\nmodel: 57p\nseeds: [1]": "name: missing\nnmae: unknown key; did you mean name?",
-    "{}": "name: missing\nseeds: missing",
     "name: x\nseeds: [1]": "model: missing",
     # The model
     "name: x\nmodel: 58p\nseeds: [1]": "model: unknown preset '58p'; did you mean 582p or 80p or 78p?",
-    "name: x\nmodel: 57\nseeds: [1]": "model: must be a string or a mapping, got 57",
     "name: x\nmodel: {}\nseeds: [1]": "model: give a preset or a family; keys found: none",
-    "name: x\nmodel: {rung: [57p]}\nseeds: [1]": "model.preset: must be a string, got ['57p']",
-    "name: x\nmodel: {family: [a]}\nseeds: [1]": "model.family: must be a string, got ['a']",
     "name: x\nmodel: {family: splitsubspace}\nseeds: [1]":
         "model: unknown family 'splitsubspace'; did you mean split_subspace?",
     "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]":
@@ -176,8 +120,6 @@ FILES = {
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
     "name: x\nmodel: {rung: 57p, arc: false}\nseeds: [1]": "model: circular needs arc",
     "name: x\nmodel: {rung: 57p, vocabulary: 12}\nseeds: [1]": "model.vocabulary: must be 10 or 14, got 12",
-    "name: x\nmodel: {rung: 57p, tie_vo: 1}\nseeds: [1]": "model.tie_vo: must be true or false, got 1",
-    "name: x\nmodel: {1: 2}\nseeds: [1]": "model.1: must be a string, got 1",
     # What went away
     BEGIN + "seeds: {first: 1, count: 2, best_of: 4}": "seeds: best_of and by go together",
     BEGIN + "seeds: {first: 1, count: 2, best_of: 4, by: ood}":
@@ -187,14 +129,9 @@ FILES = {
     # Seeds and when they end
     BEGIN + "seeds: []": "seeds: give at least one seed",
     BEGIN + "seeds: [4, 5, 4]": "seeds: a seed is listed twice",
-    BEGIN + "seeds: 777": "seeds: must be a mapping or a list, got 777",
-    BEGIN + "seeds: [a]": "seeds.0: must be an integer, got 'a'",
-    BEGIN + "seeds: [1, true]": "seeds.1: must be an integer, got True",
     BEGIN + "seeds: [-1]": "seeds.0: must be greater than or equal to 0, got -1",
     BEGIN + "seeds: [2147483648]": "seeds.0: must be less than or equal to 2147483647, got 2147483648",
-    BEGIN + "seeds: {first: 1}": "seeds.count: missing",
     BEGIN + "seeds: {frist: 1, count: 3}": "seeds.frist: unknown key; did you mean first?",
-    BEGIN + "seeds: {first: 1, count: 0}": "seeds.count: must be greater than or equal to 1, got 0",
     BEGIN + "seeds: {first: 2147483640, count: 9}": "seeds: seeds go up to 2147483647",
     BEGIN + "seeds: {first: 2147483640, count: 4}\nuntil: {grokked: 1, max_seeds: 64}":
         "until.max_seeds: the last round would pass the largest seed, 2147483647",
@@ -212,12 +149,8 @@ FILES = {
     SCALES + "constraints: [tie_vo]": "scales: missing, and the study has constraints",
     SCALES + "constraints: [tie_vo]\nscales: {58p: {rate: 0.5}}": "scales.58p: unknown preset '58p'; did you mean *",
     SCALES + "constraints: [tie_vo]\nscales: {57p: {}}": "scales.57p.rate: missing",
-    SCALES + "constraints: [tie_vo]\nscales: {57p: {rate: 0.5, bases: {b: {constraint: []}}}}":
-        "scales.57p.bases.b.constraints: missing\nscales.57p.bases.b.recipe: missing\n"
-        "scales.57p.bases.b.constraint: unknown key; did you mean constraints?",
     SCALES + "constraints: [tie_vq]\nscales: {57p: {rate: 0.5}}":
         "constraints.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
-    SCALES + "constraints: [tie_vo, tie_vo]\nscales: {57p: {rate: 0.5}}": "constraints.1: tie_vo is listed twice",
     SCALES + "constraints: [qk_dim=4]\nscales: {170p: {rate: 0.5}}":
         "constraints.0: cannot be toggled at any scale; at 170p: it would take no parameter away",
     SCALES + "constraints: [qk_dim=3]\nscales: {57p: {rate: 0.5}}":
@@ -226,8 +159,6 @@ FILES = {
         "scales.170p: none of the constraints can be toggled here",
     SCALES + "constraints: [rank1_out]\nscales: {57p: {rate: 0.5}}\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
         "stop.screen.keep.odd: unknown probe of 57p without rank1_out; valid: *",
-    SCALES + "recipe: {step: 9}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
-        "recipe.step: unknown key; did you mean steps or fold_step?",
     SCALES + "model: 57p\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}": "model: does not go with scales: *",
     SCALES + "until: {grokked: 1, max_seeds: 6}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
         "until.grokked: does not go with scales: *",
@@ -244,9 +175,6 @@ FILES = {
         "scales.57p.bases.b.recipe: trains what another base of this scale does",
     # Names and texts
     "name: ../../x\nmodel: 57p\nseeds: [1]": "name: must match pattern *, got '../../x'",
-    "name: \"x\\n\"\nmodel: 57p\nseeds: [1]": "name: must match pattern *, got 'x\\n'",
-    f"name: {'a' * 65}\nmodel: 57p\nseeds: [1]": "name: must match pattern *, got 'aaa*",
-    "name: 57\nmodel: 57p\nseeds: [1]": "name: must be a string, got 57",
     "name: Default\nmodel: 57p\nseeds: [1]": "name: Default is MLflow's own experiment, choose another name",
     # What follows the first round
     BEGIN + "seeds: [1, 2, 3]\nallocation: {most: 2}":
@@ -256,8 +184,6 @@ FILES = {
     BEGIN + "seeds: {init: [1], data: [2]}\nallocation: {most: 9}":
         "allocation.most: crossed seeds have no next ones",
     BEGIN + "seeds: {init: [1]}": "seeds.data: missing",
-    BEGIN + "seeds: {init: [1], data: [2], first: 3}":
-        "seeds.first: unknown key; valid: best_of, by, count, data, init",
     BEGIN + "seeds: [1, 101]\nconfirm: {seeds: {first: 100, count: 8}}":
         "confirm.seeds: seed 101 is one of the study's own",
     # YAML itself
@@ -265,11 +191,6 @@ FILES = {
     "- a": "must be a mapping with name, model and seeds",
     "a: [1": "line 1, column 6: not valid YAML (expected ',' or ']', but got '<stream end>')",
     "a: 1\n\tb: 1": "line 2, column 1: not valid YAML (found character '\\t' that cannot start any token)",
-    "a: 1\n--- b": "line 2, column 1: not valid YAML (but found another document)",
-    "a: \0": "not valid YAML (special characters are not allowed)",
-    "a: !!int b": "line 1, column 4: not valid YAML (no int: b)",
-    "a: 2020-99-99": "line 1, column 4: not valid YAML (no timestamp: 2020-99-99)",
-    f"a: {'9' * 5000}": "line 1, column 4: not valid YAML (no int: 999*)",
     "a: &b [1]\nc: *b": "line 2, column 4: not valid YAML (aliases are not used in study files)",
     "[" * 5_000: "not valid YAML (nested too deeply)",
 }  # fmt: skip

@@ -8,11 +8,9 @@ from click.testing import CliRunner
 
 from lab.claims.claim import Claim, arm, claims, read
 from lab.claims.judge import Verdict, arms, judge, judge_all
-from lab.claims.text import as_json, markdown
 from lab.commands import claims as command
 from lab.plans import load_plan
 from search.errors import UserError
-from search.stats.intervals import power
 from search.study.trial import Configuration
 
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS, Verdict.OPEN
@@ -92,12 +90,6 @@ def test_a_test_that_a_false_discovery_rate_does_not_leave_decides_nothing(kind,
         assert (judged.verdict, judged.believed) == (expected, expected == alone)
 
 
-def test_of_none_it_says_how_many_may_and_how_long_they_were_trained():
-    rows = seeds(ONE, "fff", steps=6_000) + seeds(ONE, "f", first=310_010) + seeds(OTHER, "gfff")
-    shown = markdown([judge(claim_of("impossible"), arms(rows))])
-    assert "0 of 4 (at most 49.0 %; half to step 6,000 or less)" in shown
-
-
 def test_given_up_seeds_keep_a_rate_open_where_the_rule_was_not_measured():
     """None of 60 grokked: of the published recipe that is below 20 %, of another one nobody knows."""
     rows = seeds(ONE, 60 * "u", hopeless_step=20_000.0) + seeds(OTHER, 60 * "u", hopeless_step=20_000.0)
@@ -163,24 +155,6 @@ def test_how_sudden_it_is_counts_the_seeds_that_grokked_and_whose_curve_is_known
 def test_no_rate_is_asked_of_a_study_that_stops_at_a_success(claim):
     assert load_plan(claim.study).until.grokked is None
     assert claim.study not in {"claims-chosen", "claims-chosen-74p", "claims-170p"}, "seeds that were chosen"
-
-
-def test_power_is_against_an_arm_in_which_none_does():
-    found = judge(claim_of("impossible"), arms(seeds(ONE, "f" * 20) + seeds(OTHER, "g" * 6 + "f" * 14)))
-    assert found.power == judge(
-        claim_of("better"), arms(seeds(ONE, "g" * 6 + "f" * 14) + seeds(OTHER, "f" * 20))
-    ).power == pytest.approx(power(20, 0.3)) and power(20, 0.3) < 0.6  # fmt: skip
-    assert judge(claim_of("rate", at_least=0.5), arms(seeds(ONE, "gf"))).power is None
-
-
-def test_only_what_is_about_a_share_is_shown_with_an_interval():
-    """The seeds of other claims may be chosen, and a study for a success stops at one."""
-    judged = [judge(claim_of(kind, **more), arms(seeds(ONE, "gff")))
-              for kind, more in (("possible", {"without": None}), ("rate", {"at_least": 0.5}))]  # fmt: skip
-    possible, rate = (line for line in markdown(judged).splitlines() if "| 57p paper |" in line)
-    assert "| 1 of 3 " in possible and "1 of 3 (" not in possible
-    assert "1 of 3 (6.1–79.2 %)" in rate
-    assert [row["with"]["interval"] is None for row in json.loads(as_json(judged))] == [True, False]
 
 
 def test_of_named_records_the_claims_that_they_touch_are_shown(tmp_path):

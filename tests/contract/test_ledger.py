@@ -285,11 +285,6 @@ def test_lost_results_are_trained_again_but_for_those_that_mlflow_has(records):
     records.claim(lost)
 
 
-def test_a_seed_that_was_not_claimed_is_not_recorded(records):
-    record(records, trial_of(SEEDS[0]), result_of(SEEDS[0]))
-    assert records.list_seeds() == []
-
-
 def test_a_publication_is_noted_with_its_place(records, another):
     trial = trial_of(SEEDS[0])
     for claimed in (trial, trial_of(SEEDS[1])):
@@ -444,15 +439,6 @@ def test_a_driver_looks_at_its_lease_after_a_gap_in_its_clocks(clock, paused, mo
             paused.lease.verify()
 
 
-def test_a_driver_that_still_has_its_study_goes_on_after_a_gap(records, monkeypatch):
-    with records.lease:
-        now = Clocks.now()
-        monkeypatch.setattr(Clocks, "now", lambda: Clocks(*(t + 10 * LEASE_S for t in now)))
-        later(monkeypatch, 10 * LEASE_S)
-        records.lease.verify()
-        records.claim(trial_of(SEEDS[0]))
-
-
 def test_of_many_drivers_one_gets_a_study(open_records):
     drivers = [open_records() for _ in range(6)]
     for take_over in (False, True):
@@ -461,24 +447,6 @@ def test_of_many_drivers_one_gets_a_study(open_records):
                 db.execute(sa.update(STUDIES).values(owner=ELSEWHERE, lease_until=1.0))
         owners = at_once(drivers, lambda records: records.lease.acquire())
         assert [drivers[0].get_study()["owner"]] == owners
-
-
-def test_of_two_that_read_a_free_lease_one_takes_it(records, other, monkeypatch):
-    records.lease.acquire()
-    records.lease.release()
-    look = lease_module.is_live
-
-    def meanwhile(row, now):
-        monkeypatch.setattr(lease_module, "is_live", look)
-        other.lease.acquire()
-        return look(row, now)
-
-    monkeypatch.setattr(lease_module, "is_live", meanwhile)
-    with records.database.begin() as db:
-        db.execute(sa.update(STUDIES).values(owner=ELSEWHERE, lease_until=1.0))
-    with pytest.raises(AlreadyExists, match="study study was just taken by another driver"):
-        records.lease.acquire()
-    assert records.get_study()["owner"] == other.owner
 
 
 def test_time_is_the_databases(records, other, monkeypatch):

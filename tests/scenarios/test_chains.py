@@ -11,7 +11,7 @@ from search.run.packing import Capacity
 from search.run.tally import TrialReport
 from search.stats.counting import ENOUGH
 from search.store.record import is_final
-from search.store.results import PARTS, THETA, WorkerAssignment
+from search.store.results import PARTS, THETA
 from tests import in_process
 from tests.homes import quick  # noqa: F401
 from tests.reference import check_whole, expected, recorded, rows_of, trained
@@ -114,16 +114,6 @@ def test_trials_of_a_worker_that_fails_for_good_are_censored_and_the_others_done
     assert {(r["outcome"], r["reason"]) for r in failed} == {(Outcome.CENSORED, "RuntimeError: no luck")}
     assert run(study, here).exit_code == 0
     check_whole(here / "home", study, here, expected(study))
-
-
-def test_what_a_worker_did_not_see_in_time_is_trained_by_another(here, monkeypatch):
-    """Orders in a shared folder that shows them late: too late for every worker."""
-    whole = WorkerAssignment.read
-    monkeypatch.setattr(
-        worker.WorkerAssignment, "read", lambda folder: WorkerAssignment(whole(folder).trials[:1])
-    )
-    assert run(SWEEP, here).exit_code == 0
-    check_whole(here / "home", SWEEP, here, expected(SWEEP))
 
 
 def test_damaged_results_of_one_trial_of_a_bank_cost_its_own_alone(here, monkeypatch):

@@ -12,7 +12,6 @@ from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.record import is_final
-from search.store.results import ConfigurationResults
 from search.store.study_records import StudyRecords
 from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
 from tests.homes import drive, empty_home, forget_places, quick, records_of, study_of, thetas
@@ -125,22 +124,3 @@ def test_whatever_call_was_its_last(late, every, tmp_path):
         assert facts(home) == was, home.path.name
         assert thetas(home.path) == wanted
         assert not list(home.path.glob("trials/sweep/*"))
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_part_is_read_once_by_whom_it_is_recorded(home, monkeypatch):
-    """From the ledger to the best seeds' runs: what a driver has read it has at hand."""
-    read, recorded = Counter(), Counter()
-    monkeypatch.setattr(ConfigurationResults, "read", counting(ConfigurationResults.read, read))
-    monkeypatch.setattr(StudyRecords, "record", counting(StudyRecords.record, recorded))
-    drive(home, STUDY, GROKKED)
-    assert read.total() == recorded.total() == 2
-    assert all(r["published"] for r in records_of(home).list_seeds())
-
-
-def counting(function, calls):
-    def counted(*given, **more):
-        calls[function] += 1
-        return function(*given, **more)
-
-    return counted

@@ -2,22 +2,20 @@
 
 import json
 import shutil
-import sqlite3
 import tarfile
 from ast import literal_eval
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from mlflow.store.db import utils
 
 from search.analysis.frames import RecordSet, configuration_rows
 from search.analysis.publish import log_evidence
 from search.analysis.table import constraint_table
 from search.stats.intervals import ratio_interval
 from search.store.home import Home
-from search.tracking.tracking import KEY_TAG, TRIALS, connect, tracking_uri
+from search.tracking.tracking import KEY_TAG, TRIALS
 from tests.commands import call, fails_with_one
 from tests.homes import (
     STUDY,
@@ -216,36 +214,3 @@ def test_the_evidence_of_two_homes_is_pooled_by_their_files():
 
 
 # ---- the page
-
-
-def test_the_page_is_of_what_was_recorded(toggled):
-    said = call("report", "sweep", "-o", "page.html", "--home", toggled.path)
-    assert said.stdout == "page.html: 3 configurations, 12 seeds\n", said.stderr
-    page = Path("page.html").read_text()
-    assert page.index("The table of constraints") < page.index("What was asked") and "shared_norm" in page
-    assert "what it asks" in page and "2 of 6" in page and "2 of 12 seeds have not ended." in page
-    words = ("-o", "page.html", "--home", toggled.path)
-    assert "did you mean sweep?" in fails_with_one(2, "report", "swep", *words)
-    study = Recorder(empty_home("empty"), study_of())
-    study.done()
-    expected = "study 'sweep' has no finished seed yet"
-    assert fails_with_one(2, "report", "sweep", "-o", "page.html", "--home", "empty") == expected
-
-
-def test_a_store_that_was_cut_off_while_it_was_made_is_made_anew(tmp_path, monkeypatch):
-    """MLflow makes its tables by migrations, of which SQLite takes back none: half of them are no store."""
-    home = Home(tmp_path / "home")
-    home.create()
-
-    def cut_off(engine):
-        with engine.begin() as db:
-            db.exec_driver_sql("CREATE TABLE _alembic_tmp_metrics (half INTEGER)")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(utils, "_initialize_tables", cut_off)
-        connect(home, tracking_uri(home))
-    assert not home.mlflow_db.exists()
-    assert [e.name for e in connect(home, tracking_uri(home)).search_experiments()] == ["Default"]
-    with closing(sqlite3.connect(home.mlflow_db)) as db:
-        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name LIKE '_alembic%'").fetchall()

@@ -13,7 +13,7 @@ from search.store import lease as hold
 from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.record import is_final
-from search.store.results import CURVES, PARTS, REASON, RESULTS, THETA, read_parts
+from search.store.results import PARTS, REASON, RESULTS, THETA, read_parts
 from search.study.trial import TRIAL_FILE, Configuration
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
@@ -112,7 +112,7 @@ def left_by_a_driver(home, is_recorded):
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("is_recorded", [False, True])
-@pytest.mark.parametrize("name", [THETA, CURVES, RESULTS, TRIAL_FILE, f"../../{TRIAL_FILE}", ""])
+@pytest.mark.parametrize("name", [THETA, RESULTS, f"../../{TRIAL_FILE}", ""])
 def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_recorded, home, wanted, caplog):
     folder = left_by_a_driver(home, is_recorded)
     (mine,) = (folder / PARTS).iterdir()
@@ -128,15 +128,6 @@ def test_damaged_results_are_set_aside_and_their_seeds_trained_again(name, is_re
     reason = (kept / REASON).read_text().strip()
     assert f"results in {folder}" in reason and "cannot be read" in reason
     assert (kept / PARTS).exists() and f"{reason}; they are kept in {kept}" in caplog.text
-
-
-@pytest.mark.usefixtures("quick")
-def test_recorded_seeds_whose_results_are_gone_are_trained_again(home, wanted, caplog):
-    folder = left_by_a_driver(home, is_recorded=True)
-    shutil.rmtree(folder)
-    drive(home, STUDY, GROKKED)
-    assert thetas(home.path) == wanted and all(r["published"] for r in records_of(home).list_seeds())
-    assert f"there are no results in {folder} any more; their seeds are trained again" in caplog.text
 
 
 @pytest.mark.usefixtures("quick")

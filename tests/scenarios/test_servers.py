@@ -15,7 +15,6 @@ import pytest
 
 from search.store.home import Home
 from search.tracking.tracking import artifact
-from tests import services
 from tests.commands import call
 from tests.processes import LOOPBACK
 from tests.reference import check_whole, environment, expected, write_study
@@ -124,13 +123,3 @@ def test_the_parts_of_a_trial_are_kept_apart_when_a_server_sends_them(here):
     Path("scratch").mkdir()
     found = [artifact(Sending(), run, "trials/same", Path("scratch"), Home("home")) for run in ("a", "b")]
     assert [(folder / "whose").read_text() for folder in found] == ["a", "b"]
-
-
-def test_what_is_missing_is_a_reason_to_skip_or_a_failure(monkeypatch):
-    monkeypatch.setattr(services, "_postgres_programs", lambda: None)
-    monkeypatch.delenv(services.REQUIRED, raising=False)
-    with pytest.raises(pytest.skip.Exception, match="apt-get install postgresql"):
-        services.need_services()
-    monkeypatch.setenv(services.REQUIRED, "required")
-    with pytest.raises(pytest.fail.Exception, match="apt-get install postgresql"):
-        services.need_services()

@@ -6,7 +6,7 @@ import torch
 from model import preset
 from search.run import worker
 from search.study.provenance import lineage_of
-from tests.commands import call, fails_with_one
+from tests.commands import call
 from tests.homes import quick, records_of  # noqa: F401
 from tests.reference import QUICK, rows_of, write_study
 from tests.scenarios.test_start import RECIPE, pulled, trained
@@ -118,19 +118,11 @@ def test_more_seeds_are_another_study(here):
     ("change", "line"),
     [
         ({"confirm": {"seeds": [9]}}, "confirm: does not go with stages"),
-        ({"space": {"recipe.lr": {"float": [0.1, 0.2]}}}, "space"),
         ({"until": {"grokked": 1, "max_seeds": 8}}, "until.grokked: does not go with stages"),
         ({"seeds": {"init": [1], "data": [2, 3]}}, "seeds: crossed seeds do not go with stages"),
         ({"start": {"study": "x", "best": 2}}, "start: stages begin at one θ"),
-        ({"stages": [{"go_on": "sometimes"}]}, "stages.0.go_on"),
         ({"stages": [{"recipe": {"freeze": [[0, "ark"]]}}]}, "stages.0.recipe.freeze: must be of entries"),
-        ({"stages": [{"goon": 1}]}, "stages.0.goon: unknown key; did you mean go_on?"),
     ],
 )
 def test_a_bad_one_is_told(here, change, line):
     assert line in fails_to_run(here, STUDY | change)
-
-
-def test_it_runs_here_under_its_own_name(here):
-    for option in ("--fresh", "--detach"):
-        assert "runs here" in fails_with_one(2, "run", write_study(here, STUDY), option, "--home", "home")

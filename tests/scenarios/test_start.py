@@ -165,21 +165,8 @@ def test_sets_of_ties_share_a_bank(here, parent):
     assert {c.spec.params for c in configurations("child").values()} == {42, 43, 44, 45}
 
 
-def test_a_checkpoint_and_a_search(here, parent):
-    start = {"checkpoint": str(CERTIFICATES / "54p"), "grokked": True}
-    space = {"space": {"recipe.lr": {"choice": [0.001, 0.002]}}, "sampler": {"name": "grid"}}
-    run(child_of(start, model="46p", **space), here)
-    one, two = (c.start for c in configurations("child").values())
-    assert one == two
-    lineage = one.lineage
-    assert lineage[-1]["model"] == "54p" and lineage[-1]["seed"] == "777" and len(lineage[-1]["then"]) == 2
-
-
 FILES = {
-    "start: give exactly one of study, checkpoint, model": {"start": {}},
     "start: a study goes with one of best, seed, each;*": {"start": {"study": "a", "best": 2, "seed": 1}},
-    "start: a study goes with *": {"start": {"checkpoint": "x", "best": 2}},
-    "start.modle: unknown key; did you mean model?": {"start": {"modle": "54p"}},
     "start.best: a search starts from one θ":
         {"start": {"study": "a", "best": 2}, "space": {"recipe.lr": {"choice": [1.0]}}},
     "recipe.fold_step: missing: when start.model is folded into this model": {"start": {"model": "54p"}},
@@ -187,12 +174,10 @@ FILES = {
     "recipe.fold_step: needs start.model: *": {"recipe": RECIPE | {"fold_step": 4}},
     "start.model: no fold is known from 67p to 512p":
         {"start": {"model": "67p"}, "model": "512p", "recipe": RECIPE | {"fold_step": 4}},
-    "model: tie 'form[9,9] = 0': form[9,9] is no*": {"model": {"base": "46p", "ties": ["form[9,9] = 0"]}},
     "model: tie 'arc[0] = -arc[1]': contradicts*":
         {"model": {"base": "46p", "ties": ["arc[0] = arc[1]", "arc[0] = -arc[1]"]}},
     "model: ties leave nothing but zeros in arc,*":
         {"model": {"base": "46p", "ties": [f"arc[{i}] = 0" for i in range(3)]}},
-    "model.base: must be a string or a mapping, got None": {"model": {"ties": []}},
 }  # fmt: skip
 
 
@@ -225,12 +210,6 @@ def test_what_cannot_be_started_from_is_one_line(here, parent):
         (line,) = done.stderr.splitlines()
         assert alike(line, f"error: {file}: {says}"), line
     assert not rows_of(here / "home", "child")
-
-
-def test_a_study_cannot_go_on_from_another_start(here, parent):
-    run(child_of({"study": "parent", "seed": 2}), here)
-    other = write_study(here, child_of({"study": "parent", "seed": 3}))
-    assert "start: not what it was begun with" in call("run", other, "--home", "home").stderr
 
 
 def test_a_tied_model_is_spelt_by_a_checkpoint_or_a_file(here):

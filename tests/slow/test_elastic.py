@@ -53,21 +53,6 @@ def test_nodes_come_are_drained_and_go(tmp_path):
     assert reasons == {None}
 
 
-def test_a_node_that_goes_without_notice_is_a_failure(tmp_path):
-    """What the test above would see if the notice counted for nothing."""
-    need_services()
-    home = tmp_path / "home"
-    with ray_cluster(workers=0) as cluster:
-        cluster.wait_for(leaving := cluster.add(cpus=2, kind="T4"))
-        around = cluster.environment() | {"ADDER_SEARCH_HOME": str(home)}
-        with running("run", write_study(tmp_path, LONG), cwd=tmp_path, environment=around) as command:
-            wait_for_progress(command, home)
-            leaving.end()
-            cluster.wait_for(cluster.add(cpus=2, kind="T4"))
-            ended = command.wait()
-    assert ended.code == 1 and "its process died" in ended.out, ended
-
-
 # ---- no folder in common
 
 

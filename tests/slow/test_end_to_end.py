@@ -13,10 +13,8 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from mlflow import MlflowClient
 from safetensors.torch import load_file
 
-from model import preset
 from search.study.file import load_study
 from search.tracking.tracking import KEY_TAG
 from tests.commands import adder_search, call, running
@@ -94,21 +92,6 @@ def test_nothing_is_imported_from_the_folder_that_the_command_is_called_in(smoke
 def test_records_are_those_of_training_without_ray(smoke, tmp_path):
     """To the bit, and each once: ledger, artifacts, MLflow's runs."""
     check_whole(smoke.home, SMOKE, tmp_path, expected(SMOKE))
-
-
-def test_mlflow_has_one_run_a_configuration_with_all_its_parameters(smoke):
-    names = {e.name for e in MlflowClient(f"sqlite:///{smoke.home}/mlflow.db").search_experiments()}
-    assert names - {"Default"} == {"smoke"}
-    (run,) = runs_of(smoke.home, "smoke")
-    assert run.info.status == "FINISHED"
-    assert run.info.run_name.startswith("57p ")
-    study = load_study("smoke")
-    expected = {f"model.{k}": v for k, v in study.base_spec.as_dict().items()}
-    expected |= {f"recipe.{k}": v for k, v in study.base_recipe.as_dict().items()}
-    expected |= {"rung": "57p", "params": preset("57p").params}
-    as_text = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in expected.items()}
-    assert run.data.params == as_text
-    assert {"model.tie_fc2_head", "model.qk_dim", "recipe.lr", "recipe.curriculum"} <= as_text.keys()
 
 
 def test_mlflow_has_metrics_over_steps_and_the_counts(smoke):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from model import adderboard, preset, verify
+from model import adderboard, verify
 from model.decode import columns
 from tests.golden_checkpoints import golden_theta
 from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
@@ -24,12 +24,6 @@ def test_loss_is_torchs_cross_entropy_over_all_predictions(spec):
         target = tokens[s, 22:].long().reshape(-1)
         expected = F.cross_entropy(logits_VSAB[:, s].flatten(1).T, target)
         torch.testing.assert_close(step.loss(spec, theta, tokens)[s], expected)
-
-
-def test_cross_entropy_survives_huge_logits():
-    logits = [torch.full((1, 1, 1), x) for x in (1e4, -1e4, 0.0)]
-    losses = [step.cross_entropy(logits, torch.full((1, 1, 1), v)).item() for v in range(3)]
-    assert losses == [0.0, 2e4, 1e4]
 
 
 # Decoding and AdderBoard
@@ -102,13 +96,6 @@ def test_official_pairs_are_adderboards():
         a = rng.randint(0, 9_999_999_999)
         b = rng.randint(0, 9_999_999_999)
         assert pair == (a, b)
-
-
-def test_an_untrained_model_is_not_verified():
-    result = verify(preset("57p"), preset("57p").initial(0))
-    assert not result.verified and not result.qualified
-    assert result.correct + len(result.failures) == result.total == 10_010
-    assert all(a + b != decoded for a, b, decoded in result.failures)
 
 
 @pytest.mark.parametrize("run", [0, 1, 7, 10])

@@ -53,20 +53,6 @@ def test_a_version_in_a_range_is_found(events, code, tmp_path, capsys):
     assert ("py-arrow 2.5.1: PYSEC-1: a hole" in capsys.readouterr().out) == bool(code)
 
 
-def test_versions_names_and_other_ecosystems(tmp_path):
-    assert audit(tmp_path, advisory(versions=["2.5.1"])) == 1
-    assert audit(tmp_path, advisory(versions=["2.5.2"])) == 0
-    assert (
-        audit(
-            tmp_path,
-            advisory(versions=["2.5.1"], withdrawn="2026-01-01T00:00:00Z"),
-            advisory("other", "PYSEC-2"),
-        )
-        == 0
-    )
-    assert audit(tmp_path, advisory(versions=["2.5.1"], ecosystem="npm"), advisory("other", "PYSEC-2")) == 0
-
-
 def test_a_record_that_cannot_tell_fails(tmp_path, capsys):
     assert audit(tmp_path, advisory(ecosystem="npm")) == 1
     assert audit(tmp_path, advisory("other", modified="2026-10-01T00:00:00Z")) == 1

@@ -54,12 +54,6 @@ def test_a_recorded_program_played_back_is_the_program():
     assert torch.equal(again[0]["theta"], theta), "what was returned is not a buffer"
 
 
-@pytest.mark.parametrize("slots", [0, -1])
-def test_no_slots_is_an_error(slots):
-    with pytest.raises(ValueError, match=f"at least one slot, got {slots}"):
-        make([pair(1)], slots)
-
-
 # Divergence
 
 
@@ -155,23 +149,6 @@ def test_a_saved_pair_that_waits_for_a_slot_goes_on_where_it_was(expected, tmp_p
         trained = finish(found).seed_steps
         assert trained == (11 if found is bank else 7) * EVERY, "what was trained is not trained again"
         assert_all_same({p: r for p, r in results(found).items() if p in MORE}, expected)
-
-
-def test_a_group_is_not_loaded_as_another(tmp_path):
-    saved(tmp_path, 1)
-    bank = make([*FIRST, *MORE], 2)
-    assert not bank.load(tmp_path / "first", range(2, 5)) and not bank.load(tmp_path / "first")
-    assert bank.load(tmp_path / "first", range(2)) and bank.result(1).outcome is Outcome.FAILED
-
-
-def test_curves_of_longer_and_shorter_seeds_share_a_bank(tmp_path):
-    long, short = pair(1, steps=4 * EVERY), pair(2, steps=EVERY)
-    bank = make([long, short], 2)
-    bank.advance()
-    bank.save(tmp_path / "short", [1])
-    other = make([pair(3, steps=2 * EVERY)], 2)
-    assert other.load(tmp_path / "short", other.add([short]))
-    assert_same(finish(other).result(1), bank.result(1))
 
 
 def test_another_banks_state_is_refused(tmp_path):

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from search.analysis import frames
-from search.analysis.pareto import HEADINGS, front, table
+from search.analysis.pareto import front, table
 from search.stats.intervals import mid_p
 from search.store.home import Home
-from tests.commands import call, fails_with_one
+from tests.commands import call
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -45,11 +45,6 @@ def test_the_front_is_what_nothing_smaller_matches(most, expected):
     assert [r["params"] for r in front(ROWS, max_params=most)] == expected
 
 
-def test_equals_are_on_it_together():
-    twin = configuration(57, 8, study="t")
-    assert [(r["params"], r["study"]) for r in front([twin, MIDDLE])] == [(57, "s"), (57, "t")]
-
-
 TABLE = """
 params rung study configuration grok rate per million best seed median grok step held verified
 46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 1 777 41,500 0 of 1 not decoded yet
@@ -70,13 +65,6 @@ def test_the_table_has_a_row_a_configuration_and_a_command_for_each():
     ]  # fmt: skip
     starts = [line.index(word) for line, word in zip(found, ("verified", "not dec", "yes"), strict=False)]
     assert len(set(starts)) == 1, "columns are aligned"
-
-
-def test_confirmations_have_a_column_where_there_are_any():
-    rows = [row | {"pull": ""} for row in front(ROWS)]
-    head, *_, large = table(rows).splitlines()[:4]
-    assert head.split("  ")[0] == HEADINGS[0] and "confirmed" in head
-    assert "5 of 8" in large and "7.9" in large
 
 
 # ---- the commands
@@ -118,13 +106,6 @@ def test_best_where_nothing_grokked_yet(recorded):
     )
 
 
-def test_best_of_an_empty_home():
-    result = call("best")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == f"nothing has run yet in {Home().path}\n"
-    assert json.loads(call("best", "--json").stdout) == {"home": str(Home().path), "front": []}
-
-
 READERS = {"parquet": pd.read_parquet, "csv": pd.read_csv, "json": pd.read_json}
 
 
@@ -143,16 +124,6 @@ def test_records_are_written_in_the_format_of_the_files_name(suffix, recorded):
     assert [json.loads(text) for text in found["recipe.curriculum"]] == [[[3, 10], [6, 20]]] * 5
     assert found["median_grok_step"].isna().sum() == 1
     assert [f.name for f in Path().iterdir()] == [f"found.{suffix}"]
-
-
-def test_records_cannot_be_written_everywhere(recorded):
-    expected = "-o found.xlsx: the name must end in .parquet, .csv or .json"
-    assert fails_with_one(2, "records", "s", "-o", "found.xlsx") == expected
-    assert fails_with_one(2, "records", "s", "-o", "found") == expected.replace(".xlsx", "", 1)
-    Path("folder.csv").mkdir()
-    assert fails_with_one(2, "records", "s", "-o", "folder.csv").startswith("folder.csv: is a folder")
-    nowhere = fails_with_one(2, "records", "s", "-o", "nowhere/found.csv")
-    assert nowhere.startswith("nowhere/found.csv: cannot write there (")
 
 
 def test_search_and_confirmation_are_not_pooled():

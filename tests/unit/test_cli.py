@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import pkgutil
 import sqlite3
-import sys
 import time
 from contextlib import closing
 from importlib import import_module
@@ -25,7 +24,7 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
-from tests.commands import adder_search, call, fails, fails_with_one, says
+from tests.commands import call, fails, fails_with_one, says
 
 pytestmark = pytest.mark.usefixtures("here")
 SMOKE = "resources: {gpu: 0, compiled: false}\nrecipe: {steps: 20, eval_every: 20, batch: 8}\n"
@@ -66,21 +65,6 @@ def test_what_stops_a_command_is_a_line_and_a_code(case: str, monkeypatch: pytes
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
 
 
-DECOY = "open('a-decoy-was-imported', 'w').close()\nraise RuntimeError('decoy')\n"
-
-
-def test_the_script_itself_says_the_same_wherever_it_is_called() -> None:
-    """A process of its own, in a folder of things that must not be taken for ours."""
-    for name in ("model/__init__.py", "search.py", "trainer/__init__.py", "studies/__init__.py"):
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text(DECOY)
-    said = adder_search("models", "56p", cwd=Path())
-    assert (said.code, said.out) == (2, "") and said.err.startswith("error: unknown preset '56p'; did ")
-    module = (sys.executable, "-P", "-m", "search.cli")
-    assert adder_search("models", "57p", cwd=Path(), program=module).out == call("models", "57p").stdout
-    assert not Path("a-decoy-was-imported").exists()
-
-
 # ---- studies
 
 
@@ -90,11 +74,6 @@ def test_a_bad_study_starts_nothing(text: str, options: list[str]) -> None:
     Path("some.yaml").write_text(text)
     lines = fails(2, "run", "some.yaml", *options)
     assert all(says(a, f"some.yaml: {b}") for a, b in zip(lines, BAD[text], strict=True)), lines
-
-
-def test_a_study_that_is_not_there() -> None:
-    assert fails_with_one(2, "run", "nowhere.yaml") == "nowhere.yaml: no such study file"
-    assert fails_with_one(2, "run", "smoky") == "unknown study 'smoky'; did you mean smoke?"
 
 
 def test_too_many_gpus_are_refused_before_anything_is_written() -> None:
@@ -142,17 +121,6 @@ def test_where_nothing_has_run_all_say_so_alike(words: str) -> None:
 def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words: str, home: Home) -> None:
     said = fails_with_one(2, *words.split(), "--home", "home")
     assert said == f"study '57p' has no records in {home.path}; valid: none yet"
-
-
-def test_status_of_nothing(home: Home) -> None:
-    for words in (["status"], ["status", "--home", "home"]):
-        assert "nothing has run yet" in call(*words).stdout
-        found = json.loads(call(*words, "--json").stdout)
-        assert (found["studies"], found["seeds"]) == ([], None)
-
-
-def test_pull_wants_one_seed() -> None:
-    assert fails_with_one(2, "pull", "57p", "--best", "--seed", "3") == "give --best or --seed, not both"
 
 
 @pytest.mark.parametrize("words", [["runn"], ["run"], ["run", "57p", "--hom", "x"], ["ui", "--port", "0"]])
@@ -216,19 +184,3 @@ def test_a_tracking_server_that_is_away(home: Home, monkeypatch: pytest.MonkeyPa
     assert line.startswith("MLflow store http://127.0.0.1:9: ")
     assert time.monotonic() - start < 15
     assert "nothing has run yet" in call("status", "--home", "home").stdout
-
-
-@pytest.mark.parametrize("uri", ["foo://bar", "not a uri", "https://[bad"])
-def test_a_tracking_uri_that_is_none(uri: str, home: Home) -> None:
-    Path("some.yaml").write_text(GOOD + SMOKE + f"tracking_uri: {json.dumps(uri)}\n")
-    line = fails_with_one(1, "run", "some.yaml", "--home", "home", "--trust-store")
-    assert line.startswith(f"MLflow store {uri}: ")
-
-
-def test_a_password_is_not_repeated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = "postgresqlx://me:secret@127.0.0.1:9/x"
-    Path("some.yaml").write_text(GOOD + SMOKE + f"tracking_uri: {uri}\n")
-    assert "secret" not in fails_with_one(2, "run", "some.yaml", "--home", "home"), "nor kept"
-    Path("some.yaml").write_text(GOOD + SMOKE)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert "secret" not in fails_with_one(1, "run", "some.yaml", "--home", "home")

@@ -16,7 +16,7 @@ from search.cli.options import save_checkpoint
 from search.errors import UserError
 from tests.commands import call, fails_with_one, says
 from tests.homes import quickly, recorded, records_of
-from trainer.checkpoints.checkpoint import JSON_FILE, LARGEST_FILE, THETA_FILE, Checkpoint
+from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
 
 pytestmark = pytest.mark.usefixtures("here")
 SPEC = PRESETS["57p"]
@@ -39,35 +39,17 @@ def change(checkpoint: Path, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-BAD_JSON = {
-    "garbage": (b"\x00\xff garbage", "not valid JSON"),
-    "deep": (b"[" * 100_000, "not valid JSON"),
-    "list": (b"[]", "not a checkpoint, code, metrics, provenance, recipe, seed, spec, step missing"),
-    "huge": (b" " * (LARGEST_FILE + 1), "larger than any checkpoint (16777217 bytes)"),
-}
 BAD_FIELDS = [
     ({"format": 2}, "not a checkpoint of format 1"),
-    ({"spec": []}, "spec: must be a mapping, got []"),
-    ({"spec": {}}, "spec.family: must be a string, got None"),
     ({"spec": SPEC.as_dict() | {"qk_dim": 1e9}}, "spec: qk_dim must be an integer, got 1000000000.0"),
     ({"seed": {"init_seed": "3"}}, "seed.init_seed: must be an integer, got '3'"),
-    ({"step": "3"}, "step: must be an integer, got '3'"),
 ]
 THETA = SPEC.initial(3)
 BAD_THETA = [
     ({"theta": THETA[:-1]}, "θ must be 57 float32 numbers for this spec, found torch.float32 (56,)"),
     ({"theta": THETA.double()}, "θ must be 57 float32 *, found torch.float64 (57,)"),
-    ({"weights": THETA}, "θ must be 57 float32 *, found no tensor 'theta'"),
     ({"theta": THETA * torch.nan}, "θ has numbers that are not finite"),
 ]
-
-
-@pytest.mark.parametrize("case", BAD_JSON)
-def test_json_that_is_no_checkpoints(case: str, checkpoint: Path) -> None:
-    content, expected = BAD_JSON[case]
-    (checkpoint / JSON_FILE).write_bytes(content)
-    for command in ("verify", "export"):
-        assert fails_with_one(2, command, checkpoint) == f"untrained/{JSON_FILE}: {expected}"
 
 
 @pytest.mark.parametrize(("changes", "expected"), BAD_FIELDS, ids=lambda value: str(value)[:40])
@@ -81,16 +63,6 @@ def test_theta_that_does_not_fit(tensors: dict[str, Any], expected: str, checkpo
     save_file(tensors, checkpoint / THETA_FILE)
     line = fails_with_one(2, "verify", checkpoint)
     assert says(line, f"untrained/{THETA_FILE}: {expected}"), line
-
-
-def test_theta_that_is_no_safetensors_file(checkpoint: Path) -> None:
-    whole = (checkpoint / THETA_FILE).read_bytes()
-    for content in (b"", whole[:-1], whole + b"x", whole[:8] + whole[8:].replace(b"F32", b"F99")):
-        (checkpoint / THETA_FILE).write_bytes(content)
-        line = fails_with_one(2, "verify", checkpoint)
-        assert line.startswith(f"untrained/{THETA_FILE}: not a safetensors file ("), line
-    (checkpoint / THETA_FILE).unlink()
-    assert f"{THETA_FILE}: no such file (a checkpoint is a folder" in fails_with_one(2, "verify", checkpoint)
 
 
 def test_what_is_no_checkpoint(checkpoint: Path) -> None:

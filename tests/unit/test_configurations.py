@@ -88,11 +88,3 @@ def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
     text = render.summary(study, "list.yaml", records, Ended(rows=rows))
     assert "list: 3 configurations\n  57p 0 of 2 grokked" in text and "\n  67p 2 of 2 grokked" in text
     assert "  seed 1 of 67p grokked at step 500 and held" in text
-
-
-def test_a_preset_goes_by_its_key_of_before_too():
-    models = [
-        parse_study(f"name: x\nmodel: {{{key}: 57p, qk_dim: 3}}\nseeds: [1]", "x").base_spec
-        for key in ("preset", "rung")
-    ]
-    assert models[0] == models[1] != PRESETS["57p"]

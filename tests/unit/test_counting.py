@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from search.stats import counting
 from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, pareto, tries_until
 from search.stats.intervals import mid_p, stopped
-from search.study.file import load_study
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
 PUBLISHED = "79ee5e16e73c"
@@ -101,12 +100,6 @@ def test_earlier_seeds_without_an_outcome_may_have_grokked():
     assert tries_until(recorded, 1, [Seed.of(n) for n in (4, 3, 2, 1)]) == (1, 2, 2)
 
 
-def test_a_search_does_not_stop_by_configuration_nor_does_a_sweep():
-    k, seeds = load_study("57p").stopping_rule
-    assert k == 1 and seeds[0] == Seed.of(777) and len(seeds) == len(set(seeds))
-    assert load_study("constraints").stopping_rule is None and load_study("fade").stopping_rule is None
-
-
 # Stopping rules and cost
 
 
@@ -149,12 +142,6 @@ def test_a_summary_has_one_configurations_rate_without_its_confirmation_where_it
     assert counting.summarise(searched + confirming)["grokked"] == 3
     stopping = counting.summarise(searched + confirming, (1, [Seed.of(n) for n in range(1, 5)]))
     assert (stopping["grokked"], stopping["counted"], stopping["seeds"]) == (1, 4, 6)
-
-
-@pytest.mark.parametrize("seeds", [[], rows(GROKKED) + rows(FAILED, configuration="other")])
-def test_rates_of_several_configurations_are_not_pooled(seeds):
-    summary = counting.summarise(seeds)
-    assert summary["configurations"] != 1 and summary["grok_rate"] is summary["interval"] is None
 
 
 def test_metrics_of_a_configuration_tell_the_confirmation_from_the_search():

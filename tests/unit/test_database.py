@@ -12,8 +12,6 @@ from search.store import database
 from search.store.database import DatabaseUnavailable
 from search.store.ledger import Ledger
 from search.store.record import SeedRecord
-from search.tracking import server
-from tests.commands import fails_with_one
 
 
 @pytest.fixture
@@ -45,19 +43,6 @@ COMMANDS = [
     "status", "status s", "run smoke", "run smoke --dry-run", "resume smoke", "stop s", "best", "table",
     "report s -o page.html", "records s -o s.csv", "pull s", "delete s", "ui",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_an_older_home_is_refused_in_one_line(command, here, monkeypatch):
-    """Earlier versions had the ledger in Optuna's file; nothing is migrated."""
-    monkeypatch.setattr(server, "listening", lambda port: pytest.fail("it is shown"))
-    home = here / "adder-runs"
-    home.mkdir()
-    for name in ("optuna.db", "mlflow.db"):
-        (home / name).write_bytes(b"")
-    advice = "read it with that version, and choose another home for this one (--home)"
-    expected = f"{home / 'optuna.db'}: written by an earlier version of adder-search; {advice}"
-    assert fails_with_one(2, *command.split()).removeprefix("smoke: ") == expected
 
 
 @pytest.mark.parametrize(

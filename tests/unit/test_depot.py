@@ -10,8 +10,8 @@ import pytest
 from search.errors import Failure, UserError
 from search.run import worker
 from search.store import depot as depots
-from search.store.depot import Depot, Shared, depot_of
-from search.store.results import CURVES, PARTS, STATE, THETA
+from search.store.depot import Depot, depot_of
+from search.store.results import PARTS, STATE
 from search.study.trial import TRIAL_FILE
 from search.tracking.tracking import DEPOT_TAG, KEY_TAG, TRIALS
 from tests.commands import call, fails_with_one
@@ -121,36 +121,6 @@ def test_a_folder_that_is_half_left_is_not_there(two, monkeypatch):
         one.put_folder(mine)
 
 
-def test_two_that_leave_the_same_at_once_are_not_mixed(two, uri, tmp_path, monkeypatch):
-    """A worker whose driver died, and its successor: either's is found."""
-    one, other, mine, its = two
-    leave(mine, "a", "b")
-    leave(its, "x", "y")
-    whole, begun = Depot._write, []
-
-    def write(depot, name, data):
-        if depot is one and not begun:
-            begun.append(name)
-            other.put_folder(its)
-        whole(depot, name, data)
-
-    monkeypatch.setattr(Depot, "_write", write)
-    one.put_folder(mine)
-    reader = Depot(tmp_path / "reader", uri)
-    assert reader.get_folder(found := reader.root / "study" / "trial" / "results")
-    assert begun and texts_of(found) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "said", ["", "[]", '{"below": "..", "files": ["x"]}', '{"below": "a", "files": ["/etc/x"]}']
-)
-def test_a_list_that_leads_elsewhere_brings_nothing(said, tmp_path):
-    (tmp_path / "store" / "study").mkdir(parents=True)
-    (tmp_path / "store" / "study" / f"results{depots.LIST}").write_text(said)
-    depot = Depot(tmp_path / "one", f"file://{tmp_path}/store")
-    assert depot.get_folder(found := depot.root / "study" / "results") and texts_of(found) == []
-
-
 def test_a_store_that_is_away_is_waited_for(tmp_path, monkeypatch):
     depot, tried = Depot(tmp_path / "one", f"file://{tmp_path}/store"), []
 
@@ -187,10 +157,6 @@ def test_what_names_no_store_or_a_password_is_refused(uri, tmp_path):
     with pytest.raises(UserError, match="ADDER_SEARCH_DEPOT") as refused:
         depot_of(tmp_path, uri)
     assert "word" not in str(refused.value).replace("password", "") and "=a" not in str(refused.value)
-
-
-def test_without_one_a_folder_is_shared(tmp_path):
-    assert type(depot_of(tmp_path, None)) is Shared and not depot_of(tmp_path, "").retains_results
 
 
 # ---- a study
@@ -279,38 +245,6 @@ def test_a_worker_that_dies_goes_on_from_its_state_on_another_machine(apart, her
     assert begun[1:] == ["died", "went on"] and begun[0] > 0
     assert len({folder.name for folder in apart}) == len(set(apart)) - 1, "one of them twice"
     check_whole(here / "home", study, here, expected(study))
-
-
-@pytest.mark.full
-def test_a_driver_that_dies_before_it_records_finds_the_parts(apart, here, monkeypatch):
-    """Its trial ended, nobody took the results: the next driver does, and trains the rest."""
-    from search.run.recorder import Recorder
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "parts", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert run(QUICK, here).exit_code == 130
-    assert not any(r["outcome"] == "failed" for r in rows_of(here / "home", "quick"))
-    assert len(apart) == 1 and run(QUICK, here).exit_code == 0
-    assert len({folder.name for folder in apart}) == len(apart), "no trial is trained again"
-    check_whole(here / "home", QUICK, here, expected(QUICK))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", [THETA, CURVES])
-def test_damaged_objects_are_set_aside_and_their_seeds_trained_again(name, apart, here, monkeypatch, caplog):
-    whole, broken = Depot._write, []
-
-    def write(depot, place, data):
-        if place.endswith(name) and not broken:
-            broken.append(place)
-            data = data[: len(data) // 2]
-        whole(depot, place, data)
-
-    monkeypatch.setattr(Depot, "_write", write)
-    assert run(QUICK, here).exit_code == 1
-    assert "cannot be read" in caplog.text and list((here / "home" / "damaged" / "quick").iterdir())
-    assert run(QUICK, here).exit_code == 0
-    check_whole(here / "home", QUICK, here, expected(QUICK))
 
 
 def test_a_store_that_is_not_there_is_one_line_before_anything_runs(bucket, server, here, monkeypatch):

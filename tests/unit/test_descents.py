@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from model import preset
-from model.adderboard import carry_pairs
 from model.tied import constrained, project, tie
 from search.compress import descent as descents
 from search.compress import local
 from search.compress.acceptance import AcceptanceSet, base_theta
 from search.compress.descent import Descent, Training, next_batch_size
-from search.compress.finishing import finish_candidate, project_by_curvature
+from search.compress.finishing import finish_candidate
 from search.compress.journal import LATER_FIELDS, Journal
 from search.compress.local import LocalDescent, Settings
 from search.compress.proposers import Rules
@@ -141,15 +140,6 @@ def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
     assert judged(Rules(accept=0.99), few).start and not judged(Rules(accept=0.995), few).start
 
 
-@pytest.mark.usefixtures("cheap")
-def test_parents_with_nothing_left_are_exhausted(tmp_path, monkeypatch):
-    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=2))
-    descent.begin([(BASE, [ONES], ())])
-    one_round(descent)
-    monkeypatch.setattr(descents, "propose", lambda *_: [])
-    assert descent.propose(2) == [] and descent.is_over and descent.progress.exhausted == {0, 1}
-
-
 @pytest.mark.parametrize(
     ("size", "gained", "numbers", "following"),
     [(8, 8, 46, 16), (16, 20, 46, 16), (16, 20, 456, 32), (8, 5, 46, 5), (8, 0, 46, 2)],
@@ -175,11 +165,6 @@ def test_the_oldest_files_of_the_format_are_read(tmp_path, cheap):
         file.write_text(broken)
         with pytest.raises(UserError, match="not the record of a descent of format 2"):
             Journal(tmp_path, BASE, "origin", {})
-
-
-def test_our_strata_are_not_those_of_verify():
-    assert carry_pairs(3, 50) != carry_pairs(3, 50, "of descents")
-    assert carry_pairs(3, 50) == carry_pairs(3, 50)
 
 
 # ---- in this process
@@ -257,72 +242,6 @@ def test_of_many_candidates_the_best_after_a_preview_are_trained(untrained, tmp_
     assert about["origin"].startswith("ffb63461"), "a descent outlasts new fields of a spec"
 
 
-def test_what_did_not_hold_is_finished_the_best_first(untrained, tmp_path):
-    one, two, three, lost = (zeros(f"fc1[0,{n}]") for n in range(4))
-    lower, never = zeros("arc[0]", "arc[1]"), zeros("arc[1]", "arc[2]")
-    results = {never: (0.1, 0.0), lost: (0.4, 0.0), lower: (0.0, 0.0), one: (0.9, 0.3), two: (0.8, 0.2),
-               three: (0.5, 0.1)}  # fmt: skip
-    errors, finished = {three: 0, two: 594, one: 1, lost: 0}, []
-
-    def finish(acceptance, ties, thetas, seed, until):
-        finished.append((ties, float((thetas[0] - ONES).mean()), seed, until))
-        return Training(
-            (thetas[0] + 1,), 1 - errors[ties] / 59_400, 0.01, errors=errors[ties], is_finished=True
-        )
-
-    untrained.setattr(UntrainedBank, "results", results)
-    untrained.setattr(descents, "propose", lambda *_: list(results))
-    untrained.setattr(local, "finish_candidate", finish)
-    untrained.setattr(
-        local, "project_by_curvature", lambda acceptance, before, ties, theta_P, seed: theta_P + 8
-    )
-    descent = LocalDescent(BASE, [ONES], Settings(proposals=6, finish=4, steps=60, ramp=30), tmp_path)
-    candidates = next(descent.rounds())
-    assert [f[:2] for f in finished] == [(three, 0), (two, 0), (one, 0), (lost, 8)], (
-        "by loss, then the far ones"
-    )
-    assert {f[2:] for f in finished} == {(0, 0.5)}
-    assert {c.ties: c.reached for c in candidates} == pytest.approx(
-        {never: 0.1, lost: 1, lower: 0, one: 1 - 1 / 59_400, two: 0.99, three: 1}
-    )
-    assert [(c.ties, c.is_finished, c.loss, c.thetas[0][0]) for c in candidates if c.start] == [
-        (lost, True, 0.01, 10), (three, True, 0.01, 2),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("parent", "zeroed", "exact"), [("46p", 1, 1.0), ("57p", 8, 0.9)])
-def test_nothing_is_finished_where_training_gains_or_the_set_is_large(
-    parent, zeroed, exact, untrained, tmp_path
-):
-    """57 numbers less 8 are 49, one more than are finished."""
-    base = preset(parent)
-    sets = [
-        constrained(base, [f"{name} = 0" for name in base.layout.entries()[n : n + zeroed]]) for n in (20, 10)
-    ]
-    untrained.setattr(UntrainedBank, "results", {sets[0]: (exact, 0.1), sets[1]: (0.9, 0.1)})
-    untrained.setattr(descents, "propose", lambda *_: sets)
-    untrained.setattr(local, "finish_candidate", None)
-    descent = LocalDescent(
-        base, [torch.ones(base.params)], Settings(proposals=2, steps=60, ramp=30), tmp_path
-    )
-    assert [c.is_finished for c in next(descent.rounds()) if c.start] == [False] * (exact == 1.0)
-
-
-def test_a_descent_that_is_stuck_trains_longer_and_time_that_is_up_changes_nothing(untrained, tmp_path):
-    settings = Settings(steps=60, ramp=30, proposals=1, preview=1, finish=0, patience=99)
-    assert settings.recipe(3).program() == settings.recipe().program()
-    descent = LocalDescent(BASE, [ONES], settings, tmp_path)
-    for _ in zip(range(12), descent.rounds(), strict=False):
-        pass
-    assert descent.descent.progress.rounds == 12
-    steps = [pairs[0].recipe.steps for pairs in UntrainedBank.banks]
-    assert steps == [60] * 5 + [120] * 5 + [180] * 2
-    again = LocalDescent(BASE, [ONES], settings, tmp_path)
-    before = (tmp_path / "descent.json").read_bytes()
-    again.deadline = 0
-    assert list(again.rounds()) == [] and (tmp_path / "descent.json").read_bytes() == before
-
-
 # ---- by curvature
 
 
@@ -340,17 +259,3 @@ def test_curvature_finishes_a_set_from_where_training_left_it():
     assert torch.equal(base_theta(spec, project(spec.ties, theta_P[None])[0]), theta_P)
     soon = finish_candidate(acceptance, spec.ties, [start_P], 1, until=0.02)  # before the numbers grow
     assert soon.loss > finished.loss and soon.thetas[0].norm() < theta_P.norm()
-
-
-@engine
-def test_curvature_enters_a_set_that_breaks_the_sum():
-    """A tie more on 15p, imposed at once, makes four sums in ten wrong; by curvature, not one in ten."""
-    loaded = Checkpoint.load(CERTIFICATES / "15p")
-    base, before = loaded.spec.base, loaded.spec.ties
-    acceptance, theta_P = AcceptanceSet(base), base_theta(loaded.spec, loaded.theta_P)
-    ties = constrained(base, ["form[0,2] = 0"], before)
-    at_once = base_theta(tie(base, ties), project(ties, theta_P[None])[0])
-    assert acceptance.errors(at_once) > 0.4 * acceptance.size
-    near_P = project_by_curvature(acceptance, before, ties, theta_P, 1)
-    assert acceptance.errors(near_P) < 0.1 * acceptance.size
-    assert torch.equal(base_theta(tie(base, ties), project(ties, near_P[None])[0]), near_P)

@@ -2,10 +2,6 @@
 before it there is what was there, or the new, and nothing in between.
 """
 
-import shutil
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -137,75 +133,3 @@ def test_the_newest_whole_state_is_read(damage, path):
     snapshot.write(path, *NEW)
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     assert_reads(path, NEW if damage == "nothing" else OLD)
-
-
-def test_torn_without_predecessor_is_none(path):
-    snapshot.write(path, *OLD)
-    path.write_bytes(path.read_bytes()[:-1])
-    assert snapshot.read(path) is None
-
-
-NO_ROOM = """
-import resource, signal, sys
-from pathlib import Path
-import torch
-from trainer.files import snapshot
-
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))  # no file may grow beyond: as on a full disk
-try:
-    snapshot.write(Path(sys.argv[1]), {"theta": torch.ones(1_000)}, {})
-except OSError as error:
-    print(error.strerror)
-"""
-
-
-def test_a_full_disk_is_an_error_and_the_state_before_is_kept(path):
-    """In a process of its own, since whatever this one writes would be cut off too."""
-    snapshot.write(path, *OLD)
-    command = [sys.executable, "-c", NO_ROOM, str(path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout == "File too large\n"
-    assert [f.name for f in path.parent.iterdir()] == [path.name]
-    assert_reads(path, OLD)
-
-
-# Damaged parts
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def halve(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def fill(path):
-    """The length is there, and the bytes are not: as file systems leave it that put names first."""
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
-
-
-def remove(path):
-    path.unlink()
-
-
-@pytest.mark.parametrize("how", [empty, halve, fill, remove])
-@pytest.mark.parametrize("name", [part.THETA, part.CURVES, part.RESULTS, part.TRIAL_FILE])
-def test_a_part_with_a_damaged_file_is_said_to_be_damaged(name, how, tmp_path):
-    home = homes.empty_home(tmp_path)
-    configuration = homes.Configuration(*STUDY.listed[0])
-    trial = homes.trial_of(STUDY, (configuration, 1))
-    trial.write(home.trial("sweep", trial.key))
-    folder = homes.leave_parts(home, trial)
-    (whole,) = part.read_parts(folder)
-    how(folder / part.PARTS / configuration.key / name)
-    with pytest.raises(part.Damaged, match=f"results in {folder}.* cannot be read"):
-        part.read_parts(folder)
-    shutil.rmtree(folder / part.PARTS)
-    part.write_parts(folder, [whole])
-    assert part.read_parts(folder)[0].by_seed.keys() == whole.by_seed.keys()
-    how(folder / part.TRIAL_FILE)
-    with pytest.raises(part.Damaged):
-        part.read_parts(folder)

@@ -139,19 +139,3 @@ def test_text_stays_data(text):
 
     assert code(hostile) == code(source_of(spec, theta_P))
     assert loaded(hostile).build_model()[1]["name"] == text
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"theta_P": torch.zeros(56)}, r"theta must have shape \(57,\), got \(56,\)"),
-        ({"theta_P": torch.full((57,), torch.inf)}, "theta must be finite in float32, it is not in arc"),
-        ({"name": 3}, "name must be text"),
-        ({"provenance": {"loss": float("nan")}}, "provenance must hold only plain, finite values"),
-        ({"provenance": {"where": object()}}, "provenance must hold only plain, finite values"),
-        ({"provenance": ["a list"]}, "provenance must be a dictionary"),
-    ],
-)
-def test_bad_input_is_one_clear_line(changes, says):
-    with pytest.raises(ValueError, match=says):
-        source_of(PRESETS["57p"], **{"theta_P": torch.zeros(57), **changes})

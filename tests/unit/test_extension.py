@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 
 from search.errors import UserError
 from search.study.space import points
-from tests.searches import LINE, NARROW, Memory, asked, numbers, proposals_of, reported, row, states, train
+from tests.searches import NARROW, Memory, asked, numbers, proposals_of, reported, row, states, train
 
 LENGTHS = """
 space:
@@ -105,13 +105,6 @@ def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, p
     with pytest.raises(UserError, match=f"study x: .*{re.escape(problem)}.*; give the study a new name, or"):
         proposals_of(ledger, space=space)
     assert len(asked(proposals_of(ledger, space=NARROW))) == 16
-
-
-def test_a_search_of_another_family_is_refused() -> None:
-    ledger = Memory()
-    asked(proposals_of(ledger, space=LINE), 2)
-    with pytest.raises(UserError, match=r"^study x: model or recipe: not what it was begun with; give"):
-        proposals_of(ledger, space=LINE.replace("{", "{model.out_rank: {int: [1, 2]}, ", 1) + "model: 456p\n")
 
 
 def test_another_objective_is_told_of_what_is_known() -> None:

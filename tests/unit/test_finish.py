@@ -253,9 +253,3 @@ def test_it_keeps_the_ties():
     found = advanced(bank).result(0)
     assert 0.5 < before < found.best_exact and found.best_step == 2
     assert torch.equal(tied.untie(project(ties, found.theta_P[None]))[0], found.theta_P)
-
-
-def test_what_is_no_gain_changes_nothing(monkeypatch):
-    monkeypatch.setattr(minimise, "MANY_TURNS", (lambda task, theta_P: theta_P * 0,))
-    plain, tried = trained(pair(1.0, start := start_of()), pair(0.5, start))
-    assert tried.outcome == Outcome.FAILED and torch.equal(tried.theta_P, plain.theta_P)

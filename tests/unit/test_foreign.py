@@ -4,7 +4,6 @@ Published files are the oracle for whole files. Settings that none of them has a
 """
 
 import argparse
-import io
 import json
 import os
 import pickle
@@ -18,7 +17,7 @@ import torch
 
 from model import PRESETS, verify
 from model.families.low_rank.spec import SHARED, TIES, LowRank
-from tests.commands import call, fails_with_one, says
+from tests.commands import call, says
 from tests.foreign import NEW, SMALL, AnyState, microadder, report
 from tests.golden_checkpoints import SPECS as GOLDEN
 from tests.golden_checkpoints import golden_file
@@ -26,7 +25,6 @@ from tests.specs import some_theta
 from trainer.checkpoints import foreign_microadder
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
 from trainer.checkpoints.foreign import load_any, read_foreign
-from trainer.checkpoints.foreign_file import LARGEST
 
 pytestmark = pytest.mark.usefixtures("here")
 FILE = Path("theirs.pt")
@@ -147,12 +145,6 @@ def test_settings_of_microadders_newer_tree(changes, options, names):
     assert spec == replace(NEW, **START | options) and set(names) <= taken.keys()
 
 
-def test_toeplitz_diagonals_are_counted_from_the_other_end():
-    spec, taken, theta_P = read_settings(older("67p", q_proj_mode="toeplitz"), is_older=True)
-    diagonals = spec.layout.split(theta_P[None])["q_proj"].flatten()
-    assert torch.equal(diagonals.flip(0), taken["blocks.0.attn.q_proj.vals"])
-
-
 LOW_RANK = {
     **{name: spec for name, spec in PRESETS.items() if spec.family == "low_rank"},
     **{f"{tie}, full": LowRank(tie_qkv=tie) for tie in TIES},
@@ -210,21 +202,12 @@ def untied():
                 "freeze_tok_arc": "A", "head_dim": 4, "pos_correction_mode": "some",
             }.items()
         ],
-        ({"q_phase": False}, f"{UNKNOWN}q_phase=False with tie_qk=True"),
-        ({"tie_qk": False}, f"{UNKNOWN}q_phase=True with tie_qk=False"),
         (
             {"q_proj_mode": "toeplitz", "n_heads": 5, "head_dim": 1},
             f"{UNKNOWN}q_proj_mode=toeplitz with n_heads=5",
         ),
-        ({"vocab_size": 14}, f"{UNKNOWN}arc needs vocabulary=10"),
-        ({"pos_dim": 10**9, "d_model": 10**9 + 2, "head_dim": 10**9 + 2}, f"{UNKNOWN}pos_dim must be from 3 *"),
         ({"n_layers": "1"}, "n_layers must be like 1, got '1'"),
-        ({"norm_mode": ["shared"]}, "norm_mode must be like 'full', got a list"),
-        ({"norm_mode": "a\nb" * 50}, f"{UNKNOWN}norm_mode='a\\nb*'..."),
-        ({"pos_dim": 3.0}, "pos_dim must be an integer, got 3.0"),
         ({"spiral_init_amp": float("nan")}, "spiral_init_amp must be a finite number, got nan"),
-        ({"spiral_init_amp": 2**2000}, "spiral_init_amp must be a finite number, got 1148*"),
-        ({"freeze_spiral": [1]}, f"{UNKNOWN}freeze_spiral=a list"),
     ],
     ids=str,
 )  # fmt: skip
@@ -238,8 +221,6 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
     ("content", "expected"),
     [
         (microadder(norm_mode="shared"), f"{UNKNOWN}norm_mode=shared"),
-        (microadder(freeze_spiral="amp,phase"), f"{UNKNOWN}freeze_spiral=amp,phase"),
-        (microadder(novelty=0.5), f"{UNKNOWN}novelty=0.5"),
         (
             microadder(equals_spiral_idx=9.5, freeze_spiral=""),
             f"{UNKNOWN}equals_spiral_idx=9.5 with a learned spiral",
@@ -248,14 +229,9 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
             microadder(equals_spiral_idx=9.5),
             "tensor special_pos_equals must be on the spiral where it is frozen, and is not",
         ),
-        (microadder() | {"step": 2**2000}, "step is beyond any use: 1148*..."),
         (microadder() | {"step": "84000"}, "step must be an integer, got '84000'"),
         (microadder() | {"config": [1]}, "config must be a dictionary, got a list"),
-        (microadder() | {"config": {1: 2}}, "config must have names for keys, got 1"),
-        (microadder() | {"model_state_dict": 3}, "model_state_dict must be a dictionary, got 3"),
-        (report(SMALL, n_head=7), f"{UNKNOWN}n_head=7"),
         (report(SMALL, tie_qkv="vk"), f"{UNKNOWN}tie_qkv=vk"),
-        (report(SMALL, use_rmsnorm=1), "use_rmsnorm must be like False, got 1"),
         (
             report(SMALL, qkv_rank=0),
             f"{UNKNOWN}tie_qkv=shareA_tieKV needs a qkv_rank above 0, got qkv_rank=0",
@@ -267,9 +243,7 @@ def test_settings_of_the_older_tree_that_no_spec_can_say(changes, expected):
             "tensor lm_head.weight must be token_emb.weight, to which it is tied, and is not",
         ),
         ({}, "a checkpoint of no known format: MicroAdder's has *"),
-        ({"state_dict": {}, "config": {}}, "a checkpoint of no known format: MicroAdder's has *"),
         (torch.ones(2), "its content must be a dictionary, got a Tensor"),
-        ({1: 2}, "its content must have names for keys, got 1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -285,20 +259,13 @@ ARC = torch.tensor(2.0)
     [
         ({"fc1.weight": None}, "tensor fc1.weight is missing"),
         ({"fc1.weight": torch.ones(5, 2)}, "tensor fc1.weight must have shape (2, 5), found (5, 2)"),
-        ({"fc1.weight": [1.0]}, "fc1.weight must be a dense tensor, got a list"),
-        ({"fc1.weight": ARC.expand(10**6, 10**6)}, "tensor fc1.weight must have shape (2, 5), *"),
-        ({"fc1.weight": torch.ones(2, 5).to_sparse()}, "its pickle asks for torch.*, *"),
         ({"fc1.weight": torch.ones(2, 5, device="meta")}, "its pickle asks for *_rebuild_meta*"),
         ({"tok_arc_A": ARC * torch.nan}, "tensor tok_arc_A has numbers that are not finite in float32"),
-        ({"tok_arc_A": ARC.double() * 1e300}, "tensor tok_arc_A has numbers that are not finite *"),
         ({"tok_arc_A": ARC.double() / 3}, "tensor tok_arc_A has torch.float64 numbers that *"),
         ({"tok_arc_A": ARC.long()}, "tensor tok_arc_A must have real floating *, found torch.int64"),
         ({"tok_arc_B": ARC}, "tensor tok_arc_B must be tok_arc_A where they are tied, and is not"),
         (dict.fromkeys(("w\n", "x", "y", "z"), ARC), "tensors that are *: 'w\\n', x, y and 1 more"),
         ({"norm2.weight": torch.ones(5)}, "tensor norm2.weight must be equal to the other norms', *"),
-        ({"_eos_pos": torch.ones(1, 3)}, "tensor _eos_pos must be zero where it is frozen, and is not"),
-        ({"spiral_phase": ARC}, "tensor spiral_phase must be zero where it is frozen, and is not"),
-        ({7: ARC}, "model_state_dict must have names for keys, got 7"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -339,18 +306,9 @@ def test_nothing_is_run():
         assert refusal(hostile).startswith("its pickle asks for posix.system, as no known")
     FILE.write_bytes(pickle.dumps(Runs()))
     assert refused(FILE) == "a plain pickle, not a PyTorch checkpoint; nothing of it was run"
-    torch.save(Runs(), FILE, _use_new_zipfile_serialization=False)
-    assert refused(FILE).startswith("written in PyTorch's format before 1.6")
-    torch.save(Runs(), FILE, pickle_protocol=4)
-    assert refused(FILE).startswith("its pickle is not of protocol 2")
-    repacked(lambda _: b"\x80\x02(S'touch was-run'\nios\nsystem\n.")
-    assert refused(FILE) == "damaged: its pickle cannot be read"
-    for harmless in (bytearray(b"x"), {1, 2}, torch.float32):
-        assert refusal(content | {"args": harmless}).startswith("its pickle asks for ")
     assert not Path("was-run").exists()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_files_that_are_no_checkpoints():
     whole = written(microadder()).read_bytes()
     damaged = "truncated or damaged: it begins like a PyTorch file and is not whole"
@@ -364,31 +322,10 @@ def test_files_that_are_no_checkpoints():
     ):
         FILE.write_bytes(content)
         assert refused(FILE) == expected
-    assert LARGEST < 2**23
-    for name, content in (("archive/data.pkl", b"\0" * 10**7), ("word/document.xml", b"")):
-        with zipfile.ZipFile(FILE, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(name, content)
-        assert refused(FILE).startswith("a zip archive, but not as PyTorch writes it")
-    with io.BytesIO() as buffer:
-        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), buffer)
-        FILE.write_bytes(buffer.getvalue())
-    assert refused(FILE) == "a TorchScript archive, which is a program, not a checkpoint"
     repacked(lambda pickled: pickled.replace(b"K\x02K\x05", b"K\x02K\x7f"))  # more than its storage holds
     assert refused(FILE) == "damaged: its pickle cannot be read"
     Path("folder").mkdir()
     assert refused(Path("folder")) == "not a file" and refused(Path("nowhere")) == "no such file"
-
-
-def test_a_file_may_not_unfold():
-    """A few bytes that would be more than memory holds, once every reference is followed."""
-    wide, looped = [0], []
-    for _ in range(60):
-        wide = [wide, wide]
-    looped.append(looped)
-    for bad in (wide, looped, {"a": [0] * 20_000}, {"a": {"b": wide}}):
-        assert refusal(microadder() | {"args": bad}).startswith("its settings are more than 10000 values, or")
-        assert refusal(microadder() | {"metrics": bad}).startswith("its settings are more than 10000 values")
-        assert refusal(microadder(norm_mode=bad)).startswith("norm_mode must be like 'weighted', got a ")
 
 
 # The commands
@@ -412,11 +349,3 @@ def test_import_then_verify_and_export():
     for target in ("ours", "."):
         line = call("import", FILE, "-o", target).stderr
         assert line == f"error: {target}: exists and is not empty; choose another folder with -o\n"
-
-
-def test_the_commands_refuse_in_one_line():
-    written(microadder(norm_mode="scalar"))
-    expected = f"{FILE}: architecture not known here: norm_mode=scalar"
-    assert fails_with_one(2, "verify", FILE) == expected
-    assert fails_with_one(2, "import", FILE, "-o", "ours") == expected
-    assert fails_with_one(2, "import", "nowhere", "-o", "ours") == "nowhere: no such file"

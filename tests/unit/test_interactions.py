@@ -14,18 +14,12 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
-from search.analysis import report as report_module
 from search.analysis.interactions import Interactions, Lattice, interactions, lattices
 from search.analysis.interactions_text import sentences
-from search.analysis.plots_lattice import lattice_figure
-from search.analysis.report import report
 from search.stats.logistic import fit
 from search.study.file import load_study, parse_study
-from search.study.trial import Configuration
-from tests.commands import call, fails_with_one
+from tests.commands import call
 from tests.lattices import outcomes, rates, recorded
-from tests.pages import Page
-from tests.unit.test_plots import frames, seed_row, study_of
 
 WIDE, SEEDS = load_study("atlas-170p"), 32
 NONE_GROKKED = np.zeros((WIDE.planned, SEEDS), dtype=bool)
@@ -152,17 +146,7 @@ def test_a_constraint_with_which_nothing_groks_has_an_effect_and_no_pairs(empty)
     assert all(pair.coefficient for pair in model.pairs if "tie_vo" not in pair.constraints)
 
 
-def test_where_nothing_groks_nothing_is_estimated(empty):
-    model = model_of(empty, NONE_GROKKED)
-    assert {e.reason for e in (*model.effects, *model.pairs)} == {"no seed grokked"}
-
-
 # Which records are combinations
-
-
-def test_what_changes_together_is_one_constraint(empty):
-    assert empty.constraints == tuple(WIDE.combine)
-    assert empty.also == {"rank1_out": ("rank2_out",), "frozen_spiral": ("linear_correction", "plain_spiral")}
 
 
 @pytest.mark.parametrize(
@@ -203,31 +187,6 @@ def test_recipes_studies_and_sizes_are_kept_apart(empty):
 # The picture, the page and the command
 
 
-def test_the_papers_path_is_drawn_through_the_lattice(empty):
-    top, pairs, *small = lattice_figure(
-        model_of(empty, outcomes(rates(WIDE, 0.0, {}), 8, np.random.default_rng(0)))
-    ).get_axes()
-    (path,) = [line for line in top.lines if line.get_label() == "the 57p paper's path"]
-    assert list(path.get_xdata()) == [170, 150, 138, 126, 120], "rank 1 and no biases came together"
-    assert len(top.collections[1].get_offsets()) == 32 and len(top.collections[0].get_segments()) == 80
-    assert len(pairs.patches) == 15 and sum(axis.get_visible() for axis in small) == 5
-
-
-@pytest.mark.parametrize(("listed", "has_it"), [("combine", True), ("toggle", False)])
-def test_a_report_has_a_section_about_combinations(listed, has_it):
-    """With constraints that were toggled alone no pair can be told, and there is none."""
-    study = study_of(**{listed: ["tie_vo", "shared_norm"]})
-    rows = [
-        (c, [seed_row(c, n, "grokked" if n < 6 - 2 * i else "failed", 40_000) for n in range(8)])
-        for i, c in enumerate(Configuration(*pair) for pair in study.listed)
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_module, "png", lambda figure: b"PNG")
-        text = report(study, *frames(rows))
-    assert ("Which constraints go together" in Page(text).headings) == has_it
-    assert ("4 combinations of 2 constraints, 77 to 57 parameters" in text) == has_it
-
-
 @pytest.fixture
 def files(here):
     """Files of the first 16 combinations and of their seeds."""
@@ -266,8 +225,3 @@ def test_the_page_says_in_words_which_pairs_are_more_than_the_sum(files):
     assert said == "page.md: 15 effects and pairs\n"
     assert call("table", *files, "--interactions", "-o", "lattice.svg").exit_code == 0
     assert b"<svg" in Path("lattice.svg").read_bytes()
-
-
-def test_records_without_combinations_are_refused(files):
-    line = fails_with_one(2, "table", files[0], "--interactions")
-    assert "with seeds recorded one by one" in line

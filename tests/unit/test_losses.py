@@ -23,7 +23,7 @@ from trainer.engine import native
 from trainer.files.installed import missing_for_compilation
 from trainer.recipe.teacher import Teacher, teacher_of
 from trainer.step import step
-from trainer.step.objective import PLAIN, Objective, operands_of
+from trainer.step.objective import Objective, operands_of
 from trainer.step.schedule import hyper_of
 
 PROBLEMS = 40  # two blocks and a half: the last has empty lanes
@@ -142,13 +142,6 @@ def test_evaluations_measure_plain_cross_entropy():
     plain, other = (finish(make([pair(1, **still, **more)])).result(0) for more in ({}, ALL))
     assert torch.equal(plain.curve_EM[:, :3], other.curve_EM[:, :3])
     assert (plain.curve_EM[:, 3] - other.curve_EM[:, 3]).abs().min() > 1e-3
-
-
-def test_what_is_off_is_plain_and_what_is_on_is_another_program():
-    assert Objective.of(SPEC, Recipe()) is PLAIN and Recipe().losses == ()
-    for name, value in ALL.items():
-        recipe = Recipe(**{name: value})
-        assert recipe.losses == (name,) and recipe.program() != Recipe().program()
 
 
 # A teacher

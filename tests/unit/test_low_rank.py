@@ -1,7 +1,6 @@
 """The low_rank family against its report. What every family must do is in tests/contract."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -34,12 +33,6 @@ def test_budgets_are_the_published_ones(name, budget):
     parts = spec.layout.budget()
     assert [sum(n for part, n in parts.items() if part.startswith(c)) for c in COMPONENTS] == budget
     assert spec.params == sum(budget) == int(name[:-1])
-
-
-def test_without_factors_none_are_shared():
-    spec = preset("456p")
-    assert spec.without("qkv_rank") == replace(spec, qkv_rank=0, tie_qkv="none")
-    assert replace(spec, tie_qkv="kv").without("qkv_rank").tie_qkv == "kv"
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,10 @@ import re
 import urllib.request
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from search.run import metrics
 from search.run.metrics import COUNTER, MEASURES, STUDY, Metrics
-from search.run.ray_executor import RayExecutor
 from search.store.record import is_final
 from tests import homes
 from tests.commands import running
@@ -87,15 +84,6 @@ def test_totals_are_handed_on_as_what_came_since(ray):
         ("adder_search_seeds_ended", "any", "grokked"): 1,
         ("adder_search_outbox_jobs", "any"): 5,
     }
-
-
-def test_values_are_shown_now_and_then(ray, monkeypatch, tmp_path):
-    now = SimpleNamespace(s=0.0)
-    monkeypatch.setattr(metrics.time, "monotonic", lambda: now.s)
-    executor = RayExecutor(homes.study_of(), tmp_path, print)
-    for now.s in (1.0, 2.0, 5.0, 7.0):
-        executor.export(lambda: {"reports": now.s})
-    assert ray == {("adder_search_reports", "sweep"): 7.0}
 
 
 # ---- the dashboard

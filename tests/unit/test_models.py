@@ -1,12 +1,10 @@
 """`adder-search models`."""
 
-import dataclasses
 import json
 
 import pytest
 
 from model import PRESETS
-from model.spec import FAMILIES
 from tests.commands import call, fails_with_one
 
 
@@ -26,15 +24,6 @@ def test_every_preset_is_itemised(name):
     rows = {line.split()[0].partition("=")[0]: line.split() for line in text.splitlines() if line[:2] == "  "}
     assert rows.keys() >= PRESETS[name].layout.budget().keys() | PRESETS[name].applied().keys()
     assert rows["total"] == ["total", str(PRESETS[name].params)]
-
-
-def test_the_listing_names_families_constraints_and_presets():
-    text = call("models").output
-    for family, cls in FAMILIES.items():
-        assert f"{family}: {cls.about}" in text
-        assert all(f"  {field.name} " in text for field in dataclasses.fields(cls))
-    assert all(name in text for name in PRESETS)
-    assert "needs arc" in text and "excludes rank1_out" in text
 
 
 def test_two_presets_are_compared():

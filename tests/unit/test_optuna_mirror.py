@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import optuna
 import pytest
 from optuna.storages import RDBStorage
 
-from search.errors import Failure
 from search.run.proposals import Proposals
 from search.store.home import Home
 from search.tracking.optuna_mirror import Mirror, delete_mirror
@@ -64,41 +63,9 @@ def test_it_follows_what_is_proposed_and_told(space: str, home: Home) -> None:
     assert [d.name.lower() for d in found.directions] == list(proposals.objectives.values())
 
 
-def test_what_nobody_trains_is_waiting(home: Home) -> None:
-    ledger = Memory()
-    proposals = proposals_of(ledger, space=NARROW)
-    asked(proposals, 2)
-    open_ = proposals.ask()
-    assert open_
-    mirror_of(proposals, home).update(proposals.trials(), running=False)
-    assert names(shown(home)) == ["COMPLETE", "COMPLETE", "WAITING"]
-    assert names(of(proposals)) == ["COMPLETE", "COMPLETE", "RUNNING"]
-    started = [t.datetime_start for t in read(home).trials]
-    again = proposals_of(ledger, space=NARROW)
-    mirror = mirror_of(again, home)
-    mirror.update(again.trials())
-    assert shown(home) == of(again) and names(shown(home))[-1] == "RUNNING"
-    train(again, open_, row())
-    mirror.update(again.trials(), running=False)
-    assert shown(home) == of(again) and names(shown(home)) == ["COMPLETE"] * 3
-    now = [t.datetime_start for t in read(home).trials]
-    assert now[:2] == started[:2], "it was continued, not written anew"
-
-
 def other_values(ledger: Memory) -> Proposals:
     ledger.recorded[0]["best_token"] = 0.9
     return proposals_of(ledger, space=NARROW)
-
-
-def other_space(ledger: Memory) -> Proposals:
-    return proposals_of(ledger, space=NARROW.replace("[3, 4]", "[3, 4, 5]"))
-
-
-def other_search(ledger: Memory) -> Proposals:
-    """One of fewer proposals; its study was deleted, and the mirror was not."""
-    proposals = proposals_of(Memory(), "random", space=NARROW)
-    asked(proposals, 1)
-    return proposals
 
 
 def other_proposals(ledger: Memory) -> Proposals:
@@ -109,11 +76,7 @@ def other_proposals(ledger: Memory) -> Proposals:
     return proposals
 
 
-def other_objectives(ledger: Memory) -> Proposals:
-    return proposals_of(ledger, space=NARROW, more=", objectives: [params, grok_rate]")
-
-
-OTHERS = [other_values, other_space, other_search, other_proposals, other_objectives]
+OTHERS = [other_values, other_proposals]
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -132,16 +95,6 @@ def test_what_does_not_fit_is_written_anew(other: Any, home: Home) -> None:
     assert optuna.get_all_study_names(home.optuna_url) == ["other", "x"]
 
 
-def test_it_may_be_deleted_at_any_time(home: Home) -> None:
-    proposals = proposals_of(Memory(), space=NARROW)
-    mirror = mirror_of(proposals, home)
-    asked(proposals, 3)
-    mirror.update(proposals.trials())
-    optuna.delete_study(study_name="x", storage=home.optuna_url)
-    mirror.update(proposals.trials())
-    assert shown(home) == of(proposals) and len(of(proposals)) == 3
-
-
 def test_deleting_a_search_deletes_its_mirror_alone(home: Home) -> None:
     delete_mirror(records_of(home, "x"))
     assert not home.optuna_db.exists()
@@ -156,16 +109,3 @@ def test_deleting_a_search_deletes_its_mirror_alone(home: Home) -> None:
     home.optuna_db.touch()
     delete_mirror(records_of(home, "x"))
     assert not home.optuna_db.stat().st_size, "to ask makes no tables"
-
-
-def test_a_file_that_is_none_is_said_in_one_line(home: Home) -> None:
-    records = records_of(home, "x")
-    home.optuna_db.write_text("no database, and long enough to be looked at as one" * 50)
-    proposals = proposals_of(Memory(), space=NARROW)
-    asked(proposals, 1)
-    for call in (
-        lambda: delete_mirror(records),
-        lambda: Mirror(records, proposals.objectives).update(proposals.trials()),
-    ):
-        with pytest.raises(Failure, match=r"^Optuna's mirror of x: .*not a database.*$"):
-            cast(Any, call)()

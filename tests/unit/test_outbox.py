@@ -9,7 +9,6 @@ import pytest
 from search.store.lease import Superseded
 from search.tracking import outbox as module
 from search.tracking.outbox import Outbox
-from tests.processes import wait_until
 
 
 class Server:
@@ -94,32 +93,6 @@ def test_of_a_long_queue_what_is_optional_is_left_out(server, outbox, monkeypatc
     server.silent = False
     assert outbox.drain(5, 5) == 0
     assert server.written == [0, 1, 2, "needed"]
-
-
-def test_waiting_ends_without_progress_and_says_what_is_left(server, outbox):
-    server.silent, seen, start = True, [], time.monotonic()
-    outbox.put(server.write, 1)
-    assert outbox.drain(60, 0.4, seen.append) == 1
-    assert time.monotonic() - start < 10 and set(seen) == {1}
-
-
-def test_a_closed_outbox_leaves_its_jobs_undone(server):
-    server.silent = True
-    outbox = Outbox(server.answer)
-    outbox.put(server.write, 1)
-    outbox.close()
-    assert not outbox.thread.is_alive() and server.written == [] and len(outbox.jobs) == 1
-
-
-def test_a_server_that_is_away_is_asked_ever_more_rarely(server, outbox, monkeypatch):
-    asked = []
-    monkeypatch.setattr(outbox, "answers", lambda: (asked.append(time.monotonic()), server.answer()))
-    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.08)
-    server.silent = True
-    outbox.put(server.write, 1)
-    wait_until(lambda: len(asked) > 5, "it is not asked again")
-    pauses = [later - sooner for sooner, later in pairwise(asked)]
-    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04, 0.08, 0.08), strict=False))
 
 
 @pytest.mark.parametrize("where", ["before a job", "in a job"])

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.banks import finish, make, pair
-from trainer import FUTILITY_RULE, FutilityRule, Outcome, Recipe, Seed
-from trainer.bank.futility import full_length_from, is_control, progress_of
+from trainer import FUTILITY_RULE, FutilityRule, Outcome, Seed
+from trainer.bank.futility import is_control, progress_of
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -95,12 +95,6 @@ def test_the_train_loss_is_the_mean_since_the_last_evaluation(monkeypatch):
     assert curve[:, 3].tolist() == pytest.approx([sum(seen[:20]) / 20, sum(seen[20:]) / 20])
 
 
-@pytest.mark.parametrize("eval_every", [1, 7, 23])
-def test_every_step_is_trained_whatever_the_distance_of_evaluations(eval_every):
-    bank = finish(make([pair(1, steps=eval_every * 2, eval_every=eval_every, batch=2)]))
-    assert bank.state["step"].tolist() == [eval_every * 2]
-
-
 # The rule that gives seeds up
 
 TWO = FutilityRule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
@@ -117,20 +111,6 @@ def calls(rule, progress, exact, token):
     return called_R.tolist() if isinstance(progress, list) else bool(called_R)
 
 
-def by_hand(rule, progress, exact, token):
-    return any(progress >= p and exact < e and token < t for p, e, t in rule.checkpoints)
-
-
-@RULES
-def test_rows_at_once_are_a_loop_over_rows(rule):
-    gen = torch.Generator().manual_seed(5)
-    rows = torch.rand((2000, 3), generator=gen) * torch.tensor([1.0, 0.4, 1.0])
-    progress, exact, token = rows.T.tolist()
-    called = calls(rule, progress, exact, token)
-    assert called == [by_hand(rule, *row) for row in rows.tolist()]
-    assert 100 < sum(called) < 1900
-
-
 @RULES
 def test_a_checkpoint_counts_from_its_progress_on_and_below_both_thresholds(rule):
     first = rule.checkpoints[0][0]
@@ -145,31 +125,10 @@ def test_a_checkpoint_counts_from_its_progress_on_and_below_both_thresholds(rule
         assert not calls(alone, progress, exact - 0.001, token), "so is token accuracy"
 
 
-@pytest.mark.parametrize(
-    ("curriculum", "step"),
-    [
-        (Recipe().curriculum, 7_000),
-        ((), 0),
-        (((10, 5_000),), 0),
-        (((10, 1_000), (4, 5_000)), 6_000),
-    ],
-)
-def test_when_a_curriculum_has_taught_all_digits(curriculum, step):
-    assert full_length_from(curriculum) == step
-
-
 def test_progress_begins_where_ten_digits_do_and_ends_with_the_budget():
     step_R = torch.tensor([1_000, 7_000, 33_500, 60_000])
     progress_R = progress_of(step_R, torch.full((4,), 7_000), torch.full((4,), 60_000))
     assert progress_R.tolist() == [-6 / 53, 0.0, 0.5, 1.0]
-
-
-def test_an_evaluation_exactly_at_a_checkpoint_is_there():
-    for steps in (27_000, 30_000, 60_000, 100_000, 120_000):
-        for tenths in range(1, 10):
-            at = progress_of(*torch.tensor([steps // 10 * tenths, 0, steps]))
-            rule = FutilityRule(((tenths / 10, 0.5, 0.5),))
-            assert bool(rule.is_futile(at, torch.tensor(0.0), torch.tensor(0.0)))
 
 
 def test_a_tenth_of_the_seeds_is_spared_and_which_was_fixed_once():
@@ -216,15 +175,6 @@ def test_a_spared_seed_runs_on_and_its_first_hopeless_step_is_kept(monkeypatch):
     assert facts(bank) == (Outcome.FAILED, 30, 15)
     bank, _ = scripted([0.0] * 4 + [1.0] * 2, 0.5, pairs=[pair(1, **SIX)], rule=HALFWAY)
     assert facts(bank) == (Outcome.GROKKED, 25, 15), "one that the rule would have lost"
-
-
-@pytest.mark.usefixtures("nobody_spared")
-def test_whoever_has_diverged_or_spent_its_budget_was_not_given_up():
-    bank, _ = scripted([0.0] * 6, 0.5, [1.0, 1.0, torch.nan], [pair(1, **SIX)], rule=HALFWAY)
-    assert facts(bank) == (Outcome.DIVERGED, 15, None)
-    late = FutilityRule(checkpoints=((0.9, 0.1, 0.6),))
-    bank, _ = scripted([0.0] * 6, 0.5, pairs=[pair(1, **SIX)], rule=late)
-    assert facts(bank) == (Outcome.FAILED, 30, None)
 
 
 def test_adaptive_decay_drops_at_both_thresholds_and_never_rises():

@@ -36,14 +36,6 @@ def test_a_gpus_trial_has_a_thousand_slots():
     assert shape(asked, 1, on_gpu=True) == (128, 32)
 
 
-def test_a_study_that_ends_at_a_success_has_few_slots_on_a_cpu():
-    text = MANY + "until: {grokked: 1, max_seeds: 700}\n"
-    study, asked = parse_study(text, "test"), parse_study(text + "resources: {slots: 9}\n", "test")
-    assert shape(study, 1) == (64, 4)
-    assert shape(asked, 1) == (36, 9)
-    assert shape(study, 1, on_gpu=True) == (70, 70)
-
-
 @pytest.mark.parametrize(
     ("asked", "there", "share", "fits"),
     [
@@ -118,18 +110,6 @@ def test_the_trials_of_a_round_have_equal_slots(resources, ahead, sizes, slots, 
     assert [n for trial in numbers(trials) for n in trial] == list(range(1, 71)), "in order"
 
 
-def test_rounds_are_not_cut_before_it_is_known_what_fits(home):
-    planner = planner_of(MANY, home, ahead=1)
-    assert not planner.is_done and planner.queued_steps == 70 * 1000
-    planner.capacity = Capacity(4)
-    trials = drain(planner)
-    assert [len(t.work) for t in trials] == [16, 16, 16, 16, 6] and planner.queued_steps == 0
-    again = planner_of(MANY, home, rows_of(trials[1]))
-    assert again.queued_steps == 54 * 1000
-    again.next()
-    assert again.queued_steps == 38 * 1000, "all but a trial of 16"
-
-
 @pytest.mark.parametrize("ended", [[0], [1], [3], [0, 2], [1, 2, 3], []])
 def test_after_an_interruption_the_trials_that_are_left_are_the_same(ended, home):
     trials = drain(planner_of(MANY, home, ahead=4))
@@ -169,15 +149,6 @@ def test_configurations_of_one_program_share_a_trial(home):
     assert sizes == [[57, 57], [67], [57]] and numbers(trials) == [[1, 2, 3, 1, 2, 3], [1, 2, 3], [1, 2, 3]]
     assert all(t.slots == len(t.work) for t in trials)
     assert trials[2].configurations[0].recipe.batch == 128, "another batch is another program"
-
-
-def test_a_trial_of_which_a_pair_has_ended_elsewhere_does_not_go_on(home):
-    (trial, *_) = drain(planner_of(MANY, home, ahead=1))
-    trial.write(home.trial("sweep", trial.key))
-    rows = rows_of(trial, Outcome.CENSORED)
-    rows[0] |= {"outcome": Outcome.FAILED, "trial": "another"}
-    found = drain(planner_of(MANY, home, rows, ahead=1))
-    assert trial not in found and sum(len(t.work) for t in found) == 69
 
 
 CHANGES = ["stop: {hopeless: off}", "resources: {slots: 8}", "recipe: {steps: 2000}"]

@@ -65,15 +65,6 @@ def test_every_proposal_gets_its_seeds_and_an_objective(home):
     assert [t.values[1] for t in found] == [c.spec.params for c in ended]
 
 
-def test_only_so_many_configurations_are_open_at_once(home):
-    planner = planner_of(SEARCH, home, ahead=2)
-    trials = drain(planner)
-    assert len({c for t in trials for c in t.configurations}) == 2
-    for trial in trials[:2]:
-        planner.complete_trial(trial, rows_of(trial))
-    assert len({c for t in drain(planner) for c in t.configurations}) == 1
-
-
 def test_repeated_proposals_share_a_result(home):
     """Six proposals of two possible values: two configurations, each trained once."""
     planner = planner_of(FEW, home, ahead=3)
@@ -166,16 +157,6 @@ def test_only_trials_of_its_program_follow_in_a_bank(home):
     assert only(planner.next()).spec.params == 67
 
 
-def test_what_waits_for_a_worker_comes_before_a_further_round(home):
-    text = UNTIL + "configurations: [{model: 57p}, {model: 67p}, {model: 74p}]\n"
-    planner = planner_of(text, home, ahead=1)
-    first = planner.next()
-    assert planner.next(first) is None
-    trials = [first, planner.next(), planner.next()]
-    assert [only(t).spec.params for t in trials] == [57, 67, 74]
-    assert numbers([planner.next(t) for t in trials]) == [[5, 6, 7, 8]] * 3
-
-
 def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
     """Before a trial has ended; but only a quarter of all proposals are open at one time."""
     planner = planner_of(RECIPES, home, ahead=1)
@@ -186,14 +167,6 @@ def test_a_search_asks_for_the_next_proposal_when_slots_are_free(home):
     assert planner.next(first) is None, "both are still open"
     assert len(planner.complete_trial(first, rows_of(first))) == 2
     assert len(planner.next(first).configurations) == 2
-
-
-def test_a_trial_that_no_worker_began_is_planned_again(home):
-    planner = planner_of(UNTIL, home)
-    first = planner.next()
-    late = planner.next(first)
-    planner.requeue(late)
-    assert numbers(drain(planner))[0] == [3, 4]
 
 
 # ---- what is not needed
@@ -281,17 +254,3 @@ def test_towards_the_end_trials_become_smaller(home):
     while trial := planner.next(workers[len(sizes) % 2]):
         sizes.append(len(trial.work))
     assert sizes == [16, 16, 8, 6, 5, 4, 3, 2, 2, 2] and sum(sizes) == 64
-
-
-def test_the_last_spec_is_shared_by_the_cores(home):
-    text = SWEEP.replace("model: 57p", "configurations: [{model: 57p}, {model: 67p}, {model: 74p}]")
-    text = text.replace("resources: {seeds_per_trial: 2}\n", "").replace("count: 5", "count: 8")
-    planner = planner_of(text, home)
-    one, other = planner.next(), planner.next()
-    hear(planner, other, ended(other, 7, 8))
-    planner.complete_trial(one, rows_of(one))
-    last = planner.next()
-    assert len(last.work) == 5, "half of the ten seeds that are left"
-    assert planner.next(other) is None, "another spec"
-    planner.complete_trial(other, rows_of(other))
-    assert numbers([planner.next()]) == [[6, 7, 8]] and planner.next() is None

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from search.analysis.fields import shown, varied
+from search.analysis.fields import varied
 from search.analysis.plots import (
-    curves_figure,
-    front_figure,
     png,
     small_multiples,
     time_figure,
@@ -22,8 +20,6 @@ from search.analysis.plots_search import (
     importances,
     parallel_figure,
     pooled,
-    probes_figure,
-    probes_of,
     rate_against_fields,
 )
 from search.stats.counting import Cost, GrokRate
@@ -183,20 +179,6 @@ def test_the_fields_are_those_of_the_space_and_a_length_is_counted_from_its_star
     assert fields["recipe.wd_drop_exact"].range == "0.01 to 0.1, where recipe.wd_drop is 0.1"
 
 
-def test_without_a_space_they_are_what_differs():
-    listed = [Configuration(*study_of(model=rung).configuration({})) for rung in ("57p", "67p", "777p")]
-    configurations, *_ = frames([(c, [seed_row(c, 1, "failed")]) for c in listed])
-    paths = [f.path for f in varied(None, configurations)]
-    assert "model.family" in paths and "model.tie_fc2_head" in paths
-    assert "model.width" not in paths  # of one family alone, and there it has one value
-
-
-def test_values_are_shown_as_a_person_writes_them():
-    assert [shown(v) for v in (True, 60_000, 5.0, 0.000123, None, np.nan, "A", ())] == [
-        "yes", "60,000", "5", "0.000123", "–", "–", "A", "none"
-    ]  # fmt: skip
-
-
 def test_like_configurations_are_pooled():
     study, configurations, seeds, _ = searched()
     fields = {f.path: f for f in varied(study, configurations)}
@@ -238,40 +220,3 @@ def test_pictures_of_a_search():
     labels = [text.get_text() for axis in parallel.axes for text in axis.get_xticklabels()]
     assert labels[0] == "grok rate" and "lr" in labels and "wd_drop_exact" in labels
     assert size(png(small_multiples([("a $title$", curves, {(0, 0)}), ("b", curves, set())])))
-
-
-def test_the_front_is_labelled():
-    listed = [Configuration(*study_of(model=name).configuration({})) for name in ("57p", "67p", "74p", "80p")]
-    configurations, *_ = frames(
-        [(c, [seed_row(c, n, "grokked" if n < i else "failed", 40_000 * (n < i)) for n in range(4)])
-         for i, c in enumerate(listed)]
-    )  # fmt: skip
-    figure = front_figure(configurations)
-    assert size(png(figure))
-    assert [text.get_text() for text in figure.axes[0].texts] == [
-        "57p: 0 of 4", "67p: 1 of 4", "74p: 2 of 4", "80p: 3 of 4",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("grokked", [[], [(1, 1), (2, 2)], [(n, n) for n in range(8)]])
-def test_grokked_seeds_are_named_while_they_are_few(grokked):
-    _, _, seeds, curves = searched(2)
-    last = curves[curves["configuration"] == seeds["configuration"].iloc[-1]]
-    figure = curves_figure(last, grokked, "a study, 57p [abc] $x$")
-    names = ["seed 1", "seed 2"] if len(grokked) == 2 else []
-    assert [line.get_label() for line in figure.axes[0].lines] == names
-    assert size(png(figure))
-
-
-def test_probes_are_drawn_of_those_that_grokked_and_of_the_others():
-    configuration = Configuration(*study_of().configuration({}))
-    rows = [seed_row(configuration, n, "grokked" if n < 2 else "failed", 30_000) for n in range(6)]
-    _, seeds, curves = frames([(configuration, rows)])
-    assert probes_of(curves) == []
-    curves["odd"], curves["basin"], curves["lead"] = curves["exact"], 1.0, np.nan
-    assert probes_of(curves) == ["odd", "basin"]
-    figure = probes_figure(curves, ["odd", "basin"], seeds)
-    others, grokked = figure.axes[0].lines
-    assert [line.get_label() for line in (others, grokked)] == ["others: 4", "grokked: 2"]
-    assert grokked.get_ydata().tolist() == [0.25, 0.5, 0.75, 1.0]
-    assert others.get_ydata() == pytest.approx([0.075, 0.15, 0.225, 0.3])

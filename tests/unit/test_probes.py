@@ -9,7 +9,6 @@ import torch
 from model import PRESETS, preset
 from model.families.split_subspace.forward import ffn_inputs
 from model.families.split_subspace.probes import _columns
-from model.tied import Tied
 from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
@@ -117,15 +116,3 @@ def test_a_seed_is_read_alone_as_in_company_and_in_float64(name):
     assert found.shape == (5, len(spec.probes())) and found.dtype == torch.float64
     alone = torch.cat([spec.read(theta_P[None]) for theta_P in theta_SP])
     torch.testing.assert_close(found, alone, rtol=0, atol=0, equal_nan=True)
-
-
-def test_a_folded_model_and_a_tied_one_read_as_their_parents():
-    spec, theta_P = certificate("earlier/54p")
-    folded, small_P = certificate("46p")
-    assert read(folded, small_P) == pytest.approx(read(spec, theta_P), abs=1e-5)
-    tied = Tied(base=spec, ties=tuple(range(1, spec.params + 1)))
-    assert read(tied, theta_P) == read(spec, theta_P)
-
-
-def test_numbers_that_are_not_finite_are_no_error():
-    assert preset("57p").read(torch.full((1, 57), torch.nan)).isnan().any()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import PRESETS, add, adderboard
+from model import add, adderboard
 from tests.banks import SPEC
-from tests.specs import FIVE_WIDE
 from trainer.data import problems
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS, POOL, BatchParts, pool_seed
 from trainer.engine import native
@@ -173,23 +172,6 @@ def test_digit_columns_agree_with_integers():
     numbers = [*zip(*pairs, strict=True), [x + y for x, y in pairs]]
     for operand, digits, width in zip(numbers, got, (10, 10, 11), strict=True):
         assert digits == [[n // 10**i % 10 for i in range(width)] for n in operand]
-
-
-@pytest.mark.parametrize(
-    ("spec", "plus", "equals", "end"),
-    [
-        (FIVE_WIDE, [0], [0], [0]),
-        (PRESETS["54p"], [0], [0], []),
-        (PRESETS["242p"], [10], [11], [12]),
-        (PRESETS["141p"], [10], [11], [12]),
-    ],
-)
-def test_sequences_are_written_units_first_with_delimiters(spec, plus, equals, end):
-    a, b = (torch.tensor([n], dtype=torch.float64) for n in (1234567890, 9876543219))
-    tokens = step.tokens_of(spec, a, b)
-    x, y, z = (list(map(int, n)) for n in ("0987654321", "9123456789", "90111111111"))
-    assert tokens[:, 0].tolist() == [*x, *plus, *y, *equals, *z, *end]
-    assert tokens.dtype == torch.int32
 
 
 # Operands swapped, and a seed's own errors

@@ -87,16 +87,6 @@ def test_what_is_made_of_the_ledger_is_what_was_there(name: str, space: str) -> 
     assert TrialState.RUNNING in states(again) and (TrialState.FAIL in states(again)) == (space == IMPOSSIBLE)
 
 
-def test_what_was_drawn_and_not_written_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its driver died in between: the place in the sequence is not lost."""
-    ledger, other = Memory(), Memory()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ledger, "create_proposal", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        proposals_of(ledger, "qmc", space=LINE).ask()
-    first, undisturbed = (proposals_of(own, "qmc", space=LINE) for own in (ledger, other))
-    assert asked(first) == asked(undisturbed) and states(first) == [TrialState.COMPLETE] * 24
-
-
 @pytest.mark.parametrize("breaks", [(), (1,), (5, 40, 20)])
 def test_a_grid_is_gone_through_once(breaks: tuple[int, ...]) -> None:
     ledger = Memory()
@@ -117,35 +107,6 @@ def test_qmc_is_one_sequence_however_often_it_is_interrupted(breaks: tuple[int, 
     found = numbers(proposals_of(ledger, "qmc", 16, LINE))
     for path in ("recipe.lr", "recipe.clip"):
         assert sorted(int(16 * n[path]) for n in found) == list(range(16))
-
-
-def test_what_is_told_late_can_be_a_parent() -> None:
-    """Of a generation's last proposals the best is told when the next has begun."""
-    proposals = proposals_of(Memory(), "nsga2", 40, LINE)
-    first = [proposals.ask() for _ in range(16)]
-    (*early, late) = [c for c in first if c is not None]
-    for configuration in early:
-        train(proposals, configuration, row())
-    asked(proposals, 1)
-    train(proposals, late, row(Outcome.GROKKED, 1.0, 100))
-    asked(proposals, 20)
-    sampler: Any = proposals.optuna.sampler
-    assert late.recipe.lr in [
-        t.params["recipe.lr"] for t in sampler.get_parent_population(proposals.optuna, 2)
-    ]
-
-
-@pytest.mark.parametrize(("told", "generation"), [(3, 0), (4, 1), (9, 2)])
-def test_generations_go_on_after_an_interruption(told: int, generation: int) -> None:
-    """Of four each."""
-    ledger = Memory()
-    asked(proposals_of(ledger, "nsga2", 40, LINE), told)
-    again = proposals_of(ledger, "nsga2", 40, LINE)
-    again.ask()
-    sampler: Any = again.optuna.sampler
-    assert sampler.get_trial_generation(again.optuna, again.trials()[-1]) == generation
-    parents = sampler.get_parent_population(again.optuna, generation)
-    assert len(parents) == (4 if generation else 0)
 
 
 # What is told
@@ -199,12 +160,3 @@ def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) 
     assert states(again)[2] == TrialState.RUNNING
     train(again, open_, row(), row(Outcome.GROKKED, 1.0, 9))
     assert states(again) == [TrialState.COMPLETE] * 3 and again.ask() and again.ask() is None
-
-
-def test_confirmed_seeds_are_no_part_of_the_objective() -> None:
-    ledger = Memory()
-    (configuration,) = asked(proposals_of(ledger, space=LINE), 1)
-    fresh = row(Outcome.GROKKED, 1.0, 9) | {"confirmation": True, "init_seed": 7, "data_seed": 7}
-    ledger.recorded.append(fresh | {"configuration": configuration.key})
-    told = proposals_of(ledger, space=LINE).trials()[0].values
-    assert told == [objective([row(token=configuration.recipe.lr)], configuration.recipe)]

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from model import preset
-from model.structures import STRUCTURES, rotations
-from model.tied import constrained, describe_new, free, retied, tie, ties_of
-from search.compress.proposals import SaliencyProposer, joined
+from model.tied import constrained, free, retied, tie, ties_of
+from search.compress.proposals import SaliencyProposer
 from search.compress.proposers import Parent, Rules, propose
 from search.store.candidates import digest
 from search.study.compress import KINDS
@@ -87,15 +86,6 @@ def test_several_are_chosen_by_what_they_cost_together():
     assert cheapest_together(at, pool[:1] * 3, 2) is None and cheapest_together(at, pool[:3], 4) is None
 
 
-def test_constraints_are_of_the_kind_and_scope_that_was_asked_for():
-    at = expansion()
-    zeros = constraints(at, ("zero",), "global")
-    assert {c.kind for c in zeros} == {"zero"} and len(zeros) == 46
-    inside = [describe_new(at.spec, at.ties, c.ties)[0] for c in constraints(at, ("equal",), "tensor", 5_000)]
-    assert all(t.split("[")[0] == t.split("= ")[1].split("[")[0] for t in inside)
-    assert len(inside) == sum(n * (n - 1) // 2 for n in BASE.layout.budget().values())
-
-
 def test_curvature_is_that_of_the_loss():
     loaded = Checkpoint.load(CERTIFICATES / "46p")
     spec, tokens = loaded.spec, sample_of(loaded.spec, 64)
@@ -138,18 +128,6 @@ def test_what_a_set_costs_is_the_least_of_the_quadratic_on_it():
     assert float(at.x_R[k] ** 2 / (2 * at.inverse()[k, k])) == pytest.approx(float(away), rel=1e-4)
 
 
-def test_structures_are_constraints_that_hold_together():
-    structures = BASE.structures()
-    assert set(structures) == set(STRUCTURES) and all(structures.values())
-    assert structures["rotation"] == rotations("form", 3) and len(structures["rotation"]) == 6
-    ties = constrained(BASE, ("form[0,0] = form[1,1]", "form[0,1] = -form[1,0]"))
-    assert ties == constrained(BASE, structures["rotation"][0]) and max(ties) == 44
-    row = constrained(BASE, next(w for w in structures["rows"] if w[0].startswith("fc1")))
-    assert max(row) == 41 and tie(BASE, row).by_tensor()["fc1"][:5] == tie(BASE, row).by_tensor()["fc1"][5:]
-    for texts in (texts for listed in structures.values() for texts in listed):
-        constrained(BASE, texts)
-
-
 def test_a_tie_is_loosened_and_its_entry_tied_elsewhere():
     model = model_of(2)
     proposer = SaliencyProposer(tie(BASE, TIES), model.inside(TIES), model, KINDS, "global")
@@ -177,17 +155,6 @@ def test_inside_tensors_nothing_is_tied_across():
     for scope, is_crossed in (("tensor", False), ("global", True)):
         proposer = SaliencyProposer(tie(BASE, ties), model.inside(ties), model, KINDS, scope)
         assert any(map(crosses_tensors, proposer.sets(40, 4, ()))) == is_crossed
-
-
-def test_every_way_to_loosen_a_tie_is_looked_at_before_a_parent_is_exhausted():
-    loaded = Checkpoint.load(CERTIFICATES / "7p")
-    base, ties = loaded.spec.base, loaded.spec.ties
-    theta_P = loaded.spec.untie(loaded.theta_P[None])[0]
-    usual = SaliencyProposer.around(base, ties, theta_P, KINDS, "global", 64)
-    tried = {digest(t) for t in usual.sets(10_000, 8, ())}
-    assert 300 < len(tried) < 600
-    sets = propose(Rules(problems=64), Parent(base, ties, theta_P), 8, 8, tried, 0)
-    assert len(sets) == 8 and not {digest(t) for t in sets} & tried
 
 
 def neighbours(*firsts):
@@ -221,13 +188,3 @@ def test_a_genetic_search_learns_what_its_sets_reached():
     bred = propose(rules, parent, 24, 8, {digest(t) for t in drawn}, draw=1)
     share = [sum(t[mark] == 0 for t in some) / len(some) for some in (drawn, bred)]
     assert share[1] > share[0] + 0.2, share
-
-
-def test_joined_ties_are_those_of_both():
-    first, second = ["arc[0] = arc[1]"], ["arc[1] = -arc[2]", "form[0,0] = 0"]
-    both = constrained(BASE, [*first, *second])
-    a, b = constrained(BASE, first), constrained(BASE, second)
-    assert joined(a, b) == joined(b, a) == both == joined(both, a)
-    assert joined(a, constrained(BASE, ["arc[0] = -arc[1]"])) == constrained(
-        BASE, ["arc[0] = 0", "arc[1] = 0"]
-    )

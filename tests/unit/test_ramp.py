@@ -70,11 +70,6 @@ def test_a_pair_starts_where_it_is_told():
     assert torch.allclose(held, projector(ties) @ torch.tensor(start), atol=1e-6)
 
 
-def test_a_bank_has_ties_for_all_or_none():
-    with pytest.raises(ValueError, match="all or none with ties"):
-        Bank(SPEC, [pairs()[0], Pair(recipe(ramp=0), Seed.of(1))], compiled=False)
-
-
 # Folded on the way
 
 WORDS = ["form[0,2] = 0", "norm[0,1] = norm[0,0]"]
@@ -126,20 +121,6 @@ def test_company_slots_and_interruptions_change_nothing(tmp_path):
     assert torch.equal(several.result(2).theta_P, alone.theta_P)
     rows = several.newest()
     assert [r["step"] for r in rows] == [24] * 3 and {r["outcome"] for r in rows} == {Outcome.FAILED}
-
-
-def test_a_theta_that_cannot_be_folded_has_failed(monkeypatch):
-    whole = Bank.advance
-
-    def nothing(self):
-        alive = whole(self)
-        self.tracker.records["best_theta"][:] = 0.0  # the output's row begins with 0
-        return alive
-
-    monkeypatch.setattr(Bank, "advance", nothing)
-    bank = finish(bank_of(wide_pairs(1)))
-    found = bank.result(0)
-    assert found.outcome in (Outcome.FAILED, Outcome.GROKKED) and found.theta_P.shape == (46,)
 
 
 STUDY = QUICK | {

@@ -10,7 +10,6 @@ from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
 
-from search.errors import UserError
 from search.run import ray_executor, ray_private
 from search.run.executor import DIED, Finished, Lost, Reported
 from search.run.packing import Capacity
@@ -88,13 +87,6 @@ def test_a_trial_that_is_silent_too_long_is_killed_once(clock, monkeypatch):
     assert killed == ["its actor"] * 2
 
 
-def test_a_trial_is_not_silent_while_nobody_looks(clock, monkeypatch):
-    """A machine that slept, a database that was waited for."""
-    monkeypatch.setattr(ray, "kill", pytest.fail)
-    watchdog, _ = watched(stall_s=30)
-    step(watchdog, clock, 300, every=60.0)
-
-
 @pytest.mark.parametrize("preempted", [True, False])
 def test_a_preempted_worker_has_not_failed(preempted):
     """Ray says of an actor's death that its node was taken away after notice; Tune counts it as no failure."""
@@ -135,12 +127,6 @@ def test_a_worker_goes_on_once_the_driver_has_handled_its_report():
     assert order == ["1 handled", "1 goes on", "2 handled", "2 goes on"]
 
 
-def test_nothing_is_waited_for_once_the_run_is_over():
-    handover = Handover()
-    handover.is_closed.set()
-    handover.put(Lost("any"))
-
-
 @pytest.fixture
 def cluster(monkeypatch, clock):
     """Nodes that come and go."""
@@ -166,12 +152,6 @@ def test_capacity_follows_the_nodes_of_a_cluster(cluster, clock, tmp_path):
     assert (
         capacity([2.0, 1.0]) == Capacity(3) and capacity([]) == Capacity(0) and capacity([1.0]) == Capacity(1)
     )
-
-
-def test_one_machine_without_room_is_an_error(cluster, monkeypatch, tmp_path):
-    monkeypatch.delenv("RAY_ADDRESS")
-    with pytest.raises(UserError, match=r"resources\.cpu"):
-        RayExecutor(study_of(), tmp_path, print).capacity()
 
 
 def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):

@@ -10,24 +10,10 @@ from model import preset
 from model.fields import option
 from search.errors import UserError
 from search.study.file import parse_study
-from search.study.trial import Configuration
 from tests.banks import SPEC, make, pair
 from trainer import Pair, Recipe
 from trainer.fields import Group, dependent_option
-from trainer.recipe import SWITCHES
 from trainer.recipe.teacher import Teacher
-
-
-@pytest.mark.parametrize(
-    ("recipe", "key"),
-    [
-        (Recipe(), "79ee5e16e73c"),
-        (Recipe(steps=2_000, lr=0.5, curriculum=((4, 100),), fade_token=0.5), "d5e139b27314"),
-    ],
-)
-def test_a_configuration_keeps_its_key(recipe, key):
-    """Fields that are added, moved or ordered anew leave what was recorded where it is found."""
-    assert Configuration(preset("57p"), recipe).key == key
 
 
 def test_each_field_has_one_group_and_says_what_it_counts():
@@ -66,15 +52,6 @@ def test_what_is_a_part_of_a_switch_that_is_off_is_one_line():
         Some(kind="even")
 
 
-def test_a_switch_shapes_the_program_by_being_on(monkeypatch):
-    monkeypatch.setitem(SWITCHES, "weight_decay", 0.01)
-    monkeypatch.setitem(SWITCHES, "lr_floor", 0.1)
-    plain, on = Recipe().program(), Recipe(lr_floor=0.5).program()
-    assert plain == (256, 1_000, "adamw", "") == Recipe(lr=0.5, steps=2_000).program()
-    assert on == (*plain, "lr_floor") == Recipe(lr_floor=0.7).program()
-    assert Recipe(lr_floor=0.7, weight_decay=0).program() == (*plain, "weight_decay", "lr_floor")
-
-
 # Errors, each of one line
 
 WORD = Teacher(preset("100p"), tuple(preset("100p").initial(5).tolist())).word
@@ -88,74 +65,43 @@ REFUSED = [
     ({"steps": 1_500}, "eval_every must divide steps"),
     ({"carry_mix": 1.1}, "carry_mix must be from 0 to 1"),
     ({"lr": math.nan}, "lr must be .*nan"),
-    ({"lr": -0.1}, "lr must be .*-0.1"),
-    ({"lr": "fast"}, "lr must be a number"),
     ({"batch": 0}, "batch must be from 1"),
-    ({"batch": True}, "batch must be an integer"),
     ({"fade_end": 10}, "fade_end must be fade_start or more"),
-    ({"finish_above": 1.5}, "finish_above"),
     ({"label_smoothing": 1.0}, "^label_smoothing must be from 0 to 0.99, got 1.0$"),
-    ({"hardest": 0}, "^hardest must be from 0.001 to 1, got 0$"),
     # names
     ({"optimiser": "adamv"}, r"^optimiser: unknown 'adamv'; did you mean adam or adamw\?$"),
-    ({"optimiser": 3}, "optimiser must be a string, got 3"),
     # lists
     ({"curriculum": ((11, 5),)}, "curriculum must be pairs"),
-    ({"curriculum": ((3, 5, 6),)}, "curriculum must be pairs"),
     ({"curriculum": ((3, 5),) * 5}, "at most 4 stages"),
     ({"carry_shares": ((0, 0.1),) * 6}, "at most 5 points"),
-    ({"carry_shares": ((0, 0.1, 0.2),)}, "must be points .step, share. or"),
     ({"carry_shares": ((0, 0.1), (5, 0.1, 0.1, 0.1, 0.1))}, "points of one form"),
     ({"carry_shares": ((5, 0.1), (5, 0.2))}, "in rising order of steps"),
-    ({"carry_shares": ((0.5, 0.1),)}, "whole steps"),
-    ({"carry_shares": ((-1, 0.1),)}, "whole steps of 0 or more"),
     ({"carry_shares": ((0, 0.5, 0.5, 0.5, 0.0),)}, "sum to at most 1"),
-    ({"carry_shares": ((0, -0.1),)}, "must be fractions"),
-    ({"carry_shares": ((0, math.nan),)}, "must be points"),
-    ({"carry_shares": 3}, "carry_shares must be a list"),
     ({"carry_lengths": ((0, 3, 2),)}, "1 to 10, fewest first"),
-    ({"carry_lengths": ((0, 1, 11),)}, "1 to 10, fewest first"),
-    ({"carry_lengths": ((0, 1),)}, "must be points .step, fewest, most."),
-    ({"init": 3}, "init must be a list"),
-    ({"init": [["fc1", "normal"]]}, "init must be rows .tensor, how, numbers."),
-    ({"init": [["fc1", 3, 3]]}, "init must be rows"),
-    ({"init": [["fc1", "normal", math.nan]]}, "init must be rows"),
     ({"init": [["fc1", "xaveir", 1]]}, "unknown 'xaveir'; did you mean xavier"),
     ({"init": [["fc1", "normal", -1]]}, "one number of 0 or more"),
-    ({"init": [["fc1", "normal", 1, 2]]}, "one number of 0 or more"),
     ({"init": [["fc1", "normal", 1]] * 65}, "at most 64 rows"),
-    ({"freeze": ((3,),)}, "freeze must be rows"),
-    ({"freeze": (("arc",),)}, "freeze must be rows"),
     ({"freeze": ((-1, "arc"),)}, "freeze must be rows"),
     # combinations
-    ({"best_of": 8}, "best_of must go with best_by"),
     ({"best_by": "odd"}, "best_of must go with best_by"),
     ({"l1_lambda": 0.1}, "l1_lambda=0.1 needs l1_entries"),
-    ({"l1_entries": ("arc",)}, r"l1_entries=\('arc',\) needs l1_lambda"),
-    ({**L1, "l1_entries": (("arc", 1),)}, "l1_entries must be names"),
     ({**L1, "l1_start": 5, "l1_end": 5}, "must be after l1_start"),
     ({"freeze": ((0, "arc"),), "ramp": 5}, "freeze excludes ramp"),
     ({"freeze": ((0, "arc"),), "fold_step": 1_000}, "freeze excludes fold_step"),
     ({"freeze": ((10, "arc"),), "finish_above": 0.5}, "finish_above excludes freeze"),
     ({"steps": 40, "eval_every": 20, "ramp": 41}, "ramp must be at most steps"),
     (FOLDED | {"fold_step": 6}, "fold_step must be an evaluation"),
-    (FOLDED | {"fold_step": 24, "ramp": 0, "ramp_start": 0}, "fold_step must be an evaluation"),
     (FOLDED | {"ramp_start": 4}, "ramp_start must be fold_step or more, got 4 < 8"),
     (FOLDED | {"ramp_start": 22}, r"ramp_start must leave the ramp its steps, got 22 \+ 4 > 24"),
     (FOLDED | {"ramp": 0}, "ramp_start=12 needs a ramp"),
     ({"distill_alpha": 0.5}, "distill_alpha=0.5 needs teacher"),
-    ({"distill_temperature": 3.0}, "distill_temperature=3.0 needs distill_alpha"),
     ({"teacher": WORD}, "teacher=.* needs distill_alpha"),
     ({"recycle_every": 2_000}, "recycle_every=2000 needs recycle_unless"),
-    ({"recycle_from": 2_000}, "recycle_from=2000 needs recycle_every"),
     ({"recycle_every": 2_500, "recycle_unless": [["odd", 1]]}, "eval_every must divide recycle_every, got 1000"),
-    ({"recycle_every": 2_000, "recycle_unless": ["odd", 1]}, "recycle_unless must be pairs"),
     ({"recycle_every": 2_000, "recycle_unless": [["odd", "high"]]}, "recycle_unless must be pairs"),
     ({"again_at": 4_000}, "again_at=4000 needs again_unless"),
-    ({"again_most": 2}, "again_most=2 needs again_at"),
     ({"again_at": 4_500, "again_unless": [["token", 1]]}, "eval_every must divide again_at, got 1000 and 4500"),
     ({"again_at": 30_000, "again_most": 2, "again_unless": [["token", 1]]}, "leave steps for the last try"),
-    ({"again_at": 4_000, "again_unless": "token"}, "again_unless must be a list"),
 ]  # fmt: skip
 
 
@@ -169,14 +115,11 @@ def test_what_no_recipe_can_be_is_one_line(fields, says):
 REFUSED_BY_A_BANK = [
     ({"init": [["fc3", "normal", 1]]}, "unknown 'fc3'; did you mean fc1"),
     ({"init": [["arc", "at", 1, 2]]}, "1 or 3 numbers where arc starts at some, got 2"),
-    ({"init": [["arc", "xavier", 1]]}, "of a matrix to draw by xavier, and arc is none"),
     ({"best_of": 8, "best_by": "ood"}, "unknown 'ood'; did you mean odd"),
     ({**L1, "l1_entries": ("ark",)}, r"^l1_entries must be entries or tensors of θ: .*did you mean arc"),
     ({"freeze": ((0, "ark"),)}, "freeze must be of entries or tensors of θ: .*did you mean arc"),
-    ({"freeze": ((0, "arc[3]"),)}, r"did you mean arc\["),
     ({"freeze": ((0, "out_A[2]"),)}, r"out_A\[2,0\]"),
     ({"teacher": "somewhere", "distill_alpha": 0.5}, "must be a checkpoint's folder, or .*, got 'somewhere'"),
-    ({"teacher": WORD[:-8] + "AAAAAAA=", "distill_alpha": 0.5}, "teacher must be a checkpoint's folder"),
     ({"teacher": OTHER, "distill_alpha": 0.5}, "^teacher must have 57p's sequence of tokens, which 456p .* has not"),
     ({"ramp": 5}, "ramp=5 needs ties"),
 ]  # fmt: skip

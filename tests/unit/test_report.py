@@ -6,10 +6,10 @@ import pytest
 
 from search.analysis import report as report_module
 from search.analysis.fields import shown
-from search.analysis.report import percent, pictures, report
+from search.analysis.report import percent, report
 from search.study.trial import Configuration
 from tests.pages import Page
-from tests.unit.test_plots import frames, searched, seed_row, size, study_of
+from tests.unit.test_plots import frames, searched, seed_row, study_of
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 
@@ -81,20 +81,6 @@ def test_a_search_has_all_of_them_and_both_rates():
     assert text.count("data:image/png;base64,") == 5
 
 
-def test_different_sizes_have_a_front_and_a_list_no_importance():
-    study = study_of(model=None, configurations=[{"model": rung} for rung in ("57p", "67p")])
-    recorded = []
-    for configuration in (Configuration(*c) for c in study.listed):
-        rows = [seed_row(configuration, n, "grokked", 40_000) for n in range(2)]
-        recorded.append((configuration, [*rows, seed_row(configuration, 3, "failed")]))
-    text = words_of(study, *frames(recorded))
-    page = Page(text)
-    assert "Parameters against grok rate" in page.headings
-    assert "listed and not drawn from a space" in text
-    assert "What differs between the configurations" in text
-    assert "model.tie_fc2_head" in page.cells
-
-
 def test_it_needs_nothing_else():
     text = report(*searched(8))
     page = Page(text)
@@ -124,21 +110,6 @@ def test_what_others_wrote_is_only_text():
 )
 def test_a_study_without_a_grokked_seed_has_a_page(outcomes, headline):
     assert headline in words_of(*one(outcomes))
-
-
-def test_without_the_study_file_it_says_so():
-    _, *given = searched(4)
-    text = words_of(None, *given)
-    assert "The study file is not in the records" in text
-    assert "recipe.lr" in Page(text).cells and "<h1>s</h1>" in text
-
-
-def test_pictures_are_written(tmp_path):
-    paths = pictures(*searched(8), tmp_path)
-    assert [p.name for p in paths] == ["grokking-curves.png", "time-to-grok.png", "rate-against-fields.png",
-                                       "importance.png", "parallel-coordinates.png"]  # fmt: skip
-    for path in paths:
-        assert min(size(path.read_bytes())) > 300
 
 
 # ---- the table, in a real browser

@@ -4,7 +4,6 @@ that do not turn over become the opposite of one that does.
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from model import preset
@@ -52,12 +51,6 @@ def test_a_unit_that_does_not_turn_over_becomes_the_opposite_of_the_one_that_doe
     spec, theta_SP = with_units((0, 0), (1, 1))
     made_SP = opposed(spec, theta_SP)
     assert torch.equal(units(spec, made_SP)[0], -units(spec, theta_SP)[1])
-
-
-@pytest.mark.parametrize("given", [((0, 1), (1, 1)), ((0, 0), (1, 0))], ids=["one each way", "neither"])
-def test_else_theta_stays_as_it_is(given):
-    spec, theta_SP = with_units(*given)
-    assert torch.equal(opposed(spec, theta_SP), theta_SP)
 
 
 def test_of_a_tied_model_the_nearest_that_keeps_the_ties():
@@ -122,15 +115,6 @@ def test_a_bank_recycles_and_the_optimiser_forgets_the_units_that_changed():
     for n in range(9):
         mine, theirs = one.result(n).curve_EM, other.result(n).curve_EM
         assert torch.equal(mine[0], theirs[0]) and torch.equal(mine, theirs) is not bool(seeds[n])
-
-
-def test_who_has_grokked_is_left_alone():
-    bank = make([begun(s, **ON) for s in (0, 3)])
-    bank.tracker.records["grok_step"][0] = 1
-    bank.tracker.records["perfect_since"][0] = 1
-    bank.advance()
-    fc1 = SPEC.layout.split(bank.state["theta"])["fc1"]
-    assert [torch.equal(own[1], -own[0]) for own in fc1] == [False, True]
 
 
 # Restarts

@@ -1,6 +1,5 @@
 """What went away is ignored at its off value in records of before, and named with its tag at any other."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ import sqlalchemy as sa
 
 from search.run.rerun import read_request
 from search.store.database import CONFIGURATIONS
-from search.study.trial import TRIAL_FILE, Configuration, Trial
+from search.study.trial import Configuration
 from tests.commands import call, fails_with_one
 from tests.homes import Recorder, empty_home, quick, records_of, study_of  # noqa: F401
 from trainer import Recipe
@@ -19,15 +18,6 @@ OFF = {name: off for name, (off, _) in RETIRED.items()}
 OTHER = {name: off + 1 for name, off in OFF.items()}
 LINE = r"^recipe\.{} = {}: removed; the tag optimisers-measured has it$"
 CERTIFICATES = sorted((Path(__file__).parents[2] / "lab" / "certificates").glob("*/checkpoint.json"))
-
-
-def test_nothing_retired_is_a_field():
-    assert not RETIRED.keys() & Recipe.__dataclass_fields__.keys()
-
-
-def test_off_values_are_ignored_and_keep_the_key():
-    record = {**Recipe(lr=0.5).as_dict(), **OFF}
-    assert Recipe.from_record(record) == Recipe(lr=0.5)
 
 
 @pytest.mark.parametrize("name", RETIRED)
@@ -42,36 +32,11 @@ def test_an_optimiser_that_went_away_is_one_line_with_the_tag(name):
         Recipe(optimiser=name)
 
 
-def test_what_none_ever_had_is_still_refused():
-    with pytest.raises(TypeError, match="no_such_field"):
-        Recipe.from_record({"no_such_field": 1, **OFF})
-
-
 @pytest.mark.parametrize("file", CERTIFICATES, ids=lambda file: file.parent.name)
 def test_every_certificate_of_before_loads(file):
     """With the recipe of the training that it has, if it has one."""
     checkpoint = Checkpoint.load(file.parent)
     assert Recipe.from_record(checkpoint.recipe).steps > 0
-
-
-def test_certificates_have_recipes_with_all_fields_of_before():
-    recipes = [json.loads(file.read_text())["recipe"] for file in CERTIFICATES]
-    assert sum(recipe.keys() >= RETIRED.keys() for recipe in recipes) >= 10
-
-
-def test_a_trial_of_before_is_read_as_it_was(tmp_path):
-    study = study_of()
-    configuration = Configuration(*study.listed[0])
-    trial = Trial(study.name, ((configuration, study.first_seeds[0]),), 1, study.resources, study.stop)
-    trial.write(tmp_path)
-    about = json.loads((tmp_path / TRIAL_FILE).read_text())
-    about["recipes"][configuration.key] |= OFF
-    (tmp_path / TRIAL_FILE).write_text(json.dumps(about))
-    assert Trial.read(tmp_path) == trial
-    about["recipes"][configuration.key] |= {"jiggle_every": 6_000}
-    (tmp_path / TRIAL_FILE).write_text(json.dumps(about))
-    with pytest.raises(Retired, match=LINE.format("jiggle_every", 6_000)):
-        Trial.read(tmp_path)
 
 
 @pytest.mark.usefixtures("here", "quick")

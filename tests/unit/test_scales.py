@@ -6,7 +6,6 @@ from search.run import estimate
 from search.study.file import load_study, parse_study
 from search.study.trial import Configuration
 from tests.planners import drain, finish, planner_of, rows_of
-from trainer import Outcome
 
 TABLE = """
 name: table
@@ -58,17 +57,6 @@ def test_each_scale_has_its_seeds_and_equal_arms_are_trained_once(home):
     assert f"seeds           43, {2000:,} steps" in estimate.estimate(study, home)
 
 
-def test_a_list_of_the_same_configurations_asks_for_the_same(home):
-    scales = "scales: {57p: {rate: 0.5}, 170p: {recipe: {lr: 0.01}, rate: 0.4}}\n"
-    table = (
-        f"name: x\nrecipe: {{steps: 2000}}\nconstraints: [tie_vo]\n{scales}seeds: {{first: 11, count: 4}}\n"
-    )
-    entries = [{"model": {"preset": "57p"}}, {"model": {"preset": "57p", "tie_vo": False}}]
-    entries += [{"model": {"preset": "170p", "tie_vo": on}, "recipe": {"lr": 0.01}} for on in (False, True)]
-    listed = f"name: x\nrecipe: {{steps: 2000}}\nconfigurations: {entries}\nseeds: {{first: 11, count: 4}}\n"
-    assert asked(table, home) == asked(listed.replace("False", "false").replace("True", "true"), home)
-
-
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
@@ -88,26 +76,6 @@ def test_an_edited_file_asks_for_exactly_what_is_missing(before, after, expected
     study = parse_study(edited, "")
     to_train = estimate._seeds_to_train(study, [Configuration(*c) for c in study.listed], rows)
     assert sorted(filter(None, to_train.values())) == sorted(map(len, expected))
-
-
-@pytest.mark.parametrize(
-    ("before", "after"), [("seeds: 5", "seeds: 5"), ("seeds: 5", "seeds: 2"), ("tie_fc2_head]", "tie_qk]")]
-)
-def test_an_interrupted_trial_goes_on_if_the_file_still_has_its_seeds(before, after, home):
-    trials = drain(planner_of(TABLE, home, ahead=99))
-    rows = [r for trial in trials for r in rows_of(trial, Outcome.RUNNING)]
-    for trial in trials:
-        trial.write(home.trial(trial.study, trial.key))
-    edited = TABLE.replace(before, after)
-    assert asked(edited, home, rows) == asked(edited, home)
-    keys = {t.key for t in drain(planner_of(edited, home, rows, ahead=99))}
-    assert (keys == {t.key for t in trials}) == (edited == TABLE)
-
-
-def test_the_shipped_table_has_the_papers_cells():
-    design = load_study("constraints").design
-    assert len(design.cells) == 34 and list(design.skipped) == ["qk_dim=4"]
-    assert {c.base_name for c in design.cells if c.constraint == "rank1_out"} == {"no recycling", ""}
 
 
 def test_a_dry_run_shows_hours_and_power(home):

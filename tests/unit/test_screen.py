@@ -136,17 +136,3 @@ def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_
     assert again.load(tmp_path / "state")
     assert_all_same(results(finish(again)), whole)
     assert sum(r.outcome == Outcome.SCREENED for r in whole.values()) == 3
-
-
-@pytest.mark.usefixtures("nobody_spared")
-def test_nobody_waits_for_a_seed_that_diverged_or_was_ended():
-    pairs = groups(BEST_QUARTER, count=4)
-    pairs[1] = replace(pairs[1], start=(float("inf"),) * SPEC.params)
-    bank = finish(make(pairs, slots=1))
-    assert bank.result(1).outcome == Outcome.DIVERGED and len(kept(bank)) == 2
-    bank = make(groups(BEST_QUARTER, count=4), slots=2)
-    bank.advance(), bank.advance()
-    bank.end([0, 3])
-    finish(bank)
-    assert [bank.result(n).outcome for n in (0, 3)] == [Outcome.CENSORED] * 2
-    assert {bank.result(n).outcome for n in (1, 2)} == {Outcome.FAILED, Outcome.SCREENED}

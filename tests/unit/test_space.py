@@ -118,27 +118,10 @@ def test_a_field_exists_only_where_its_condition_holds(wanted: str, when: list[f
         assert exists(space, "recipe.wd_drop_exact", {"recipe.wd_drop": value}) == (value in when)
 
 
-def test_numbers_that_do_not_fit_the_conditions_are_refused() -> None:
-    space = study_of("recipe.wd_drop: {choice: [1.0, 0.1]}", DROP).space
-    assert resolve(space, {"recipe.wd_drop": 1.0}, BASE) == {"recipe.wd_drop": 1.0}
-    for numbers in ({"recipe.wd_drop": 0.1}, {"recipe.wd_drop": 1.0, "recipe.wd_drop_exact": 0.2}, {}):
-        with pytest.raises(ValueError, match=r"recipe\.wd_drop"):
-            resolve(space, numbers, BASE)
-
-
 def test_a_condition_on_a_field_that_does_not_exist_does_not_hold() -> None:
     warmup = "recipe.warmup: {choice: [3, 4], when: {recipe.hold: 1}}"
     space = study_of(HOLD, warmup, "recipe.batch: {choice: [5, 6], when: {recipe.warmup: 3}}").space
     assert [tuple(p.values()) for p in points(space)] == [(1, 3, 5), (1, 3, 6), (1, 4), (2,)]
-
-
-def test_conditions_may_be_on_the_model_and_on_fixed_fields() -> None:
-    study = study_of(
-        "model.tie_vo: {choice: [false, true]}",
-        "model.qk_dim: {choice: [3, 4, 5], when: {model.tie_vo: true, recipe.steps: [60000, 9]}}",
-        "recipe.lr: {choice: [0.1], when: {recipe.curriculum: [[[3, 2000], [6, 5000]]]}}",
-    )
-    assert len(points(study.space)) == 4
 
 
 def test_end_points_are_tried_where_their_condition_holds() -> None:
@@ -150,27 +133,7 @@ def test_end_points_are_tried_where_their_condition_holds() -> None:
     )
 
 
-def test_a_chain_of_conditions_behind_many_fields_is_found() -> None:
-    """Of the first thousand combinations of the end points none would do."""
-    names = [
-        "lr", "clip", "beta1", "beta2", "epsilon", "lr_floor", "weight_decay", "carry_mix", "wd_drop_token",
-        "mixed_lengths", "wd_drop_exact_final",
-    ]  # fmt: skip
-    many = [f"recipe.{name}: {{choice: [0.1, 0.2]}}" for name in names]
-    last = "recipe.wd_drop: {choice: [0.1, 0.2], when: {recipe.lr: 0.2, recipe.wd_drop_exact_final: 0.2}}"
-    assert len(study_of(*many, last).space) == 12
-
-
 # Choices
-
-
-def test_a_choice_of_lists_comes_back_as_lists() -> None:
-    study = study_of("recipe.curriculum: {choice: [[], [[3, 2000], [6, 5000]]]}")
-    (none, two) = points(study.space)
-    assert (none, two) == ({"recipe.curriculum": "[]"}, {"recipe.curriculum": "[[3, 2000], [6, 5000]]"})
-    values = [resolve(study.space, p, BASE)["recipe.curriculum"] for p in (none, two)]
-    assert values == [[], [[3, 2000], [6, 5000]]]
-    assert study.configuration({"recipe.curriculum": values[1]})[1] == Recipe()
 
 
 def test_a_number_in_a_list_is_searched_by_its_place() -> None:
@@ -225,14 +188,6 @@ def test_the_values_of_a_float_are_as_they_are_written() -> None:
     assert distribution.ends() == (0.1, 0.7) and distribution.decoded(0.1 + 2 * 0.1) == 0.3
     assert distribution.has(0.3) and not distribution.has(0.35) and not distribution.has("0.3")
     assert not distribution.has(math.inf) and not distribution.has(0.8)
-
-
-@pytest.mark.parametrize(
-    ("sampler", "expected"),
-    [("{}", 16), ("{configurations: 5}", 5), ("{name: grid}", 3), ("{name: grid, configurations: 2}", 2)],
-)
-def test_how_many_are_planned(sampler: str, expected: int) -> None:
-    assert study_of("recipe.hold: {int: [1, 3]}", more=f"sampler: {sampler}\n").planned == expected
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from search.run.estimate import estimate
 from search.run.extension import as_begun
 from search.run.spared import spared_of
 from search.study.file import parse_study, recorded_study
@@ -75,18 +74,3 @@ def test_what_was_begun_before_keeps_its_draw_and_objectives(by_name, home):
     following = as_begun(study, before.model_dump(mode="json", by_alias=True))
     assert (following.spares, list(following.sampler.directions)) == ("hash", ["grok_rate", "params"])
     assert spared_of(before, [], [(None, Seed.of(1))]) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "worth"),
-    [
-        (
-            LARGE,
-            "if 4 of 8 grok: 18% to 82%, up to 92% if rules end the others and none of 8 spared ones groks",
-        ),
-        (LARGE + "stop: {hopeless: false}\n", "if 4 of 8 grok: 18% to 82%"),
-    ],
-)
-def test_a_dry_run_says_what_is_sought_and_what_intervals_will_be_worth(text, worth, home):
-    lines = estimate(parse_study(text, "test"), home).splitlines()
-    assert f"  intervals       {worth}" in lines and "  sought          grok_rate (maximize)" in lines

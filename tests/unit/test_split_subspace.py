@@ -8,9 +8,6 @@ import torch
 from torch import nn
 
 from model import PRESETS, make_spec, preset, preset_name
-from model.families.split_subspace import SplitSubspace
-from model.layout import Layout
-from tests.specs import FIVE_WIDE
 
 LADDER = {name: spec for name, spec in PRESETS.items() if spec.family == "split_subspace"}
 
@@ -73,11 +70,6 @@ def test_budgets_are_the_published_ones(name):
     assert ROWS.keys() == LADDER.keys()
 
 
-def test_every_preset_has_a_name_that_starts_with_its_count():
-    for name, spec in PRESETS.items():
-        assert name.startswith(f"{spec.params}p") and preset_name(spec) == name
-
-
 @pytest.mark.parametrize(
     ("spec", "name"),
     [
@@ -130,11 +122,6 @@ def test_a_constraint_comes_with_what_it_needs_and_without_what_it_excludes():
 # Specs
 
 
-def test_one_model_has_one_spelling():
-    assert SplitSubspace(qk_dim=3) == SplitSubspace() and SplitSubspace().query_dim == 3
-    assert replace(FIVE_WIDE, qk_dim=5) == FIVE_WIDE and FIVE_WIDE.query_dim == 5
-
-
 def split(**options):
     return lambda: make_spec("split_subspace", **options)
 
@@ -164,16 +151,6 @@ def test_wrong_names_and_values_are_explained(call, says):
 
 
 # Layout
-
-
-def test_join_refuses_missing_and_ill_sized_tensors():
-    layout = Layout.of({"a": (2, 3), "b": (1,)})
-    good = {"a": torch.zeros(2, 3), "b": torch.zeros(1)}
-    assert layout.join(good).shape == (7,)
-    with pytest.raises(ValueError, match=r"b must have shape \(1,\), found \(2,\)"):
-        layout.join({**good, "b": torch.zeros(2)})
-    with pytest.raises(ValueError, match=r"a must have shape .* found nothing"):
-        layout.join({"b": torch.zeros(1)})
 
 
 # Initial values

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from model import preset
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.banks import SPEC, finish, make, pair
@@ -23,12 +22,6 @@ def tensors(seed=1, spec=SPEC, **recipe):
 def entries(name, **recipe):
     """A tensor's entries over many seeds."""
     return torch.cat([tensors(s, **recipe)[name].flatten() for s in MANY])
-
-
-@pytest.mark.parametrize("name", ["57p", "170p", "456p", "46p"])
-def test_by_default_a_seed_starts_as_its_spec_says(name):
-    for seed in (0, 777, 90_001):
-        assert torch.equal(initial_theta(preset(name), Recipe(), seed), preset(name).initial(seed))
 
 
 def test_a_start_depends_on_its_own_tensor_seed_and_row_alone():
@@ -58,14 +51,6 @@ def test_distributions_are_as_named(tensor, how, number, bound, spread):
     assert bound is None or 0.95 * bound < float(values.abs().max()) <= bound + 1e-6
 
 
-def test_numbers_are_given_to_all_or_to_each_and_rows_add_up():
-    at = tensors(init=[["arc", "at", 2.5, -0.6, 0.13], ["norm", "at", 2]])
-    assert at["arc"].tolist() == pytest.approx([2.5, -0.6, 0.13]) and at["norm"].tolist() == [[2.0] * 5]
-    around = tensors(init=[["arc", "at", 2.5, -0.6, 0.13], ["arc", "normal", 0.1]])
-    noise = around["arc"] - at["arc"]
-    assert 0 < float(noise.abs().max()) < 0.5
-
-
 def test_a_bank_starts_from_it():
     rows = [["fc1", "normal", 0.5]]
     recipe = {"init": rows, "steps": 5, "eval_every": 5}
@@ -90,14 +75,6 @@ def test_the_most_promising_of_several_vectors_starts():
     assert torch.equal(again, found[2]) and not torch.equal(
         again, initial_theta(SPEC, Recipe(best_of=64, best_by="odd"), 6)
     )
-
-
-def test_vectors_are_drawn_as_init_says_and_of_equals_the_first_starts():
-    rows = [["head", "normal", 0.01]]
-    theta_P = initial_theta(SPEC, Recipe(best_of=9, best_by="odd", init=rows), 3)
-    assert float(SPEC.layout.split(theta_P[None])["head"].abs().max()) < 0.1
-    # the stride of the arc is a constant at step 0
-    assert torch.equal(initial_theta(SPEC, Recipe(best_of=9, best_by="stride"), 3), SPEC.initial(3))
 
 
 def test_a_study_says_it_beside_its_seeds(tmp_path):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from benchmarks.startup import LIMITS, record
-from search.run import packing
 from search.store.home import Home
 from tests.commands import own_environment
 
@@ -59,23 +57,6 @@ def test_what_shows_intervals_needs_scipy_and_nothing_heavier(
     words: str, loaded: dict[str, set[str]]
 ) -> None:
     assert not loaded[words] & (HEAVY - {"numpy", "scipy"})
-
-
-def test_a_plan_needs_torch_only_where_a_gpu_may_be(loaded: dict[str, set[str]]) -> None:
-    has_driver = any(any(packing.DEVICES.glob(name)) for name in packing.GPU_FILES)
-    assert not loaded["run 57p --dry-run"] & (
-        HEAVY - {"numpy", "scipy"} - ({"torch"} if has_driver else set())
-    )
-
-
-def test_a_gpus_driver_is_a_reason_to_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "DEVICES", tmp_path)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
-    assert packing.local_resources()["GPU"] == 0
-    (tmp_path / "nvidiactl").touch()
-    assert packing.local_resources()["GPU"] == 0
-    (tmp_path / "nvidia0").touch()
-    assert packing.local_resources()["GPU"] == 3
 
 
 def test_what_is_heavy_would_be_seen(loaded: dict[str, set[str]]) -> None:

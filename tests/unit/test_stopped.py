@@ -80,9 +80,3 @@ def test_report_and_records(home, tmp_path):
     rows = json.loads(file.read_text())
     assert len(rows) == 2 and all(r["stopped"] for r in rows)
     assert all((r["grok_rate_low"], r["grok_rate_high"]) == pytest.approx((LOW, HIGH)) for r in rows)
-
-
-def test_status_of_one_configuration(tmp_path):
-    home = record(tmp_path, STUDY.replace("toggle: [tie_vo]\n", ""), both=False)
-    text = output(home, "status")
-    assert has_right_interval(text) and "grok rate 1/4 (95 % interval for stopping there" in text

@@ -20,7 +20,6 @@ from search.errors import Failure, UserError
 from search.store.database import STUDIES
 from search.store.home import Home, below
 from search.study.trial import Configuration
-from search.tracking.outbox import _error_of
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect, tracking_uri
 from tests.commands import call, fails_with_one
@@ -153,12 +152,6 @@ def test_a_study_has_no_secret_in_it(uri: str) -> None:
     )
 
 
-@pytest.mark.parametrize("uri", ["http://host:5000", "postgresql+psycopg://mlflow@host/db", "databricks"])
-def test_an_address_without_one_is_taken(uri: str) -> None:
-    Path("own.yaml").write_text(yaml.safe_dump(SMALL | {"tracking_uri": uri}))
-    assert "is not the store of your environment" in fails_with_one(2, "run", "own.yaml")
-
-
 @pytest.mark.parametrize("uri", [uri for uri in SECRETS if uri.startswith("http:") and "p/" not in uri])
 def test_one_of_the_environment_is_neither_printed_nor_kept(
     uri: str, server: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
@@ -172,13 +165,6 @@ def test_one_of_the_environment_is_neither_printed_nor_kept(
     assert kept == []
 
 
-def test_nor_is_one_that_an_outbox_tells_of() -> None:
-    def away() -> None:
-        raise ConnectionError("no answer of http://me:dont-tell@host/api?token=dont-tell")
-
-    assert _error_of(away) == "no answer of http://host/api?***"
-
-
 # ---- names that become paths
 
 
@@ -186,10 +172,6 @@ def test_nor_is_one_that_an_outbox_tells_of() -> None:
 def test_a_name_that_is_a_path_is_none(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no name"):
         below(tmp_path, "trials", name)
-
-
-def test_a_name_is_a_folder(tmp_path: Path) -> None:
-    assert below(tmp_path, "trials", "c7bf37", "best.json") == tmp_path / "trials" / "c7bf37" / "best.json"
 
 
 def served(**facts: object) -> SimpleNamespace:
@@ -218,12 +200,6 @@ def test_a_servers_run_and_a_ledgers_key_lead_nowhere(run: str, name: str, tmp_p
     with pytest.raises(UserError, match="no name"):
         artifact(client, run, name, tmp_path / "scratch", Home("home"))
     assert client.written == [] and list(tmp_path.iterdir()) == []
-
-
-def test_an_honest_servers_file_is_fetched(tmp_path: Path) -> None:
-    client = served()
-    assert artifact(client, "0a1b", "trials/abc", tmp_path, Home("home")) == tmp_path / "0a1b/trials/abc"
-    assert client.written == [tmp_path / "0a1b"]
 
 
 SERVER, FILE = "https://mlflow.example/base", "sqlite:////somewhere/mlflow.db"

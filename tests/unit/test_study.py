@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from model import PRESETS, Spec
 from search.errors import UserError
-from search.study.file import LARGEST_FILE, load_study, parse_study, shipped_studies
+from search.study.file import LARGEST_FILE, load_study, parse_study
 from search.study.sampler import Sampler
 from search.study.schema import Resources, Stop, Study, Until
 from search.study.seeds import SeedRange
@@ -29,21 +29,6 @@ def test_a_bad_study_is_told_line_by_line(text: str, expected: list[str]) -> Non
     for line, wanted in zip(lines, expected, strict=True):
         assert line.isprintable()
         assert says(line, f"some.yaml: {wanted}"), line
-
-
-@pytest.mark.parametrize(
-    "tag", ["!!python/object/apply:pathlib.Path.touch", "!!python/name:os.system", "!study"]
-)
-def test_a_tag_makes_nothing(tag: str, tmp_path: Any) -> None:
-    with pytest.raises(UserError, match=r"line 4, column 8: not valid YAML \(could not determine a constr"):
-        parse_study(GOOD + f"about: {tag} [{tmp_path}/made]", "some.yaml")
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_error_line_is_never_a_page_long() -> None:
-    with pytest.raises(UserError) as error:
-        parse_study(GOOD + f"recipe: {{steps: {'x' * 100_000}}}", "some.yaml")
-    assert len(str(error.value)) < 1_100
 
 
 def test_a_number_with_an_exponent_needs_no_point() -> None:
@@ -101,16 +86,6 @@ def test_the_watched_seeds_are_those_that_begin_at_the_start() -> None:
         assert parse_study(text + resources, "").watched == [Seed.of(n) for n in range(5, end)]
 
 
-@pytest.mark.parametrize("name", shipped_studies())
-def test_every_shipped_study_is_what_its_name_says(name: str) -> None:
-    study = load_study(name)
-    assert study.name == name and study.about
-    if name in PRESETS:
-        assert study.base_spec == PRESETS[name] and f"{study.base_spec.params}p" == name
-    assert study.rounds
-    assert name != "57p" or study.base_recipe == Recipe(), "the paper's"
-
-
 def test_a_rung_can_be_varied() -> None:
     study = parse_study("name: x\nmodel: {rung: 57p, tie_fc2_head: false}\nseeds: [1]", "")
     assert study.base_spec == PRESETS["67p"]
@@ -154,11 +129,6 @@ def test_toggled_constraints_are_configurations_of_their_own() -> None:
     study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
     assert [spec.params for spec, _ in study.listed] == [57, 67, 60, 87], "spiral: with all that needs it"
     assert study.listed[1][0] == study.base_spec.without("tie_vo") and study.planned == 4
-
-
-def test_what_would_only_add_parameters_is_not_toggled() -> None:
-    text = "name: x\nmodel: 170p\nseeds: [1]\ntoggle: [shared_norm, no_ffn_bias, frozen_spiral, qk_dim=4]\n"
-    assert [s.params for s, _ in parse_study(text, "").listed] == [170, 158, 162, 164]
 
 
 def test_seeds_are_crossed() -> None:

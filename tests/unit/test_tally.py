@@ -32,14 +32,6 @@ def test_it_has_what_the_rows_have():
     assert TrialReport.of([]) == TrialReport({}, 0, {}, [], 0.0, [])
 
 
-def test_it_goes_through_json():
-    tally = TrialReport.of(ROWS)
-    read = TrialReport(**json.loads(json.dumps(vars(tally))))
-    assert (read.states, read.grokked, read.left) == (tally.states, tally.grokked, tally.left)
-    assert list(read.each_step()) == list(tally.each_step())
-    assert [tuple(pair) for pair in read.holding] == tally.holding
-
-
 def test_a_thousand_seeds_are_said_in_little():
     """Of a GPU's bank most seeds are at one step."""
     rows = [row(n, step=1_000) for n in range(1_024)] + [row(n, "queued", 0) for n in range(3_072)]

@@ -55,11 +55,6 @@ def test_a_given_up_seed_is_listed_with_its_outcome():
     assert "given_up" in render.status([], [row | {"verified": None} for row in rows(GIVEN_UP)])
 
 
-@pytest.mark.parametrize("seed", [Seed.of(777), Seed(777, 804)])
-def test_a_seeds_name_is_read_back(seed):
-    assert Seed.named(str(seed)) == seed
-
-
 @pytest.mark.parametrize("name", ["", "x", "-1", "1.2.3", "1.", ".1", "٣"])
 def test_other_names_are_no_seeds(name):
     with pytest.raises(ValueError, match="a seed is a number, or two with a dot between them"):

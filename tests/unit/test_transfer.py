@@ -64,9 +64,3 @@ def test_a_tighter_spec_takes_the_nearest_and_says_how_near():
 
     assert 0 < distance(moved.theta_Q) < distance(by_name)
     assert "differ by at most" in moved.how[0]
-
-
-def test_families_do_not_mix():
-    with pytest.raises(ValueError, match="family low_rank cannot become one of split_subspace"):
-        transfer(preset("512p"), preset("512p").initial(0), preset("57p"))
-    assert fold_path(preset("46p"), preset("54p")) == []

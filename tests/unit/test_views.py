@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from search.study.file import load_study, parse_study
 from search.tracking import views
 
-LIMIT = 5_000  # characters of an experiment's tag in MLflow's older stores
 SEARCH = """
 name: search
 model: 57p
@@ -64,19 +63,6 @@ def test_a_list_varies_the_fields_in_which_its_configurations_differ():
     assert views.searched(load_study("57p")) == []
 
 
-def test_the_charts_are_what_was_searched_against_the_rate_and_the_curves():
-    state = state_of(views.charts_view(study_of()))
-    first, *rest = state["compareRunCharts"]
-    assert (first["type"], first["selectedParams"], first["selectedMetrics"]) == (
-        "PARALLEL", ["recipe.lr", "model.tie_vo"], ["final.grok_rate"],
-    )  # fmt: skip
-    kinds = [(chart["type"], chart["metricKey"]) for chart in rest]
-    assert kinds == [("BAR", "final.grok_rate"), *(("LINE", curve) for curve in views.CURVES)]
-    sections = [section["uuid"] for section in state["compareRunSections"]]
-    assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} < set(sections)
-    assert "PARALLEL" not in str(state_of(views.charts_view(load_study("57p")))), "nothing varies"
-
-
 def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():
     client = Client()
     views.write_views(client, load_study("constraints"), "1")
@@ -91,16 +77,6 @@ def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_ag
         "SCATTER", "table.rate_without", "table.rate_with",
     )  # fmt: skip
     assert [bar["metricKey"] for bar in bars] == ["table.ratio", "table.ratio_low", "table.ratio_high"]
-
-
-def test_views_are_written_once():
-    client, study = Client(), study_of()
-    views.write_views(client, study, "1")
-    assert client.written == len(client.tags) == 2
-    views.write_views(client, study, "1")
-    assert client.written == 2
-    views.write_views(client, study_of("confirm: {seeds: {first: 100, count: 4}}"), "1")
-    assert client.written == 3 and len(client.tags) == 2, "the table alone is another"
 
 
 def test_addresses_are_those_of_the_views_or_of_all_runs():

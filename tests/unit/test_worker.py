@@ -10,10 +10,9 @@ import torch
 
 from model import PRESETS
 from search.run import worker
-from search.store.results import CURVES, WorkerAssignment, has_parts, read_parts, write_parts
+from search.store.results import CURVES, WorkerAssignment, has_parts, read_parts
 from search.study.schema import Resources, Stop
 from search.study.trial import Configuration, Trial
-from tests.banks import assert_same
 from trainer import FutilityRule, Outcome, Recipe, Seed
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
@@ -105,19 +104,6 @@ def test_hopeless_seeds_are_given_up_but_for_those_spared(tmp_path):
     assert [len(r.curve_EM) for r in results] == [1, 3, 1]
 
 
-@pytest.mark.usefixtures("always")
-def test_a_trial_that_goes_on_may_turn_the_rule_off(tmp_path):
-    """What was given up before stays so."""
-    on = trial_of(1, 2, 3, slots=1, stop=True)
-    on.write(tmp_path)
-    running = worker.run_trial(tmp_path)
-    for _ in range(2):
-        next(running)
-    del running
-    _, (_, results, _) = run(trial_of(1, 2, 3, slots=1), tmp_path)
-    assert [r.outcome for r in results] == [Outcome.GIVEN_UP, Outcome.FAILED, Outcome.FAILED]
-
-
 def test_each_configuration_of_a_trial_leaves_its_own_part(tmp_path):
     other = Configuration(CONFIGURATION.spec, replace(CONFIGURATION.recipe, lr=0.003))
     work = tuple((c, Seed.of(n)) for c in (CONFIGURATION, other) for n in (1, 2))
@@ -148,17 +134,6 @@ def test_parts_are_there_whole_or_not_at_all(tmp_path, monkeypatch):
 def _half(part, folder):
     part.trial.write(folder)
     raise OSError("the disk is full")
-
-
-def test_a_part_is_read_as_it_was_written(tmp_path):
-    _, (_, results, about) = run(trial_of(8, 5), tmp_path / "one")
-    (part,) = read_parts(tmp_path / "one")
-    part.trial.write(tmp_path)
-    write_parts(tmp_path, [part])
-    (again,) = read_parts(tmp_path)
-    assert (again.trial, again.about) == (part.trial, about) and again.by_seed.keys() == part.by_seed.keys()
-    for mine, its in zip(results, again.results, strict=True):
-        assert_same(mine, its)
 
 
 def test_a_worker_that_died_after_its_results_has_nothing_left_to_do(tmp_path):
