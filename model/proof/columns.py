@@ -57,7 +57,7 @@ class Cases:
     def __len__(self) -> int:
         return len(self.right)
 
-    def __getitem__(self, i: Ints | Flags) -> Cases:
+    def __getitem__(self, i: Ints | Flags | slice) -> Cases:
         return replace(self, columns=self.columns[i], right=self.right[i], label=self.label[i])
 
     def states(self) -> Flags:

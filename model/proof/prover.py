@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 PROVED, COUNTEREXAMPLE, UNDECIDED = "PROVED", "COUNTEREXAMPLE", "UNDECIDED"
 HALVINGS = 16
 """Of a box of one channel; a box of several is halved less, for its cases are split."""
-MOST_CASES = 400_000
+AT_ONCE = 500
+"""Cases that are bounded together."""
 RUN = 40
 """Candidates that are run through the program at most."""
 
@@ -113,11 +114,14 @@ class Prover:
         self.candidates: list[tuple[float, tuple[int, int]]] = []
 
     def run(self) -> Proof:
-        for k in range(self.net.steps):
-            for query in self.attention.ask(k):
-                _QueryProver(self, query).decide()
-        self._run_candidates()
         proof = self.proof
+        queries = [_QueryProver(self, q) for k in range(self.net.steps) for q in self.attention.ask(k)]
+        for query in queries:
+            query.begin()
+        self._run_candidates()
+        for query in queries if not proof.wrong else ():
+            query.decide()
+        self._run_candidates()
         if proof.wrong:
             proof.verdict = COUNTEREXAMPLE
         elif not (proof.open or self.candidates):
@@ -127,9 +131,9 @@ class Prover:
         return proof
 
     def _run_candidates(self) -> None:
-        """Run the pairs that should be wrong through the program, the worst first, until it is so."""
+        """Run the pairs that should be wrong through the program, the worst first, until one is."""
         self.candidates.sort()
-        for _, (a, b) in self.candidates[:RUN]:
+        for _, (a, b) in self.candidates[:RUN] if not self.proof.wrong else ():
             answer = self.program.add(a, b)
             if answer != a + b:
                 self.proof.wrong.append(Wrong(a, b, answer))
@@ -146,30 +150,34 @@ class _QueryProver:
         self.gaps = Gaps(net, query, prover.machine)
         self.channels = net.channels.shape[1]
 
+    def begin(self) -> None:
+        """Bound the coarsest cases and look at their ends."""
+        self.boxed = self._boxes(first_cases(self.query, self.proof.digits))
+
     def decide(self) -> None:
-        cases, first = first_cases(self.query, self.proof.digits), True
-        while len(cases):
-            cases, low, high, ends = self._boxes(cases)
-            self.proof.cases += len(cases)
-            right = self._right_at(ends, low, high, cases)
+        """Halve boxes and split cases until all is decided or the time is up."""
+        todo, boxed, first = list[Cases](), self.boxed, True
+        while True:
+            cases, low, high, right = boxed
             decided = self._check(low, high, cases, right, first)
             remaining = np.flatnonzero(right & ~decided)
             self.proof.complete = self.proof.complete and not len(remaining)
-            if not len(remaining):
+            children, single = split_cases(self.sums, cases[remaining])
+            self._leave(single, "no case is left to split")
+            todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]
+            if time.process_time() > self.prover.end:
+                self._leave(sum(map(len, todo)), "time")
                 return
-            if len(remaining) > MOST_CASES or time.process_time() > self.prover.end:
-                self._leave(len(remaining), "time")
+            if not todo:
                 return
-            cases, alone = split_cases(self.sums, cases[remaining])
-            self._leave(alone, "no case is left to split")
-            first = False
+            boxed, first = self._boxes(todo.pop()), False
 
     def _leave(self, cases: int, reason: str) -> None:
         if cases:
             self.proof.open.append(Open(self.query.k, self.query.token, cases, reason))
 
-    def _boxes(self, cases: Cases) -> tuple[Cases, Array, Array, list[Ints]]:
-        """Return the cases that have inputs, their boxes [N, R], and the inputs at their ends [N, J]."""
+    def _boxes(self, cases: Cases) -> tuple[Cases, Array, Array, Flags]:
+        """Return the cases that have inputs, their boxes [N, R], and True where their ends are right [N]."""
         low, high = np.zeros((2, len(cases), self.channels))
         ends = []
         for r in range(self.channels):
@@ -183,7 +191,9 @@ class _QueryProver:
                     ends.append(states)
                 side[:, r] = sign * total
         real = np.flatnonzero(np.isfinite(high).all(1))
-        return cases[real], low[real], high[real], [states[real] for states in ends]
+        cases, low, high = cases[real], low[real], high[real]
+        self.proof.cases += len(cases)
+        return cases, low, high, self._right_at([states[real] for states in ends], low, high, cases)
 
     def _rivals(self, right: Ints) -> Flags:
         """Return True for the tokens that may not win [N, V]."""
