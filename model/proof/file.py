@@ -8,6 +8,8 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+import torch
+
 from model.proof.rounding import MACHINES
 
 if TYPE_CHECKING:
@@ -34,6 +36,11 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
         "checker": "check.py" if is_checkable(spec, proof) else None,
         "versions": {name: version(name) for name in ("adder-search", "torch", "numpy", "scipy")},
     }
+    if proof.level == "here":
+        values["machine"] = {
+            "processor": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+        }
     head = json.dumps(values, indent=1).rstrip("}").rstrip()
     rows = ",\n  ".join(map(json.dumps, proof.rows if proof.complete else []))
     return f'{head},\n "rows": [\n  {rows}\n ]\n}}\n'

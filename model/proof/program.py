@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from model.export import export_source
@@ -17,11 +17,47 @@ class Program:
     """One θ [P] as `adder-search export` writes it, with its weights in float32."""
 
     def __init__(self, spec: Spec, theta_P: Tensor):
-        self.module = ModuleType("submission")
+        self.names: dict[str, Any] = {"__name__": "submission"}
         source = export_source(spec, theta_P, name="proof", author="", provenance={})
-        exec(compile(source, "submission.py", "exec"), self.module.__dict__)  # literals and our own code
-        self.model: Any = self.module.build_model()[0]
+        exec(compile(source, "submission.py", "exec"), self.names)  # literals and our own code
+        self.model: Any = self.names["build_model"]()[0]
+
+    def captured(self, tokens: list[int]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return queries, keys and values of one sequence as the program computes them [H, T, n], and what attention
+        makes of them before its output matrix [H, T, n] (an empty tensor in the low_rank family)."""
+        import torch
+
+        rows: list[Tensor] = []
+        model = self.model
+        if hasattr(model, "queries_keys_values"):
+            compute = model.queries_keys_values
+
+            def compute_and_keep(x: Tensor) -> tuple[Tensor, ...]:
+                rows.extend(compute(x))
+                return tuple(rows)
+
+            model.queries_keys_values = compute_and_keep
+            self._run(tokens)
+            del model.queries_keys_values
+            q, k, v = rows
+            return q, k, v, torch.empty(0)
+        functions = self.names["F"]
+
+        def attend(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+            rows.extend((q[0], k[0], v[0], functions.scaled_dot_product_attention(q, k, v, **options)))
+            return rows[-1]
+
+        self.names["F"] = SimpleNamespace(**vars(functions) | {"scaled_dot_product_attention": attend})
+        self._run(tokens)
+        self.names["F"] = functions
+        return rows[0], rows[1], rows[2], rows[3][0]
+
+    def _run(self, tokens: list[int]) -> None:
+        import torch
+
+        with torch.no_grad():
+            self.model(torch.tensor([tokens]))
 
     def add(self, a: int, b: int) -> int:
         """Return the sum that the program decodes."""
-        return int(self.module.add(self.model, a, b))
+        return int(self.names["add"](self.model, a, b))

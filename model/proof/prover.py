@@ -12,6 +12,7 @@ Axes: N case, R channel, V vocabulary, J column, S state.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,20 @@ from model.proof.attention import Attention, Query
 from model.proof.columns import COLUMNS, Cases, Flags, Ints, Sums, first_cases, numbers
 from model.proof.columns import split as split_cases
 from model.proof.gaps import Gaps
+from model.proof.here import Captured, capture
 from model.proof.net import Net, view
 from model.proof.program import Program
-from model.proof.rounding import ANY, Array, Machine
+from model.proof.rounding import ANY, HERE, Array, Machine
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from model.spec import Spec
 
+Predicate = Callable[[Array, Array, Ints], Flags]
+"""Of boxes from low to high [N, R] whose right tokens are known [N]."""
 PROVED, COUNTEREXAMPLE, UNDECIDED = "PROVED", "COUNTEREXAMPLE", "UNDECIDED"
+TIME = "time"
 HALVINGS = 16
 """Of a box of one channel; a box of several is halved less, for its cases are split."""
 AT_ONCE = 500
@@ -91,13 +96,22 @@ class Proof:
 
 
 def prove(
-    spec: Spec, theta_P: Tensor, machine: Machine = ANY, *, digits: int = COLUMNS, limit_s: float = 600
+    spec: Spec,
+    theta_P: Tensor,
+    machine: Machine | None = None,
+    *,
+    digits: int = COLUMNS,
+    limit_s: float = 600,
 ) -> Proof:
     """Decide all pairs of numbers of so many digits.
 
-    What is not decided after `limit_s` seconds stays open. Raises ValueError where the family is not known.
+    machine: None: on any machine, and on this one where that leaves something to rounding. What is not decided after
+    `limit_s` seconds stays open. Raises ValueError where the family is not known.
     """
-    return Prover(spec, theta_P, machine, digits, limit_s).run()
+    proof = Prover(spec, theta_P, machine or ANY, digits, limit_s).run()
+    if machine is None and proof.verdict == UNDECIDED and not any(o.reason == TIME for o in proof.open):
+        return Prover(spec, theta_P, HERE, digits, limit_s).run()
+    return proof
 
 
 class Prover:
@@ -110,12 +124,15 @@ class Prover:
         self.program = Program(spec, theta_P)
         self.net: Net = view(spec, theta_P, machine)
         self.attention = Attention(self.net, machine)
+        if machine == HERE:
+            self.net = capture(self.net, self.program)
+            self.attention = Captured(self.net, machine, self.program)
         self.proof = Proof(machine.name, digits)
         self.candidates: list[tuple[float, tuple[int, int]]] = []
 
     def run(self) -> Proof:
         proof = self.proof
-        queries = [_QueryProver(self, q) for k in range(self.net.steps) for q in self.attention.ask(k)]
+        queries = [QueryProver(self, q) for k in range(self.net.steps) for q in self.attention.ask(k)]
         for query in queries:
             query.begin()
         self._run_candidates()
@@ -140,7 +157,7 @@ class Prover:
                 return
 
 
-class _QueryProver:
+class QueryProver:
     """One query of a net: where digit k is asked for, at one token."""
 
     def __init__(self, prover: Prover, query: Query):
@@ -166,7 +183,7 @@ class _QueryProver:
             self._leave(single, "no case is left to split")
             todo += [children[i : i + AT_ONCE] for i in range(0, len(children), AT_ONCE)]
             if time.process_time() > self.prover.end:
-                self._leave(sum(map(len, todo)), "time")
+                self._leave(sum(map(len, todo)), TIME)
                 return
             if not todo:
                 return
@@ -178,6 +195,12 @@ class _QueryProver:
 
     def _boxes(self, cases: Cases) -> tuple[Cases, Array, Array, Flags]:
         """Return the cases that have inputs, their boxes [N, R], and True where their ends are right [N]."""
+        cases, low, high, ends = self.extremes(cases)
+        self.proof.cases += len(cases)
+        return cases, low, high, self._right_at(ends, low, high, cases)
+
+    def extremes(self, cases: Cases) -> tuple[Cases, Array, Array, list[Ints]]:
+        """Return the cases that have inputs, their boxes [N, R], and the inputs at their ends [N, J]."""
         low, high = np.zeros((2, len(cases), self.channels))
         ends = []
         for r in range(self.channels):
@@ -191,15 +214,15 @@ class _QueryProver:
                     ends.append(states)
                 side[:, r] = sign * total
         real = np.flatnonzero(np.isfinite(high).all(1))
-        cases, low, high = cases[real], low[real], high[real]
-        self.proof.cases += len(cases)
-        return cases, low, high, self._right_at([states[real] for states in ends], low, high, cases)
+        return cases[real], low[real], high[real], [states[real] for states in ends]
 
     def _rivals(self, right: Ints) -> Flags:
         """Return True for the tokens that may not win [N, V]."""
         rivals: Flags = np.arange(self.net.vocabulary)[None] != right[:, None]
         if self.query.k > COLUMNS:  # a token that is no digit from 1 to 9 leaves the number as it is
             rivals[:, 0] = rivals[:, 10:] = False
+        elif self.query.k == COLUMNS:
+            rivals[right == 0, 10:] = False
         return rivals
 
     def _right_at(self, ends: list[Ints], low: Array, high: Array, cases: Cases) -> Flags:
@@ -238,16 +261,36 @@ class _QueryProver:
             if margins[i] < 0:
                 self.prover.candidates.append((float(margins[i]), numbers(states[i])))
 
-    def _check(self, low: Array, high: Array, cases: Cases, wanted: Flags, first: bool) -> Flags:
-        """Return True for cases whose whole boxes are right [N], halving boxes that do not decide."""
-        decided = wanted.copy()
-        halvings = HALVINGS if self.channels == 1 else 2
-        owner = np.flatnonzero(wanted)
-        low, high = low[owner], high[owner]
+    def _check(self, low: Array, high: Array, cases: Cases, right: Flags, first: bool) -> Flags:
+        """Return True for cases whose ends are right and so are their whole boxes [N]."""
+        rows = np.flatnonzero(right)
         cuts: dict[int, set[float]] = {}
+        decided = right.copy()
+        decided[rows] = self.halved(self.wins, low[rows], high[rows], cases.right[rows], cuts)
+        if first and self.channels == 1:
+            for i, ends in sorted(cuts.items()):
+                self.proof.rows.append(
+                    [self.query.k, self.query.token, int(cases.label[rows[i]]), *sorted(ends)]
+                )
+        return decided
+
+    def halved(
+        self,
+        holds: Predicate,
+        low: Array,
+        high: Array,
+        right: Ints,
+        cuts: dict[int, set[float]] | None = None,
+    ) -> Flags:
+        """Return True for boxes on which a predicate holds [N]; where it does not, halves are asked.
+
+        cuts: takes the ends of the boxes that were needed, where there is one channel.
+        """
+        whole: Flags = np.ones(len(low), dtype=bool)
+        owner, halvings = np.arange(len(low)), HALVINGS if self.channels == 1 else 2
         for depth in range(halvings + 1):
-            good = self._good(low, high, cases.right[owner])
-            if self.channels == 1:
+            good = holds(low, high, right[owner])
+            if cuts is not None and self.channels == 1:
                 for i, a, b in zip(owner[good], low[good, 0], high[good, 0], strict=True):
                     cuts.setdefault(int(i), set()).update((float(a), float(b)))
             owner, low, high = owner[~good], low[~good], high[~good]
@@ -258,13 +301,10 @@ class _QueryProver:
             upper, lower = low.copy(), high.copy()
             upper[rows, side] = lower[rows, side] = middle
             owner, low, high = np.tile(owner, 2), np.concatenate([low, upper]), np.concatenate([lower, high])
-        decided[owner] = False
-        if first and self.channels == 1:
-            for i, ends in sorted(cuts.items()):
-                self.proof.rows.append([self.query.k, self.query.token, int(cases.label[i]), *sorted(ends)])
-        return decided
+        whole[owner] = False
+        return whole
 
-    def _good(self, low: Array, high: Array, right: Ints) -> Flags:
+    def wins(self, low: Array, high: Array, right: Ints) -> Flags:
         """Return True for boxes on which the right token wins [N]."""
         bounds, rivals = self.gaps.over(low, high, right), self._rivals(right)
         good: Flags = np.all(~rivals | (bounds.low > bounds.loss), axis=1)
@@ -273,3 +313,12 @@ class _QueryProver:
             room = np.where(rivals, bounds.low / bounds.loss, np.inf)[good].min()
             self.proof.room = min(self.proof.room, float(room))
         return good
+
+    def loses(self, low: Array, high: Array, right: Ints) -> Flags:
+        """Return True for boxes on which one other token, the likeliest in the middle, wins [N]."""
+        rivals = self._rivals(right)
+        gaps, _ = self.gaps.at(0.5 * (low + high), right)
+        rival = np.where(rivals, gaps, np.inf).argmin(1)
+        bounds = self.gaps.over(low, high, rival)
+        lost: Flags = np.all(rivals | (bounds.low > bounds.loss), axis=1)
+        return lost

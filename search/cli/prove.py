@@ -32,9 +32,14 @@ LIMIT_S = 600
 @click.option(
     "--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds."
 )
+@click.option(
+    "--level", type=click.Choice(["any", "here"]), help="Of floating point; any, then here, if not set."
+)
 @target_option("File to write the proof to, for check.py.")
 @json_option
-def prove(checkpoint: Path, digits: int, limit_s: int, target: Path | None, as_json: bool) -> None:
+def prove(
+    checkpoint: Path, digits: int, limit_s: int, level: str | None, target: Path | None, as_json: bool
+) -> None:
     """Prove or refute that a CHECKPOINT adds all 10^20 pairs right.
 
     PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
@@ -42,10 +47,12 @@ def prove(checkpoint: Path, digits: int, limit_s: int, target: Path | None, as_j
     from model.proof.file import proof_text
     from model.proof.prover import PROVED
     from model.proof.prover import prove as decide
+    from model.proof.rounding import MACHINES
 
     loaded = load_checkpoint(checkpoint)
     with reraise_as(checkpoint):
-        proof = decide(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
+        machine = MACHINES[level] if level else None
+        proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s)
     if target and proof.verdict == PROVED:
         write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
     show(as_json, proof.as_dict() | {"params": loaded.spec.params}, list(_lines(loaded.spec, proof)))

@@ -13,10 +13,11 @@ from model.proof import check
 from model.proof.attention import Attention
 from model.proof.columns import Sums, first_cases
 from model.proof.file import proof_text
+from model.proof.here import Captured, capture
 from model.proof.net import view
 from model.proof.program import Program
 from model.proof.prover import COUNTEREXAMPLE, PROVED, UNDECIDED, prove
-from model.proof.rounding import ANY, U
+from model.proof.rounding import ANY, HERE, U
 from tests.commands import call
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -145,6 +146,30 @@ def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
         assert 0 < abs(error).max() < granted * U
     granted = U * (ANY.gelu_argument * abs(wide) + ANY.gelu * abs(gelu(wide)))
     assert (abs(gelu(x) - gelu(wide)) <= granted).all()
+
+
+@pytest.mark.parametrize("name", ["14p", *longer(["100p"], ["133p"])])
+def test_what_is_taken_from_this_machine_are_the_bits_of_any_problem(name):
+    checkpoint, machine = certificate(name), HERE
+    program, net = (
+        Program(checkpoint.spec, checkpoint.theta_P),
+        view(checkpoint.spec, checkpoint.theta_P, ANY),
+    )
+    attention = Captured(capture(net, program), machine, program)
+    attention.ask(10)
+    x, y, z = (part[9_990:] for part in TWO)
+    for problem in tokens(checkpoint, (x, y, z)).tolist():
+        rows = program.captured(problem)
+        for have, row in zip((attention.queries, attention.keys, attention.values), rows, strict=False):
+            flat = row.double().movedim(-2, 0).reshape(len(problem), -1).numpy()
+            assert (have.value[range(len(problem)), problem] == flat).all()
+
+
+def test_what_rounding_leaves_open_is_proved_here():
+    checkpoint = certificate("14p")
+    proof = prove(checkpoint.spec, checkpoint.theta_P)
+    assert (proof.verdict, proof.level) == (PROVED, "here")
+    assert '"checker": null' in proof_text(checkpoint.spec, checkpoint.theta_P, proof)
 
 
 @pytest.mark.parametrize(("entry", "wrong"), [(0, 1.002), *longer((1, 0.98), (5, 1.02))])
