@@ -37,6 +37,8 @@ Z, OUT = (X + Y + IN) % 10, (X + Y + IN) // 10
 BLOCKS = [
     slice(*np.flatnonzero((i == IN) & (o == OUT))[[0, -1]] + np.array([0, 1])) for i in (0, 1) for o in (0, 1)
 ]
+GROUPS = 4
+"""Parts of a case that is split, at most."""
 ROUNDING = 1e-13
 """Relative error of a sum of some 200 float64 numbers."""
 
@@ -120,11 +122,14 @@ class Sums:
         )
         return columns, term_TV[self.fixed].sum(0)
 
+    def terms(self) -> tuple[Array, Array]:
+        """Return what each state of each column adds to N and D [J, S, R + 1], and what is fixed [R + 1]."""
+        weight = self.head.weight[..., None]
+        return self.by_column(np.concatenate([weight * self.head.value, weight], -1))
+
     def of(self, states: Ints) -> tuple[Array, Array]:
         """Return the real N [N, R] and D [N] of inputs, given as states [N, J]."""
-        head = self.head
-        terms = np.concatenate([head.weight[..., None] * head.value, head.weight[..., None]], -1)
-        columns, fixed = self.by_column(terms)
+        columns, fixed = self.terms()
         total = columns[np.arange(COLUMNS)[None], states].sum(1) + fixed
         return total[:, :-1], total[:, -1]
 
@@ -195,31 +200,34 @@ def numbers(states: Ints) -> tuple[int, int]:
 
 
 def split(sums: list[Sums], cases: Cases) -> tuple[Cases, int]:
-    """Split each case by the states of the column that moves the sums most.
+    """Split each case by the column that moves a channel most, into groups of states that move it alike.
 
-    Returns the new cases, and the number of those that had one state left in each column.
+    Returns the new cases, and the number of those whose columns move nothing.
     """
-    spread = np.zeros((len(cases), COLUMNS))
+    allowed = cases.states()
+    effect: Array = np.zeros(1)  # of each state on the channels, near some input of the case [N, J, S, R]
     for head_sums in sums:
-        head = head_sums.head
-        terms = np.concatenate([head.weight[..., None] * head.value, head.weight[..., None]], -1)
-        columns, _ = head_sums.by_column(terms / head.weight.max())
-        for j in range(COLUMNS):
-            masks, inverse = np.unique(cases.columns[:, j], return_inverse=True)
-            moves = [columns[j, cases.masks[m]] for m in masks]
-            spread[:, j] += np.array([np.ptp(m, axis=0).max() if len(m) > 1 else -1.0 for m in moves])[
-                inverse
-            ]
-    best = spread.argmax(1)
+        terms, fixed = head_sums.terms()
+        total = terms[np.arange(COLUMNS), allowed.argmax(2)].sum(1) + fixed
+        numerators, denominators = total[:, None, None, :-1], total[:, None, None, -1:]
+        effect = effect + (terms[..., :-1] - numerators / denominators * terms[..., -1:]) / denominators
+    high = np.where(allowed[..., None], effect, -np.inf).max(2)
+    low = np.where(allowed[..., None], effect, np.inf).min(2)
+    spread = (high - low).reshape(len(cases), high.shape[1] * high.shape[2])  # of no state: -inf
     rows = np.flatnonzero(spread.max(1) > 0)
-    all_masks: Flags = np.concatenate([cases.masks, np.eye(len(STATES), dtype=bool)])
-    children, owner = [np.zeros((0, COLUMNS), dtype=np.int64)], []
-    for i in rows:
-        states = np.flatnonzero(cases.masks[cases.columns[i, best[i]]])
-        fixed = np.tile(cases.columns[i], (len(states), 1))
-        fixed[:, best[i]] = len(cases.masks) + states
-        children.append(fixed)
-        owner += [i] * len(states)
-    return Cases(all_masks, np.concatenate(children), cases.right[owner], cases.label[owner]), len(
-        cases
-    ) - len(rows)
+    column, channel = np.divmod(spread[rows].argmax(1), high.shape[2])
+    least, most = low[rows, column, channel, None], high[rows, column, channel, None]
+    share = (effect[rows, column, :, channel] - least) / (most - least)
+    groups = np.minimum((np.clip(share, 0, 1) * GROUPS).astype(int), GROUPS - 1)
+    masks = allowed[rows, column][:, None] & (groups[:, None] == np.arange(GROUPS)[:, None])
+    owner, group = np.nonzero(masks.any(2))
+    columns = cases.columns[rows[owner]]
+    columns[np.arange(len(owner)), column[owner]] = len(cases.masks) + np.arange(len(owner))
+    used, inverse = np.unique(columns, return_inverse=True)
+    children = Cases(
+        np.concatenate([cases.masks, masks[owner, group]])[used],
+        inverse.reshape(columns.shape),
+        cases.right[rows[owner]],
+        cases.label[rows[owner]],
+    )
+    return children, len(cases) - len(rows)
