@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from model.families.low_rank import LowRank
+from model.families.rope import Rope
 from model.families.split_subspace import SplitSubspace
 from model.fields import did_you_mean, spelt
 from model.spec import Spec
@@ -54,6 +55,32 @@ _derive("491p", "512p", rms_norm=True)
 _derive("456p", "491p", out_rank=2, tie_qkv="shareA_tieKV")
 _derive("311p", "456p", width=4, ffn=8, out_rank=3)
 _derive("262p", "311p", ffn=6, pos_rank=2)
+
+PRESETS["228p"] = Rope(width=4, heads=2, ffn=6, half_split=True)
+_derive("200p", "228p", width=3, ffn=9)
+_derive("173p", "200p", ffn=6)
+_derive("155p", "173p", ffn=4)
+_derive("146p", "155p", ffn=3)
+_derive("137p", "146p", ffn=2)
+PRESETS["122p"] = Rope(ffn=3)
+_derive("113p", "122p", ffn=2)
+_derive("101p", "113p", tie_oq=True)
+_derive("96p", "113p", tie_kv=True, rank1_out=True)
+_derive("95p", "122p", arc=True)
+_derive("89p", "101p", tie_kv=True)
+_derive("86p", "89p", shared_block_norms=True)
+_derive("83p", "89p", shared_norms=True)
+_derive("62p", "89p", arc=True)
+_derive("58p", "62p", tie_kv=False, scaled_k=True, tie_gate=True)
+_derive("55p", "58p", shared_block_norms=True)
+_derive("58p-kv", "62p", shared_qk_norm=True, sine_input=True)
+_derive("52p-gate", "58p-kv", tie_down_gate=True)
+_derive("49p", "52p-gate", shared_block_norms=True)
+_derive("52p", "62p", shared_norms=True, shared_qk_norm=True)
+_derive("45p", "62p", tie_kv=False, turned_k=True, tie_vq=True, shared_norms=True)
+_derive("44p", "45p", turned_k=False, tie_qk=True)
+_derive("41p", "45p", shared_qk_norm=True)
+_derive("36p", "41p", turned_down=True)
 
 
 def preset(name: str) -> Spec:

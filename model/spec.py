@@ -255,6 +255,8 @@ class Fold:
     description: str
     to: Spec
     rewrite: Callable[[Tensors], Tensors | None]
+    rescales: bool = False
+    """True if each position's logits are multiplied by one positive number, which changes no answer."""
 
 
 def make_spec(family: str, **options: Any) -> Spec:

@@ -128,11 +128,13 @@ def is_a_loop_over_banks_of_one(spec):
 def folds_to_the_same_answers(spec):
     """By each fold alone, also one that saves nothing, and by all that save; then none remains."""
     theta, tokens = some_theta(spec)[0].double(), any_tokens(spec)[:, : spec.prompt + 10]
-    ways = [(f.to, f.to.layout.join(f.rewrite(tensors_of(spec, theta)))) for f in spec.folds()]
+    ways = [(f.to, f.rescales, f.to.layout.join(f.rewrite(tensors_of(spec, theta)))) for f in spec.folds()]
     folded = fold(spec, theta)
     expected = logits_of(spec, theta[None], tokens, spec.prompt - 1)
-    for to, theta_P in [*ways, (folded.spec, folded.theta_P)]:
+    rescaled = any(f.rescales for f in spec.folds())
+    for to, rescales, theta_P in [*ways, (folded.spec, rescaled, folded.theta_P)]:
         got = logits_of(to, theta_P[None], tokens, spec.prompt - 1)
+        got = got * (expected.norm(dim=0) / got.norm(dim=0)) if rescales else got
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))
     assert folded.theta_P.dtype == theta.dtype and len(set(folded.steps)) == len(folded.steps)
     assert (folded.spec.params < spec.params) == bool(folded.steps)

@@ -1,0 +1,217 @@
+"""The forward pass of the rope family, for every combination of its constraints.
+
+It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
+what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. A position's input is
+its token's alone (its own too, with `sine_input`), so queries, keys and values are worked out once for each
+token and looked up. Norm weights are in the matrices that read what was normed; the attention output is in the
+values, so that a head reads as many channels as the residual has dimensions.
+
+Axes: S seed, B problem, T position, A answer position, R positions whose inputs differ, V vocabulary, D width,
+P parameters. Parameters are scalars [S, 1, 1]; see model/ops.py.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from model.families.rope.spec import DIGITS, HEAD, INPUTS, PLANE, Rope
+from model.matrices import matrix as stored_matrix
+from model.matrices import product
+from model.ops import Tensors, Vector, add, attend, dot, lookup, matrix, normed, scalars
+from model.spec import Kernel
+
+EPS, SINE_STEP = 1e-6, 1e-4
+_NO_SCALARS = ("tokens", "turns", "ramp")
+
+
+def sequence(spec: Rope, x: Vector, y: Vector, z: Vector) -> Vector:
+    """Return the token sequence from digit columns, units first."""
+    zero = torch.zeros_like(x[0])
+    return [zero, *x, zero, zero, *y, zero, *z]
+
+
+def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
+    """Return everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+
+    `turns` [S, T, 4] has the cosines and the sines of a position's two angles; pairs that turn are (0, 1) and
+    (2, 3) here. `query_norm` has the scores' scale too. `values` [S, heads · D, D] write to the residual.
+    """
+    p = spec.layout.split(theta_SP)
+    norm1, norm2, norm3 = _norm_weights(spec, p)
+    q, k, v, o = _projections(spec, p)
+    gate, up, down = _mlp(spec, p)
+    q_norm, k_norm = _qk_norms(spec, p)
+    table = _token_table(spec, p)
+    pairs = [0, 2, 1, 3] if spec.half_split else [0, 1, 2, 3]
+    rows = [h * HEAD + i for h in range(spec.heads) for i in pairs]
+    values = [product(o[:, :, h * HEAD : (h + 1) * HEAD], v) for h in range(spec.heads)]
+    wide = {
+        "tokens": table,
+        "queries": q[:, rows] * norm1[:, None],
+        "query_norm": q_norm[:, pairs] / math.sqrt(HEAD),
+        "keys": k[:, pairs] * norm1[:, None],
+        "key_norm": k_norm[:, pairs],
+        "values": torch.cat(values, dim=1) * norm1[:, None],
+        "gate": gate * norm2[:, None],
+        "up": up * norm2[:, None],
+        "down": down,
+        "head": table * norm3[:, None],
+        "turns": _turns(spec, theta_SP),
+    }
+    return wide | ({"ramp": _ramp(theta_SP)} if spec.sine_input else {})
+
+
+def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
+    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel.cpp does."""
+    p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
+    length = tokens_STB.shape[1]
+    table_D = [axis[:, None] for axis in wide["tokens"].unbind(2)]  # [S, R, V] each
+    if spec.sine_input:
+        table_D[PLANE] = table_D[PLANE] + wide["ramp"][:, :length, None]
+    inputs = normed(table_D, EPS)
+    cos_sin = [turn[:, :length, None] for turn in wide["turns"].unbind(2)]
+
+    def read(features: Vector, start: int = 0) -> Vector:
+        """Look up features [S, R, V] of the tokens from a position on: [S, T, B] each."""
+        parts = [x[:, start:] if x.shape[1] > 1 else x for x in features]
+        return [lookup([entry[..., None] for entry in x.unbind(2)], tokens_STB[:, start:]) for x in parts]
+
+    keys = _turned(read(_scaled(matrix(p["keys"], inputs), p["key_norm"])), cos_sin)
+    stream = read(table_D, first)
+    for h in range(spec.heads):
+        queries = _scaled(matrix(p["queries"][h * HEAD : (h + 1) * HEAD], inputs), p["query_norm"])
+        asked = _turned(read(queries, first), [turn[:, first:] for turn in cos_sin])
+        scores_SATB = dot([q[:, :, None] for q in asked], [k[:, None] for k in keys])
+        values = read(matrix(p["values"][h * spec.width : (h + 1) * spec.width], inputs))
+        stream = add(stream, attend(scores_SATB, first, values))
+    normed_stream = normed(stream, EPS)
+    gates, hidden = matrix(p["gate"], normed_stream), matrix(p["up"], normed_stream)
+    units = [_silu(g) * u for g, u in zip(gates, hidden, strict=True)]
+    stream = add(stream, matrix(p["down"], units))
+    return matrix(p["head"], normed(stream, EPS))
+
+
+def kernel(spec: Rope) -> Kernel | None:
+    """Return the shape for which kernel.cpp is compiled."""
+    return None
+
+
+def _norm_weights(spec: Rope, p: Tensors) -> list[Tensor]:
+    """Return the weights [S, D] of the norms before attention, before the MLP and at the end."""
+    if spec.shared_norms:
+        return [p["norm"]] * 3
+    first = [p["norm12"]] * 2 if spec.shared_block_norms else [p["norm1"], p["norm2"]]
+    return [_padded(w, spec.width) for w in (*first, p["norm3"])]
+
+
+def _qk_norms(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor]:
+    """Return the weights [S, 4] of the norms of queries and keys."""
+    if not spec.shared_qk_norm:
+        return p["q_norm"], p["k_norm"]
+    weights = p["qk_norm"]
+    if spec.fixed_qk_norm:
+        fixed = _constant([spec.qk_norm_1, spec.qk_norm_2, spec.qk_norm_3], weights)
+        weights = torch.cat([weights, fixed.expand(len(weights), -1)], dim=1)
+    return weights, weights
+
+
+def _projections(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the matrices of queries, keys and values, [S, rows, D], and of the output [S, D, heads · 4]."""
+    q = _padded(p["q"], spec.width)
+    if spec.turned_k:
+        fixed = _constant([spec.first_k_angle], q)
+        angle = fixed.expand(len(q), 1) if spec.frozen_k_angle else p["k_angle"]
+        pairs = ((0, 2), (1, 3)) if spec.half_split else ((0, 1), (2, 3))
+        k = _rotated(q, angle, pairs)
+    elif spec.scaled_k:
+        k = q * p["k_scale"][:, :, None]
+    else:
+        k = q if spec.tie_qk else _padded(p["kv" if spec.tie_kv else "k"], spec.width)
+    v = q if spec.tie_vq else k if spec.tie_kv else _padded(p["v"], spec.width)
+    return q, k, v, q.mT if spec.tie_oq else stored_matrix(p, "o")
+
+
+def _mlp(spec: Rope, p: Tensors) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the MLP's gates and first layer [S, units, D] and its second layer [S, D, units]."""
+    up = p["up"]
+    gate = up * p["gate_scale"][:, :, None] if spec.tie_gate else p["gate"]
+    if spec.turned_down:
+        fixed = _constant([spec.first_down_angle], up)
+        angle = fixed.expand(len(up), 1) if spec.frozen_down_angle else p["down_angle"]
+        pairs = tuple((i, i + 1) for i in range(0, spec.ffn - 1, 2))
+        return gate, up, _rotated(up, -angle, pairs).mT  # units turn before upᵀ, which turns its rows back
+    if spec.tie_down_gate:
+        return gate, up, gate.mT
+    return gate, up, _padded(p["down"].mT, spec.width).mT
+
+
+def _token_table(spec: Rope, p: Tensors) -> Tensor:
+    """Return the token table [S, V, D]."""
+    if not spec.arc:
+        return p["tokens"]
+    like = next(iter(p.values()))
+    if spec.frozen_arc:
+        constants = _constant([spec.arc_radius, spec.arc_start, spec.arc_stride], like)
+        radius, start, stride = constants.expand(len(like), 3).unbind(1)
+    else:
+        radius, start, stride = p["arc"].unbind(1)
+    digits = _constant(list(range(DIGITS)), like)
+    angle_SV = start[:, None] + stride[:, None] * digits
+    plane = [radius[:, None] * angle_SV.cos(), radius[:, None] * angle_SV.sin()]
+    return _padded(torch.stack(plane, dim=2), spec.width)
+
+
+def _turns(spec: Rope, theta_SP: Tensor) -> Tensor:
+    """Return cosines and sines of each position's two angles [S, T, 4]."""
+    speeds = _constant([1.0, spec.rope_base**-0.5], theta_SP)
+    angle_T2 = _constant(list(range(INPUTS)), theta_SP)[:, None] * speeds
+    return torch.cat([angle_T2.cos(), angle_T2.sin()], dim=1).expand(len(theta_SP), -1, -1)
+
+
+def _ramp(theta_SP: Tensor) -> Tensor:
+    """Return the third input of each position [S, T]."""
+    angle_T = SINE_STEP * _constant(list(range(INPUTS)), theta_SP)
+    return angle_T.sin().expand(len(theta_SP), -1)
+
+
+def _scaled(features: Vector, weights: Vector) -> Vector:
+    """Apply RMSNorm with weights."""
+    return [x * w for x, w in zip(normed(features, EPS), weights, strict=True)]
+
+
+def _turned(features: Vector, cos_sin: Vector) -> Vector:
+    """Turn the pairs (0, 1) and (2, 3) of features by their positions' angles."""
+    a, b, c, d = features
+    cos0, cos1, sin0, sin1 = cos_sin
+    return [a * cos0 - b * sin0, a * sin0 + b * cos0, c * cos1 - d * sin1, c * sin1 + d * cos1]
+
+
+def _silu(x: Tensor) -> Tensor:
+    """Return x / (1 + exp -x). torch's own rounds otherwise at a tensor's end, so that a seed's bits would
+    depend on its slot.
+    """
+    return x / (1 + torch.exp((-x).clamp(max=80)))
+
+
+def _rotated(rows: Tensor, angle: Tensor, pairs: tuple[tuple[int, int], ...]) -> Tensor:
+    """Turn pairs of rows [S, rows, D] by an angle [S, 1]; a row without a pair stays."""
+    out, cos, sin = list(rows.unbind(1)), angle.cos(), angle.sin()
+    for i, j in pairs:
+        a, b = rows[:, i], rows[:, j]
+        out[i], out[j] = a * cos - b * sin, a * sin + b * cos
+    return torch.stack(out, dim=1)
+
+
+def _padded(t: Tensor, width: int) -> Tensor:
+    """Append zeros to the last axis, up to `width`."""
+    missing = width - t.shape[-1]
+    return torch.cat([t, torch.zeros_like(t[..., :1]).expand(*t.shape[:-1], missing)], dim=-1) if missing else t
+
+
+def _constant(values: list[float] | list[int], like: Tensor) -> Tensor:
+    """Return numbers in the precision and on the device of a tensor."""
+    return torch.tensor(values, dtype=like.dtype, device=like.device)

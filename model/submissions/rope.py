@@ -1,0 +1,179 @@
+"""A transformer that adds two 10-digit numbers: an AdderBoard submission in one file, torch only.
+
+The data block says what this model is and what it learnt. The code below it is the same for every model of
+the rope family: one pre-norm decoder block as in Qwen3, with one or more heads of queries and one of keys and
+values, positions that turn queries and keys, RMSNorm, a SwiGLU, and logits that are dot products with the token
+table. What may be left out, shared or given a form of its own is in SPEC.
+
+Sequence, 35 tokens, units first: 0 X0..X9 0 0 Y0..Y9 0 = Z0..Z10. Delimiters are the digit 0.
+
+Axes: B problem, T position, D width, V vocabulary, H head, F hidden units, N the four entries of a head. A
+matrix maps its second axis to its first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# ---- data ----
+SPEC: dict[str, Any] = {"family": "rope"}
+METADATA: dict[str, Any] = {
+    "name": "rope",
+    "author": "",
+    "params": 0,
+    "architecture": "",
+    "tricks": [],
+}
+PROVENANCE: dict[str, Any] = {}
+WEIGHTS: dict[str, Any] = {}
+# ---- end of data ----
+
+DIGITS, HEAD = 10, 4
+LARGEST = 10**DIGITS - 1
+EPS = 1e-6
+
+
+class Adder(nn.Module):
+    """Tokens [B, T] -> logits [B, T, V] of each next token. Every entry of `weights` is one parameter."""
+
+    def __init__(self, spec: dict[str, Any], weights: dict[str, Any]) -> None:
+        super().__init__()
+        self.spec = spec
+        tensors = {name: torch.tensor(values, dtype=torch.float32) for name, values in weights.items()}
+        self.weights = nn.ParameterDict({name: nn.Parameter(t) for name, t in tensors.items()})
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        norm_attention, norm_mlp, norm_final = self.norms()
+        table_VD = self.token_table()
+        x_BTD = table_VD[tokens_BT]
+        if self.spec["sine_input"]:
+            ramp_T = (1e-4 * torch.arange(tokens_BT.shape[1]).to(x_BTD)).sin()
+            x_BTD = x_BTD + ramp_T[:, None] * F.one_hot(torch.tensor(2), self.spec["width"]).to(x_BTD)
+        x_BTD = x_BTD + self.attention(rms_norm(x_BTD, norm_attention))
+        x_BTD = x_BTD + self.mlp(rms_norm(x_BTD, norm_mlp))
+        return F.linear(rms_norm(x_BTD, norm_final), table_VD)
+
+    def attention(self, x_BTD: Tensor) -> Tensor:
+        """Causal self-attention, [B, T, D] -> [B, T, D]; all heads read the same keys and values."""
+        w, spec = self.weights, self.spec
+        q_ND = self.wide("q")
+        if spec["turned_k"]:
+            fixed = q_ND.new_tensor([spec["first_k_angle"]])
+            k_ND = turn(q_ND.T, w.get("k_angle", fixed), spec["half_split"]).T
+        elif spec["tie_kv"]:
+            k_ND = self.wide("kv")
+        elif spec["tie_qk"]:
+            k_ND = q_ND
+        else:
+            k_ND = w["k_scale"] * q_ND if spec["scaled_k"] else self.wide("k")
+        v_ND = q_ND if spec["tie_vq"] else k_ND if spec["tie_kv"] else self.wide("v")
+        q_norm, k_norm = (w["qk_norm"],) * 2 if spec["shared_qk_norm"] else (w["q_norm"], w["k_norm"])
+        if spec["fixed_qk_norm"]:
+            fixed = q_norm.new_tensor([spec[f"qk_norm_{n}"] for n in (1, 2, 3)])
+            q_norm = k_norm = torch.cat([q_norm, fixed])
+
+        queries_BHTN = F.linear(x_BTD, q_ND).unflatten(-1, (-1, HEAD)).transpose(1, 2)
+        keys_B1TN, values_B1TN = F.linear(x_BTD, k_ND)[:, None], F.linear(x_BTD, v_ND)[:, None]
+        queries_BHTN = self.by_position(rms_norm(queries_BHTN, q_norm))
+        scores_BHTT = queries_BHTN @ self.by_position(rms_norm(keys_B1TN, k_norm)).mT / math.sqrt(HEAD)
+        future_TT = torch.ones_like(scores_BHTT[0, 0], dtype=torch.bool).triu(1)
+        seen_BHTN = scores_BHTT.masked_fill(future_TT, -math.inf).softmax(-1) @ values_B1TN
+        seen_BTN = seen_BHTN.transpose(1, 2).flatten(2)
+        if spec["rank1_out"]:
+            return seen_BTN @ w["o_A"] @ w["o_B"]
+        return F.linear(seen_BTN, q_ND.T if spec["tie_oq"] else w["o"])
+
+    def by_position(self, x_BHTN: Tensor) -> Tensor:
+        """Turn both pairs of entries, by 1 and by 1/√base a position."""
+        speeds = self.spec["rope_base"] ** (-torch.arange(2).to(x_BHTN) / 2)
+        return turn(x_BHTN, torch.arange(x_BHTN.shape[2]).to(x_BHTN)[:, None] * speeds, self.spec["half_split"])
+
+    def mlp(self, x_BTD: Tensor) -> Tensor:
+        """SwiGLU: silu(gate · x) (up · x), then down."""
+        w, spec = self.weights, self.spec
+        gate_FD = w["gate_scale"] * w["up"] if spec["tie_gate"] else w["gate"]
+        units_BTF = F.silu(F.linear(x_BTD, gate_FD)) * F.linear(x_BTD, w["up"])
+        if spec["turned_down"]:
+            fixed = units_BTF.new_tensor([spec["first_down_angle"]])
+            pairs = spec["ffn"] // 2 * 2
+            turned = turn(units_BTF[..., :pairs], w.get("down_angle", fixed), False)
+            return torch.cat([turned, units_BTF[..., pairs:]], dim=-1) @ w["up"]
+        down_DF = gate_FD.T if spec["tie_down_gate"] else w["down"]
+        written = F.linear(units_BTF, down_DF)
+        return F.pad(written, (0, spec["width"] - written.shape[-1]))  # fewer dimensions, with flat_down
+
+    def norms(self) -> list[Tensor]:
+        """The weights of the norms before attention, before the MLP and at the end."""
+        w = self.weights
+        if "norm" in w:
+            return [w["norm"]] * 3
+        first = [w["norm12"]] * 2 if "norm12" in w else [self.wide("norm1"), w["norm2"]]
+        return [*first, self.wide("norm3")]
+
+    def wide(self, name: str) -> Tensor:
+        """A tensor whose last axis is D, where some dimensions are left out."""
+        return F.pad(self.weights[name], (0, self.spec["width"] - self.weights[name].shape[-1]))
+
+    def token_table(self) -> Tensor:
+        """The tokens [V, D]: learnt, or digits on an arc of a circle in the first two dimensions."""
+        spec, w = self.spec, self.weights
+        if not spec["arc"]:
+            return w["tokens"]
+        names = ("arc_radius", "arc_start", "arc_stride")
+        radius, start, stride = w["arc"] if "arc" in w else w["up"].new_tensor([spec[n] for n in names])
+        angle_V = start + stride * torch.arange(DIGITS).to(w["up"])
+        plane_V2 = radius * torch.stack([angle_V.cos(), angle_V.sin()], dim=-1)
+        return F.pad(plane_V2, (0, spec["width"] - 2))
+
+
+def turn(x: Tensor, angle: Tensor, half_split: bool) -> Tensor:
+    """Turn pairs of the last axis by angles (radians): (0,1), (2,3) ..., or (0,2), (1,3) of four."""
+    a, b = x.chunk(2, dim=-1) if half_split else (x[..., ::2], x[..., 1::2])
+    turned = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos())
+    return torch.cat(turned, dim=-1) if half_split else torch.stack(turned, dim=-1).flatten(-2)
+
+
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """x / sqrt(mean(x²) + 1e-6) · w over the last axis."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * weight
+
+
+def architecture(spec: dict[str, Any]) -> str:
+    """What a model is, in one sentence."""
+    table = "circular arc" if spec["arc"] else "learned"
+    return (
+        f"1-layer pre-norm decoder as in Qwen3, width {spec['width']}, {spec['heads']} query"
+        f" head{'s' * (spec['heads'] > 1)} of 4 over one of keys and values, RoPE base {spec['rope_base']:g},"
+        f" SwiGLU {spec['ffn']}, RMSNorm, vocabulary 10, tied token table ({table})"
+    )
+
+
+def build_model() -> tuple[Adder, dict[str, Any]]:
+    """The trained model and what AdderBoard shows of it."""
+    return Adder(SPEC, WEIGHTS).eval(), dict(METADATA)
+
+
+@torch.inference_mode()
+def generate(model: nn.Module, prompt: list[int], steps: int) -> list[int]:
+    """Greedy decoding: append the likeliest next token, `steps` times. It knows nothing of addition."""
+    device = next(model.parameters()).device
+    tokens = list(prompt)
+    for _ in range(steps):
+        logits_BTV = model(torch.tensor([tokens], device=device))
+        tokens.append(int(logits_BTV[0, -1].argmax()))
+    return tokens[len(prompt) :]
+
+
+def add(model: nn.Module, a: int, b: int) -> int:
+    """The sum that the model decodes. Raises ValueError unless both are integers from 0 to 9999999999."""
+    for n in (a, b):
+        if type(n) is not int or not 0 <= n <= LARGEST:
+            raise ValueError(f"operands must be integers from 0 to {LARGEST}, got {n!r}")
+    x, y = ([n // 10**i % 10 for i in range(DIGITS)] for n in (a, b))
+    answer = generate(model, [0, *x, 0, 0, *y, 0], DIGITS + 1)
+    return sum(digit * 10**i for i, digit in enumerate(answer))
