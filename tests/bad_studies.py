@@ -110,7 +110,7 @@ FILES = {
     "nmae: x\nmodel: 57p\nseeds: [1]": "name: missing\nnmae: unknown key; did you mean name?",
     "name: x\nseeds: [1]": "model: missing",
     # The model
-    "name: x\nmodel: 58p\nseeds: [1]": "model: unknown preset '58p'; did you mean 582p or 80p or 78p?",
+    "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean *",
     "name: x\nmodel: {}\nseeds: [1]": "model: give a preset or a family; keys found: none",
     "name: x\nmodel: {family: splitsubspace}\nseeds: [1]":
         "model: unknown family 'splitsubspace'; did you mean split_subspace?",
@@ -147,7 +147,7 @@ FILES = {
     # The table of constraints
     SCALES + "scales: {57p: {rate: 0.5}}": "constraints: missing, and the study has scales",
     SCALES + "constraints: [tie_vo]": "scales: missing, and the study has constraints",
-    SCALES + "constraints: [tie_vo]\nscales: {58p: {rate: 0.5}}": "scales.58p: unknown preset '58p'; did you mean *",
+    SCALES + "constraints: [tie_vo]\nscales: {59p: {rate: 0.5}}": "scales.59p: unknown preset '59p'; did you mean *",
     SCALES + "constraints: [tie_vo]\nscales: {57p: {}}": "scales.57p.rate: missing",
     SCALES + "constraints: [tie_vq]\nscales: {57p: {rate: 0.5}}":
         "constraints.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",

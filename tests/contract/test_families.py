@@ -224,6 +224,7 @@ KERNELS = {"46p tied": TIED, **PRESETS} | {
         **{f"tie_qkv={t}": replace(PRESETS["582p"], tie_qkv=t) for t in SHARED if family == "low_rank"},
     }.items()
 }
+KERNELS = {name: spec for name, spec in KERNELS.items() if spec.kernel()}
 BATCH = 40  # problems: two blocks of lanes and a half
 kernels_by_tier = pytest.mark.parametrize(
     "spec",

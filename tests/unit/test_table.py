@@ -239,9 +239,9 @@ def test_rows_and_columns_can_be_asked_for():
 @pytest.mark.parametrize(
     ("constraint", "scale", "message"),
     [
-        ("tie_ov", "57p", "unknown constraint 'tie_ov'; did you mean tie_vo"),
+        ("tie_ov", "57p", "unknown constraint 'tie_ov'; did you mean tie_v"),
         ("tie_vo=1", "57p", "'tie_vo=1' is no constraint with a value that it can have"),
-        ("tie_vo", "58p", "unknown scale '58p'; did you mean "),
+        ("tie_vo", "59p", "unknown scale '59p'; did you mean "),
     ],
 )
 def test_unknown_rows_and_columns_are_refused(constraint, scale, message):

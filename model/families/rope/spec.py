@@ -74,9 +74,15 @@ class Rope(Spec):
         0.1, "angle from the MLP's first layer to its second at step 0, and where it is frozen", unit="radians",
         source=TBUKIC,
     )  # fmt: skip
-    qk_norm_1: float = option(-1.0, "second weight of queries and keys, where fixed", source=HYRA)
-    qk_norm_2: float = option(0.0, "third weight of queries and keys, where fixed", source=HYRA)
-    qk_norm_3: float = option(3.6, "fourth weight of queries and keys, where fixed", source=HYRA)
+    qk_norm_1: float = option(
+        -1.0, "second weight of queries and keys, where fixed", unit="factor", source=HYRA
+    )
+    qk_norm_2: float = option(
+        0.0, "third weight of queries and keys, where fixed", unit="factor", source=HYRA
+    )
+    qk_norm_3: float = option(
+        3.6, "fourth weight of queries and keys, where fixed", unit="factor", source=HYRA
+    )
 
     # Constraints
     arc: bool = option(
