@@ -47,7 +47,9 @@ from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.results import ConfigurationResults, write_parts
 from search.store.study_records import StudyRecords
-from search.study.schema import Resources, Stop, Study
+from search.study.resources import Resources
+from search.study.schema import Study
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect, tracking_uri

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from lab.paired import paired_interval
 from lab.plans import LAB, load_plan
 from search.stats.counting import COUNTED
-from search.stats.intervals import mcnemar, paired_interval, wilson
+from search.stats.intervals import mcnemar, wilson
 from search.study.trial import Configuration
 
 GREY, BLUE = "#b9bec5", "#1f5aa6"

@@ -24,7 +24,7 @@ from search.store.home import Home
 from search.store.record import is_final
 from search.store.results import ConfigurationResults
 from search.study.file import parse_study
-from search.study.schema import Resources
+from search.study.resources import Resources
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import (

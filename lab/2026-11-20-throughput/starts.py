@@ -18,7 +18,8 @@ from pathlib import Path
 from benchmarks.engine import SMOKE, different
 from search.run.worker import run_trial
 from search.store.results import WorkerAssignment
-from search.study.schema import Resources, Stop
+from search.study.resources import Resources
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import Recipe, Seed
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from lab.claims.claim import arm
+from lab.paired import paired_interval
 from lab.plans import load_plan
 from lab.tables import BLUE, GREY, alone, read
-from search.stats.intervals import paired_interval
 
 COLUMNS = (("100p", "claims-100p", "base"), ("57p", "claims-kinds", "kinds"))
 

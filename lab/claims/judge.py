@@ -10,8 +10,9 @@ from typing import Any
 
 from lab.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from lab.claims.trained import Trained
+from lab.paired import PairedArms
 from search.stats.counting import COUNTED, missed_by_hopeless_rule
-from search.stats.intervals import LEVEL, Interval, Paired, discoveries, exact_low, power, wilson
+from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power, wilson
 from trainer import Outcome
 
 Row = Mapping[str, Any]
@@ -62,7 +63,7 @@ class Judged:
     claim: Claim
     with_it: Count
     without: Count | None = None
-    paired: Paired | None = None
+    paired: PairedArms | None = None
     believed: bool = True
 
     @property
@@ -188,7 +189,7 @@ def judge(claim: Claim, by_key: Mapping[str, Arm], trained: Sequence[Trained] = 
         return Judged(claim, _count(claim, first))
     second = _eligible(claim, by_key.get(arm(claim.study, claim.without).key, {}))
     pairs = [(_succeeds(claim, first[s]), _succeeds(claim, second[s])) for s in first.keys() & second.keys()]
-    return Judged(claim, _count(claim, first), _count(claim, second), Paired.of(pairs))
+    return Judged(claim, _count(claim, first), _count(claim, second), PairedArms.of(pairs))
 
 
 def _of_checkpoints(claim: Claim, trained: Sequence[Trained]) -> Count:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from search.run.allocation import ConfigurationScore, select_for_more_seeds
-from search.stats.counting import GrokRate, wilson
-from search.study.schema import Allocation
+from search.stats.counting import GrokRate
+from search.stats.intervals import wilson
+from search.study.seeds import Allocation
 
 FIRST = 8  # seeds of a round
 RULE = Allocation(threshold=0.1, most=128, budget=None)

@@ -14,7 +14,7 @@ from search.errors import UserError
 from search.stats.counting import GrokRate, Row, pareto
 from search.store.record import is_final
 from search.study.sampler import GROK_RATE, PER_MILLION
-from search.study.schema import Allocation
+from search.study.seeds import Allocation
 from trainer import Outcome, Recipe
 
 TOKENS = 1_000

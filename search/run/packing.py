@@ -13,7 +13,8 @@ from search.errors import UserError, reraise_as
 from search.stats.counting import Row, seed_of
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.study.schema import Resources, Study
+from search.study.resources import Resources
+from search.study.schema import Study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed

@@ -21,7 +21,7 @@ from model import Spec, make_spec
 from model.tied import Tied, ties_of
 from model.transfer import transfer
 from search.run.worker import bank_of, environment_of, in_configuration_space
-from search.study.schema import Resources
+from search.study.resources import Resources
 from search.study.space import LARGEST_SEED
 from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop

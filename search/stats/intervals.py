@@ -1,9 +1,8 @@
 """Intervals and tests of shares: numbers in, numbers out. All intervals are of 95 %.
 
 One share has its mid-P interval, one of tries in clusters Korn and Graubard's.
-The same seeds in two arms are compared by McNemar's test, the difference of their shares by Tango's interval and
-the ratio by Nam and Blackwelder's. SciPy has the rest; it is imported where it is needed, as it takes longer to load
-than most commands take.
+The same seeds in two arms are compared by McNemar's test, and the ratio of their shares by Nam and Blackwelder's
+interval. SciPy has the rest; it is imported where it is needed, as it takes longer to load than most commands take.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, inf, lgamma, log, nan, sqrt
-from typing import Any
+from math import exp, inf, lgamma, log, sqrt
+from typing import Any, Self
 
 Interval = tuple[float, float]
 Z_95 = 1.959963984540054
@@ -23,7 +22,6 @@ WORTH = 0.4  # independent successes that a cluster stands for where few cluster
 EXACT_PAIRS = 300  # up to this many pairs an interval of two arms is exact, beyond it is asymptotic
 TOLERANCE = 1e-6  # of the end of an exact interval
 RATIO_TOLERANCE, RATIO_STEP = 5e-4, 0.03  # of the logarithm of a ratio's end, and of the search for it
-STEP, STEPS = 1e-3, 32  # spacing and number of the differences searched beyond the end for another crossing
 
 
 def wilson(k: float, n: int) -> Interval:
@@ -61,8 +59,8 @@ def mid_p(k: float, n: float) -> Interval:
 
         return beyond
 
-    low = 0.0 if k <= 0 else _crossing(excess(LEVEL / 2), 0.0, 1.0)
-    high = 1.0 if k >= n else _crossing(excess(1 - LEVEL / 2), 0.0, 1.0)
+    low = 0.0 if k <= 0 else crossing(excess(LEVEL / 2), 0.0, 1.0)
+    high = 1.0 if k >= n else crossing(excess(1 - LEVEL / 2), 0.0, 1.0)
     return low, high
 
 
@@ -130,7 +128,7 @@ class Paired:
     neither: int
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[bool, bool]]) -> Paired:
+    def of(cls, pairs: Sequence[tuple[bool, bool]]) -> Self:
         """Count the successes of each seed in the first and in the second arm."""
         return cls(*(sum(pair == kind for pair in pairs) for kind in _KINDS))
 
@@ -139,19 +137,9 @@ class Paired:
         return self.both + self.first + self.second + self.neither
 
     @property
-    def difference(self) -> float:
-        """Share of the first arm less that of the second; NaN without pairs."""
-        return (self.first - self.second) / self.n if self.n else nan
-
-    @property
     def p(self) -> float:
         """McNemar's exact two-sided p: do seeds that one arm alone has fall as often to either?"""
         return mcnemar(self.first, self.second)
-
-    @property
-    def interval(self) -> Interval:
-        """Exact interval of the difference."""
-        return paired_interval(self.first, self.second, self.n)
 
     @property
     def ratio(self) -> float | None:
@@ -162,14 +150,6 @@ class Paired:
     def ratio_interval(self) -> Interval:
         """Exact interval of the ratio."""
         return ratio_interval(self.both, self.first, self.second)
-
-    @property
-    def association(self) -> float:
-        """Fisher's exact one-sided p: do more seeds succeed in both arms than by chance?"""
-        from scipy.stats import fisher_exact
-
-        table = [[self.both, self.first], [self.second, self.neither]]
-        return float(fisher_exact(table, alternative="greater").pvalue)
 
 
 _KINDS = ((True, True), (True, False), (False, True), (False, False))
@@ -216,37 +196,6 @@ def discoveries(ps: Sequence[float], rate: float = LEVEL) -> list[bool]:
 
 
 @lru_cache(4_096)
-def paired_interval(first: int, second: int, n: int) -> Interval:
-    """Return the interval of the difference of two shares of the same `n`, from the pairs that differ.
-
-    Evidence is Tango's score (Statistics in Medicine 17, 891-908, 1998). Its tail chance is summed over all
-    outcomes of n pairs, at the share of differing pairs that makes it largest, so that the interval covers 95 %
-    or more at any n. McNemar's own interval is conditional on the number of differing pairs: without any it is
-    a point. Beyond EXACT_PAIRS the score is taken as normal, as Tango does: the sums would take seconds, and
-    agree to a few tenths of a point.
-    """
-    if n == 0:
-        return -1.0, 1.0
-    return -_largest_difference(second, first, n), _largest_difference(first, second, n)
-
-
-def _largest_difference(first: int, second: int, n: int) -> float:
-    """Return the largest difference under which a score as low as the observed one has a chance of 2.5 %."""
-    observed, end = (first - second) / n, 1 - 1e-9
-    exact = n <= EXACT_PAIRS
-    excess = _excess(first, second, n, _score, _shares_of_difference, exact)
-    if observed >= end or excess(end) > 0:
-        return 1.0
-    crossing = _crossing(excess, observed, end)
-    while exact:  # outcomes leave the tail one by one as the difference grows: its chance may rise again
-        beyond = [delta for i in range(1, STEPS + 1) if (delta := crossing + i * STEP) < end]
-        if not (higher := [delta for delta in beyond if excess(delta) > 0]):
-            break
-        crossing = _crossing(excess, higher[-1], min(higher[-1] + STEP, end))
-    return crossing
-
-
-@lru_cache(4_096)
 def ratio_interval(both: int, first: int, second: int) -> Interval:
     """Return the interval of the ratio of two shares of the same n, from the pairs with a success.
 
@@ -271,7 +220,7 @@ def _largest_ratio(both: int, first: int, second: int) -> float:
         return inf
 
     def excess_of(exact: bool) -> Callable[[float], float]:
-        by_ratio = _excess(first, second, n, _ratio_score, _shares_of_ratio, exact)
+        by_ratio = tail_excess(first, second, n, _ratio_score, _shares_of_ratio, exact)
         return lambda log_ratio: by_ratio(exp(log_ratio))
 
     high = log(max(both + first, 0.5) / (both + second))
@@ -282,11 +231,11 @@ def _largest_ratio(both: int, first: int, second: int) -> float:
         high += 5 * step
         while excess(high - step) <= 0:
             high -= step
-        high = _crossing(excess, high - step, high, RATIO_TOLERANCE)
+        high = crossing(excess, high - step, high, RATIO_TOLERANCE)
     return exp(high)
 
 
-def _crossing(
+def crossing(
     excess: Callable[[float], float], low: float, high: float, tolerance: float = TOLERANCE
 ) -> float:
     """Return where `excess` falls to 0, by bisection."""
@@ -296,7 +245,7 @@ def _crossing(
     return (low + high) / 2
 
 
-def _excess(
+def tail_excess(
     first: int,
     second: int,
     n: int,
@@ -329,25 +278,6 @@ def _excess(
         return float(np.exp(logs).sum(1).max()) - LEVEL / 2
 
     return excess
-
-
-def _score(first: Any, second: Any, n: int, delta: float) -> Any:
-    """Return Tango's score of counts (numbers or arrays) under a difference `delta`, about standard normal.
-
-    Absolute values guard against rounding below 0.
-    """
-    b = (2 * n - first + second) * delta - first - second
-    c = -second * delta * (1 - delta)
-    share = (abs(b * b - 8 * n * c) ** 0.5 - b) / (4 * n)
-    variance = n * (2 * share + delta * (1 - delta))
-    return (first - second - n * delta) / (abs(variance) + 1e-12) ** 0.5
-
-
-def _shares_of_difference(delta: float) -> tuple[Any, Any]:
-    import numpy as np
-
-    second = np.linspace(max(0.0, -delta), (1 - delta) / 2, GRID)[:, None]
-    return second + delta, second
 
 
 def _ratio_score(first: Any, second: Any, n: int, ratio: float) -> Any:

@@ -15,11 +15,13 @@ from model.transfer import fold_path
 from search.errors import has_secret
 from search.study.combinations import MOST_COMBINED, combinations
 from search.study.compress import Compress
+from search.study.resources import CPU_SLOTS, Faults, Resources
 from search.study.sampler import Sampler
 from search.study.scales import Design, Pair, Scale, check_scales, design_of
 from search.study.seeds import (
-    MOST_SEEDS,
+    Allocation,
     BestOf,
+    Confirm,
     SeedCross,
     SeedRange,
     Seeds,
@@ -44,82 +46,14 @@ from search.study.stopping import BY_PAIR, BY_SEED, Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import tie_ramp_defaults
 
-CPU_SLOTS, MOST_CORES, MOST_WATCHED = 16, 1_024, 64
+MOST_WATCHED = 64
 MOST_CONFIGURATIONS, MOST_TOGGLES = 2_000, 100
-ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 def is_name(text: str) -> bool:
     """True if a study can have this name. Names become paths here; MLflow's experiment Default is its own."""
     return re.fullmatch(NAME.strip("^$"), text) is not None and text != "Default"
-
-
-class Allocation(Strict):
-    """More seeds, `seeds.count` at a time, for configurations whose verdict is open or that may be the best.
-
-    A verdict is open while the interval of the grok rate has `threshold` in it.
-    """
-
-    threshold: float = Field(0.1, gt=0, lt=1, description="the grok rate that is asked about")
-    most: int = Field(128, ge=1, le=MOST_SEEDS, description="of one configuration; unit: seeds")
-    budget: int | None = Field(
-        None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds"
-    )
-
-
-class Confirm(Strict):
-    """At the end the best configurations once more, on seeds that nothing was chosen by."""
-
-    configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
-    seeds: Seeds = Field(description="as the study's seeds; none of those")
-
-
-class Faults(Strict):
-    """The handling of trials that raise, lose their process or node, or hang."""
-
-    max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
-    stall_s: int = Field(
-        1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds"
-    )
-
-
-class Resources(Strict):
-    """The machine's share of one trial, its seeds, and how many of them train at once."""
-
-    cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
-    gpu: float | Literal["auto"] = Field(
-        "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
-    )
-    accelerator_type: str | None = Field(
-        None, pattern=ACCELERATOR, description="only nodes that Ray knows to have it: H200, A100-80G, TPU-V4"
-    )
-    slots: int | None = Field(
-        None,
-        ge=1,
-        le=65_536,
-        description="how many a trial trains at one time; 16, on a GPU 1,024; unit: seeds",
-    )
-    seeds_per_trial: int | None = Field(
-        None,
-        ge=1,
-        le=65_536,
-        description="the most a trial has, those beyond the slots wait; four times those",
-    )
-    compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
-    save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
-
-    def room(self, on_gpu: bool) -> tuple[int, int]:
-        """Return the greatest numbers of slots and of pairs of a trial."""
-        slots = self.slots or (1_024 if on_gpu else CPU_SLOTS)
-        return slots, self.seeds_per_trial or 4 * slots
-
-    @field_validator("gpu")
-    @classmethod
-    def _share(cls, value: float | str) -> float | str:
-        if not isinstance(value, str) and not (0 <= value <= 1 or (value > 1 and value % 1 == 0)):
-            raise ValueError(f"must be from 0 to 1, or a whole number, or auto, got {value}")
-        return value
 
 
 class Entry(Strict):

@@ -91,6 +91,26 @@ class Until(Strict):
     )
 
 
+class Allocation(Strict):
+    """More seeds, `seeds.count` at a time, for configurations whose verdict is open or that may be the best.
+
+    A verdict is open while the interval of the grok rate has `threshold` in it.
+    """
+
+    threshold: float = Field(0.1, gt=0, lt=1, description="the grok rate that is asked about")
+    most: int = Field(128, ge=1, le=MOST_SEEDS, description="of one configuration; unit: seeds")
+    budget: int | None = Field(
+        None, ge=1, description="of the whole study, the confirmation not counted; unit: seeds"
+    )
+
+
+class Confirm(Strict):
+    """At the end the best configurations once more, on seeds that nothing was chosen by."""
+
+    configurations: int = Field(3, ge=1, le=1_000, description="how many of the front, by grok rate")
+    seeds: Seeds = Field(description="as the study's seeds; none of those")
+
+
 def check_numbers(seeds: list[Seed], path: str) -> None:
     """Raise ValueError, at a key path, for seeds that are none, listed twice or too large."""
     if not seeds:

@@ -13,7 +13,7 @@ from typing import Any
 
 from model import Spec, make_spec, preset_name
 from model.tied import Tied
-from search.study.schema import Resources
+from search.study.resources import Resources
 from search.study.start import InitialTheta, trained_spec
 from search.study.stopping import Stop
 from trainer import Pair, Recipe, Seed

@@ -21,7 +21,8 @@ from search.store.ledger import Ledger
 from search.store.record import MEASURED, is_final
 from search.store.results import ConfigurationResults
 from search.store.study_records import DIED, KEY_COLUMNS, StudyRecords
-from search.study.schema import Resources, Stop
+from search.study.resources import Resources
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from tests import homes
 from tests.leases import at_once, dead_owner

@@ -13,7 +13,7 @@ from search.run.allocation import (
     select_for_more_seeds,
 )
 from search.stats.counting import GrokRate
-from search.study.schema import Allocation
+from search.study.seeds import Allocation
 from tests.planners import drain, numbers, planner_of, rows_of
 from tests.searches import row
 from trainer import Outcome, Recipe

@@ -18,7 +18,6 @@ from search.stats.intervals import (
     exact_high,
     exact_low,
     mcnemar,
-    paired_interval,
     power,
     ratio_interval,
     stopped,
@@ -33,14 +32,6 @@ GOLDEN = {  # successes, n: Wilson's interval, Clopper and Pearson's, the one-si
     (35, 160): (0.161701473, 0.288987012, 0.15734677, 0.290868304, 0.279358949),
     (4.3, 48): (0.036518585, 0.203471938, 0.026501361, 0.207956531, 0.188522641),
     (0, 0): (0.0, 1.0, 0.0, 1.0, 1.0),
-}
-TANGO = {  # pairs that differ one way and the other, all pairs
-    (0, 0, 48): (-0.0747476, 0.0747476),
-    (14, 0, 50): (0.1613211, 0.4249052),
-    (3, 20, 64): (-0.4060058, -0.1120705),
-    (8, 0, 64): (0.0492879, 0.2315266),
-    (105, 4, 1000): (0.0827918, 0.1218967),
-    (0, 0, 0): (-1.0, 1.0),
 }
 
 
@@ -64,18 +55,6 @@ def test_intervals_of_whole_counts_are_scipys(n):
 )
 def test_mcnemars_test(first, second, p):
     assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(p)
-
-
-def test_pairs_are_counted_by_the_arm_that_had_them():
-    pairs = Paired.of([(True, True), (True, False), (True, False), (False, True), (False, False)])
-    assert pairs == Paired(both=1, first=2, second=1, neither=1)
-    assert (pairs.n, pairs.difference, pairs.p, pairs.interval) == (5, 1 / 5, 1.0, paired_interval(2, 1, 5))
-    assert (pairs.ratio, pairs.ratio_interval) == (3 / 2, ratio_interval(1, 2, 1))
-    assert (Paired.of([]).interval, Paired.of([]).ratio) == ((-1.0, 1.0), None)
-
-
-def test_successes_in_both_arms_are_told_from_chance():
-    assert Paired(5, 0, 0, 27).association < 1e-4 < 0.3 < Paired(1, 4, 4, 23).association
 
 
 @pytest.mark.parametrize(("n", "share"), [(48, 3 / 48), (64, 0.22), (5, 1.0), (6, 1.0), (64, 0.0)])
@@ -112,41 +91,6 @@ def test_power_is_the_share_of_outcomes_that_the_test_rejects():
             chance = ways * first**i * second**j * (1 - first - second) ** (9 - i - j)
             total += chance * (mcnemar(i, j) <= 0.1)
     assert power(9, 0.7, 0.2, 0.1) == pytest.approx(total, abs=1e-12)
-
-
-@pytest.mark.parametrize("counts", TANGO)
-def test_paired_intervals_are_the_stored_ones(counts):
-    assert paired_interval(*counts) == pytest.approx(TANGO[counts], abs=1e-6)
-
-
-@given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6))
-def test_a_paired_interval_holds_the_observed_difference_and_turns_with_the_arms(first, second, rest):
-    n = first + second + rest
-    low, high = paired_interval(first, second, n)
-    assert low <= (first - second) / n <= high if n else (low, high) == (-1, 1)
-    assert paired_interval(second, first, n) == pytest.approx((-high, -low))
-
-
-@pytest.mark.parametrize(("p", "q"), [(0.05, 0.05), (0.2, 0.05), (0.5, 0.1), (0.02, 0.0), (0.3, 0.3)])
-def test_a_paired_interval_covers_95_per_cent(p, q):
-    """The chance that the true difference is in the interval, summed over every outcome of 12 pairs."""
-    n, covered = 12, 0.0
-    for first in range(n + 1):
-        for second in range(n + 1 - first):
-            low, high = paired_interval(first, second, n)
-            ways = comb(n, first) * comb(n - first, second)
-            chance = ways * p**first * q**second * (1 - p - q) ** (n - first - second)
-            covered += chance * (low <= p - q <= high)
-    assert covered + 1e-4 >= 0.95
-
-
-@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 3), (105, 4), (300, 0)])
-def test_beyond_300_pairs_the_asymptotic_interval_agrees(first, second, monkeypatch):
-    exact = paired_interval(first, second, intervals.EXACT_PAIRS)
-    monkeypatch.setattr(intervals, "EXACT_PAIRS", 0)
-    paired_interval.cache_clear()
-    assert paired_interval(first, second, 300) == pytest.approx(exact, abs=0.005)
-    paired_interval.cache_clear()
 
 
 RATIOS = {  # successes in both arms, in the first alone, in the second alone; summed by another program
@@ -219,6 +163,13 @@ def test_unknown_outcomes_widen_the_interval_of_a_stopped_study():
     assert (low, high) == pytest.approx((0.00126509, 0.17646691), abs=1e-8)
     assert stopped(1, 30, 20)[0] < low and stopped(1, 20, 10)[1] > high
     assert stopped(1, 20, 20, missed=2.0)[1] > high and stopped(1, 1, 1)[1] == 1.0
+
+
+def test_pairs_are_counted_by_the_arm_that_had_them():
+    pairs = Paired.of([(True, True), (True, False), (True, False), (False, True), (False, False)])
+    assert pairs == Paired(both=1, first=2, second=1, neither=1)
+    assert (pairs.n, pairs.p, pairs.ratio) == (5, 1.0, 3 / 2)
+    assert pairs.ratio_interval == ratio_interval(1, 2, 1) and Paired.of([]).ratio is None
 
 
 def test_false_discoveries_are_limited():

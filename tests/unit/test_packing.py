@@ -5,7 +5,7 @@ import pytest
 from search.errors import UserError
 from search.run.packing import Capacity, TrialShapes, placement
 from search.study.file import parse_study
-from search.study.schema import Resources
+from search.study.resources import Resources
 from search.study.trial import Configuration
 from tests.planners import SWEEP, drain, numbers, planner_of, rows_of
 from trainer import Outcome

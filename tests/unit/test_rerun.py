@@ -12,7 +12,8 @@ from model.tied import constrained, project, tie
 from model.transfer import transfer
 from search.run.rerun import read_request, train_again
 from search.run.worker import environment_of
-from search.study.schema import Resources, Stop
+from search.study.resources import Resources
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from tests.banks import SMALL, SPEC, finish, make
 from tests.commands import call, fails_with_one, says

@@ -11,10 +11,12 @@ from pydantic import BaseModel
 from model import PRESETS, Spec
 from search.errors import UserError
 from search.study.file import LARGEST_FILE, load_study, parse_study
+from search.study.resources import Resources
 from search.study.sampler import Sampler
-from search.study.schema import Resources, Stop, Study, Until
-from search.study.seeds import SeedRange
+from search.study.schema import Study
+from search.study.seeds import SeedRange, Until
 from search.study.space import LARGEST_SEED, Distribution
+from search.study.stopping import Stop
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
 from trainer import Recipe, Seed

@@ -24,7 +24,8 @@ from model.tied import (
     tie,
     zeroed,
 )
-from search.study.schema import Resources, Stop
+from search.study.resources import Resources
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from tests.commands import call, fails_with_one
 from tests.specs import some_theta, some_tokens

@@ -11,7 +11,8 @@ import torch
 from model import PRESETS
 from search.run import worker
 from search.store.results import CURVES, WorkerAssignment, has_parts, read_parts
-from search.study.schema import Resources, Stop
+from search.study.resources import Resources
+from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import FutilityRule, Outcome, Recipe, Seed
 from trainer.bank import bank

@@ -1,0 +1,59 @@
+"""The sections `resources` and `faults` of a study file: the machine's share of a trial, and its failures."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from search.study.space import Strict
+
+CPU_SLOTS, MOST_CORES = 16, 1_024
+ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
+
+
+class Faults(Strict):
+    """The handling of trials that raise, lose their process or node, or hang."""
+
+    max_failures: int = Field(2, ge=0, le=1_000, description="how often a trial is started again")
+    stall_s: int = Field(
+        1_800, ge=1, description="a trial that reports nothing for so long has failed; unit: seconds"
+    )
+
+
+class Resources(Strict):
+    """The machine's share of one trial, its seeds, and how many of them train at once."""
+
+    cpu: int = Field(1, ge=1, le=MOST_CORES, description="cores of a trial, and its threads; unit: cores")
+    gpu: float | Literal["auto"] = Field(
+        "auto", description="share of a GPU; auto: one where there is one, else none; unit: GPUs"
+    )
+    accelerator_type: str | None = Field(
+        None, pattern=ACCELERATOR, description="only nodes that Ray knows to have it: H200, A100-80G, TPU-V4"
+    )
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="how many a trial trains at one time; 16, on a GPU 1,024; unit: seeds",
+    )
+    seeds_per_trial: int | None = Field(
+        None,
+        ge=1,
+        le=65_536,
+        description="the most a trial has, those beyond the slots wait; four times those",
+    )
+    compiled: bool = Field(True, description="compile the train step (off: eager, slow, for tests)")
+    save_every: int = Field(5, ge=1, description="distance of saved bank states; unit: evaluations")
+
+    def room(self, on_gpu: bool) -> tuple[int, int]:
+        """Return the greatest numbers of slots and of pairs of a trial."""
+        slots = self.slots or (1_024 if on_gpu else CPU_SLOTS)
+        return slots, self.seeds_per_trial or 4 * slots
+
+    @field_validator("gpu")
+    @classmethod
+    def _share(cls, value: float | str) -> float | str:
+        if not isinstance(value, str) and not (0 <= value <= 1 or (value > 1 and value % 1 == 0)):
+            raise ValueError(f"must be from 0 to 1, or a whole number, or auto, got {value}")
+        return value
