@@ -29,6 +29,7 @@ ROOMS = {
         "analysis",
         "compress",
         "run",
+        "explain",
         "cli",
     ),
     "trainer": (

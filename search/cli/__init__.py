@@ -34,6 +34,7 @@ GROUPS = {
         "pull": ("checkpoints", "Fetch a seed's checkpoint out of MLflow."),
         "verify": ("checkpoints", "Check a checkpoint on AdderBoard's 10,010 additions."),
         "prove": ("prove", "Prove or refute that a checkpoint adds all 10^20 pairs."),
+        "explain": ("explain", "Write a page in which a checkpoint adds, digit by digit."),
         "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
         "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),

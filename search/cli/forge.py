@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,7 @@ import click
 
 from search.cli.options import PATH, json_option, save_checkpoint, show, write_text
 from search.errors import UserError, reraise_as
+from search.explain.page import page as page_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from model.forged import Forged
 
 EXAMPLE = (37, 46)
-PAGE, PLACEHOLDER = "forgeformer.html", "{/* the model */}"
 NOTES = {
     "x1": "the tokens as vectors",
     "x2": "x1 + attn1 v1: what layer 1 gathered is added",
@@ -148,5 +146,4 @@ def html(forged: Forged) -> str:
         "dimensions": DIMENSIONS,
         "forgings": forgings,
     }
-    template = (files("model") / PAGE).read_text(encoding="utf-8")
-    return template.replace(PLACEHOLDER, json.dumps(model))
+    return page_of("forge.html", model)

@@ -1,0 +1,1 @@
+"""Pages that show a model at work, each one file that needs nothing from elsewhere."""

@@ -1,0 +1,65 @@
+"""The page of `adder-search explain`: one to three checkpoints add any two numbers, digit by digit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from model import preset_name
+from model.proof.net import FAMILIES
+from model.proof.prover import prove
+from model.tied import ties_of
+from search.explain.net import program
+from search.explain.page import page
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+MOST = 3
+"""Checkpoints side by side."""
+LIMIT_S = 4.0
+"""For the proof of a checkpoint, which finds the worst pair on its way."""
+EXAMPLE = (4728391056, 1593846278)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A checkpoint, the name it goes by, and what is recorded of its training."""
+
+    name: str
+    checkpoint: Checkpoint
+    training: dict[str, Any] | None = None
+
+
+def explain(shown: Sequence[Shown]) -> str:
+    """Return the page of one to three checkpoints: HTML that needs nothing from elsewhere."""
+    return page("explain.html", {"example": EXAMPLE, "nets": [_net(net) for net in shown]})
+
+
+def _net(shown: Shown) -> dict[str, Any]:
+    checkpoint = shown.checkpoint
+    spec, theta_P = checkpoint.spec, checkpoint.theta_P
+    return {
+        "name": shown.name,
+        "model": preset_name(spec),
+        "params": spec.params,
+        "program": program(spec, theta_P),
+        "proof": _proof(checkpoint),
+        "training": shown.training,
+    }
+
+
+def _proof(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return the verdict on all pairs and the pair with the smallest margin; None for families without proofs."""
+    if ties_of(checkpoint.spec)[0].family not in FAMILIES:
+        return None
+    proof = prove(checkpoint.spec, checkpoint.theta_P, limit_s=LIMIT_S)
+    pair = (proof.wrong[0].a, proof.wrong[0].b) if proof.wrong else proof.pair
+    return {
+        "verdict": proof.verdict,
+        "level": proof.level,
+        "margin": proof.margin,
+        "pair": pair,
+        "digit": None if proof.wrong else proof.digit,
+    }

@@ -1,0 +1,190 @@
+"""`explain`'s page in a real browser: its nets are Python's, and what one does there shows."""
+
+import dataclasses
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import preset
+from model.forged_numbers import forged_adder
+from model.proof.prover import prove
+from model.tied import Tied
+from search.explain.net import program
+from search.explain.page import page
+from tests.browser import chromium
+from tests.commands import call
+from trainer.checkpoints.checkpoint import Checkpoint
+
+PAIRS = [
+    (a, b) for r in [random.Random(7)] for a, b in [[r.randrange(10**10) for _ in "ab"] for _ in range(200)]
+]
+EXAMPLE = 4728391056, 1593846278
+TRAINED_P = torch.tensor(
+    json.loads((Path(__file__).parents[1] / "data" / "57p-seed777.json").read_text())["theta"]
+)
+TIED = Tied(base=preset("57p"), ties=(1, *(1 if n == 7 else n for n in range(2, 56)), -3, 0))
+SPECS = {name: preset(name) for name in ("57p", "74p", "133p", "170p", "226p", "456p", "512p")} | {
+    "tied": TIED
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open a page that `explain` writes of checkpoints; at the end it must have asked for nothing else."""
+
+    def of(**checkpoints):
+        for name, (spec, theta_P) in checkpoints.items():
+            Checkpoint(spec, theta_P).save(tmp_path / name)
+        written = tmp_path / "page.html"
+        assert call("explain", *(tmp_path / n for n in checkpoints), "-o", written).exit_code == 0
+        browser.get(written.as_uri())
+        return browser
+
+    yield of
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert browser.get_log("browser") == []
+
+
+def element(browser, selector):
+    return browser.find_element("css selector", selector)
+
+
+def test_the_nets_are_pythons(browser, tmp_path):
+    """Of every family and kind of attention, with numbers moved away from where they start."""
+    generator = torch.Generator().manual_seed(3)
+    nets = {
+        n: (spec, spec.initial(3) + 0.3 * torch.randn(spec.params, generator=generator))
+        for n, spec in SPECS.items()
+    }
+    nets["by hand"] = forged_adder()
+    shown = [
+        {
+            "name": n,
+            "model": n,
+            "params": spec.params,
+            "program": program(spec, theta_P),
+            "proof": None,
+            "training": None,
+        }
+        for n, (spec, theta_P) in nets.items()
+    ]
+    (tmp_path / "page.html").write_text(page("explain.html", {"example": EXAMPLE, "nets": shown}))
+    browser.get((tmp_path / "page.html").as_uri())
+    x, y, z = (
+        [torch.tensor([n // 10**j % 10 for n in numbers]) for j in range(11)]
+        for numbers in (*zip(*PAIRS, strict=True), [a + b for a, b in PAIRS])
+    )
+    for index, (name, (spec, theta_P)) in enumerate(nets.items()):
+        tokens_TB = torch.stack(spec.sequence(x[:10], y[:10], z))[: spec.prompt + spec.decoded - 1]
+        logits = spec.forward(theta_P.double()[None], tokens_TB[None], first=spec.prompt - 1)
+        ours_VAB = torch.stack([v[0] for v in logits])
+        theirs_BAV = browser.execute_script(
+            "const run = NETS[arguments[0]].run, [pairs] = [arguments[1]];"
+            "return pairs.map(([a, b]) => [...Array(run.steps).keys()].map(k =>"
+            "  run.logits(run.tokens(a, b, [...digits(a + b), (a + b) / 1e10 | 0].slice(0, k)), k)))",
+            index, PAIRS,
+        )  # fmt: skip
+        theirs_VAB = torch.tensor(theirs_BAV, dtype=torch.float64).permute(2, 1, 0)
+        assert theirs_VAB.shape == ours_VAB.shape
+        scale = max(1.0, float(ours_VAB.abs().max()) / 1e3)  # what is by hand has logits of 10^13
+        assert float((theirs_VAB - ours_VAB).abs().max()) < 1e-4 * scale, name
+
+
+def test_bands_are_the_provers(opened):
+    """On the axis of what attention writes, inputs of each sum lie where the proof's rows say."""
+    browser = opened(adder=(preset("57p"), TRAINED_P))
+    rows = prove(preset("57p"), TRAINED_P).rows
+    assert len(rows) > 1_500
+    bands = browser.execute_script(
+        "return arguments[0].map(([k, token, sum]) => NETS[0].run.bands(k, token)[sum])",
+        [row[:3] for row in rows if row[0] <= 10],
+    )
+    for (_, _, _, *ends), (low, high) in zip(rows, bands, strict=False):
+        assert min(ends) <= low <= min(ends) + 5e-3 and max(ends) - 5e-3 <= high <= max(ends)  # roundings
+
+
+def test_a_sum_digit_by_digit(opened):
+    browser = opened(adder=(preset("57p"), TRAINED_P))
+    assert element(browser, "#answer").text == str(sum(EXAMPLE))
+    shares = browser.execute_script(
+        "go(3); return [...document.querySelectorAll('#stage td[data-t]')].map(c => [+c.dataset.t, +c.dataset.share])"
+    )
+    wide = preset("57p").expand(TRAINED_P.double()[None])
+    row = wide["attention"][0, 0, 3, : 22 + 3]
+    torch.testing.assert_close(
+        torch.tensor([share for _, share in sorted(shares)], dtype=torch.float64),
+        row / row.sum(),
+        atol=1e-6,
+        rtol=0,
+    )
+    element(browser, "#worst button").click()
+    pair = [int(element(browser, f"#{n}").get_attribute("value")) for n in "ab"]
+    proof = prove(preset("57p"), TRAINED_P)
+    assert pair == list(proof.pair) and element(browser, "#stage h2").text.startswith(f"Digit {proof.digit}")
+    assert float(element(browser, ".margin").text) == pytest.approx(proof.margin, rel=0.01)
+    browser.execute_script("at('b').value = '12a'; ask()")
+    assert "second number" in element(browser, "#problem").text and element(browser, "#answer").text == "?"
+
+
+def test_sliders_break_the_answer_and_reset_mends_it(opened):
+    from selenium.webdriver import Keys
+
+    ties = (*TIED.ties[:3], 3, *range(4, 57))  # two numbers as one, which the adder does not survive
+    tied = dataclasses.replace(TIED, ties=ties)
+    browser = opened(adder=(preset("57p"), TRAINED_P), tied=(tied, TRAINED_P[: tied.params].clone()))
+    zones = "return document.querySelector('#stage .axis').innerHTML"
+    before = browser.execute_script(zones)
+    slider = element(browser, "[data-entry='arc[2]'] input")
+    slider.send_keys(Keys.PAGE_UP * 4)
+    assert element(browser, "#answer").text != str(sum(EXAMPLE)) and browser.execute_script(zones) != before
+    matched = browser.find_elements("css selector", ".same[data-entry='arc[2]']")
+    assert len(matched) == 2  # in both nets
+    assert (
+        element(browser, "[data-net='0'] [data-entry='arc[2]']").get_attribute("class").split()[-1] == "moved"
+    )
+    element(browser, "#reset").click()
+    assert element(browser, "#answer").text == str(sum(EXAMPLE)) and browser.execute_script(zones) == before
+    same = browser.find_elements("css selector", "[data-net='1'] .tied")
+    same[0].find_element("css selector", "input").send_keys(Keys.ARROW_RIGHT)
+    assert len({c.find_element("css selector", "span").text for c in same}) == 1 and len(same) == 2
+
+
+def test_the_keyboard_alone_reaches_all(opened):
+    from selenium.webdriver import ActionChains, Keys
+
+    browser = opened(adder=(preset("57p"), TRAINED_P))
+    press = lambda *keys: ActionChains(browser).send_keys(*keys).perform()  # noqa: E731
+    press(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
+    assert element(browser, "#stage h2").text.startswith("Digit 1")
+    reached, focus = (
+        set(),
+        (
+            "const e = document.activeElement;"
+            "return e.id || e.closest('[data-entry]')?.dataset.entry || e.ariaLabel || e.value"
+        ),
+    )
+    for _ in range(90):
+        press(Keys.TAB)
+        reached.add(browser.execute_script(focus))
+    entries = set(preset("57p").layout.entries())
+    assert entries <= reached and {"a", "b", "next", "back", "random"} <= reached
+    assert len([r for r in reached if str(r).startswith("digit ")]) == 11
+
+
+def test_the_page_needs_nothing_from_elsewhere(tmp_path):
+    Checkpoint(preset("57p"), TRAINED_P).save(tmp_path / "<b>")
+    assert call("explain", tmp_path / "<b>", "-o", tmp_path / "page.html").exit_code == 0
+    source = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|@import|url\(|\bfetch\(|XMLHttpRequest|\bimport\b", source)
+    assert re.findall(r"(?:src|href)\s*=\s*[\"']?([^\"'>\s]*)", source) == ["data:,"]
+    assert "<b>" not in source.split('id="model">')[1].split("</script>")[0]
