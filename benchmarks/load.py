@@ -75,7 +75,7 @@ def result_of(pair: Pair, spec: Any) -> Result:
 
 def about() -> dict[str, Any]:
     return {"environment": {"code": code_version(), "threads": 1, "slots": 1}, "seed_steps_per_s": 1_000.0,
-            "compile_s": 0.0, "cache_misses": 0}  # fmt: skip
+            "compile_s": 0.0}  # fmt: skip
 
 
 def train(config: dict[str, Any], bank: Any, speed: float) -> None:

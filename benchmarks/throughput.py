@@ -344,7 +344,7 @@ def wrong(setup: Setup, seeds: Sequence[int], target: Path | None) -> str | None
         return f"--seeds must give each of {setup.processes} processes one or more, got {min(seeds)}"
     if setup.device == "cuda" and not torch.cuda.is_available():
         return "--device cuda: torch finds no CUDA device"
-    if setup.compiled and (missing := missing_for_compilation(setup.device == "cuda")):
+    if setup.compiled and (missing := missing_for_compilation()):
         return f"compiling needs {missing}; --eager does without"
     if target and (target.is_dir() or not target.parent.is_dir()):
         return f"--json {target}: is a folder, or its folder does not exist"

@@ -37,7 +37,7 @@ MAKERS: dict[str, Callable[..., Spec]] = {}
 class FamilyModule:
     """A module of the family's package, imported on first use, so that specs are listed without torch.
 
-    The class keeps it as a plain attribute: torch.compile cannot trace an import.
+    The class keeps it as a plain attribute.
     """
 
     def __init__(self, name: str):

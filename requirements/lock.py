@@ -21,6 +21,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+NVRTC = "nvidia-cuda-nvrtc"
+"""It comes with torch's build for GPUs; tests need it with any build."""
 HEAD = "# Made by `make lock` of constraints.txt and setup.cfg.\n"
 
 
@@ -52,10 +54,16 @@ def pinned() -> dict[str, str]:
 def main(wheel: str) -> None:
     pins = pinned()
     core, test, audit = compiled("cluster"), compiled("cluster", "test"), compiled("cluster", "audit")
-    cuda = {name: text for name, text in core.items() if name == "torch" or name not in pins}
+    cuda = {
+        name: text
+        for name, text in core.items()
+        if name == "torch" or name.startswith("nvidia-") or name not in pins
+    }
     files = {
         "core": {name: text for name, text in core.items() if name not in cuda},
-        "test": {name: text for name, text in test.items() if name in pins and name not in core},
+        "test": {
+            name: text for name, text in test.items() if name in pins and (name not in core or name == NVRTC)
+        },
         "audit": {name: text for name, text in audit.items() if name in pins and name not in core},
         "torch-cuda": cuda,
     }

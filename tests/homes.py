@@ -41,7 +41,7 @@ recipe: {steps: 3000, fade_start: 100, fade_end: 200}
 seeds: {first: 1, count: 4}
 """
 ABOUT = {
-    "environment": {"code": "0", "threads": 1}, "seed_steps_per_s": 5.0, "compile_s": 0.0, "cache_misses": 0
+    "environment": {"code": "0", "threads": 1}, "seed_steps_per_s": 5.0, "compile_s": 0.0
 }  # fmt: skip
 RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode them
 

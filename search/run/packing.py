@@ -18,10 +18,8 @@ from search.study.schema import Study
 from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
+from trainer.engine.cuda.driver import gpus
 from trainer.files.installed import cache_folder, missing_for_compilation
-
-DEVICES, GPU_FILES = Path("/dev"), ("nvidia[0-9]*", "kfd", "dxg")
-"""Files by which drivers of GPUs are noticed: NVIDIA's, AMD's, and Windows' below Linux."""
 
 
 @dataclass(frozen=True)
@@ -149,34 +147,26 @@ def _missing(share: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -
 
 
 def local_resources() -> dict[str, float]:
-    """Return this machine's resources by Ray's names. Where a GPU's driver is, torch counts, which takes seconds."""
-    gpus = 0
-    if any(any(DEVICES.glob(name)) for name in GPU_FILES):
-        import torch
-
-        gpus = torch.cuda.device_count()
-    return {"CPU": os.cpu_count() or 1, "GPU": gpus}
+    """Return this machine's resources by Ray's names. A GPU that does not answer is none."""
+    return {"CPU": os.cpu_count() or 1, "GPU": len(gpus()[0])}
 
 
 def check_resources(resources: Resources) -> str | None:
     """Raise UserError at once if this machine cannot place a trial; a cluster is asked later.
 
-    Returns what is to be said first, if anything: without a C++ compiler a CPU trains without the engine.
+    Return what is to be said first, if anything: there is no C++ compiler, or a GPU does not answer.
     """
     if os.environ.get("RAY_ADDRESS"):
         return None
-    _, fits = placement(resources, local_resources())
+    placement(resources, local_resources())
     if not resources.compiled:
         return None
     with reraise_as("resources.compiled"):
         cache_folder()
-    missing = missing_for_compilation(fits.on_gpu)
-    if missing and fits.on_gpu:
-        raise UserError(
-            f"resources.compiled: compiling needs {missing}, which is not here; "
-            "install it (apt-get install g++ python3-dev), or set compiled: false (many times slower)"
-        )
-    return missing and f"without {missing} training is a hundred times slower (apt-get install g++)"
+    if missing := missing_for_compilation():
+        return f"without {missing} training is a hundred times slower (apt-get install g++)"
+    silent = gpus()[1] if resources.gpu else ""
+    return silent and f"{silent}; training by the CPU engine"
 
 
 def _read_trial(folder: Path) -> Trial | None:

@@ -30,15 +30,15 @@ from trainer import Bank, Pair, Recipe, Seed
 from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
-from trainer.engine.native import EngineBackend
 from trainer.files.installed import cache_folder, missing_for_compilation
 from trainer.retired import Retired
 from trainer.step import step
 
 THREADS_A_CORE = 16
 """More would take the machine and show nothing."""
-ENGINE = EngineBackend.name
-NOT_OF_THE_ENGINE = {"cpu", "device", "threads", "slots"}
+ENGINES = {"native", "cuda", "cuda, then native"}
+"""Engines whose bits are the same, by their names in records."""
+NOT_OF_THE_ENGINE = {"cpu", "device", "driver", "nvrtc", "engine", "threads", "slots"}
 """What θ's bits depend on by torch's programs, and not by the engine: it compares across machines."""
 
 
@@ -175,7 +175,7 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
 def _resources(loaded: Checkpoint) -> Resources:
     """Return the resources of its trial. Raises ValueError if they are wrong or not available here."""
     recorded = _recorded(loaded)
-    if by_engine := recorded.get("engine") == ENGINE:  # whatever its threads and slots were
+    if by_engine := recorded.get("engine") in ENGINES:  # whatever its threads and slots were
         recorded = {}
     limit = THREADS_A_CORE * (os.cpu_count() or 1)
     if isinstance(threads := recorded.get("threads"), int) and threads > limit:
@@ -239,7 +239,7 @@ def _after_stages(request: Request, device: str, watch: Callable[[int], None]) -
 def _device(recorded: dict[str, Any]) -> str:
     """Return "cuda" if a GPU is here, unless the engine or a CPU of this machine's kind trained the θ."""
     like_here = recorded.get("device", platform.machine()) == platform.machine()
-    on_cpu = like_here or recorded.get("engine") == ENGINE
+    on_cpu = like_here or recorded.get("engine") in ENGINES
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
@@ -253,7 +253,7 @@ def _compare(loaded: Checkpoint, request: Request, bank: Bank | FoldingBank) -> 
     exact_S = step.evaluate(spec, theta_SP, step.tokens_of(spec, *selection()))["exact"]
     different = int((bits_SP[0] != bits_SP[1]).sum())
     here = environment_of(request.trial, bank)
-    both = recorded.get("engine") == here["engine"] == ENGINE
+    both = {recorded.get("engine"), here["engine"]} <= ENGINES
     matters = [k for k in here if k in recorded and not (both and k in NOT_OF_THE_ENGINE)]
     return Rerun(
         seed=str(result.pair.seed),

@@ -48,6 +48,7 @@ from trainer import FUTILITY_RULE, Bank, Outcome, Result
 from trainer.bank.folding import FoldingBank
 from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
+from trainer.engine.cuda.driver import is_declared
 
 LOOK_S = 5.0
 """Seconds between two looks at whose a worker's trials are."""
@@ -239,10 +240,9 @@ class WorkerSession:
         trial = self.trial = self.trials[folder]
         if hasattr(self, "bank"):
             self.earlier = self.speed()
-        on_gpu = torch.cuda.is_available() and trial.resources.gpu != 0
-        self.bank = bank_of(
-            trial, "cuda" if on_gpu else "cpu", FUTILITY_RULE if trial.stop.hopeless else None
-        )
+        on_gpu = is_declared() and trial.resources.gpu != 0
+        rule = FUTILITY_RULE if trial.stop.hopeless else None
+        self.bank = bank_of(trial, "cuda" if on_gpu else "cpu", rule)
         self.evaluations = 0
         self.numbers.clear()
         self._restore(folder, range(len(trial.pairs)))
@@ -373,11 +373,12 @@ def environment_of(trial: Trial, bank: AnyBank) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
-        "device": torch.cuda.get_device_name() if bank.device == "cuda" else platform.machine(),
+        "device": platform.machine(),
         "threads": trial.resources.cpu,
         "slots": trial.slots,
         "engine": bank.programs.name,
         "compiled": trial.resources.compiled,
+        **bank.programs.about,
     }
 
 
@@ -390,7 +391,6 @@ def results_of(trial: Trial, bank: AnyBank, results: Sequence[Result]) -> list[C
         "environment": environment_of(trial, bank),
         "seed_steps_per_s": bank.seed_steps_per_s,
         "compile_s": bank.programs.compile_s,
-        "cache_misses": bank.programs.cache_misses,
     }
     ended = [p for p in zip(trial.work, results, strict=True) if p[1].outcome != Outcome.CENSORED]
     trained = replace(trial, work=tuple(work for work, _ in ended))

@@ -194,25 +194,6 @@ def test_a_seeds_gradient_is_bit_for_bit_the_same_in_every_slot(spec):
     assert torch.equal(gradient(theta[slots], tokens[slots]), gradient(theta, tokens)[slots])
 
 
-@presets_by_tier
-def test_the_forward_pass_is_one_graph(spec):
-    torch._dynamo.reset()
-    graphs = []
-
-    def backend(graph, _inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    forward = torch.compile(spec.forward, fullgraph=True, backend=backend)
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for seed in (1, 2):
-            theta = some_theta(spec, 2) * seed
-            got = forward(theta, any_tokens(spec, 2), first=spec.prompt - 1)
-            expected = spec.forward(theta, any_tokens(spec, 2), first=spec.prompt - 1)
-            assert all(map(torch.equal, got, expected))
-    assert len(graphs) == 1
-
-
 # The C++ kernel
 
 TIED = make_spec("tied", base=PRESETS["46p"].as_dict(), ties=["form[0,2] = 0", "fc1[0,3] = -equals[1]"])

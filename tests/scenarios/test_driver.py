@@ -5,7 +5,6 @@ are edited, trials that fail, runs that are stopped.
 import os
 
 import pytest
-import torch
 
 from search.run import worker
 from search.store.record import is_final
@@ -16,6 +15,7 @@ from tests.reference import check_mirror, check_whole, client_of, expected, rows
 from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
+from trainer.engine.cuda.driver import gpus
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "here")
 
@@ -141,7 +141,7 @@ def test_a_search_whose_trial_fails_is_left_to_be_continued(unlucky, here):
 
 @pytest.mark.parametrize("resource", ["cpu", "gpu"])
 def test_a_trial_that_fits_nowhere_is_refused(resource, here):
-    much = {"gpu": torch.cuda.device_count() + 4, "cpu": os.cpu_count() + 62}[resource]
+    much = {"gpu": len(gpus()[0]) + 4, "cpu": os.cpu_count() + 62}[resource]
     file = write_study(here, QUICK | {"resources": QUICK["resources"] | {resource: much}})
     line = fails_with_one(2, "run", file, "--home", "home")
     assert f"resources.{resource}: a trial asks for {much}, there are" in line

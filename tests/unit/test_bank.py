@@ -10,7 +10,6 @@ import torch
 from model import preset
 from tests.banks import EVERY, SMALL, assert_all_same, assert_same, finish, make, pair, results
 from trainer import Bank, Outcome, Pair, Recipe, Seed
-from trainer.engine.replay import Replay
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -39,19 +38,6 @@ def test_only_live_slots_are_trained(monkeypatch, compiled):
     assert_all_same(
         results(bank), results(finish(make(pairs, None if not compiled else 4, compiled=compiled)))
     )
-
-
-def test_a_recorded_program_played_back_is_the_program():
-    """On a GPU the record is a CUDA graph; here what is played is the body itself."""
-    bank = make([pair(s, lr=0.01 * (s + 1)) for s in range(3)], compiled=False)
-    programs, state, hyper = bank.programs, bank.state, bank.hyper
-    replay = Replay(programs.train_block, state, hyper, record=lambda body: (body(), body)[1])
-    again = replay.run(state, hyper, 2)
-    for found, expected in zip(again, programs.train(state, hyper, 2 * programs.block), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    theta = again[0]["theta"].clone()
-    replay.run(state, hyper, 1)
-    assert torch.equal(again[0]["theta"], theta), "what was returned is not a buffer"
 
 
 # Divergence

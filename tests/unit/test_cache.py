@@ -1,12 +1,7 @@
 """The folder of compiled programs: each user's own, since what lies there is run."""
 
-import os
-
 import pytest
 
-from model import PRESETS
-from trainer import Recipe
-from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import cache_folder
 
 
@@ -46,9 +41,3 @@ def test_a_cache_that_others_can_write_is_refused(mode, user):
         cache_folder()
     folder.chmod(0o755)
     assert cache_folder() == folder
-
-
-def test_a_bank_hands_the_checked_folder_to_the_compiler(user):
-    """torch's own choice would be a folder of /tmp, where anyone can be first."""
-    TorchBackend(PRESETS["57p"], Recipe(), "cpu", compiled=True)
-    assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(user / "me/.cache/adder-search")

@@ -14,6 +14,7 @@ from model import preset
 from model.tied import Tied, constrained
 from tests.banks import SPEC
 from tests.contract.test_optimisers import VARIANTS
+from tests.ptx import PtxMachine
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.hard_examples import COUNT, OPERANDS
 from trainer.engine.cuda.backend import CudaBackend, links_of, packed
@@ -119,6 +120,17 @@ def test_a_batch_of_more_than_a_chunk_has_the_cpus_bits():
     """A circle's kernel then adds to sums that it keeps in memory."""
     bank = bank_of(SPEC, batch=270)
     assert_trains_alike(bank, emulated(bank), (2,), (0, LATER))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["57p", "100p", "262p"])
+def test_what_nvrtc_makes_has_the_cpus_bits(name, tmp_path):
+    """Its PTX, run as a warp of two seeds."""
+    bank = bank_of(SHAPES[name])
+    backend = CudaBackend(bank.spec, bank.pairs[0].recipe, PtxMachine(tmp_path))
+    ours = assert_trains_alike(bank, backend, (1, 10, 100, 300) if name == "57p" else (1, 10, 30))
+    assert_trains_alike(bank, backend, (20,), (LATER,))
+    assert_same_bits(backend.evaluate(ours["theta"]), bank.programs.evaluate(ours["theta"]))
 
 
 def test_links_walk_every_entry_of_a_number():

@@ -247,7 +247,7 @@ def some_thetas():
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
 def test_errors_are_what_decoding_gets_wrong_in_a_stream_of_its_own(compiled, monkeypatch):
     recipe = Recipe(targeted=0.5)
-    programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu", False)
+    programs = EngineBackend(SPEC, recipe) if compiled else TorchBackend(SPEC, recipe, "cpu")
     state = state_of(at=50_000) | {"theta": some_thetas()}
     hyper = hyper_of([recipe] * 3)
     found = step.find_hard_examples(SPEC, state, hyper, programs.is_wrong)

@@ -59,6 +59,10 @@ def test_what_shows_intervals_needs_scipy_and_nothing_heavier(
     assert not loaded[words] & (HEAVY - {"numpy", "scipy"})
 
 
+def test_a_plan_needs_no_torch(loaded: dict[str, set[str]]) -> None:
+    assert not loaded["run 57p --dry-run"] & (HEAVY - {"numpy", "scipy"})
+
+
 def test_what_is_heavy_would_be_seen(loaded: dict[str, set[str]]) -> None:
     assert "pandas" in loaded[LOADS_PANDAS]
     assert {words for words in COMMANDS if "records" not in words} >= set(LIMITS), "all that are timed"

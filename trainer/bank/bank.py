@@ -68,7 +68,7 @@ class Bank:
             raise ValueError(DISAGREE)
         for pair in pairs:
             pair.check(spec)
-        self.spec, self.pairs, self.device = spec, list(pairs), device
+        self.spec, self.pairs = spec, list(pairs)
         recipe = pairs[0].recipe  # of what shapes the program, it speaks for all
         self.eval_every, self.optimiser = recipe.eval_every, optimiser_of(recipe)
         wanted = len(pairs) if slots is None else slots
@@ -76,10 +76,11 @@ class Bank:
             raise ValueError(f"a bank needs at least one slot, got {slots}")
         self.slots = wanted
         self.programs = programs_of(spec, recipe, device, compiled)
+        self.device = self.programs.device
         self.tracker = SeedTracker(pairs, spec, futility, tuple(spec.probes()))
-        self.state = _empty(spec, self.optimiser, self.slots, device)
+        self.state = _empty(spec, self.optimiser, self.slots, self.device)
         if recipe.targeted:
-            self.state |= hard_examples.empty_buffer(self.slots, device)
+            self.state |= hard_examples.empty_buffer(self.slots, self.device)
         self.pair_S = torch.full((self.slots,), IDLE)
         self.hyper: Hyper = {}
         self.parked: dict[int, State] = {}
@@ -322,17 +323,25 @@ class Bank:
 
 
 def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> EngineBackend | TorchBackend:
-    """Choose a backend: on a CPU the engine, on a GPU torch's compiled programs.
+    """Choose a backend: the engine, on a GPU where its test was passed there.
 
-    Torch's eager programs where neither is wanted, without a compiler or a kernel, or if the compiler does not end.
+    Torch's eager programs where it is not wanted, without a compiler or a kernel, or if the compiler does not end.
     """
     engine = spec.kernel() and not missing_for_compilation()
-    if compiled and device == "cpu" and engine:
+    if compiled and engine:
         try:
-            return EngineBackend(spec, recipe)
+            return (device == "cuda" and _on_gpu(spec, recipe)) or EngineBackend(spec, recipe)
         except GivenUp as error:
             log.warning("%s: training without the engine, a hundred times slower", error)
-    return TorchBackend(spec, recipe, device, compiled and device != "cpu")
+    return TorchBackend(spec, recipe, device if torch.cuda.is_available() else "cpu")
+
+
+def _on_gpu(spec: Spec, recipe: Recipe) -> EngineBackend | None:
+    from trainer.engine.cuda.guard import (
+        checked_backend,  # where no GPU is asked for, nothing of CUDA is imported
+    )
+
+    return checked_backend(spec, recipe)
 
 
 def _initial_state(optimiser: Optimiser, theta_SP: Tensor) -> State:

@@ -57,14 +57,17 @@ def target() -> list[str]:
 
 
 def library(
-    source: Path, shape: Mapping[str, int | str] | None = None, folders: Sequence[Path] = ()
+    source: Path,
+    shape: Mapping[str, int | str] | None = None,
+    folders: Sequence[Path] = (),
+    options: Sequence[str] = (),
 ) -> ctypes.CDLL:
     """Load a source compiled for a shape (its macros) and this CPU. One of several processes builds it.
 
-    folders: of headers, beside the source's own and FOLDERS. Raise BuildError; ValueError where the cache cannot be
-    trusted.
+    folders: of headers, beside the source's own and FOLDERS. options: of the compiler, beside FLAGS. Raise BuildError;
+    ValueError where the cache cannot be trusted.
     """
-    macros = [f"-D{name}={value}" for name, value in (shape or {}).items()]
+    macros = [*options, *(f"-D{name}={value}" for name, value in (shape or {}).items())]
     headers = (*FOLDERS, source.parent, *folders)
     return _library(source, tuple(macros), tuple(compiler_command()), tuple(target()), headers)
 

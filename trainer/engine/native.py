@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -81,9 +81,12 @@ class EngineBackend:
 
     name = "native"
     """As records have it."""
+    device = "cpu"
+    """Where a bank's tensors are."""
+    about: Mapping[str, str] = {}
+    """What records say beside the name."""
     supports_partial_bank = True
     """Any number of slots may be trained; only live ones cost time."""
-    cache_misses = 0
 
     def __init__(self, spec: Spec, recipe: Recipe):
         start = time.perf_counter()
@@ -91,7 +94,7 @@ class EngineBackend:
         if kernel is None:
             raise ValueError(f"{spec.family} has no kernel")
         self.engine, self.kernel = engine(), built(kernel, recipe)
-        self.spec, self.optimiser = spec, optimiser_of(recipe)
+        self.spec, self.recipe, self.optimiser = spec, recipe, optimiser_of(recipe)
         self.shapes = self._shapes(recipe)
         starts = accumulate(map(math.prod, self.shapes.values()), initial=0)
         self.places = {

@@ -1,12 +1,8 @@
-"""A bank's programs by torch: compiled for a GPU, eager where neither a GPU nor the engine is wanted.
-
-torch.compile keeps what it has built on disk, in the user's cache (trainer/files/installed.py).
-"""
+"""A bank's eager programs by torch, on a CPU or a GPU: the reference, and what trains a family without a kernel."""
 
 from __future__ import annotations
 
-import os
-import time
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -16,8 +12,6 @@ from model.spec import Spec
 from trainer.data import hard_examples
 from trainer.data.hard_examples import BatchParts
 from trainer.data.problems import selection
-from trainer.engine.replay import Replay
-from trainer.files.installed import CACHE, cache_folder
 from trainer.optimisers import optimiser_of
 from trainer.recipe import Recipe
 from trainer.step import step
@@ -39,33 +33,21 @@ class TorchBackend:
     name = "programs"
     """As records have it."""
     supports_partial_bank = False
-    """All slots are trained: programs are compiled for their number."""
-    graphs: bool
-    """True if blocks of steps are recorded and played back, as CUDA graphs."""
+    """All slots are trained."""
+    compile_s = 0.0
 
-    def __init__(self, spec: Spec, recipe: Recipe, device: str, compiled: bool):
-        self.spec, self.compile_s, self.cache_misses = spec, 0.0, 0
+    def __init__(self, spec: Spec, recipe: Recipe, device: str):
+        self.spec, self.device = spec, device
+        self.about: Mapping[str, str] = {"device": torch.cuda.get_device_name()} if device == "cuda" else {}
         self.optimiser = optimiser_of(recipe)
         self.block = block_of(recipe.eval_every)
-        self._batch = recipe.batch
         self._draw = partial(step.draw, batch=recipe.batch, block=self.block, which=BatchParts.of(recipe))
-        self._tokens = partial(step.tokens_of, spec)
-        objective = Objective.of(spec, recipe)
-        self._train = partial(step.train_step, spec, self.optimiser, objective=objective)
-        self._evaluate = partial(step.evaluate, spec)
+        self._train = partial(step.train_step, spec, self.optimiser, objective=Objective.of(spec, recipe))
         self.problems = step.tokens_of(spec, *selection()).to(device)
-        self._compiled, self.graphs = compiled, compiled and device == "cuda"
-        self._replay: Replay | None = None
-        if compiled:
-            os.environ[CACHE] = str(cache_folder())  # torch's own choice is a folder of /tmp
-            # Isolated: else all partials share one function's limit of eight recompilations.
-            how = {"fullgraph": True, "dynamic": False, "isolate_recompiles": True}
-            for name in ("_draw", "_tokens", "_train", "_evaluate"):
-                setattr(self, name, torch.compile(getattr(self, name), **how))
 
     def make_block(self, state: State, hyper: Hyper) -> Tensor:
         """Return tokens [K, S, T + 1, B] of the next K steps."""
-        return self._tokens(*self._draw(state, hyper))
+        return step.tokens_of(self.spec, *self._draw(state, hyper))
 
     def train_step(self, state: State, hyper: Hyper, tokens_STB: Tensor) -> tuple[State, Tensor]:
         return self._train(state, hyper, tokens_STB)
@@ -79,22 +61,16 @@ class TorchBackend:
         return state, loss_S
 
     def train(self, state: State, hyper: Hyper, steps: int) -> tuple[State, Tensor]:
-        """`steps` steps, whole blocks of them; on a GPU a block is recorded once and played back, so that
-        launches cost nothing. Returns the new state and the summed losses [S].
-        """
-        blocks = steps // self.block
-        if self.graphs:
-            self._replay = self._replay or Replay(self.train_block, state, hyper)
-            return self._replay.run(state, hyper, blocks)
+        """Train every slot by whole blocks of steps. Return the new state and the summed losses [S]."""
         loss_S = torch.zeros_like(state["wd_scale"])
-        for _ in range(blocks):
+        for _ in range(steps // self.block):
             state, block_loss_S = self.train_block(state, hyper)
             loss_S += block_loss_S
         return state, loss_S
 
     def evaluate(self, theta_SP: Tensor, tokens_1TB: Tensor | None = None) -> dict[str, Tensor]:
         """Return exact match, token accuracy and loss [S] on the selection problems, or on others."""
-        return self._evaluate(theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
+        return step.evaluate(self.spec, theta_SP, self.problems if tokens_1TB is None else tokens_1TB)
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
         """Mark the wrong answers among each slot's own problems [S, N]."""
@@ -103,20 +79,4 @@ class TorchBackend:
         return hard_examples.is_wrong(logits, tokens_STN[:, self.spec.prompt :])
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
-        """Compile everything by calling it once; the results are dropped.
-
-        Sets `compile_s` and `cache_misses`, the graphs that the cache did not have.
-        """
-        if not self._compiled:
-            return
-        start, before = time.perf_counter(), _cache_misses()
-        example_STB = self.problems[..., :1].repeat(len(state["theta"]), 1, self._batch)
-        self._train(state, hyper, example_STB)
-        self.make_block(state, hyper)
-        self.evaluate(state["theta"])
-        self.compile_s = time.perf_counter() - start
-        self.cache_misses = _cache_misses() - before
-
-
-def _cache_misses() -> int:
-    return int(torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"])
+        """Do nothing: nothing is compiled."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sysconfig
 from importlib import metadata
 from pathlib import Path
 
@@ -32,18 +31,15 @@ def compiler_command() -> list[str]:
         raise ValueError(f"CXX: {error}: {os.environ['CXX']!r}") from None
 
 
-def missing_for_compilation(by_torch: bool = False) -> str | None:
-    """Name the missing tool of the engine (trainer/engine/native.py), or of torch.compile, or return None."""
+def missing_for_compilation() -> str | None:
+    """Name the missing tool of the engine (trainer/engine/native.py), or return None."""
     try:
         compiler = compiler_command()
     except ValueError as error:
         return f"a C++ compiler ({error})"
     if shutil.which(compiler[0]) is None:
         return f"a C++ compiler ({' '.join(compiler)})"
-    if not by_torch:
-        return None
-    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    return None if headers.exists() else f"Python's headers ({headers})"
+    return None
 
 
 def cache_folder() -> Path:

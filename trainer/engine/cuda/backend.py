@@ -49,7 +49,7 @@ class CudaBackend(EngineBackend):
         weakref.finalize(self, self.memory.free)
         kernel = spec.kernel()
         assert kernel is not None
-        self.module = machine.module(kernel, self._macros(recipe, kernel.shape))
+        self.module = machine.module(kernel, macros_of(spec, recipe))
         self.cuda_program = self._cuda_program(recipe)
         self._packed = packed(self._blocks)
 
@@ -103,12 +103,6 @@ class CudaBackend(EngineBackend):
         empty = dict.fromkeys(field[0] for field in Seeds._fields_)
         return Seeds(**(empty | addresses | {"rows": memory.put(rows), "kept": CAPACITY, "count": len(rows)}))
 
-    def _macros(self, recipe: Recipe, shape: dict[str, int]) -> dict[str, int | str]:
-        """Return what the engine is compiled for."""
-        one_chunk = shape.get("CIRCLE", 0) and -(-recipe.batch // LANES) <= CHUNK
-        source = ",".join(map(str, sources(self.spec)))
-        return {**shape, "LOSS": int(bool(recipe.losses)), "SUMS_OF_CHUNK": int(one_chunk), "SOURCE": source}
-
     def _cuda_program(self, recipe: Recipe) -> Program:
         """Return the program, with its arrays on the machine."""
         named = {field: self.places[name].start for field, name in LOSSES.items() if name in recipe.losses}
@@ -148,6 +142,20 @@ class CudaBackend(EngineBackend):
             learning=Learning(**{field: slot(named.get(field)) for field in LOSSES}),
             **{name: slot(shares.get(name)) for name in ("swapped", "targeted")},
         )
+
+
+def macros_of(spec: Spec, recipe: Recipe) -> dict[str, int | str]:
+    """Return what the engine is compiled for."""
+    kernel = spec.kernel()
+    assert kernel is not None
+    one_chunk = kernel.shape.get("CIRCLE", 0) and -(-recipe.batch // LANES) <= CHUNK
+    source = ",".join(map(str, sources(spec)))
+    return {
+        **kernel.shape,
+        "LOSS": int(bool(recipe.losses)),
+        "SUMS_OF_CHUNK": int(one_chunk),
+        "SOURCE": source,
+    }
 
 
 def links_of(ties: Array) -> Array:

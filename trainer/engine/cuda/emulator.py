@@ -8,7 +8,8 @@ import numpy as np
 
 from model.spec import Kernel
 from trainer.engine.build import library
-from trainer.engine.cuda.machine import SOURCES, CudaError, address_of, checked_sizes, folders
+from trainer.engine.cuda.driver import CudaError
+from trainer.engine.cuda.machine import SOURCES, address_of, checked_sizes, folders
 from trainer.engine.cuda.structures import Exam, Program, Seeds
 from trainer.engine.tape_graph import Array
 
@@ -23,6 +24,9 @@ class EmulatedModule:
         numbers = np.zeros(6, np.int32)
         self.library.emulated_sizes(ctypes.c_void_p(address_of(numbers)))
         self.sizes = checked_sizes(numbers)
+
+    def wave(self, program: Program) -> int:
+        return 1
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None:
         self._check(self.library.emulated_train(ctypes.byref(program), ctypes.byref(seeds), steps))
@@ -39,9 +43,8 @@ class EmulatedModule:
 class Emulator:
     """`Machine` in this process's memory."""
 
-    name = "emulator"
-
     def __init__(self) -> None:
+        self.about = {"device": "emulator"}
         self.arrays: dict[int, Array] = {}
 
     def allocate(self, size: int) -> int:

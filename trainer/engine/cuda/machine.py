@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from model.spec import Kernel
-from trainer.engine.build import FOLDERS
+from trainer.engine.build import FOLDERS, headers_in
+from trainer.engine.cuda.driver import CudaError as CudaError
 from trainer.engine.cuda.structures import Exam, Program, Seeds, Sizes
 from trainer.engine.tape_graph import Array
 
@@ -18,14 +19,14 @@ SOURCES = Path(__file__).parent
 TEAMS = 2  # of a block of threads, a warp
 
 
-class CudaError(RuntimeError):
-    """The GPU, its driver or its compiler failed. The message names the call."""
-
-
 class Module(Protocol):
     """An engine compiled for a kernel and its macros."""
 
     sizes: Sizes
+
+    def wave(self, program: Program) -> int:
+        """Return how many seeds run at once."""
+        ...
 
     def train(self, program: Program, seeds: Seeds, steps: int) -> None: ...
 
@@ -35,8 +36,8 @@ class Module(Protocol):
 class Machine(Protocol):
     """Memory and modules. Each method raises CudaError."""
 
-    name: str
-    """For records."""
+    about: dict[str, str]
+    """What records say of it."""
 
     def allocate(self, size: int) -> int: ...
 
@@ -84,6 +85,14 @@ class Memory:
 def folders(kernel: Kernel) -> Sequence[Path]:
     """Return the folders of an engine's headers."""
     return (*FOLDERS, SOURCES, kernel.source.parent)
+
+
+def source_of(kernel: Kernel, macros: Mapping[str, int | str]) -> tuple[str, dict[str, str]]:
+    """Return the text of an engine for NVRTC, and its headers by name."""
+    headers = {path.name: path.read_text() for path in headers_in(folders(kernel))}
+    return "".join(
+        f"#define {name} {value}\n" for name, value in macros.items()
+    ) + '#include "engine.h"\n', headers
 
 
 def address_of(array: Array) -> int:

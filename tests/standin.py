@@ -1,0 +1,25 @@
+"""CUDA without a GPU: a folder of libraries that the engine takes for CUDA's (tests/standin_cuda.cpp)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from trainer.engine.cuda.machine import SOURCES
+from trainer.files.installed import compiler_command
+
+
+def standin_folder(folder: Path) -> Path:
+    """Return a folder with libcuda.so.1 and libnvrtc.so.13, for ADDER_SEARCH_CUDA."""
+    folder.mkdir(exist_ok=True)
+    cuda = folder / "libcuda.so.1"
+    options = ["-std=c++17", "-O1", "-shared", "-fPIC", f'-DEMULATOR="{SOURCES / "emulator.cpp"}"']
+    source = Path(__file__).with_name("standin_cuda.cpp")
+    subprocess.run([*compiler_command(), *options, str(source), "-o", str(cuda), "-ldl"], check=True)
+    if not (nvrtc := folder / "libnvrtc.so.13").exists():
+        os.link(cuda, nvrtc)
+    return folder
+
+
+if __name__ == "__main__":
+    print(standin_folder(Path(sys.argv[1])))

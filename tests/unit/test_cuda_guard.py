@@ -1,0 +1,126 @@
+"""A GPU that is not there, hangs, fails or computes wrongly does no harm: one line, and the CPU engine goes on."""
+
+import ctypes
+import logging
+
+import pytest
+
+from tests.banks import SPEC, assert_all_same, finish, pair, results
+from tests.standin import standin_folder
+from trainer import Bank
+from trainer.engine.cuda import check, driver, guard, nvrtc
+from trainer.engine.cuda.guard import CheckedBackend
+from trainer.files.installed import missing_for_compilation
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"),
+    pytest.mark.usefixtures("few_selection_problems"),
+]
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    return standin_folder(tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture
+def gpu(libraries, monkeypatch, caplog):
+    """Set how the stand-in fails."""
+    monkeypatch.setenv(driver.SWITCH, str(libraries))
+    monkeypatch.setattr(driver, "ANSWER_S", 20.0)
+    monkeypatch.setattr(check, "TEST_S", 60.0)
+    caplog.set_level(logging.WARNING)
+
+    def fail(how="", after=0):
+        monkeypatch.setenv("STANDIN", how)
+        monkeypatch.setenv("STANDIN_AFTER", str(after))
+
+    for cached in (driver.gpus, nvrtc.library):
+        cached.cache_clear()
+    yield fail
+    for cached in (driver.gpus, nvrtc.library):
+        cached.cache_clear()
+
+
+def bank_of(device="cuda"):
+    return Bank(SPEC, [pair(3, steps=40, batch=16)], device=device, futility=None)
+
+
+def trained(caplog):
+    """Train on the GPU. Return the bank and what was said; the results are the CPU's."""
+    for path in (check.cache_folder() / "cuda").glob("*.json"):
+        path.unlink()
+    bank = finish(bank_of())
+    assert_all_same(results(bank), results(finish(bank_of("cpu"))))
+    assert bank.device == "cpu" == bank.state["theta"].device.type
+    return bank.programs, [record.getMessage() for record in caplog.records]
+
+
+def test_a_gpu_trains_what_a_cpu_would(gpu, caplog, monkeypatch):
+    gpu()
+    programs, said = trained(caplog)
+    assert (programs.name, said) == ("cuda", [])
+    assert programs.about == {"device": "Stand-in", "driver": "CUDA 13.0", "nvrtc": "13.0"}
+    assert programs.cuda.module.wave(programs.cuda.cuda_program) == 4, "two blocks of two teams"
+    monkeypatch.setattr(check, "_tested", None)  # the verdict is kept
+    assert isinstance(bank_of().programs, CheckedBackend)
+
+
+IN_TEST, FAILED = (
+    "the CUDA engine failed its test on Stand-in",
+    "cuLaunchKernel failed (CUDA_ERROR_LAUNCH_FAILED)",
+)
+OTHER = "the CUDA engine gave other bits on Stand-in"
+
+
+@pytest.mark.parametrize(
+    ("how", "limit_s", "why"),
+    [
+        ("no driver", 60, "cuInit failed (CUDA_ERROR_UNKNOWN)"),
+        ("hang at once", 60, "CUDA's driver did not answer in 2 s"),
+        ("hang", 3, f"{IN_TEST}: no end of a test in 3 s"),
+        ("wrong", 60, f"{IN_TEST}: other bits (step 1, seed 0, theta[0])"),
+        pytest.param("error", 60, f"{IN_TEST}: {FAILED}", marks=pytest.mark.full),
+        pytest.param(
+            "crash", 60, f"{IN_TEST}: a test that ended its process (code -6)", marks=pytest.mark.full
+        ),
+    ],
+)
+def test_a_gpu_that_fails_its_test_is_left_alone(how, limit_s, why, gpu, caplog, monkeypatch):
+    monkeypatch.setattr(check, "TEST_S", float(limit_s))
+    monkeypatch.setattr(driver, "ANSWER_S", 2.0 if how == "hang at once" else 20.0)
+    gpu(how)
+    programs, said = trained(caplog)
+    assert said == [f"{why}; training by the CPU engine"]
+    assert (programs.name, programs.about) == ("native", {})
+
+
+@pytest.mark.parametrize(
+    ("how", "after", "name", "why"),
+    [
+        ("wrong", 0, "native", f"{OTHER} (step 1, seed 0, theta[0])"),
+        ("wrong", 5, "cuda, then native", f"{OTHER} (within 5 steps, slot 0, state[0])"),
+        ("error", 5, "cuda, then native", FAILED),
+    ],
+)
+def test_a_gpu_that_fails_later_is_replaced(how, after, name, why, gpu, libraries, caplog, monkeypatch):
+    """At a bank's start, or while it trains: what was asked is done again."""
+    monkeypatch.setattr(guard, "verdict", lambda *_: "")
+    standin = ctypes.CDLL(str(libraries / "libcuda.so.1"))
+    ctypes.c_int.in_dll(standin, "launches").value = 0
+    gpu(how, after)
+    programs, said = trained(caplog)
+    assert said == [f"{why}; training by the CPU engine"]
+    assert programs.name == name
+
+
+def test_without_a_gpu_nothing_is_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(driver, "DEVICES", tmp_path)
+    monkeypatch.delenv(driver.SWITCH, raising=False)
+    monkeypatch.setattr(driver.subprocess, "run", None)
+    assert driver.gpus.__wrapped__() == ((), "")
+    (tmp_path / "nvidia0").touch()
+    assert driver.is_declared()
+    monkeypatch.setenv(driver.SWITCH, "off")
+    assert not driver.is_declared()
+    assert bank_of().programs.name == "native"

@@ -1,0 +1,159 @@
+"""A GPU as what runs the CUDA engine: memory and launches by its driver, cubins by NVRTC, kept in the user's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from ctypes import byref, c_int, c_uint64, c_void_p
+from pathlib import Path
+
+import numpy as np
+
+from model.spec import Kernel
+from trainer.engine.build import digest_of
+from trainer.engine.cuda import nvrtc
+from trainer.engine.cuda.driver import CudaError, Driver, gpus
+from trainer.engine.cuda.machine import TEAMS, address_of, checked_sizes, source_of
+from trainer.engine.cuda.structures import Exam, Program, Seeds
+from trainer.engine.tape_graph import Array
+from trainer.files import durable
+from trainer.files.installed import cache_folder
+
+WARP = 32
+LARGEST_SHARED = (
+    8  # number of a function's attribute: most bytes of shared memory that are asked for at a launch
+)
+
+
+class Card:
+    """`Machine` by the first visible GPU. Raise CudaError where there is none, or it fails."""
+
+    def __init__(self) -> None:
+        visible, why = gpus()
+        if not visible:
+            raise CudaError(why or "no GPU is here")
+        self.gpu = visible[0]
+        self.about = {"device": self.gpu.name, "driver": self.gpu.driver, "nvrtc": nvrtc.version()}
+        self.driver = Driver()
+        self.driver.enter()
+
+    def allocate(self, size: int) -> int:
+        address = c_uint64()
+        self._call("cuMemAlloc_v2", byref(address), ctypes.c_size_t(size))
+        return address.value
+
+    def write(self, address: int, array: Array) -> None:
+        self._call(
+            "cuMemcpyHtoD_v2", c_uint64(address), c_void_p(address_of(array)), ctypes.c_size_t(array.nbytes)
+        )
+
+    def read(self, address: int, array: Array) -> None:
+        self._call(
+            "cuMemcpyDtoH_v2", c_void_p(address_of(array)), c_uint64(address), ctypes.c_size_t(array.nbytes)
+        )
+
+    def free(self, address: int) -> None:
+        self._call("cuMemFree_v2", c_uint64(address))
+
+    def module(self, kernel: Kernel, macros: dict[str, int | str]) -> CardModule:
+        return CardModule(self, cubin(kernel, macros, self.gpu.architecture)[0])
+
+    def _call(self, name: str, *arguments: object) -> None:
+        self.driver.enter()
+        self.driver.call(name, *arguments)
+
+
+class CardModule:
+    """`Module` on a GPU: a warp is two seeds, and a block."""
+
+    def __init__(self, card: Card, image: bytes) -> None:
+        self.card, self.module = card, c_void_p()
+        card._call("cuModuleLoadData", byref(self.module), image)
+        names = ("engine_sizes", "engine_train", "engine_evaluate")
+        self.functions = {name: self._function(name) for name in names}
+        numbers = np.zeros(6, np.int32)
+        address = card.allocate(numbers.nbytes)
+        self._launch("engine_sizes", 1, 0, c_uint64(address))
+        card.read(address, numbers)
+        card.free(address)
+        self.sizes = checked_sizes(numbers)
+
+    def wave(self, program: Program) -> int:
+        blocks, size = c_int(), _shared(program)
+        self._allow(size)
+        self.card._call(
+            *("cuOccupancyMaxActiveBlocksPerMultiprocessor", byref(blocks), self.functions["engine_train"]),
+            *(WARP, ctypes.c_size_t(size)),
+        )
+        return blocks.value * self.card.gpu.processors * TEAMS
+
+    def train(self, program: Program, seeds: Seeds, steps: int) -> None:
+        self._run("engine_train", program, seeds, c_int(steps))
+
+    def evaluate(self, program: Program, seeds: Seeds, exam: Exam) -> None:
+        self._run("engine_evaluate", program, seeds, exam)
+
+    def _run(self, name: str, program: Program, seeds: Seeds, last: ctypes.Structure | c_int) -> None:
+        size = _shared(program)
+        self._allow(size)
+        self._launch(name, -(-seeds.count // TEAMS), size, program, seeds, last)
+
+    def _allow(self, size: int) -> None:
+        if size > self.card.gpu.shared:
+            raise CudaError(
+                f"a block needs {size} bytes of shared memory, the GPU has {self.card.gpu.shared}"
+            )
+        for name in ("engine_train", "engine_evaluate"):
+            self.card._call("cuFuncSetAttribute", self.functions[name], LARGEST_SHARED, size)
+
+    def _function(self, name: str) -> c_void_p:
+        function = c_void_p()
+        self.card._call("cuModuleGetFunction", byref(function), self.module, name.encode())
+        return function
+
+    def _launch(
+        self, name: str, blocks: int, shared: int, *arguments: ctypes.Structure | c_int | c_uint64
+    ) -> None:
+        """Run a kernel to its end."""
+        pointers = (c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        self.card._call(
+            *("cuLaunchKernel", self.functions[name], blocks, 1, 1, WARP, 1, 1, shared, c_void_p()),
+            *(pointers, c_void_p()),
+        )
+        self.card._call("cuCtxSynchronize")
+
+
+def _shared(program: Program) -> int:
+    """Return the bytes of shared memory of a block."""
+    return TEAMS * 4 * int(program.team_words)
+
+
+def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> tuple[bytes, str]:
+    """Return an engine compiled for an architecture, and its digest: from the cache, or compiled. Raise CudaError."""
+    text, headers = source_of(kernel, macros)
+    about = [nvrtc.version(), architecture, *nvrtc.OPTIONS, text, *headers.values()]
+    digest = digest_of(about, [])
+    folder = cache_folder() / "cuda"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for path in folder.glob(f"{digest}.*.cubin"):
+        content = path.read_bytes()
+        if path.name == _name(digest, content):
+            return content, digest
+        path.unlink(missing_ok=True)
+    content = nvrtc.compiled(text, headers, architecture)
+    write(folder / _name(digest, content), content)
+    return content, digest
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file of the cache, whole or not at all."""
+    handle, aside = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    durable.move_in(Path(aside), path)
+
+
+def _name(digest: str, content: bytes) -> str:
+    return f"{digest}.{hashlib.sha256(content).hexdigest()[:32]}.cubin"

@@ -1,0 +1,75 @@
+"""The CUDA engine's self-test against the CPU's, in a child process: a GPU that hangs or crashes ends the child alone.
+
+The verdict lies in the user's cache, for each GPU, driver, source and program; a bad one for a day.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+from model.spec import Spec
+from trainer.engine.build import BuildError, digest_of
+from trainer.engine.cuda.backend import CudaBackend, macros_of
+from trainer.engine.cuda.card import Card, write
+from trainer.engine.cuda.comparison import failure
+from trainer.engine.cuda.driver import CudaError, Gpu
+from trainer.engine.cuda.machine import source_of
+from trainer.engine.native import EngineBackend
+from trainer.files.installed import cache_folder
+from trainer.recipe import Recipe
+
+TEST_S = 120.0
+"""Seconds that the test gets, which needs some twenty, compilation included."""
+BAD_FOR_S = 86_400.0
+
+
+def verdict(gpu: Gpu, spec: Spec, recipe: Recipe) -> str:
+    """Return what is wrong with the engine on a GPU, or "": as it was tested here before, or by a test now."""
+    kernel = spec.kernel()
+    assert kernel is not None
+    text, headers = source_of(kernel, macros_of(spec, recipe))
+    about = [json.dumps(asdict(gpu)), repr(spec), repr(recipe.program()), text, *headers.values()]
+    folder = cache_folder() / "cuda"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{digest_of(about, [])}.json"
+    try:
+        known = str(json.loads(path.read_text())["failure"])
+        if not known or time.time() - path.stat().st_mtime < BAD_FOR_S:
+            return known
+    except (OSError, ValueError, LookupError):
+        pass
+    bad = _tested(spec, recipe)
+    write(path, json.dumps({"failure": bad, **asdict(gpu)}).encode())
+    return bad
+
+
+def _tested(spec: Spec, recipe: Recipe) -> str:
+    command = [sys.executable, "-m", "trainer.engine.cuda.check"]
+    try:
+        child = subprocess.run(
+            command, input=pickle.dumps((spec, recipe)), capture_output=True, timeout=TEST_S, check=False
+        )
+        return str(json.loads(child.stdout.splitlines()[-1]))
+    except subprocess.TimeoutExpired:
+        return f"no end of a test in {TEST_S:.0f} s"
+    except (ValueError, IndexError):
+        return f"a test that ended its process (code {child.returncode})"
+
+
+def main() -> None:
+    """Test a spec and a recipe, which are pickled in standard input by `verdict`."""
+    spec, recipe = pickle.load(sys.stdin.buffer)
+    try:
+        bad = failure(CudaBackend(spec, recipe, Card()), EngineBackend(spec, recipe), recipe)
+    except (CudaError, BuildError, ValueError) as error:
+        bad = str(error)
+    print(json.dumps(bad))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Results of the CUDA engine against the CPU's, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.data import hard_examples
+from trainer.engine.native import EngineBackend
+from trainer.engine.tape_graph import Array
+from trainer.recipe import Recipe
+from trainer.recipe.starts import initial_theta
+from trainer.step.schedule import Hyper, hyper_of
+from trainer.step.step import State
+
+STEPS, TIMES, LATE = 20, 2, 12_000
+"""Steps of a test from a start, how often it is run, and a late step."""
+
+
+def is_different(ours: Array, expected: Array) -> Array:
+    """Mark the numbers with other bits. No number (NaN) equals any other: a CPU and a GPU have different ones."""
+    if ours.dtype.kind != "f":
+        return ours != expected
+    bits = ours.view(f"i{ours.itemsize}") != expected.view(f"i{ours.itemsize}")
+    return bits & ~(np.isnan(ours) & np.isnan(expected))
+
+
+def first_difference(ours: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> str:
+    """Return the first entry with other bits, of tensors whose first axis is seeds: "seed 2, theta[17]"; or ""."""
+    for name, tensor in expected.items():
+        places = np.argwhere(is_different(ours[name].numpy(), tensor.numpy()))
+        if len(places):
+            seed, *rest = places[0].tolist()
+            return f"seed {seed}, {name}{''.join(f'[{n}]' for n in rest)}"
+    return ""
+
+
+def compare(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, steps: int = STEPS) -> str:
+    """Train a state by both engines and evaluate it. Return where they differ first, or ""."""
+    if not _after(cuda, cpu, state, hyper, steps):
+        theta_SP = state["theta"]
+        where = first_difference(cuda.evaluate(theta_SP), cpu.evaluate(theta_SP))
+        return where and f"evaluation, {where}"
+    for step in range(1, steps + 1):
+        if where := _after(cuda, cpu, state, hyper, 1):
+            return f"step {step}, {where}"
+        state, _ = cpu.train(state, hyper, 1)
+    return f"within {steps} steps"
+
+
+def _after(cuda: EngineBackend, cpu: EngineBackend, state: State, hyper: Hyper, steps: int) -> str:
+    ours, expected = (
+        {**trained, "loss": loss} for trained, loss in (b.train(state, hyper, steps) for b in (cuda, cpu))
+    )
+    return first_difference(ours, expected)
+
+
+def examples(cpu: EngineBackend, recipe: Recipe, count: int = 4) -> tuple[State, Hyper]:
+    """Return seeds at their first steps, each from its own θ."""
+    theta_SP = torch.stack([initial_theta(cpu.spec, recipe, n) for n in range(count)])
+    state = {"theta": theta_SP, **cpu.optimiser.init(theta_SP), "data_seed": torch.arange(count)}
+    state |= {name: torch.ones(count) for name in ("wd_scale", "mix_scale")}
+    state |= {"step": torch.zeros(count, dtype=torch.int64), "before": torch.zeros(count, dtype=torch.int64)}
+    state |= hard_examples.empty_buffer(count, "cpu") if recipe.targeted else {}
+    return state, hyper_of([recipe] * count, cpu.spec.layout)
+
+
+def failure(cuda: EngineBackend, cpu: EngineBackend, recipe: Recipe) -> str:
+    """Return what the CUDA engine does wrong with early and late steps of four seeds, tried twice, or ""."""
+    state, hyper = examples(cpu, recipe)
+    for start in (0, LATE) * TIMES:
+        if where := compare(cuda, cpu, {**state, "step": state["step"] + start}, hyper):
+            return f"other bits ({where})"
+    return ""

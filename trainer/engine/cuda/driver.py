@@ -1,0 +1,140 @@
+"""CUDA's driver by ctypes: what GPUs are there, and the calls that the engine needs. Without torch.
+
+As a program it prints what GPUs are there: a driver that hangs or crashes does so to a child process (`gpus`).
+ADDER_SEARCH_CUDA names a folder with libcuda.so.1 and libnvrtc.so.13; "off": no GPU is looked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from ctypes import byref, c_int, c_void_p, create_string_buffer
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+SWITCH = "ADDER_SEARCH_CUDA"
+DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
+"""Files of NVIDIA's driver, and of Windows' below Linux."""
+DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+ANSWER_S = 30.0
+"""Seconds that a driver gets to say what GPUs are there."""
+PROCESSORS, MAJOR, MINOR, MOST_SHARED = 16, 75, 76, 97
+"""Numbers of a device's attributes: its multiprocessors, its architecture, shared memory of a block."""
+
+
+class CudaError(RuntimeError):
+    """The GPU, its driver or its compiler failed. The message names the call."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU: its name, architecture (sm_90), multiprocessors, bytes of shared memory of a block, and its driver."""
+
+    name: str
+    architecture: str
+    processors: int
+    shared: int
+    driver: str
+
+
+def folder_of_libraries() -> Path | None:
+    """Return the folder that ADDER_SEARCH_CUDA names, if any."""
+    value = os.environ.get(SWITCH, "")
+    return None if value in ("", "off") else Path(value)
+
+
+def is_declared() -> bool:
+    """True if this machine has files of a GPU's driver, or libraries are named."""
+    if os.environ.get(SWITCH) == "off":
+        return False
+    return folder_of_libraries() is not None or any(any(DEVICES.glob(name)) for name in DEVICE_FILES)
+
+
+@cache
+def gpus() -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs that this process may use, and why there are none where some are declared."""
+    if not is_declared():
+        return (), ""
+    try:
+        child = subprocess.run(
+            [sys.executable, "-m", "trainer.engine.cuda.driver"],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+        )
+        answer = json.loads(child.stdout)
+    except subprocess.TimeoutExpired:
+        return (), f"CUDA's driver did not answer in {ANSWER_S:.0f} s"
+    except ValueError:
+        return (), f"CUDA's driver ended its process (code {child.returncode})"
+    return tuple(Gpu(**gpu) for gpu in answer["gpus"]), answer["why"]
+
+
+class Driver:
+    """libcuda, with the first visible GPU's context. Each call raises CudaError by its name."""
+
+    def __init__(self) -> None:
+        folder = folder_of_libraries()
+        path = str(folder / "libcuda.so.1") if folder else "libcuda.so.1"
+        try:
+            self.library = ctypes.CDLL(path)
+        except OSError as error:
+            raise CudaError(f"CUDA's driver cannot be loaded ({error})") from None
+        self.call("cuInit", 0)
+        self.context = c_void_p()
+
+    def call(self, name: str, *arguments: object) -> None:
+        try:
+            function = getattr(self.library, name)
+        except AttributeError:
+            raise CudaError(f"CUDA's driver has no {name}") from None
+        if code := function(*arguments):
+            text = ctypes.c_char_p()
+            known = hasattr(self.library, "cuGetErrorName") and not self.library.cuGetErrorName(
+                code, byref(text)
+            )
+            raise CudaError(f"{name} failed ({text.value.decode() if known and text.value else code})")
+
+    def gpu(self, number: int = 0) -> Gpu:
+        """Return the GPU of a number."""
+        device, text, version = c_int(), create_string_buffer(256), c_int()
+        self.call("cuDeviceGet", byref(device), number)
+        self.call("cuDeviceGetName", text, 256, device)
+        self.call("cuDriverGetVersion", byref(version))
+        values = []
+        for attribute in (MAJOR, MINOR, PROCESSORS, MOST_SHARED):
+            value = c_int()
+            self.call("cuDeviceGetAttribute", byref(value), attribute, device)
+            values.append(value.value)
+        major, minor, processors, shared = values
+        installed = DRIVER_VERSION.read_text().splitlines()[:1] if DRIVER_VERSION.exists() else []
+        driver = " ".join([f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", *installed])
+        return Gpu(text.value.decode(errors="replace"), f"sm_{major}{minor}", processors, shared, driver)
+
+    def enter(self) -> None:
+        """Make the first GPU's context the calling thread's."""
+        if not self.context:
+            device = c_int()
+            self.call("cuDeviceGet", byref(device), 0)
+            self.call("cuDevicePrimaryCtxRetain", byref(self.context), device)
+        self.call("cuCtxSetCurrent", self.context)
+
+
+def main() -> None:
+    rows, why = [], ""
+    try:
+        driver, count = Driver(), c_int()
+        driver.call("cuDeviceGetCount", byref(count))
+        rows = [asdict(driver.gpu(n)) for n in range(count.value)]
+    except CudaError as error:
+        why = str(error)
+    print(json.dumps({"gpus": rows, "why": why}))
+
+
+if __name__ == "__main__":
+    main()

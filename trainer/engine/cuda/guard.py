@@ -1,0 +1,163 @@
+"""The CUDA engine under watch: what it trains is trained again by the CPU engine, a seed at a time.
+
+A difference, or a call that fails, is said in one line; what was asked is done again by the CPU engine, as is all that
+follows. Seeds whose turn had not come until then are not checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.spec import Spec
+from trainer.engine.cuda.backend import CudaBackend
+from trainer.engine.cuda.card import Card
+from trainer.engine.cuda.check import verdict
+from trainer.engine.cuda.comparison import compare, first_difference
+from trainer.engine.cuda.driver import CudaError, gpus
+from trainer.engine.cuda.machine import Machine
+from trainer.engine.native import EngineBackend, Measures, Slots
+from trainer.engine.tape_graph import Array
+from trainer.recipe import Recipe
+from trainer.step.schedule import Hyper
+from trainer.step.step import State
+
+FIRST_SEEDS = 2
+"""Seeds of a bank that are trained by both engines before it begins."""
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class CheckedBackend(EngineBackend):
+    """The CUDA engine, and the CPU's in its place once it has failed."""
+
+    def __init__(self, spec: Spec, recipe: Recipe, machine: Machine):
+        """Raise CudaError, BuildError; ValueError for a recipe that the CUDA engine does not have."""
+        super().__init__(spec, recipe)
+        self.cuda: CudaBackend | None = CudaBackend(spec, recipe, machine)
+        self.name, self.about = self.cuda.name, dict(machine.about)
+        self._blocks, self._turn, self._trained = self.cuda._blocks, 0, False
+        self.compile_s += self.cuda.compile_s
+
+    def warm_up(self, state: State, hyper: Hyper) -> None:
+        """Train a bank's first seeds by both engines."""
+        if self.cuda:
+            first, its_hyper = ({k: t[:FIRST_SEEDS] for k, t in part.items()} for part in (state, hyper))
+            try:
+                self._judge(compare(self.cuda, EngineBackend(self.spec, self.recipe), first, its_hyper))
+            except CudaError as error:
+                self._give_up(str(error))
+
+    def run_steps(self, slots: Slots, steps: int) -> Array:
+        before, seed = slots.rows.copy(), self._next(len(slots.rows))
+        one = slots.part(slice(seed, seed + 1))
+        one = Slots(one.rows.copy(), one.data_seeds, one.ties, one.errors)
+        updated = self.places["step"].stop
+
+        def on_gpu(cuda: CudaBackend) -> tuple[Array, dict[str, Tensor]]:
+            losses = cuda.run_steps(slots, steps)
+            self._trained = True
+            return losses, _numbers(state=slots.rows[seed, :updated], loss=losses[seed])
+
+        def on_cpu() -> dict[str, Tensor]:
+            loss = EngineBackend.run_steps(self, one, steps)[0]
+            return _numbers(state=one.rows[0, :updated], loss=loss)
+
+        losses = self._both(on_gpu, on_cpu, f"within {steps} steps, slot {seed}, ")
+        if losses is None:
+            slots.rows[:] = before
+            return super().run_steps(slots, steps)
+        return losses
+
+    def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
+        seed = self._next(len(rows))
+
+        def of(sums: Measures) -> dict[str, Tensor]:
+            return _numbers(measures=np.array([sums.exact, sums.right, sums.loss]))
+
+        def on_gpu(cuda: CudaBackend) -> tuple[ctypes.Array[Measures], dict[str, Tensor]]:
+            sums = cuda.measure(rows, problems, count)
+            return sums, of(sums[seed])
+
+        def on_cpu() -> dict[str, Tensor]:
+            return of(EngineBackend.measure(self, rows[seed : seed + 1], problems, count)[0])
+
+        sums = self._both(on_gpu, on_cpu, f"evaluation, slot {seed}, ")
+        return super().measure(rows, problems, count) if sums is None else sums
+
+    def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
+        seed = self._next(len(theta_SP))
+
+        def on_gpu(cuda: CudaBackend) -> tuple[Tensor, dict[str, Tensor]]:
+            marks = cuda.is_wrong(theta_SP, tokens_STN)
+            return marks, {"is_wrong": marks[seed : seed + 1]}
+
+        def on_cpu() -> dict[str, Tensor]:
+            part = slice(seed, seed + 1)
+            return {"is_wrong": EngineBackend.is_wrong(self, theta_SP[part], tokens_STN[part])}
+
+        marks = self._both(on_gpu, on_cpu, f"answers, slot {seed}, ")
+        return super().is_wrong(theta_SP, tokens_STN) if marks is None else marks
+
+    def _both(
+        self,
+        on_gpu: Callable[[CudaBackend], tuple[T, dict[str, Tensor]]],
+        on_cpu: Callable[[], dict[str, Tensor]],
+        where: str,
+    ) -> T | None:
+        """Do the same on the GPU and, for one seed, on the CPU beside it. Return the GPU's, or None if it failed."""
+        if not self.cuda:
+            return None
+        with ThreadPoolExecutor(1) as pool:
+            expected = pool.submit(on_cpu)
+            try:
+                done, ours = on_gpu(self.cuda)
+            except CudaError as error:
+                self._give_up(str(error))
+                return None
+        different = first_difference(ours, expected.result())
+        return done if self._judge(different and where + different.partition(", ")[2]) else None
+
+    def _judge(self, different: str) -> bool:
+        if different:
+            self._give_up(f"the CUDA engine gave other bits on {self.about['device']} ({different})")
+        return not different
+
+    def _give_up(self, why: str) -> None:
+        log.warning("%s; training by the CPU engine", why)
+        self.cuda, self.name = None, "cuda, then native" if self._trained else EngineBackend.name
+        self.about = self.about if self._trained else {}
+
+    def _next(self, count: int) -> int:
+        """Return the seed whose turn it is."""
+        self._turn += 1
+        return self._turn % count
+
+
+def _numbers(**arrays: Array) -> dict[str, Tensor]:
+    return {name: torch.as_tensor(np.atleast_1d(a))[None] for name, a in arrays.items()}
+
+
+def checked_backend(spec: Spec, recipe: Recipe) -> CheckedBackend | None:
+    """Return the CUDA engine where a GPU is here and its test was passed, else None, with one line that says why.
+
+    Raise BuildError where the CPU engine's C++ cannot be compiled.
+    """
+    visible, why = gpus()
+    try:
+        if visible and not (why := verdict(visible[0], spec, recipe)):
+            return CheckedBackend(spec, recipe, Card())
+        if visible:
+            why = f"the CUDA engine failed its test on {visible[0].name}: {why}"
+    except (CudaError, ValueError) as error:
+        why = str(error)
+    if why:
+        log.warning("%s; training by the CPU engine", why)
+    return None

@@ -1,0 +1,92 @@
+"""NVRTC, CUDA's compiler as a library, by ctypes. It needs neither a GPU nor its driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Mapping
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p, create_string_buffer
+from functools import cache
+from pathlib import Path
+
+from trainer.engine.cuda.driver import CudaError, folder_of_libraries
+
+NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
+FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
+"""Where wheels have it, below a folder of packages."""
+OPTIONS = (
+    "-std=c++17",
+    "--fmad=false",
+    "--prec-div=true",
+    "--prec-sqrt=true",
+    "--ftz=false",
+    "-default-device",
+    "-w",
+)
+STANDARD = {"cstdint": """typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
+typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define INT32_MIN (-2147483647 - 1)
+"""}  # fmt: skip
+"""Standard headers that NVRTC does not have."""
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Load NVRTC: from the folder that ADDER_SEARCH_CUDA names, from its wheel, or where the system has it.
+
+    Raise CudaError if it is nowhere.
+    """
+    folder = folder_of_libraries()
+    places = [folder] if folder else [Path(p) / part for p in sys.path if p for part in FOLDERS]
+    paths = [path for place in places for path in (place / name for name in NAMES) if path.exists()]
+    for path in [*map(str, paths), *(() if folder else NAMES)]:
+        try:
+            for builtins in (
+                sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ()
+            ):
+                ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise CudaError("NVRTC is not here (pip install nvidia-cuda-nvrtc)")
+
+
+def version() -> str:
+    """Return its version. Raise CudaError."""
+    major, minor = c_int(), c_int()
+    _check("nvrtcVersion", byref(major), byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def compiled(text: str, headers: Mapping[str, str], architecture: str, result: str = "CUBIN") -> bytes:
+    """Compile C++ for an architecture (sm_90) to a CUBIN, or to PTX. Raise CudaError with the first error."""
+    headers = {**headers, **STANDARD}
+    program, count = c_void_p(), len(headers)
+    names, texts = ((c_char_p * count)(*(t.encode() for t in part)) for part in (headers, headers.values()))
+    _check("nvrtcCreateProgram", byref(program), text.encode(), b"engine.cu", count, texts, names)
+    try:
+        options = [f"--gpu-architecture={architecture}", *OPTIONS]
+        given = (c_char_p * len(options))(*(o.encode() for o in options))
+        if library().nvrtcCompileProgram(program, c_int(len(options)), given):
+            log = _bytes("ProgramLog", program).decode(errors="replace")
+            error = next((line for line in log.splitlines() if "error" in line), log.strip()[:300])
+            raise CudaError(f"NVRTC: {error}")
+        return _bytes(result, program)
+    finally:
+        library().nvrtcDestroyProgram(byref(program))
+
+
+def _bytes(name: str, program: c_void_p) -> bytes:
+    size = c_size_t()
+    _check(f"nvrtcGet{name}Size", program, byref(size))
+    to = create_string_buffer(size.value)
+    _check(f"nvrtcGet{name}", program, to)
+    return to.raw
+
+
+def _check(name: str, *arguments: object) -> None:
+    code = getattr(library(), name)(*arguments)
+    if code:
+        raise CudaError(f"{name} failed with {code}")
