@@ -11,7 +11,7 @@ import pandas as pd
 from lab.paired import paired_interval
 from lab.plans import LAB, load_plan
 from search.stats.counting import COUNTED
-from search.stats.intervals import mcnemar, wilson
+from search.stats.intervals import mcnemar, mid_p
 from search.study.trial import Configuration
 
 GREY, BLUE = "#b9bec5", "#1f5aa6"
@@ -64,8 +64,8 @@ def of_vectors(source: str) -> str:
 
 
 def with_interval(k: int, n: int) -> str:
-    """Return `k of n` with its share and Wilson's interval."""
-    low, high = wilson(k, n)
+    """Return `k of n` with its share and the mid-P interval."""
+    low, high = mid_p(k, n)
     return f"{k} of {n} ({100 * k / n:.1f} %, {100 * low:.1f}–{100 * high:.1f} %)"
 
 
@@ -134,13 +134,13 @@ def beside(arms: Mapping[str, pd.DataFrame], base: pd.DataFrame, planned: int | 
 
 
 def forest(counts: Mapping[str, tuple[int, int]], path: Path) -> None:
-    """Write a picture of shares with Wilson's intervals, a line a label from top to bottom."""
+    """Write a picture of shares with mid-P intervals, a line a label from top to bottom."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 0.8 + 0.32 * len(counts)), layout="constrained", dpi=120)
     axes = figure.add_subplot()
     for row, (k, n) in enumerate(counts.values()):
-        low, high = (100 * end for end in wilson(k, n))
+        low, high = (100 * end for end in mid_p(k, n))
         axes.plot([low, high], [row, row], color=GREY, lw=2, zorder=1)
         axes.plot([100 * k / n], [row], "o", color=BLUE, zorder=2)
         axes.annotate(f"{k} of {n}", (high, row), (5, -3), textcoords="offset points", fontsize=8)

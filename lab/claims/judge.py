@@ -12,7 +12,7 @@ from lab.claims.claim import OF_SEEDS, Claim, arm, claims, seeds_of
 from lab.claims.trained import Trained
 from lab.paired import PairedArms
 from search.stats.counting import COUNTED, missed_by_hopeless_rule
-from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, power, wilson
+from search.stats.intervals import LEVEL, Interval, discoveries, exact_low, mid_p, power
 from trainer import Outcome
 
 Row = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Count:
 
     @property
     def interval(self) -> Interval:
-        return wilson(self.k, self.n)[0], wilson(min(self.k + self.wrongly, self.n), self.n)[1]
+        return mid_p(self.k, self.n)[0], mid_p(min(self.k + self.wrongly, self.n), self.n)[1]
 
     def __str__(self) -> str:
         return f"{self.k} of {self.n}"

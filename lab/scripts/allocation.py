@@ -20,7 +20,7 @@ import numpy as np
 
 from search.run.allocation import ConfigurationScore, select_for_more_seeds
 from search.stats.counting import GrokRate
-from search.stats.intervals import wilson
+from search.stats.intervals import mid_p
 from search.study.seeds import Allocation
 
 FIRST = 8  # seeds of a round
@@ -35,7 +35,7 @@ PRIORS = {
 def coverage(prior: str, n: int, draws: int, rng: np.random.Generator) -> float:
     """Share of `draws` true rates from a prior that lie in the interval of k of n seeds."""
     rates = PRIORS[prior](rng, draws)
-    intervals = [wilson(int(k), n) for k in rng.binomial(n, rates)]
+    intervals = [mid_p(int(k), n) for k in rng.binomial(n, rates)]
     return float(np.mean([low <= p <= high for p, (low, high) in zip(rates, intervals, strict=True)]))
 
 
@@ -71,7 +71,7 @@ def uniform(rates: np.ndarray, seeds: int, threshold: float, rng: np.random.Gene
 
 
 def judged(rates: np.ndarray, grokked: np.ndarray, n: np.ndarray, threshold: float) -> Judged:
-    low, high = np.array([wilson(int(k), int(m)) for k, m in zip(grokked, n, strict=True)]).T
+    low, high = np.array([mid_p(int(k), int(m)) for k, m in zip(grokked, n, strict=True)]).T
     above, below = low > threshold, high < threshold
     right = (above & (rates > threshold)) | (below & (rates < threshold))
     covered = (low <= rates) & (rates <= high)

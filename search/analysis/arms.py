@@ -13,7 +13,7 @@ from model.adderboard import ADDITIONS
 from model.spec import FAMILIES, MAKERS
 from search.errors import UserError
 from search.stats.counting import COUNTED
-from search.stats.intervals import wilson
+from search.stats.intervals import mid_p
 from trainer import Outcome, Recipe
 
 COLUMNS = (
@@ -70,7 +70,7 @@ class Arm:
     @property
     def at_most(self) -> float:
         """Upper end of the interval of the rate, seeds that a rule ended counting as not grokked."""
-        return wilson(self.grokked, self.n)[1]
+        return mid_p(self.grokked, self.n)[1]
 
     @property
     def page(self) -> str | None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from model.adderboard import ADDITIONS
 from search.errors import UserError
-from search.stats.counting import Row, rank, seed_of, step_metrics
-from search.store.record import is_final
+from search.stats.counting import RULE_COLUMNS, Row, evidence_of, group_by, rank, seed_of, step_metrics
+from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, curve_table
 from search.store.study_records import StudyRecords
 from search.study.trial import Configuration, Trial
@@ -145,20 +145,31 @@ def _measures(result: Result, configuration: Configuration, i: int) -> Row:
 
 
 def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache) -> None:
-    """Write the study's main pictures and, if it trained a constraint with and without, its table.
+    """Write the study's main pictures, its rates and, if it trained a constraint with and without, its table.
 
     They go to the study's own run, unless as many seeds had ended when they were last written.
     """
-    ended = str(sum(map(is_final, records.list_seeds())))
+    rows = records.list_seeds()
+    ended = str(sum(map(is_final, rows)))
     run = tracker.study_run()
     if ended == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == ended:
         return
+    _write_bounded(records, tracker, rows)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
         _draw(records, tracker, artifacts, pictures)
         _tabulate(records, tracker, Path(folder))
         tracker.log_folder(run, Path(folder))
     tracker.client.set_tag(run, EVIDENCE_TAG, ended)
+
+
+def _write_bounded(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedRecord]) -> None:
+    """Write the rates of configurations with seeds that rules ended: all spared seeds of the study bound them."""
+    evidence, by_key = evidence_of(rows), group_by(rows, "configuration")
+    for configuration in records.list_configurations().values():
+        seeds = by_key.get(configuration.key, [])
+        if any(r["outcome"] in RULE_COLUMNS for r in seeds):
+            tracker.log_counts(configuration, seeds, evidence=evidence)
 
 
 def _draw(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, inf, lgamma, log, sqrt
+from math import exp, inf, lgamma, log
 from typing import Any, Self
 
 Interval = tuple[float, float]
@@ -22,21 +22,6 @@ WORTH = 0.4  # independent successes that a cluster stands for where few cluster
 EXACT_PAIRS = 300  # up to this many pairs an interval of two arms is exact, beyond it is asymptotic
 TOLERANCE = 1e-6  # of the end of an exact interval
 RATIO_TOLERANCE, RATIO_STEP = 5e-4, 0.03  # of the logarithm of a ratio's end, and of the search for it
-
-
-def wilson(k: float, n: int) -> Interval:
-    """Return the Wilson score interval of `k` successes in `n` (Wilson, JASA 22, 1927); (0, 1) for n = 0.
-
-    `k` may be a fraction, for an expected number of successes, which SciPy's does not take.
-    """
-    if n == 0:
-        return 0.0, 1.0
-    p, z2 = k / n, Z_95**2
-    centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z_95 / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    low = 0.0 if k == 0 else max(0.0, centre - half)
-    high = 1.0 if k == n else min(1.0, centre + half)
-    return low, high
 
 
 @lru_cache(65_536)
@@ -100,7 +85,7 @@ def exact_low(k: float, n: int, level: float = LEVEL / 2) -> float:
 
 
 def exact_high(k: float, n: int, level: float = LEVEL / 2) -> float:
-    """Return the upper Clopper-Pearson bound. In both bounds `k` may be a fraction, as in `wilson`."""
+    """Return the upper Clopper-Pearson bound. In both bounds `k` may be a fraction, as in `mid_p`."""
     from scipy.special import betaincinv
 
     return float(betaincinv(k + 1, n - k, 1 - level)) if k < n else 1.0

@@ -20,7 +20,7 @@ from mlflow.exceptions import MlflowException
 
 from model import verify
 from search.errors import Failure, UserError
-from search.stats.counting import COUNTED, Row, final_metrics
+from search.stats.counting import COUNTED, Evidence, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
@@ -265,11 +265,18 @@ class Tracker:
         return more > 0 and 8 * (more + new) >= rows
 
     def log_counts(
-        self, configuration: Configuration, rows: Sequence[Row], more: Mapping[str, float] | None = None
+        self,
+        configuration: Configuration,
+        rows: Sequence[Row],
+        more: Mapping[str, float] | None = None,
+        evidence: Mapping[str, Evidence] | None = None,
     ) -> None:
-        """Write what a configuration's rows come to so far, as `final.*` metrics."""
+        """Write what a configuration's rows come to so far, as `final.*` metrics.
+
+        evidence: of the whole study's spared seeds, once all are known.
+        """
         now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
-        values = final_metrics(rows, self.study.stopping_rule) | dict(more or {})
+        values = final_metrics(rows, self.study.stopping_rule, evidence) | dict(more or {})
         metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
         self.client.log_batch(self.run_of(configuration), metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due

@@ -47,9 +47,10 @@ def toggled(tmp_path_factory):
         base, *others = study.configurations
         study.trial((1, 2, 3, 4), grokked=(2,), changes={2: {"held": True}, 3: GIVEN_UP, 4: SPARED})
         for other in others:
-            study.trial(work=[(other, n) for n in (1, 2)], changes={2: DIVERGED})
+            study.trial(work=[(other, n) for n in (1, 2)], changes={1: SPARED, 2: DIVERGED})
         study.censored(work=[(others[1], 3), (base, 5)])
         study.trial((91, 92), grokked=(92,), confirmation=True)
+        log_evidence(study.records, study.tracker, study.shelf)  # spared seeds of others bound rates too
         study.done()
     return home
 
