@@ -7,6 +7,7 @@ once, beside it; `check` enforces the bounds, error messages, `keys` and the rep
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -107,9 +108,19 @@ def _range(ge: float | None, le: float | None) -> str:
     return f"{le} or less" if ge is None else f"from {ge} to {le}"
 
 
+COUNT = re.compile(r"\d{1,9}p")
+"""Name of a preset: a number of parameters."""
+
+
 def did_you_mean(name: object, valid: Iterable[Any]) -> str:
-    """Return a hint for an unknown name: the valid names spelt most like it, or all of them."""
+    """Return a hint for an unknown name: the valid names spelt most like it, or all of them.
+
+    Of names that are counts (`58p`) the nearest ones by number.
+    """
     names = [str(v) for v in valid]
+    if COUNT.fullmatch(str(name)) and (counts := [n for n in names if COUNT.fullmatch(n)]):
+        nearest = sorted(counts, key=lambda n: abs(int(n[:-1]) - int(str(name)[:-1])))
+        return f"did you mean {' or '.join(nearest[:2])}?"
     close = get_close_matches(str(name), names, n=3, cutoff=0.5)
     # Without a closer match all are too far: learning_rate is not again_at.
     if get_close_matches(str(name), close, n=1, cutoff=0.58):

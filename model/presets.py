@@ -92,13 +92,17 @@ def preset(name: str) -> Spec:
 
 @cache
 def preset_name(spec: Spec) -> str:
-    """Return the preset's name, or that of a preset one constraint away, with the constraint; else family and
-    parameter count. A tied spec has its base's name and the count of its numbers.
+    """Return the preset's name, or the parameter count behind which is a preset one constraint away; else family
+    and parameter count. A tied spec has its base's name and the count of its numbers.
     """
     if isinstance(spec, Tied):
         return f"{preset_name(spec.base)} tied to {spec.params}"
     equal = (name for name, s in PRESETS.items() if s.trained() == spec.trained())
-    near = (f"{name} {change}" for name, s in PRESETS.items() if (change := _single_change(s, spec)))
+    near = (
+        f"{spec.params} parameters ({name} {change})"
+        for name, s in PRESETS.items()
+        if (change := _single_change(s, spec))
+    )
     return next(equal, None) or next(near, f"{spec.family} {spec.params}p")
 
 

@@ -110,7 +110,7 @@ FILES = {
     "nmae: x\nmodel: 57p\nseeds: [1]": "name: missing\nnmae: unknown key; did you mean name?",
     "name: x\nseeds: [1]": "model: missing",
     # The model
-    "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean *",
+    "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 57p or 61p?",
     "name: x\nmodel: {}\nseeds: [1]": "model: give a preset or a family; keys found: none",
     "name: x\nmodel: {family: splitsubspace}\nseeds: [1]":
         "model: unknown family 'splitsubspace'; did you mean split_subspace?",
@@ -158,7 +158,7 @@ FILES = {
     SCALES + "constraints: [qk_dim=4]\nscales: {57p: {rate: 0.5}, 170p: {rate: 0.5}}":
         "scales.170p: none of the constraints can be toggled here",
     SCALES + "constraints: [rank1_out]\nscales: {57p: {rate: 0.5}}\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
-        "stop.screen.keep.odd: unknown probe of 57p without rank1_out; valid: *",
+        "stop.screen.keep.odd: unknown probe of 72 parameters (57p without rank1_out); valid: *",
     SCALES + "model: 57p\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}": "model: does not go with scales: *",
     SCALES + "until: {grokked: 1, max_seeds: 6}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
         "until.grokked: does not go with scales: *",

@@ -50,7 +50,7 @@ RIGHT = 10_010  # of AdderBoard's additions, as `quickly` has every seed decode 
 def quickly() -> Iterator[None]:
     """Without what takes seconds: pictures and decoded additions."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tracking, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT))
+        patch.setattr(tracking, "verify", lambda spec, theta_P: SimpleNamespace(correct=RIGHT, margin=None))
         patch.setattr(publishing, "_write_picture", lambda *given: None)
         patch.setattr(publishing, "_draw", lambda *given: None)
         yield
@@ -178,6 +178,9 @@ class Silent:
 
     def due(self):
         return False
+
+    def say(self, line):
+        pass
 
 
 class MadeUpExecutor(InProcessExecutor):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from model.spec import FAMILIES
+from search.study.described import describe, shown
 from search.study.schema import Study
 from search.study.space import Distribution, Space, allowed_values, value_at
 from trainer import Recipe
@@ -136,36 +136,3 @@ def meaning(path: str) -> tuple[str, str]:
             if field.name == name:
                 return field.metadata["unit"], field.metadata["help"]
     return "", ""
-
-
-def shown(value: Any) -> str:
-    """Return a value as a person writes it."""
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, tuple | list):
-        between = (
-            "\u00a0for\u00a0" if all(len(row) == 2 for row in value) else "\u00a0"
-        )  # a curriculum's stages
-        return ", ".join(between.join(map(shown, row)) for row in value) or "none"
-    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
-        return "–"
-    if isinstance(value, int | float | np.number):
-        number = float(value)
-        return f"{number:,.0f}" if number.is_integer() and abs(number) < 1e9 else f"{number:.4g}"
-    return str(value)
-
-
-def describe(distribution: Distribution) -> str:
-    """Return in words which values a searched field may have, and where."""
-    if distribution.choice is not None:
-        text = "one of " + "; ".join(map(shown, distribution.choice))
-    else:
-        low, high = map(shown, distribution.ends())
-        step = f" in steps of {shown(distribution.step)}" if distribution.step else ""
-        log = ", logarithmic" if distribution.log else ""
-        text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
-    if distribution.after:
-        text += f", counted from {distribution.after}"
-    for condition, value in distribution.when.items():
-        text += f", where {condition} is {' or '.join(map(shown, allowed_values(value)))}"
-    return text

@@ -18,6 +18,7 @@ from search.store.ledger import open_ledger
 from search.store.record import SeedRecord, is_final
 from search.store.study_records import StudyRecords, open_several
 from search.study.file import recorded_study
+from search.study.naming import names_of
 from search.study.trial import Configuration
 from trainer import Outcome
 
@@ -60,7 +61,7 @@ def records(
 ) -> pd.DataFrame:
     """Return the records of one study or several: a row a seed, a configuration, or a point of a curve.
 
-    seeds: study, configuration (its key), title, rung, params, init_seed, data_seed, confirmation, outcome,
+    seeds: study, configuration (its key), title (its name), rung, params, init_seed, data_seed, confirmation, outcome,
     budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung that would have
     ended it), best_step, best_exact, best_token, verified (right answers of
     AdderBoard's 10,010, if it was decoded), core_s, trial, environment.
@@ -192,18 +193,19 @@ def configuration_rows(records: StudyRecords, seeds: Sequence[Row] | None = None
     seeds: the ledger's rows of the study, if they have been read.
     """
     rows = group_by(records.list_seeds() if seeds is None else seeds, "configuration")
-    until, runs = until_of(records), records.list_runs()
+    study, runs = study_of(records), records.list_runs()
     configurations, evidence = records.list_configurations(), evidence_of(chain(*rows.values()))
+    names, until = names_of(study, configurations.values()), study.stopping_rule if study else None
     return [
-        _configuration(records.study, c, runs[key], rows[key], until, evidence)
+        _configuration(records.study, c, names[key], runs[key], rows[key], until, evidence)
         for key, c in configurations.items()
         if key in rows
     ]
 
 
 def _configuration(
-    study: str, configuration: Configuration, run: tuple[str, str], rows: list[Row], until: Until | None,
-    evidence: Mapping[str, Evidence],
+    study: str, configuration: Configuration, name: str, run: tuple[str, str], rows: list[Row],
+    until: Until | None, evidence: Mapping[str, Evidence],
 ) -> dict[str, Any]:  # fmt: skip
     metrics = {"core_s_per_grokked": NAN, "median_grok_step": NAN, **final_metrics(rows, until, evidence)}
     best = min(filter(is_final, rows), key=rank, default=None)
@@ -212,7 +214,7 @@ def _configuration(
     return {
         "study": study,
         "configuration": configuration.key,
-        "title": configuration.title,
+        "title": name,
         "experiment_id": run[0],
         "run_id": run[1],
         "rung": fields.pop("rung"),
@@ -247,8 +249,9 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
     seeds: the ledger's rows of the study, if they have been read, with environments if these are wanted.
     """
     configurations = records.list_configurations()
+    names = names_of(study_of(records), configurations.values())
     about = {
-        key: (c.title, preset_name(c.spec), c.spec.params, c.recipe.steps)
+        key: (names[key], preset_name(c.spec), c.spec.params, c.recipe.steps)
         for key, c in configurations.items()
     }
     for row in records.list_seeds() if seeds is None else seeds:

@@ -9,12 +9,12 @@ from typing import Any
 from search.stats.counting import GrokRate, pareto
 
 HEADINGS = (
-    "params", "rung", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
+    "params", "model", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
     "median grok step", "held", "verified",
 )  # fmt: skip
 NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-aligned
 COLUMNS = (
-    "study", "configuration", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
+    "study", "configuration", "title", "rung", "best_seed", "params", "seeds", "grokked", "held", "verified",
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
     "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped",
 )  # fmt: skip
@@ -44,18 +44,36 @@ def front(configurations: Sequence[Mapping[str, Any]], max_params: int | None = 
     """Return the Pareto front of configurations with a grokked seed, smallest first.
 
     They are compared by the lower end of the rate's interval, so that one of two seeds does not outrank twenty
-    of sixty-four; by the confirmation's rate where there is one. configurations: as search.analysis.frames
-    has them.
+    of sixty-four; by the confirmation's rate where there is one. Where a study confirmed some, others of it that are
+    not smaller than these are left out: their rates are what they were chosen by. configurations: as
+    search.analysis.frames has them.
     """
     rows = [
         _shown(row)
         for row in configurations
         if row["grokked"] > 0 and (max_params is None or row["params"] <= max_params)
     ]
-    lows = [r["grok_rate_low"] if r["confirmation_low"] is None else r["confirmation_low"] for r in rows]
-    members = pareto([r["params"] for r in rows], lows)
+    confirmed: dict[str, int] = {}
+    for row in rows:
+        if row["confirmation_seeds"]:
+            confirmed[row["study"]] = min(row["params"], confirmed.get(row["study"], row["params"]))
+    rows = [
+        r for r in rows
+        if r["confirmation_seeds"] or r["study"] not in confirmed or r["params"] < confirmed[r["study"]]
+    ]  # fmt: skip
+    members = pareto([r["params"] for r in rows], list(map(_low, rows)))
     on_front = [row for row, is_member in zip(rows, members, strict=True) if is_member]
     return sorted(on_front, key=itemgetter("params", "study", "configuration"))
+
+
+def best_of(configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the configuration of the front whose rate has the highest lower end; None where nothing grokked."""
+    return max(front(configurations), key=_low, default=None)
+
+
+def _low(row: Mapping[str, Any]) -> float:
+    low = row["grok_rate_low"] if row["confirmation_low"] is None else row["confirmation_low"]
+    return float(low)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +118,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         str(row["params"]),
         row["rung"],
         row["study"],
-        row["configuration"],
+        row["title"],
         f"{row['grokked']} of {row['seeds']} ({stopped}{interval})",
         f"{row['grokked_per_million']:.3g}",
         confirmed,

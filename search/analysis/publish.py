@@ -17,6 +17,7 @@ from search.store.results import PARTS, curve_table
 from search.store.study_records import StudyRecords
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
+from search.tracking.models import BEST as BEST_ALIAS
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import BEST, BEST_TAG, CURVES_PNG, FINISHED
 from trainer import MEASURES, Outcome, Result
@@ -102,7 +103,8 @@ def _write_picture(
     curves = curve_table(configuration, [artifacts.seed(r).result for r in rows])
     grokked = [(r["init_seed"], r["data_seed"]) for r in rows if r["outcome"] == Outcome.GROKKED]
     some = f", {len(rows):,} of {len(final):,} seeds" if len(rows) < len(final) else ""
-    title = f"study {tracker.study.name}, {configuration.title}{some}: {len(grokked)} of {len(rows)} seeds grokked"
+    name = f"study {tracker.study.name}, {tracker.names[configuration]}"
+    title = f"{name}{some}: {len(grokked)} of {len(rows)} seeds grokked"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, CURVES_PNG)
         path.write_bytes(png(curves_figure(curves, grokked, title)))
@@ -155,6 +157,7 @@ def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCac
     if ended == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == ended:
         return
     _write_bounded(records, tracker, rows)
+    _register(records, tracker, artifacts, rows)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
         _draw(records, tracker, artifacts, pictures)
@@ -170,6 +173,25 @@ def _write_bounded(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedR
         seeds = by_key.get(configuration.key, [])
         if any(r["outcome"] in RULE_COLUMNS for r in seeds):
             tracker.log_counts(configuration, seeds, evidence=evidence)
+
+
+def _register(
+    records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, rows: Sequence[SeedRecord]
+) -> None:
+    """Register the best verified seed of the study's best configuration, and of its smallest."""
+    from search.analysis.frames import configuration_rows
+    from search.analysis.pareto import best_of
+
+    verified = [r for r in rows if r["outcome"] == Outcome.GROKKED and r["verified"] == ADDITIONS]
+    by_key = group_by(sorted(verified, key=rank), "configuration")
+    configurations = [row for row in configuration_rows(records, rows) if row["configuration"] in by_key]
+    if not configurations:
+        return
+    smallest = min(configurations, key=lambda row: row["params"])
+    for row, aliases in ((smallest, ()), (best_of(configurations), (BEST_ALIAS,))):
+        if row:
+            seed = artifacts.seed(by_key[row["configuration"]][0])
+            tracker.register(seed, ADDITIONS, aliases)
 
 
 def _draw(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, folder: Path) -> None:

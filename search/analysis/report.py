@@ -41,17 +41,17 @@ from search.stats.counting import (
     FEWEST_SEEDS,
     RULE_COLUMNS,
     TOO_FEW,
+    WORDS,
     Cost,
     GrokRate,
     PooledRate,
     StoppingCounts,
-    describe_screen,
     pareto,
     unended_warning,
 )
 from search.store.home import pull_command
+from search.study.described import rules
 from search.study.schema import Study
-from search.study.stopping import BY_PAIR, BY_SEED
 from trainer import FALSE_KILLS_UPPER, Outcome
 
 FEW = 6  # configurations that are shown one by one
@@ -171,7 +171,7 @@ class _Page:
             ("Configurations", self._configurations()),
             ("Seeds", self._seeds()),
             *self._objective(),
-            *(self._rules(self.study) if self.study else []),
+            *(rules(self.study, self.configurations["configuration"]) if self.study else []),
         ]
 
     def _objective(self) -> list[tuple[str, str]]:
@@ -195,26 +195,6 @@ class _Page:
             text += f"; {len(confirming):,} of them, numbers {_span(confirming['init_seed'], '')}, confirm"
         return text
 
-    def _rules(self, study: Study) -> list[tuple[str, str]]:
-        """Return what ends seeds early, and what asks for more."""
-        drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
-        spared = drawn.get(study.spares, "drawn by the seed's numbers")
-        on = f"on: seeds that it calls hopeless are given up, a random tenth of them spared ({spared})"
-        rules = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
-        if study.stop.rungs:
-            rules.append(("Screen", describe_screen(study.stop.rungs, self.configurations["configuration"])))
-        if study.until.grokked:
-            exact = ", and its interval the exact one for that, of the negative binomial distribution"
-            biased = f"once {study.until.grokked} grokked: so the rate is biased upwards"
-            rules.append(("Stops", biased + (exact if study.stopping_rule else "")))
-        if study.allocation:
-            threshold = f"{study.allocation.threshold:.0%}"
-            more = (
-                f"more of them while the interval has {threshold} in it, or a place on the front is possible"
-            )
-            rules.append(("Allocation of seeds", more))
-        return rules
-
     def file(self) -> str:
         """Return the study file, without defaults."""
         if not self.study:
@@ -232,7 +212,7 @@ class _Page:
     # ---- what was found
 
     def outcomes(self) -> list[tuple[str, int, str]]:
-        return [(o.value.replace("_", " "), int(self.counts.get(o, 0)), text) for o, text in OUTCOMES.items()]
+        return [(WORDS[o], int(self.counts.get(o, 0)), text) for o, text in OUTCOMES.items()]
 
     def headline(self) -> str:
         """Return the answer in one or two sentences."""

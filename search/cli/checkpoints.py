@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from model import Spec, Verification
     from search.run.rerun import Request, Rerun
     from search.store.home import Home
+    from search.store.study_records import StudyRecords
     from trainer.checkpoints.checkpoint import Checkpoint
 
 SHOWN = 20
@@ -38,7 +39,7 @@ METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
 
 @click.command()
 @click.argument("study")
-@click.option("--best", is_flag=True, help="The best seed (the default).")
+@click.option("--best", is_flag=True, help="The best seed of the best configuration (the default).")
 @click.option("--seed", help="This seed; 777.804 is the initial values of 777 with the data of 804.")
 @click.option("--model", help="Of this preset only, where a study has several.")
 @click.option("--configuration", metavar="KEY", help="Of this configuration only; its key, or how it begins.")
@@ -54,7 +55,11 @@ def pull(
     target: Path | None,
     home: Home,
 ) -> None:
-    """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow."""
+    """Fetch a checkpoint (safetensors and JSON) of a STUDY's best or given seed out of MLflow.
+
+    The best configuration is that of adder-search best whose grok rate's interval begins highest; of its seeds the
+    one that grokked first and held.
+    """
     if best and seed is not None:
         raise UserError("give --best or --seed, not both")
     from search.store.candidates import DatabaseCandidates, smallest
@@ -70,16 +75,32 @@ def pull(
         if candidate and candidate.start and candidate.configuration:
             configuration = candidate.configuration
             wanted = Seed.named(candidate.start.lineage[-1]["seed"])
+    of = ""
+    if wanted is None and configuration is None:
+        configuration, of = _best_configuration(records, model)
     checkpoint = artifacts.pull(records, wanted, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
     save_checkpoint(checkpoint, target)
-    click.echo(f"{target}: seed {number}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
+    click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
         stability = "held" if metrics["held"] else "did not hold"
         click.echo(f"  grokked at step {metrics['grok_step']:,} and {stability}")
     else:
         click.echo(f"  did not grok ({metrics['outcome']}); best exact match {metrics['best_exact']:.4f}")
+
+
+def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str | None, str]:
+    """Return the key of the best configuration that MLflow has, and its name if there are several."""
+    from search.analysis.frames import configuration_rows
+    from search.analysis.pareto import best_of
+
+    rows = configuration_rows(records, [r for r in records.list_seeds() if r["published"]])
+    rows = [row for row in rows if model in (None, row["rung"])]
+    best = best_of(rows)
+    if best is None:
+        return None, ""
+    return best["configuration"], f" of {best['title']}" if len(rows) > 1 else ""
 
 
 @click.command()

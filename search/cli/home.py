@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,8 @@ from search.errors import UserError
 
 if TYPE_CHECKING:
     from search.store.home import Home
+    from search.store.record import SeedRecord
+    from search.store.study_records import StudyRecords
 
 
 @click.command()
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 @home_option
 @json_option
 def status(study: str | None, home: Home, as_json: bool) -> None:
-    """Show the recorded studies, or one STUDY seed by seed."""
+    """Show the recorded studies, or one STUDY seed by seed, and how far it is while it runs."""
     from search.analysis.frames import until_of
     from search.cli import render
     from search.stats.counting import overview
@@ -30,8 +32,25 @@ def status(study: str | None, home: Home, as_json: bool) -> None:
     rows = [row for seeds in seeds_of.values() for row in seeds]
     until = {records.study: until_of(records) for records, seeds in seeds_of.items() if seeds}
     studies, seeds = overview(rows, until), rows if study else []
-    text = render.status(studies, seeds) if rows else f"nothing has run yet in {home.path}"
-    show(as_json, {"home": str(home.path), "studies": studies, "seeds": seeds or None}, text)
+    names, running = _of_one(opened[0], seeds) if seeds else ({}, None)
+    text = render.status(studies, seeds, names, running) if rows else f"nothing has run yet in {home.path}"
+    about = {"home": str(home.path), "studies": studies, "seeds": seeds or None}
+    show(as_json, about | ({"running": running} if study else {}), text)
+
+
+def _of_one(records: StudyRecords, seeds: list[SeedRecord]) -> tuple[dict[str, str], dict[str, Any] | None]:
+    """Return names of a study's configurations, and what its driver left; the seeds get their last reported steps."""
+    from search.analysis.frames import study_of
+    from search.store.running import read_progress
+    from search.study.naming import names_of
+    from trainer import Outcome
+
+    running = read_progress(records)
+    steps = {(key, init, data): step for key, init, data, step in (running or {}).get("steps", ())}
+    for row in seeds:
+        if row["outcome"] == Outcome.RUNNING:
+            row["steps"] = steps.get((row["configuration"], row["init_seed"], row["data_seed"]), row["steps"])
+    return names_of(study_of(records), records.list_configurations().values()), running
 
 
 @click.command()

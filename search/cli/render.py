@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
-from model import preset_name
 from search.errors import printable
+from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
     ENOUGH,
     RULE_COLUMNS,
     STOPPED,
+    WORDS,
     Cost,
     Evidence,
     GrokRate,
@@ -26,7 +28,7 @@ from search.stats.counting import (
 from search.store.candidates import DatabaseCandidates, lineage_of, smallest
 from search.store.home import home_flag
 from search.store.study_records import StudyRecords
-from search.study.trial import Configuration
+from search.study.naming import names_of
 from trainer import Outcome
 
 if TYPE_CHECKING:
@@ -39,25 +41,25 @@ GO_ON = "What has ended is recorded, the rest is saved. To go on:"
 def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str:
     """Return a run's results and the next commands. name: the study as the user typed it."""
     rows = ended.rows
-    models = _models(study, records)
+    names = names_of(study, records.list_configurations().values())
     if study.compress:
         lines = ["", *_descent(records)]
     else:
-        lines = ["", *_rates(study, rows, models if len(models) > 1 else {})]
+        lines = ["", *_rates(study, rows, names)]
         lines += [f"  {cost}"] if (cost := Cost.of(rows)).seed_steps else []
     lines += _stopping({outcome: StoppingCounts.of(rows, outcome) for outcome in RULE_COLUMNS})
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
         lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
-    lines += [] if study.compress else _grokked(rows, models)
+    lines += [] if study.compress else _grokked(rows, names)
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
         lines.append(f"  {speed}; compilation {ended.compile_s:.0f} s")
     if not (ended.trials or ended.interrupted):
         lines.append("  every seed had ended before: nothing left to train")
     for trial, reason in ended.failed_trials.items():
-        lines.append(f"  trial {trial} failed: {reason}")
+        lines.append(f"  bank {trial} failed: {reason}")
     if ended.unpublished:
         missing = f"MLflow has not got {ended.unpublished} seeds yet"
         lines.append(f"  {missing}; the next run writes them")
@@ -65,27 +67,27 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if ended.interrupted or ended.failed_trials:
         lines += ["", GO_ON, f"  adder-search run {name}{flag}"]
     else:
-        lines += ["", "Next:", f"  adder-search pull {study.name} --best -o best{flag}"]
-        lines += [f"  adder-search verify best{flag}", "  adder-search export best -o submission.py"]
-        lines.append(f"  adder-search ui{flag}")
+        lines += ["", "Next:"]
+        if any(r["outcome"] == Outcome.GROKKED for r in rows):
+            lines += [
+                f"  adder-search pull {study.name} --best -o best{flag}",
+                f"  adder-search verify best{flag}",
+            ]
+            lines.append("  adder-search export best -o submission.py")
+        lines += [
+            f"  adder-search report {study.name} -o {study.name}.html{flag}",
+            f"  adder-search ui{flag}",
+        ]
     return "\n".join(lines)
 
 
-def _models(study: Study, records: StudyRecords) -> dict[str, str]:
-    """Return a name for each listed configuration: its spec's, with its key where specs are equal."""
-    started = records.list_configurations() if study.start else {}
-    listed = list(started.values()) or [Configuration(*configuration) for configuration in study.listed]
-    shared = Counter(preset_name(c.spec) for c in listed)
-    return {c.key: preset_name(c.spec) if shared[preset_name(c.spec)] == 1 else c.title for c in listed}
-
-
-def _grokked(rows: Sequence[Row], models: dict[str, str]) -> list[str]:
+def _grokked(rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     """Return lines on the ten seeds that grokked first."""
     lines, several = [], len({r["configuration"] for r in rows}) > 1
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:10]:
         stability = "held" if row["held"] else "did not hold"
-        of = f" of {models.get(row['configuration'], row['configuration'])}" if several else ""
+        of = f" of {names[row['configuration']]}" if several else ""
         lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
     return lines
 
@@ -109,28 +111,26 @@ def _descent(records: StudyRecords) -> list[str]:
     return lines
 
 
-def _rates(study: Study, rows: Sequence[Row], models: dict[str, str]) -> list[str]:
+def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     """Return the study's grok rate; of listed configurations each one's, of proposed ones the best five."""
-    name, by_key, until = study.name, group_by(rows, "configuration"), study.stopping_rule
+    by_key, until = group_by(rows, "configuration"), study.stopping_rule
     searched = group_by((r for r in rows if not r["confirmation"]), "configuration")
     evidence = evidence_of(rows)
     rates = {key: GrokRate.of(seeds, until, evidence=evidence) for key, seeds in searched.items()}
-    confirmed = _confirmed(by_key, models, evidence)
+    confirmed = _confirmed(by_key, names, evidence)
     if len(rates) <= 1:
-        return [f"{name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
+        return [f"{study.name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
     missed = sum(rate.missed for rate in rates.values())
     pooled = [] if until else [f"  {PooledRate.of((r for r in rows if not r['confirmation']), missed)}"]
-    if models:
-        width = max(map(len, models.values()))
-        listed = [f"  {model:{width}} {rates[key]}" for key, model in models.items() if key in rates]
-        return [f"{name}: {len(rates)} configurations", *listed, *pooled, *confirmed]
-    best = sorted(rates.items(), key=lambda item: (-item[1].rate, item[0]))[:5]
-    shown = [f"  configuration {key}: {rate}" for key, rate in best]
-    return [f"{name}: {len(rates)} configurations; by grok rate", *shown, *pooled, *confirmed]
+    head, keys = f"{study.name}: {len(rates)} configurations", [key for key in names if key in rates]
+    if study.proposes:
+        head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-rates[key].rate, key))[:5]
+    width = max(len(names[key]) for key in keys)
+    return [head, *(f"  {names[key]:{width}}  {rates[key]}" for key in keys), *pooled, *confirmed]
 
 
 def _confirmed(
-    by_key: Mapping[str, Sequence[Row]], models: dict[str, str], evidence: Mapping[str, Evidence]
+    by_key: Mapping[str, Sequence[Row]], names: Mapping[str, str], evidence: Mapping[str, Evidence]
 ) -> list[str]:
     """Return a line for each confirmed configuration: its rate on fresh seeds, and in the search."""
     lines = []
@@ -141,7 +141,7 @@ def _confirmed(
         )
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
-            lines.append(f"  confirmed {models.get(key, key)}: {fresh} on fresh seeds ({searched})")
+            lines.append(f"  confirmed {names[key]}: {fresh} on fresh seeds ({searched})")
     return lines
 
 
@@ -161,21 +161,46 @@ def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
     return [f"  {text}" for outcome, stopping in rules.items() if (text := stopping.summary(outcome))]
 
 
-def status(studies: Sequence[Row], rows: Sequence[Row]) -> str:
-    """Return studies (of `counting.overview`), then ledger rows one by one."""
+def status(
+    studies: Sequence[Row],
+    rows: Sequence[Row],
+    names: Mapping[str, str] | None = None,
+    running: Mapping[str, Any] | None = None,
+) -> str:
+    """Return studies (of `counting.overview`), then ledger rows one by one.
+
+    names: of one study's configurations, by key. running: what its driver left (search/store/running.py).
+    """
     several = len({r["configuration"] for r in rows}) > 1
-    return "\n".join([line for s in studies for line in _study(s)] + [_seed(r, several) for r in rows])
+    lines = [line for s in studies for line in _study(s)]
+    lines[1:1] = _running(running, names or {}) if running else []
+    return "\n".join([*lines, *(_seed(r, (names or {}) if several else None) for r in rows)])
+
+
+def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    """Return lines on a run that goes on: who runs it, how far it is, and what trains."""
+    since = time.strftime("%H:%M", time.localtime(running["began"]))
+    host, process = running["owner"].split("/")[:2]
+    snapshot = Snapshot(**{f.name: running[f.name] for f in fields(Snapshot)})
+    lines = [f"runs since {since} as process {process} on {host}", *describe(snapshot)]
+    for key, step, count in running["training"]:
+        lines.append(
+            f"training: {names.get(key, key)}: {count} {'seed' if count == 1 else 'seeds'} at step {step:,}"
+        )
+    return [f"  {line}" for line in lines]
 
 
 def _study(s: Row) -> list[str]:
-    states = ", ".join(f"{count} {state}" for state, count in s["states"].items())
+    states = ", ".join(f"{count} {WORDS[Outcome(state)]}" for state, count in s["states"].items())
     rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
-    if s["interval"]:
+    if not s["counted"]:
+        rate = "no seed has ended"
+    elif s["interval"]:
         low, high = s["interval"]
         kind = f"{STOPPED} " if s["stopped"] else ""
         rate = f"grok rate {s['grokked']}/{s['counted']} ({kind}{low:.1%} to {high:.1%})"
     best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
-    lines = [f"{s['study']}: {s['trials']} trials, {s['seeds']} seeds ({states})", f"  {rate}, {best}"]
+    lines = [f"{s['study']}: {s['seeds']} seeds ({states}) in {s['trials']} banks", f"  {rate}, {best}"]
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
@@ -185,13 +210,13 @@ def _study(s: Row) -> list[str]:
     return [*lines, f"  {s['unended']}"] if s["unended"] else lines
 
 
-def _seed(r: Row, several: bool) -> str:
+def _seed(r: Row, names: Mapping[str, str] | None) -> str:
     """Return a line on a seed, with its configuration where there are several."""
-    of = f"{r['configuration'][:6]} " if several else ""
+    of = "" if names is None else f" of {names.get(r['configuration'], r['configuration'][:6])}"
     best = (
         f"grokked at {r['grok_step']:,}" if r["grok_step"] else f"best exact match {r['best_exact'] or 0:.4f}"
     )
     certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
     reason = f" ({printable(r['reason'])})" if r["reason"] else ""
-    head = f"  {of}seed {seed_of(r)!s:8} {r['outcome']:10} step {r['steps']:<8,} "
-    return f"{head}{best}{certified}{reason}"
+    head = f"  seed {seed_of(r)!s:8} {WORDS[Outcome(r['outcome'])]:11} step {r['steps']:<8,} "
+    return f"{head}{best}{certified}{reason}{of}"

@@ -57,18 +57,8 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     """
     plan = _read_study(study, home)
     if dry_run:
-        from search.run.estimate import estimate
-        from search.run.extension import as_begun
-        from search.store.ledger import Ledger
-        from search.store.study_records import StudyRecords
-
         with reraise_as(study, UserError):
-            rows: list[SeedRecord] = []
-            if home.exists():
-                records = StudyRecords(Ledger(home), plan.name)
-                rows = records.list_seeds()
-                plan = as_begun(plan, (records.get_study() or {}).get("definition"))
-            click.echo(estimate(plan, home, rows))
+            click.echo(_plan(plan, home, fresh))
         return
     _run_all(plan, study, home, fresh, detach, max_hours)
 
@@ -78,6 +68,27 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
 def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
     _run_all(_read_study(study, home), study, home, False, detach, max_hours)
+
+
+def _plan(study: Study, home: Home, fresh: bool) -> str:
+    """Return what a run would do and cost. Raises UserError for all that a run would refuse."""
+    from search.run.estimate import estimate
+    from search.run.extension import as_begun, check_extension, check_proposals
+    from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords
+    from search.tracking.tracking import tracking_uri
+
+    tracking_uri(home, study.tracking_uri)
+    home.depot.check()
+    rows: list[SeedRecord] = []
+    if home.exists() and not fresh:
+        records = StudyRecords(Ledger(home), study.name)
+        rows, definition = records.list_seeds(), (records.get_study() or {}).get("definition")
+        study = as_begun(study, definition)
+        check_extension(study, definition, rows)
+        if study.space and not study.start:
+            check_proposals(study, records)
+    return estimate(study, home, rows)
 
 
 def _read_study(name: str, home: Home) -> Study:

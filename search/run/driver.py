@@ -36,6 +36,7 @@ from search.run.workers import Workers, WorkerState
 from search.store.depot import Depot
 from search.store.record import SeedRecord, is_final
 from search.store.results import ERROR, PARTS, Damaged
+from search.store.running import EVERY_S, write_progress
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Configuration, Trial
@@ -102,6 +103,7 @@ class Driver:
         self.ended = Ended()
         self.workers = Workers(study, self.home, planner, self._begin)
         self.progress = Progress(planner, self.workers)
+        self.progress_due = 0.0
         self.remarks: set[str] = set()
         """Lines that workers had to say."""
         self.unconcluded: set[str] = set()
@@ -177,6 +179,8 @@ class Driver:
             self._start_what_fits(executor)
             self._check_end()
             self._show(executor)
+        if self.ended.why:
+            self.display.say(f"stopping ({self.ended.why}): what trains is being saved")
 
     @property
     def is_done(self) -> bool:
@@ -214,6 +218,9 @@ class Driver:
         executor.export(self.measures)
         if self.display.due():
             self.display.show(self.progress.snapshot())
+        if time.monotonic() > self.progress_due:
+            self.progress_due = time.monotonic() + EVERY_S
+            write_progress(self.records, self.progress.as_record(self.records.owner))
 
     def stop(self, why: str = INTERRUPTED) -> None:
         """End the loop after the event at hand."""

@@ -13,12 +13,13 @@ from search.run.packing import (
     local_resources,
     placement,
 )
-from search.run.progress import duration
+from search.run.snapshot import duration
 from search.run.spared import BLOCK
-from search.stats.counting import Evidence, GrokRate, Row, describe_screen, seed_of
+from search.stats.counting import Evidence, GrokRate, Row, seed_of
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.compress import Compress
+from search.study.described import describe, rules
 from search.study.schema import Study
 from search.study.trial import Configuration
 from trainer import FALSE_KILLS_UPPER, Outcome
@@ -52,25 +53,23 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     else:
         trials, size, slots = TrialShapes(study).count(to_train, fits)
         side = f"up to {fits.concurrent} side by side"
-        asked.append(f"  trials          {trials} of up to {size} seeds in {slots} slots, {side}")
+        asked.append(f"  banks           {trials} of up to {size} seeds in {slots} slots, {side}")
         if all_s := sum(seconds.values()):
             rate = sum(count * c.recipe.steps for c, count in to_train.items()) / all_s
         core_hours = all_s * share["cpu"] / 3_600
-        cost = f", {core_hours:,.1f} core-hours" if core_hours >= 1 and not fits.on_gpu else ""
-        time = f"{duration(all_s / max(1, min(trials, fits.concurrent)))}{cost}"
+        cost = f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
+        time = f"at most {duration(all_s / max(1, min(trials, fits.concurrent)))}{cost},"
     lines = [
         f"{study.name}: {study.about}",
         *asked,
-        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each trial",
+        *_search(study),
+        *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
+        f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank",
         f"  home            {home.path}",
-        f"  estimated time  {time} at {rate:,.0f} seed-steps/s a trial ({source})",
+        f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
-    if study.space:
-        lines.append(f"  sought          {study.sampler.described}")
     if not study.compress:
         lines.append(f"  intervals       {_worth(study, listed)}")
-    if looks := study.stop.rungs:
-        lines.append(f"  screen          {describe_screen(looks, [c.key for c in listed])}")
     if study.scales:
         by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
@@ -91,6 +90,17 @@ def _configurations(study: Study, listed: Sequence[Configuration], remaining: in
         f"  configurations  {study.planned}{proposed}",
         f"  seeds           {seeds}, {steps} steps each; {recorded}",
     ]
+
+
+def _search(study: Study) -> list[str]:
+    """Return lines on what is searched, how, and what is sought."""
+    if not study.space:
+        return []
+    fields = [f"{path}: {describe(distribution)}" for path, distribution in study.space.items()]
+    heads = ["space", *[""] * (len(fields) - 1)]
+    lines = [f"  {head:15} {text}" for head, text in zip(heads, fields, strict=True)]
+    sampler = f"{study.sampler.name} (sampler seed {study.sampler.seed})"
+    return [*lines, f"  sampler         {sampler}", f"  sought          {study.sampler.described}"]
 
 
 def _worth(study: Study, listed: Sequence[Configuration]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from search.errors import UserError
 from search.stats.counting import Row, seed_of
+from search.store.study_records import StudyRecords
 from search.study.file import with_earlier_defaults
 from search.study.sampler import Sampler
 from search.study.schema import Study
@@ -53,7 +54,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
     start = study.start and study.start.model_dump(mode="json")
     if before is not None and before.get("start") != start:
-        raise UserError(f"study {study.name}: start: not what it was begun with; {WAY_OUT}")
+        raise _changed(study, "start", *map(_short, (before.get("start"), start)))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))
@@ -67,13 +68,27 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
 
 
+def _short(values: Mapping[str, Any] | None) -> str:
+    """Return a section's values that are not empty, in few words."""
+    plain = {key: value for key, value in (values or {}).items() if value not in (None, [], {}, False)}
+    return ", ".join(f"{key} {value}" for key, value in plain.items())[:200] or "nothing"
+
+
+def check_proposals(study: Study, records: StudyRecords) -> None:
+    """Raise UserError if an earlier proposal of a search is no point of the file's space."""
+    configurations = records.list_configurations()
+    for proposal in records.list_proposals():
+        if proposal["configuration"] in configurations:
+            numbers_of(study, configurations[proposal["configuration"]], proposal["numbers"])
+
+
 def numbers_of(study: Study, configuration: Configuration, drawn: Mapping[str, Any]) -> Numbers:
     """Return a configuration as numbers of the study's space: as they were drawn, where they mean the same.
 
     Raises UserError if it is no point of the space, or differs from the base in what is not searched.
     """
     if configuration.spec.family != study.base_spec.family:
-        raise _another_base(study)
+        raise _changed(study, "model.family", configuration.spec.family, study.base_spec.family)
     try:
         return _numbers(study, configuration, drawn, keep=True)
     except UserError:
@@ -94,18 +109,20 @@ def _numbers(study: Study, configuration: Configuration, drawn: Mapping[str, Any
             continue
         after = space[path].after
         if value(path) is None or (after and value(after) is None):
-            raise _another_base(study)
+            raise _changed(study, path, "none", "a number")
         number = value(path) - value(after) if after else value(path)
         if not _has(space[path], number):
             raise _no_point(study, path, drawn.get(path, value(path)))
         numbers[path] = stored(number)
     try:
         resolved = fixed(*study.configuration(study.resolved(numbers)))
-    except ValueError:
-        raise _another_base(study) from None
+    except ValueError as error:
+        raise UserError(f"study {study.name}: with what it was begun with: {error}; {WAY_OUT}") from None
     for path in dict.fromkeys([*space, *_fields(study)]):
         if resolved(path) != value(path):
-            raise _no_point(study, path, drawn[path]) if path in drawn else _another_base(study)
+            if path in drawn:
+                raise _no_point(study, path, drawn[path])
+            raise _changed(study, path, value(path), resolved(path))
     return numbers
 
 
@@ -136,5 +153,5 @@ def _no_point(study: Study, path: str, value: Any) -> UserError:
     )
 
 
-def _another_base(study: Study) -> UserError:
-    return UserError(f"study {study.name}: model or recipe: not what it was begun with; {WAY_OUT}")
+def _changed(study: Study, path: str, before: Any, now: Any) -> UserError:
+    return UserError(f"study {study.name}: {path}: begun with {before}, the file has {now}; {WAY_OUT}")

@@ -5,45 +5,50 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from search.run.planner import Planner
+from search.run.snapshot import Snapshot, describe
 from search.run.tally import TrialReport
 from search.stats.counting import COUNTED
+from search.stats.intervals import mid_p
+from search.study.naming import Names
 from search.study.trial import Trial
 from trainer import Outcome
 
 if TYPE_CHECKING:  # torch comes with it, which a plan does without
     from search.run.workers import Workers, WorkerState
 
+MOST_STEPS = 2_000
+"""Seeds in training up to which each one's step is kept for `status`."""
 
-@dataclass(frozen=True)
-class Snapshot:
-    """One moment of a run. Rates are seed-steps/s; times are seconds."""
 
-    running: int
-    grokked: int
-    failed: int
-    best_exact: float
-    seed_steps_per_s: float
-    seconds_left: float | None
-    compiling: bool
-    elapsed_s: float
-    holding: dict[str, int] = field(default_factory=dict)
-    """Steps that grokked seeds are to hold, if there is enough and nothing else trains."""
+def shares_left(ended: Mapping[int, int], training: Mapping[int, int]) -> list[float]:
+    """Return the share of its budget that a seed still trains after each percentage of it, from 0 to 100.
+
+    ended, training: seeds by the percentage at which they ended, or have come to. By Kaplan and Meier's curve:
+    seeds that end early are known first, and those that train on are at risk as far as they have come.
+    """
+    survival, at_risk = [1.0], sum(ended.values()) + sum(training.values())
+    for percentage in range(101):
+        deaths = ended.get(percentage, 0)
+        survival.append(survival[-1] * (1 - deaths / at_risk) if at_risk else survival[-1])
+        at_risk -= deaths + training.get(percentage, 0)
+    sums = [sum(survival[i + 1 : 101]) / 100 for i in range(101)]
+    return [total / survival[i + 1] if survival[i + 1] else 0.0 for i, total in enumerate(sums)]
 
 
 class Progress:
     """Progress of a run: what has ended is counted here, what runs is read off the plan and the workers."""
 
     def __init__(self, planner: Planner, workers: Workers):
-        self.planner, self.workers = planner, workers
-        self.start = time.monotonic()
+        self.planner, self.workers, self.names = planner, workers, Names(planner.study)
+        self.start, self.began = time.monotonic(), time.time()
         self.ended: Counter[str] = Counter()
         """Seeds of recorded trials, by outcome."""
         self.best_exact = 0.0
@@ -91,25 +96,77 @@ class Progress:
         }
 
     def snapshot(self) -> Snapshot:
-        """Return how far the run is.
-
-        The remaining work is counted in budgets, so the time left is the most it may take: a seed that groks or
-        is given up ends earlier.
-        """
-        reports, states = [report for _, report in self._running()], self.states()
-        remaining = self.planner.queued_steps + sum(report.left for report in reports)
-        rate = self.rate or self.overall_rate
+        """Return how far the study is."""
+        reports, states, run = [report for _, report in self._running()], self.states(), self.planner.run
+        ended = sum(run.ended.values(), Counter({o: states[o] for o in COUNTED}))
+        study, count, complete = (
+            self.planner.study,
+            ended.total(),
+            [s for s in run.states.values() if s.is_complete],
+        )
+        open_seeds = sum(len(state.pending) for state in run.states.values())
+        rate, remaining = self.rate or self.overall_rate, self.seed_steps_left()
         return Snapshot(
+            configurations=(sum(s.key in run.ended for s in complete), max(study.planned, len(run.states))),
+            seeds=(count, max(study.planned_seeds, count + open_seeds - sum(states[o] for o in COUNTED))),
             running=states[Outcome.RUNNING],
-            grokked=sum(sum(r.grokked.values()) for r in reports) + self.ended[Outcome.GROKKED],
-            failed=sum(states[o] + self.ended[o] for o in COUNTED if o != Outcome.GROKKED),
+            grokked=sum(c[Outcome.GROKKED] for c in run.ended.values())
+            + sum(sum(r.grokked.values()) for r in reports),
+            not_grokked=count - ended[Outcome.GROKKED],
+            best=self._best(),
             best_exact=self.best_exact,
             seed_steps_per_s=rate,
             seconds_left=remaining / rate if rate else None,
             compiling=any(w.open and w.phase in ("starting", "compiling") for w in self.workers),
             elapsed_s=time.monotonic() - self.start,
+            is_open=bool(study.until.grokked or study.allocation or study.compress or study.confirm),
             holding=self._holding(),
         )
+
+    def seed_steps_left(self) -> float:
+        """Return the steps that all seeds still train, those of configurations that are not proposed yet included.
+
+        Rules and successes end seeds before their budgets as they did in this study so far (`shares_left`).
+        """
+        run, study = self.planner.run, self.planner.study
+        reports = [report for _, report in self._running()]
+        training, spent = Counter[int](), Counter(run.spent)
+        for report in reports:
+            training.update(dict(report.training))
+            spent.update(dict(report.spent))
+        left = shares_left(spent, training)
+        budget = run.longest
+        open_steps = sum(budget * count * left[percentage] for percentage, count in training.items())
+        unseen = sum(report.left for report in reports if not report.training)
+        begun = sum(len(s.pending) + sum(map(s.is_final, s.rows)) for s in run.states.values())
+        unplanned = 0 if run.enough or study.until.grokked else max(0, study.planned_seeds - begun) * budget
+        return open_steps + (unseen + self.planner.queued_steps + unplanned) * left[0]
+
+    def _best(self) -> str:
+        """Return name and counts of the configuration whose grok rate's interval begins highest."""
+        run = self.planner.run
+        counts = {key: (c[Outcome.GROKKED], c.total()) for key, c in run.ended.items() if c[Outcome.GROKKED]}
+        if len(run.states) < 2 or not counts:
+            return ""
+        key = max(counts, key=lambda key: (mid_p(*counts[key])[0], key))
+        name = self.names[run.states[key].configuration] if key in run.states else key
+        return "{}: {} of {}".format(name, *counts[key])
+
+    def as_record(self, owner: str) -> dict[str, Any]:
+        """Return what `status` says of the run while it goes on, as JSON has it (search/store/running.py)."""
+        snapshot, steps = self.snapshot(), self.steps()
+        progress = Counter[tuple[str, int]]()
+        for _, report in self._running():
+            for key, (count, step, _) in report.progress.items():
+                progress[key, step] += count
+        return {
+            "owner": owner,
+            "began": self.began,
+            "written": time.time(),
+            **asdict(snapshot),
+            "training": [[key, step, count] for (key, step), count in progress.items() if count],
+            "steps": [[*key, step] for key, step in steps.items()] if len(steps) <= MOST_STEPS else [],
+        }
 
     def _holding(self) -> dict[str, int]:
         """Return the grokked seeds that train on, with steps to hold, if nothing else of the search does."""
@@ -154,15 +211,11 @@ class Display:
 
     def show(self, snapshot: Snapshot) -> None:
         self.shown = time.monotonic()
-        cells = _cells(snapshot)
+        lines = describe(snapshot)
         if self.live:
-            table = Table(box=None, pad_edge=False)
-            for name in cells:
-                table.add_column(name, justify="right", style="bold")
-            table.add_row(*cells.values())
-            self.live.update(table)
+            self.live.update(Text("\n".join(lines)))
         else:
-            self.console.print("  ".join(f"{name} {value}" for name, value in cells.items()), soft_wrap=True)
+            self.console.print(". ".join(lines), soft_wrap=True)
 
     def say(self, line: str) -> None:
         """Show a line in place of a snapshot."""
@@ -176,26 +229,3 @@ class Display:
         """Show a line in place of a snapshot, if enough time has passed since the last one."""
         if self.due():
             self.say(line)
-
-
-def _cells(s: Snapshot) -> dict[str, str]:
-    waiting = "compiling" if s.compiling else "starting"
-    speed = f"{s.seed_steps_per_s:,.0f}" if s.seed_steps_per_s else waiting
-    seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
-    return {
-        "elapsed": duration(s.elapsed_s),
-        "running": str(s.running),
-        "grokked": str(s.grokked),
-        "failed": str(s.failed),
-        "best exact match": f"{s.best_exact:.4f}",
-        "seed-steps/s": speed,
-        "time left": duration(s.seconds_left) if s.seconds_left is not None else "?",
-        **({"waits for": ", ".join(seeds)} if seeds else {}),
-    }
-
-
-def duration(seconds: float) -> str:
-    """Return hours, minutes and seconds without leading zeros: 1:02:03, 4:05, 0:07."""
-    minutes, rest = divmod(int(seconds + 0.5), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

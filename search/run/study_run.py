@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from search.run.allocation import ConfigurationScore, objective, successes
 from search.run.tally import TrialReport
-from search.stats.counting import GrokRate, Row, seed_of
+from search.stats.counting import COUNTED, GrokRate, Row, seed_of
 from search.store.record import is_final
 from search.study.sampler import GROK_RATE
 from search.study.schema import Study
@@ -96,6 +96,12 @@ class StudyRun:
         self._rows: dict[str, dict[Seed, Row]] = {}
         self._recorded: Counter[str] = Counter()
         self._reported: Counter[str] = Counter()
+        self.longest = max((recipe.steps for _, recipe in study.listed), default=study.base_recipe.steps)
+        """Longest budget of a seed; unit: steps."""
+        self.ended: dict[str, Counter[str]] = {}
+        """Seeds of the search and of the confirmation that have ended, by configuration's key, by outcome."""
+        self.spent: Counter[int] = Counter()
+        """Seeds that have ended, by the percentage of their budgets that they trained."""
         self.record(rows)
 
     def seeds_of(self, configuration: Configuration) -> Sequence[Seed]:
@@ -117,8 +123,16 @@ class StudyRun:
             key, seed = row["configuration"], seed_of(row)
             recorded = self._rows.setdefault(key, {})
             self._recorded[key] -= _is_success(recorded.get(seed))
+            self._count(key, recorded.get(seed), -1)
             recorded[seed] = {name: row[name] for name in PLANNED_COLUMNS if name in row}
             self._recorded[key] += _is_success(row)
+            self._count(key, row, 1)
+
+    def _count(self, key: str, row: Row | None, by: int) -> None:
+        if row is not None and row["outcome"] in COUNTED:
+            self.ended.setdefault(key, Counter())[row["outcome"]] += by
+            budget = self.states[key].configuration.recipe.steps if key in self.states else self.longest
+            self.spent[100 * row["steps"] // max(budget, row["steps"], 1)] += by
 
     def update_progress(self, trial: Trial, report: TrialReport | None) -> None:
         """Take the newest report of a running trial; None when it runs no more."""

@@ -6,11 +6,13 @@ A bank on a GPU trains a thousand seeds: a row of each, in every report, would k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from statistics import median
 from typing import Any
 
+from search.stats.counting import group_by
 from trainer import Outcome, Seed
 
 Row = Mapping[str, Any]
@@ -33,6 +35,12 @@ class TrialReport:
     best_exact: float = 0.0
     steps: Sequence[tuple[int, int]] = ()
     """Steps of the seeds in the trial's order, run-length encoded: (step, number of seeds)."""
+    training: Sequence[tuple[int, int]] = ()
+    """Seeds that have not ended, by the percentage of their budgets that they have trained."""
+    spent: Sequence[tuple[int, int]] = ()
+    """The same of those that have ended."""
+    progress: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """By configuration: seeds that train, their median step, and seeds that have ended."""
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> TrialReport:
@@ -49,6 +57,9 @@ class TrialReport:
             ],
             best_exact=max((row["best_exact"] for row in rows), default=0.0),
             steps=[(step, len(list(same))) for step, same in groupby(row["step"] for row in rows)],
+            training=_percentages(row for row in rows if row["outcome"] in OPEN),
+            spent=_percentages(row for row in rows if row["outcome"] not in OPEN),
+            progress={key: _progress(group) for key, group in group_by(rows, "configuration").items()},
         )
 
     @property
@@ -60,3 +71,12 @@ class TrialReport:
         """Yield the step of each seed; nothing before the first report."""
         for step, count in self.steps:
             yield from [step] * count
+
+
+def _percentages(rows: Iterable[Row]) -> list[tuple[int, int]]:
+    return sorted(Counter(100 * row["step"] // row["budget"] for row in rows).items())
+
+
+def _progress(rows: Sequence[Row]) -> tuple[int, int, int]:
+    steps = [row["step"] for row in rows if row["outcome"] == Outcome.RUNNING]
+    return len(steps), int(median(steps or [0])), sum(row["outcome"] not in OPEN for row in rows)

@@ -24,6 +24,8 @@ Row = Mapping[str, Any]
 """A record of a seed, or what is counted of several; a function takes any that has its columns."""
 R = TypeVar("R", bound=Mapping[str, Any])
 COUNTED = (Outcome.GROKKED, Outcome.FAILED, Outcome.DIVERGED, Outcome.GIVEN_UP, Outcome.SCREENED)
+WORDS = {o: o.value.replace("_", " ") for o in Outcome} | {Outcome.FAILED: "not grokked"}
+"""Outcomes as users read them: what spent its budget has not failed."""
 RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
 Until = tuple[int, Sequence[Seed]]
@@ -108,6 +110,8 @@ class GrokRate:
         return mid_p(self.grokked, self.n)[0], mid_p(min(self.grokked + self.missed, self.n), self.n)[1]
 
     def __str__(self) -> str:
+        if not self.n:
+            return "no seed has ended"
         low, high = self.interval
         if self.stopped:
             return f"{self.grokked} of {self.n} grokked, where it stopped ({STOPPED} {low:.1%} to {high:.1%})"
@@ -323,7 +327,7 @@ class StoppingCounts:
         """Return the counts in a line; empty if the rule never fired."""
         if not self.ended and not self.spared:
             return ""
-        ended = f"{rule.value.replace('_', ' ')}: {self.ended} of {self.seeds}"
+        ended = f"{WORDS[rule]}: {self.ended} of {self.seeds}"
         if not self.spared:
             return ended
         share = f"{self.spared_share:.0%} of those called"

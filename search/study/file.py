@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from search.errors import UserError, printable
 from search.study.keys import sections
 from search.study.sampler import GROK_RATE, PARAMS
 from search.study.schema import Study
-from search.study.space import Strict
+from search.study.space import LARGEST_SEED, Strict
 from search.study.spelling import inline_files
 from search.study.stopping import BY_HASH
 
@@ -26,6 +26,9 @@ MOST_VALUES = 25_000  # keys and values; PyYAML takes 50 µs for each
 MOST_BITS = 1_000  # of a whole number; more fit into no float, and can be too many to be written out
 INVALID_SCALAR = (ValueError, LookupError, AttributeError, TypeError, OverflowError)
 """PyYAML's own for !!int abc and the like."""
+MOST_ERRORS = 20
+STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
+"""What a file is read with where these keys are wrong, to find what else is."""
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -81,6 +84,8 @@ class _Loader(yaml.SafeLoader):
             if node.tag in SEXAGESIMAL and ":" in node.value:  # YAML 1.1's base 60: YAML 1.2 has none
                 raise ValueError
             value = super().construct_object(node, deep)
+            if type(value) is float and value.is_integer() and "e" in node.value.lower():
+                value = int(value)  # 1e4 counts something, and a number may always be whole
             if type(value) is int and value.bit_length() > MOST_BITS:
                 raise OverflowError
             if type(value) is str:
@@ -116,13 +121,67 @@ def parse_study(text: str, source: str) -> Study:
     data = _read_yaml(text, source)
     if not isinstance(data, dict):
         raise UserError(f"{source}: must be a mapping with name, model and seeds")
+    lines: dict[str, None] = {}
+    for _ in range(MOST_ERRORS):
+        study, errors = _validate(data)
+        if study and not lines:
+            return study
+        new = [line for line in errors if not (line in lines or _follows(line, lines))]
+        lines |= dict.fromkeys(new)
+        without = _without(data, errors)
+        if study or without == data:
+            break
+        data = without  # what is wrong elsewhere is said too
+    raise UserError("\n".join(printable(f"{source}: {line}") for line in lines)) from None
+
+
+def _validate(data: dict[str, Any]) -> tuple[Study | None, list[str]]:
+    """Return a study, or what is wrong with its plain values."""
     try:
         data = inline_files(data)
-        return Study.model_validate(data)
+        return Study.model_validate(data), []
     except ValidationError as error:
-        raise UserError("\n".join(printable(f"{source}: {line}") for line in _lines(error, data))) from None
+        return None, list(_lines(error, data))
     except ValueError as error:
-        raise UserError(f"{source}: {error}") from None
+        return None, [str(error)]
+
+
+def _follows(line: str, earlier: Mapping[str, None]) -> bool:
+    """True if an error may come from leaving out what an earlier one was about: it is at that place, or names it."""
+    place, words = line.partition(":")[0], set(re.findall(r"\w+", line.partition(";")[0]))
+    paths = [e.partition(":")[0] for e in earlier]
+    return any(
+        path.rpartition(".")[2] in words or f"{place}.".startswith(f"{path}.") or path.startswith(f"{place}.")
+        for path in paths
+    )
+
+
+def _without(data: dict[str, Any], errors: Sequence[str]) -> dict[str, Any]:
+    """Return a file's values without those that errors name, as far as the file can be read without them."""
+    for line in errors:
+        path = line.partition(":")[0]
+        keys = [*(k for k in data if path == k or path.startswith(f"{k}."))][:1]
+        if keys and keys[0] in STAND_INS:
+            data = {**data, keys[0]: STAND_INS[keys[0]]}
+        elif keys and keys[0] != "model":
+            below = path.removeprefix(keys[0]).strip(".")
+            data = _removed(data, [keys[0], *_split(data[keys[0]], below)])
+    return data
+
+
+def _split(values: Any, path: str) -> list[str]:
+    """Return the keys of a path below nested mappings: a key may have dots in it."""
+    if not isinstance(values, dict):
+        return []
+    key = next((k for k in values if path == k or path.startswith(f"{k}.")), None)
+    return [] if key is None else [key, *_split(values[key], path.removeprefix(key).strip("."))]
+
+
+def _removed(values: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return nested mappings without the entry at `keys`."""
+    if len(keys) == 1:
+        return {k: v for k, v in values.items() if k != keys[0]}
+    return {**values, keys[0]: _removed(values[keys[0]], keys[1:])}
 
 
 def recorded_study(definition: str, source: str) -> Study:

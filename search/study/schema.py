@@ -365,6 +365,14 @@ class Study(Strict):
         return self.sampler.planned(self.space) if self.space else starts * len(self.listed)
 
     @cached_property
+    def planned_seeds(self) -> int:
+        """Number of seeds that the file asks for, those of the confirmation included, at most."""
+        if self.scales:
+            return sum(self.design.seeds.values())
+        confirmed = min(self.confirm.configurations, self.planned) if self.confirm else 0
+        return self.planned * sum(map(len, self.rounds)) + confirmed * len(self.confirm_seeds)
+
+    @cached_property
     def first_seeds(self) -> list[Seed]:
         """The seeds of the first round."""
         if not (self.scales and isinstance(self.seeds, SeedRange)):

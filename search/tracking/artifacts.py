@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from search.store.ledger import Ledger
 from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, ConfigurationResults, curve_table, read_curves
 from search.store.study_records import StudyRecords
+from search.study.file import recorded_study
+from search.study.naming import names_of
 from search.study.start import ANY
 from search.study.trial import Configuration
 from search.tracking.tracking import TRIALS, answered, artifact, reach
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
     from trainer.checkpoints.checkpoint import Checkpoint
 
+LISTED = 20
+"""Configurations with the same seed that are listed."""
 CAPACITY = 64
 """Parts that an ArtifactCache has in memory by default."""
 
@@ -162,7 +167,7 @@ def pull(
 ) -> Checkpoint:
     """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration.
 
-    Raises NotFound naming what there is.
+    Raises NotFound naming what there is, and UserError for a seed that several configurations have.
     """
     configurations = records.list_configurations()
     keys = match_configurations(records.study, configurations, model, configuration)
@@ -171,9 +176,32 @@ def pull(
         raise NotFound(
             f"study {records.study!r} has no finished seed{'' if seed is None else f' {seed}'} yet"
         )
+    if (
+        seed is not None
+        and len(rows) > 1
+        and len({configurations[r["configuration"]].start for r in rows}) == 1
+    ):
+        raise _several(records, seed, sorted(rows, key=rank), configurations)
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
     with ArtifactCache(reach(records), records) as cache:
         return cache.seed(best).checkpoint()
+
+
+def _several(
+    records: StudyRecords, seed: Seed, rows: Sequence[SeedRecord], configurations: Mapping[str, Configuration]
+) -> UserError:
+    """Return the error for a seed of several configurations: it lists them, the best first."""
+    definition = (records.get_study() or {}).get("definition")
+    study = recorded_study(json.dumps(definition), records.study) if definition else None
+    names = names_of(study, configurations.values())
+    lines = [
+        f"  --configuration {r['configuration'][:6]}  {names[r['configuration']]}: {r['outcome']}"
+        for r in rows
+    ]
+    more = [f"  and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+    return UserError(
+        "\n".join([f"seed {seed} is in {len(lines)} configurations; add one of", *lines[:LISTED], *more])
+    )
 
 
 def finished_seeds(records: StudyRecords, keys: Collection[str], seed: Seed | None) -> list[SeedRecord]:

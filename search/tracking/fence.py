@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow import MlflowClient
 
-WRITING = ("create_", "log_", "set_", "update_", "delete_")
+WRITING = ("create_", "log_", "set_", "update_", "delete_", "finalize_")
 """How the names of MlflowClient's methods begin that change something."""
 
 

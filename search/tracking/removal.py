@@ -133,6 +133,8 @@ def delete(found: Contents) -> str:
     delete_mirror(found.records)
     if found.experiment is not None:
         with answered(found.uri):
+            if not found.is_in_another_home:
+                _delete_versions(found)
             remark = _erase(found, found.experiment) if found.is_in_home else _rename(found, found.experiment)
     if found.is_in_home:
         shutil.rmtree(found.artifacts, ignore_errors=True)
@@ -140,9 +142,23 @@ def delete(found: Contents) -> str:
     return remark
 
 
+def _delete_versions(found: Contents) -> None:
+    """Delete the study's versions of the registered model of its name, and that model with the last of them."""
+    client, name = connect(found.records.home, found.uri), found.records.study
+    versions = client.search_model_versions(f"name = '{name}'")
+    own = [v for v in versions if v.run_id in found.runs]
+    for version in own:
+        client.delete_model_version(name, version.version)
+    if own and len(own) == len(versions):
+        client.delete_registered_model(name)
+
+
 def _erase(found: Contents, experiment: Experiment) -> str:
     """Remove the experiment from the home's store, so that its name is free."""
     store = _get_store(found.uri)
+    while models := store.search_logged_models([experiment.experiment_id]):
+        for model in models:
+            store._hard_delete_logged_model(model.model_id)
     if experiment.lifecycle_stage == "active":
         store.delete_experiment(experiment.experiment_id)
     for run in found.runs:

@@ -24,11 +24,13 @@ from search.stats.counting import COUNTED, Evidence, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home
 from search.store.lease import Superseded
+from search.study.naming import Names
 from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
 from search.tracking.artifacts import RecordedSeed
 from search.tracking.fence import FencedClient
+from search.tracking.models import Facts, log_dataset, log_model, register
 from search.tracking.tracking import (
     ADDERBOARD,
     ANCESTOR_TAGS,
@@ -44,6 +46,7 @@ from search.tracking.tracking import (
     TRIALS,
     answered,
     check_place,
+    check_uri,
     is_local,
     local_artifacts,
 )
@@ -74,7 +77,7 @@ class Tracker:
         verify: raises Superseded once another driver has the study; called before anything is written.
         """
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
-        self.client = FencedClient(client, verify)
+        self.client, self.names = FencedClient(client, verify), Names(study)
         self.runs: dict[str, str] = {}
         """Runs of configurations that this driver has opened, by key."""
         self.earlier: dict[str, str] | None = None
@@ -154,7 +157,7 @@ class Tracker:
         """Create a configuration's run. If the answer is lost, the store is asked again next time."""
         tags = {KEY_TAG: configuration.key, **self._ancestor_tags(configuration)}
         earlier, self.earlier = self.earlier, None
-        run = self._create_once(configuration.title, tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
+        run = self._create_once(self.names[configuration], tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
         self.earlier = earlier
         return run
 
@@ -355,9 +358,26 @@ class Tracker:
         params = {"seed": name, "grok_step": result.grok_step, "held": result.held, "params": spec.params}
         self.client.log_batch(run, params=[Param(k, str(v)) for k, v in params.items()])
         self.log_checkpoint(run, CHECKPOINT, seed)
+        checkpoint = seed.checkpoint()
+        decoded = verify(spec, result.theta_P)
         if ADDERBOARD not in seed_run.data.metrics:  # of a driver that died before the end
-            self.client.log_metric(run, ADDERBOARD, verify(spec, result.theta_P).correct)
+            log_dataset(self.client, run)
+            self.client.log_metric(run, ADDERBOARD, decoded.correct)
+        facts = Facts(decoded.correct, decoded.margin)
+        log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         self.client.set_terminated(run)
+
+    def register(self, seed: RecordedSeed, correct: int, aliases: Sequence[str]) -> None:
+        """Make a seed's checkpoint a version of the registered model that has the study's name."""
+        name, checkpoint = str(seed.result.pair.seed), seed.checkpoint()
+        run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration)).info.run_id
+        facts = Facts(correct)
+        place = log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
+        about = f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}"
+        register(self.client, self.study.name, place, run, checkpoint, facts, aliases, about)
+
+    def _check_place(self, location: str) -> None:
+        check_uri(self.unfenced, self.home, location)
 
     def list_decoded(self, configuration: Configuration) -> dict[Seed, int]:
         """Return the right additions of AdderBoard's 10,010 of a configuration's child runs, by seed."""

@@ -31,6 +31,11 @@ TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
 FINISHED = "FINISHED"
 LOCK_WAIT_S = 20.0
+PLACES = (
+    ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
+    ("model_versions", "storage_location"),
+)  # fmt: skip
+"""Tables and columns of MLflow's store with absolute paths of artifacts."""
 
 
 def tracking_uri(home: Home, study_uri: str | None = None) -> str:
@@ -112,7 +117,9 @@ def _relocate_artifacts(home: Home) -> None:
             if running := Ledger(home).list_running_studies():
                 where = unquote(urlparse(old).path.removesuffix("/artifacts"))
                 raise Failure(f"{home.path}: {', '.join(running)} is being run, with this home as {where}")
-            for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            for table, column in PLACES:
+                if not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                    continue  # of a later MLflow
                 there = f"substr({column}, 1, {len(old) + 1}) = ?"
                 moved = f"UPDATE {table} SET {column} = ? || substr({column}, {len(old) + 1}) WHERE {there}"
                 db.execute(moved, (here, f"{old}/"))
@@ -148,7 +155,15 @@ def check_place(client: MlflowClient, home: Home, run: Run) -> None:
     """Raise Failure for a run whose artifacts are not where its store has them: a local one in the home, a
     server with itself or in an object store. MLflow would read, write and send passwords anywhere else too.
     """
-    uri, place = client.tracking_uri, urlparse(run.info.artifact_uri)
+    try:
+        check_uri(client, home, run.info.artifact_uri)
+    except Failure as error:
+        raise Failure(f"run {run.info.run_id} {error}") from None
+
+
+def check_uri(client: MlflowClient, home: Home, location: str) -> None:
+    """Raise Failure for a place of artifacts that is none of the store's."""
+    uri, place = client.tracking_uri, urlparse(location)
     if is_local(uri):
         path = Path(unquote(place.path)).resolve()
         is_right = place.scheme == "file" and path.is_relative_to(home.artifacts.resolve())
@@ -159,8 +174,7 @@ def check_place(client: MlflowClient, home: Home, run: Run) -> None:
     else:
         return  # a database of the user's own
     if not is_right:
-        where = masked(f"in {run.info.artifact_uri:.200}, which is no place of {uri}")
-        raise Failure(f"run {run.info.run_id} has its artifacts {where}")
+        raise Failure("has its artifacts " + masked(f"in {location:.200}, which is no place of {uri}"))
 
 
 def local_artifacts(client: MlflowClient, home: Home, run: Run) -> Path | None:

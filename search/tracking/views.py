@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from search.study.naming import Names, searched
 from search.study.schema import Study
 from search.study.trial import Configuration
 
@@ -68,15 +69,6 @@ class View:
         return json.dumps({"name": self.title, "createdAt": time_ms, "updatedAt": time_ms, "state": state})
 
 
-def searched(study: Study) -> list[str]:
-    """Return what a study varies, as MLflow's parameters: its space, or the fields in which its list differs."""
-    if study.space:
-        return list(dict.fromkeys(".".join(path.split(".")[:2]) for path in study.space))
-    listed = [Configuration(*c).as_params() for c in study.listed]
-    names = dict.fromkeys(name for params in listed for name in params if "." in name)
-    return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
-
-
 def table_view(study: Study) -> View:
     """Return a table: a row a configuration, the highest grok rate first, with its interval and parameters."""
     columns = [f"metrics.`{name}`" for name in ANSWER]
@@ -84,11 +76,12 @@ def table_view(study: Study) -> View:
     columns += [f"metrics.`{name}`" for name in (*(CONFIRMED if study.confirm else ()), *MORE)]
     columns.append("params.`params`")
     widths = {name: 20 + 6 * len(name.split("`")[1]) for name in columns}  # pixels: as wide as the name
-    longest = max((len(Configuration(*c).title) for c in study.listed), default=40)
+    names = Names(study)
+    longest = max((len(names[Configuration(*c)]) for c in study.listed), default=40)
     state = _sorted_by() | {
         "selectedColumns": columns,
         "columnOrder": [NAME, STARTED, *columns],
-        "columnWidths": widths | {NAME: min(60 + 6 * longest, 240), STARTED: 56},
+        "columnWidths": widths | {NAME: min(60 + 6 * longest, 320), STARTED: 56},
     }
     return View(TAG + VIEWS["table"][0], "Grok rates", state)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from search.analysis import frames
-from search.analysis.pareto import front, table
+from search.analysis.pareto import best_of, front, table
 from search.stats.intervals import mid_p
 from search.store.home import Home
 from tests.commands import call
@@ -22,6 +22,7 @@ def configuration(params, grokked, seeds=20, *, key=None, study="s", **changes):
     rate = grokked / seeds
     return {
         "study": study, "configuration": key or f"{params:04}{grokked:04}abcd", "rung": f"{params}p",
+        "title": f"lr {grokked}",
         "params": params, "seeds": seeds, "grokked": grokked, "grok_rate": rate,
         "grokked_per_million": 20 * rate, "grok_rate_low": rate / 2, "grok_rate_high": min(1.0, 2 * rate),
         "median_grok_step": 41_500.0 if grokked else math.nan, "held": grokked // 2, "verified": 0,
@@ -46,9 +47,9 @@ def test_the_front_is_what_nothing_smaller_matches(most, expected):
 
 
 TABLE = """
-params rung study configuration grok rate per million best seed median grok step held verified
-46 46p s 00460001abcd 1 of 20 (2.5% to 10.0%) 1 777 41,500 0 of 1 not decoded yet
-57 57p s 00570008abcd 8 of 20 (20.0% to 80.0%) 8 777 41,500 8 of 8 yes (2 of 3)
+params model study configuration grok rate per million best seed median grok step held verified
+46 46p s lr 1 1 of 20 (2.5% to 10.0%) 1 777 41,500 0 of 1 not decoded yet
+57 57p s lr 8 8 of 20 (20.0% to 80.0%) 8 777 41,500 8 of 8 yes (2 of 3)
 """
 
 
@@ -136,5 +137,8 @@ def test_search_and_confirmation_are_not_pooled():
     assert (
         "15 of 17 (66.3% to 98.0%)" in said and "5 of 8 (27.8% to 89.4%)" in said and "20 of 25" not in said
     )
-    rival = configuration(75, 20, 25, grok_rate_low=0.4)
+    rival = configuration(75, 20, 25, grok_rate_low=0.4, study="t")
     assert front([LARGE, rival]) == [row, *front([rival])], "0.31 on fresh seeds is less than 0.4"
+    assert best_of([LARGE, rival])["study"] == "t"
+    chosen_by_it = rival | {"study": "s"}
+    assert front([LARGE, chosen_by_it]) == [row], "its study confirmed another one"

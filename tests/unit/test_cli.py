@@ -94,8 +94,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr("search.run.estimate.local_resources", lambda: {"CPU": 2, "GPU": 0})
     result = call("run", "57p", "--dry-run", "--home", "somewhere")
     assert result.exit_code == 0 and not result.stderr
-    trials = "2 of up to 8 seeds in 4 slots, up to 2 side by side"
-    for text in ("57 parameters", "16, 60,000 steps each", trials, "/somewhere", "64 seeds in all"):
+    banks = "2 of up to 8 seeds in 4 slots, up to 2 side by side"
+    for text in ("57 parameters", "16, 60,000 steps each", banks, "/somewhere", "64 seeds in all"):
         assert text in result.stdout, text
     assert not list(Path().iterdir())
 

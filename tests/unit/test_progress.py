@@ -3,7 +3,8 @@
 import pytest
 from rich.console import Console
 
-from search.run.progress import Display, Progress, duration
+from search.run.progress import Display, Progress, shares_left
+from search.run.snapshot import Snapshot, describe, duration
 from search.run.tally import TrialReport
 from search.run.workers import Workers
 from tests.planners import drain, planner_of
@@ -43,15 +44,45 @@ def report(run, number, *seeds, rate=100.0):
 
 def test_a_snapshot_counts_seeds_and_time(run):
     before = run.snapshot()
-    assert (before.running, before.seconds_left, before.compiling) == (0, None, True)
+    assert (before.running, before.seconds_left, before.compiling, before.seeds) == (0, None, True, (0, 4))
     report(run, 0, seed(250, "grokked", 1.0, grok_step=250), seed(250, exact=0.3), rate=5.0)
     report(run, 1, seed(500, "diverged"), seed(500), rate=5.0)
     now = run.snapshot()
-    assert (now.running, now.grokked, now.failed, now.best_exact) == (2, 1, 1, 1.0)
-    assert (now.seed_steps_per_s, now.compiling) == (10.0, False)
-    assert now.seconds_left == pytest.approx((750 + 500) / 10.0), "of those that have not ended"
+    assert (now.running, now.grokked, now.not_grokked, now.best_exact) == (2, 1, 1, 1.0)
+    assert (now.seed_steps_per_s, now.compiling, now.seeds, now.is_open) == (10.0, False, (2, 4), True)
+    at_250 = 250 + 500 / 2  # half are expected to end at 500, as one of two has
+    assert now.seconds_left == pytest.approx((at_250 + 500) / 10.0, abs=2), "of those that have not ended"
     key = next(iter(run.planner.run.states))
     assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 3, 3): 500, (key, 4, 4): 500}
+
+
+@pytest.mark.parametrize(
+    ("ended", "training", "at", "share"),
+    [
+        ({}, {0: 4}, 0, 1.0),  # nothing is known: the whole budget
+        ({}, {40: 4}, 40, 0.6),
+        ({20: 3, 100: 1}, {}, 0, 0.4),
+        ({20: 3, 100: 1}, {}, 50, 0.5),  # what is beyond the rule's step trains to the end
+        ({20: 2}, {20: 2}, 0, 0.6),  # those in training outlived it
+    ],
+)
+def test_what_seeds_still_train_is_as_in_the_study_so_far(ended, training, at, share):
+    assert shares_left(ended, training)[at] == pytest.approx(share, abs=0.011)
+
+
+SNAPSHOT = Snapshot(
+    configurations=(8, 26), seeds=(40, 208), running=16, grokked=5, not_grokked=35,
+    best="fade 5,000, decay 0.014: 3 of 8", best_exact=1.0, seed_steps_per_s=9_000.0,
+    seconds_left=3_720.0, compiling=False, elapsed_s=65.0,
+)  # fmt: skip
+
+
+def test_a_display_names_the_best_configuration_and_what_is_left():
+    assert describe(SNAPSHOT) == [
+        "configurations 8 of 26, seeds 40 of 208, 16 training, 5 grokked, 35 not grokked",
+        "best: fade 5,000, decay 0.014: 3 of 8 grokked",
+        "1:05, 9,000 seed-steps/s, about 1:02:00 left",
+    ]
 
 
 def test_trials_of_one_bank_have_one_speed(run):
@@ -93,5 +124,5 @@ def test_the_display_shows_a_snapshot(terminal, run, tmp_path):
         assert display.due()
         display.show(run.snapshot())
         assert not display.due()
-    for words in ("running", "0.2500", "seed-steps/s", "0:00"):
+    for words in ("2 training", "0.2500", "seed-steps/s", "0:00"):
         assert words in file.read_text()

@@ -75,8 +75,8 @@ def test_budgets_are_the_published_ones(name):
     [
         (replace(preset("75p"), spiral_amp=3.5), "75p"),  # it only starts elsewhere
         (replace(preset("57p"), spiral_amp=3.0), "split_subspace 57p"),  # it is frozen elsewhere
-        (preset("57p").without("tie_vo"), "57p without tie_vo"),
-        (preset("170p").constrained("rank1_out"), "170p with rank1_out"),
+        (preset("57p").without("tie_vo"), "67 parameters (57p without tie_vo)"),
+        (preset("170p").constrained("rank1_out"), "158 parameters (170p with rank1_out)"),
         (preset("57p").without("tie_vo").without("shared_norm"), "split_subspace 77p"),
     ],
 )

@@ -33,10 +33,23 @@ def test_a_bad_study_is_told_line_by_line(text: str, expected: list[str]) -> Non
         assert says(line, f"some.yaml: {wanted}"), line
 
 
-def test_a_number_with_an_exponent_needs_no_point() -> None:
-    assert parse_study(GOOD + "recipe: {lr: 2e-2, epsilon: 1E-9}", "").base_recipe == Recipe(
-        lr=0.02, epsilon=1e-9
+def test_all_errors_of_a_file_are_said_at_once() -> None:
+    """And none that comes from what another one is about: fade_end alone would not fit."""
+    text = (
+        "name: x\nmodel: 57p\nseeds: {first: 1, count: 0}\nrecipes: 3\nuntil: {groked: 1}\n"
+        "recipe: {lr: -1, step: 4, fade_start: -5, fade_end: 9, steps: 1000}\n"
+        "space: {recipe.lrr: {int: [1, 2]}, recipe.hold: {int: [5, 2]}}\n"
     )
+    with pytest.raises(UserError) as error:
+        parse_study(text, "some.yaml")
+    paths = [line.split(": ")[1] for line in str(error.value).split("\n")]
+    expected = {"seeds.count", "recipes", "until.groked", "recipe.lr", "recipe.step", "recipe.fade_start"}
+    assert set(paths) == expected | {"space.recipe.lrr", "space.recipe.hold"} and len(paths) == 8, error.value
+
+
+def test_a_number_with_an_exponent_needs_no_point() -> None:
+    study = parse_study(GOOD + "recipe: {lr: 2e-2, epsilon: 1E-9, steps: 1e4, batch: 1.28e2}", "")
+    assert study.base_recipe == Recipe(lr=0.02, epsilon=1e-9, steps=10_000, batch=128)
 
 
 # Files

@@ -29,7 +29,9 @@ def test_it_has_what_the_rows_have():
     assert tally.left == 3 * 90 + 2 * 100 and tally.best_exact == 1.0
     assert tally.grokked == {"a": 2, "b": 1} and tally.holding == [("a", "2"), ("b", "4")]
     assert list(tally.each_step()) == [70, 10, 10, 10, 30, 0, 0]
-    assert TrialReport.of([]) == TrialReport({}, 0, {}, [], 0.0, [])
+    assert tally.training == [(0, 2), (10, 3)] and tally.spent == [(30, 1), (70, 1)]
+    assert tally.progress == {"a": (2, 10, 2), "b": (1, 10, 0)}
+    assert TrialReport.of([]) == TrialReport({}, 0, {}, [], 0.0, [], [], [])
 
 
 def test_a_thousand_seeds_are_said_in_little():

@@ -6,6 +6,7 @@ import zlib
 from types import SimpleNamespace
 
 from search.study.file import load_study, parse_study
+from search.study.naming import searched
 from search.tracking import views
 
 SEARCH = """
@@ -58,9 +59,9 @@ def test_the_table_has_the_rate_its_interval_and_what_was_searched_first():
 
 def test_a_list_varies_the_fields_in_which_its_configurations_differ():
     text = "name: two\nmodel: 57p\nconfigurations: [{}, {recipe: {lr: 0.5}}]\nseeds: [1]"
-    assert views.searched(parse_study(text, "test")) == ["recipe.lr"]
-    assert views.searched(parse_study(text + "\ntoggle: [tie_vo]", "test")) == ["model.tie_vo", "recipe.lr"]
-    assert views.searched(load_study("57p")) == []
+    assert searched(parse_study(text, "test")) == ["recipe.lr"]
+    assert searched(parse_study(text + "\ntoggle: [tie_vo]", "test")) == ["model.tie_vo", "recipe.lr"]
+    assert searched(load_study("57p")) == []
 
 
 def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():

@@ -1,0 +1,79 @@
+"""`adder-search register`: checkpoints as versions of a registered model of MLflow's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from search.cli.options import PATH, home_option, json_option, load_checkpoint, show, trust_option
+
+if TYPE_CHECKING:
+    from search.store.home import Home
+
+EXPERIMENT = "registered"
+NAME = "adders"
+
+
+@click.command()
+@click.argument("checkpoints", nargs=-1, required=True, type=PATH, metavar="CHECKPOINT...")
+@click.option("--name", default=NAME, show_default=True, help="Of the registered model.")
+@click.option("--alias", "aliases", multiple=True, help="Of the version, such as best; again for more.")
+@home_option
+@trust_option
+@json_option
+def register(
+    checkpoints: tuple[Path, ...], name: str, aliases: tuple[str, ...], home: Home, as_json: bool
+) -> None:
+    """Put CHECKPOINTs into MLflow's model registry: the home's, or that of MLFLOW_TRACKING_URI.
+
+    Each is verified on AdderBoard's 10,010 additions and becomes a version; a checkpoint that is there already stays
+    the version that it is. The alias `smallest` is the verified version with the fewest parameters. To use one:
+    mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
+    """
+    from model import preset_name, verify
+    from search.tracking.models import Facts, digest_of, log_dataset, log_model
+    from search.tracking.models import register as make_version
+    from search.tracking.tracking import answered, check_uri, connect, tracking_uri
+
+    loaded = [(path, load_checkpoint(path)) for path in checkpoints]
+    home.create()
+    uri = tracking_uri(home)
+    client = connect(home, uri)
+    rows: list[dict[str, Any]] = []
+    for path, checkpoint in loaded:
+        result = verify(checkpoint.spec, checkpoint.theta_P)
+        proved = checkpoint.metrics.get("proved")
+        facts = Facts(result.correct, result.margin, None if proved is None else bool(proved))
+        with answered(uri):
+            experiment = client.get_experiment_by_name(EXPERIMENT)
+            location = (home.artifacts / EXPERIMENT).as_uri() if uri.startswith("sqlite:") else None
+            number = (
+                experiment.experiment_id
+                if experiment
+                else client.create_experiment(EXPERIMENT, artifact_location=location)
+            )
+            tag = digest_of(checkpoint)
+            runs = client.search_runs([number], f"tags.`adder.theta` = '{tag}'")
+            run = runs[0] if runs else client.create_run(
+                number, tags={"adder.theta": tag}, run_name=preset_name(checkpoint.spec)
+            )  # fmt: skip
+            log_dataset(client, run.info.run_id)
+            place = log_model(
+                client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
+            )
+            version = make_version(client, name, place, run.info.run_id, checkpoint, facts, aliases)
+            client.set_terminated(run.info.run_id)
+        rows.append({"checkpoint": str(path), "name": name, "version": version, "params": checkpoint.spec.params,
+                     "verified": facts.verified})  # fmt: skip
+    lines = [
+        f"{r['checkpoint']}: version {r['version']} of {name}, {r['params']} parameters, "
+        f"{'verified' if r['verified'] else 'NOT verified'}"
+        for r in rows
+    ]
+    show(
+        as_json,
+        rows,
+        [*lines, f'mlflow.pyfunc.load_model("models:/{name}@smallest").predict(frame of a and b)'],
+    )

@@ -1,0 +1,55 @@
+"""One moment of a study that runs, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One moment of a study, what earlier runs did included. Rates are seed-steps/s; times are seconds."""
+
+    configurations: tuple[int, int]
+    """Configurations that have ended, and all that the file asks for."""
+    seeds: tuple[int, int]
+    """Seeds that have ended, and all that are asked for so far."""
+    running: int
+    grokked: int
+    not_grokked: int
+    best: str
+    """The configuration of the highest grok rate, by its name, and its counts; empty before a seed has grokked."""
+    best_exact: float
+    seed_steps_per_s: float
+    seconds_left: float | None
+    compiling: bool
+    elapsed_s: float
+    is_open: bool = False
+    """True if more seeds may be asked for, as results decide."""
+    holding: dict[str, int] = field(default_factory=dict)
+    """Steps that grokked seeds are to hold, if there is enough and nothing else trains."""
+
+
+def describe(s: Snapshot) -> list[str]:
+    """Return lines: how far the study is, the best configuration, and time."""
+    up_to = "up to " if s.is_open else ""
+    counts = [f"seeds {s.seeds[0]:,} of {up_to}{s.seeds[1]:,}"]
+    if s.configurations[1] > 1:
+        counts.insert(0, f"configurations {s.configurations[0]:,} of {s.configurations[1]:,}")
+    counts += [f"{s.running:,} training", f"{s.grokked:,} grokked", f"{s.not_grokked:,} not grokked"]
+    speed = f"{s.seed_steps_per_s:,.0f} seed-steps/s" if s.seed_steps_per_s else ""
+    left = f"about {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
+    waiting = "compiling" if s.compiling else "starting"
+    lines = [", ".join(counts), ", ".join(filter(None, [duration(s.elapsed_s), speed or waiting, left]))]
+    if s.best:
+        lines.insert(1, f"best: {s.best} grokked")
+    elif not s.grokked and s.best_exact:
+        lines.insert(1, f"best exact match {s.best_exact:.4f}")
+    seeds = [f"seed {name} to hold for {steps:,} steps" for name, steps in s.holding.items()]
+    return [*lines, *([f"waits for {', '.join(seeds)}"] if seeds else [])]
+
+
+def duration(seconds: float) -> str:
+    """Return hours, minutes and seconds without leading zeros: 1:02:03, 4:05, 0:07."""
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

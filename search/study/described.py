@@ -1,0 +1,64 @@
+"""What a study asks, in words: its space and its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+from search.stats.counting import describe_screen
+from search.study.schema import Study
+from search.study.space import Distribution, allowed_values
+from search.study.stopping import BY_PAIR, BY_SEED
+
+
+def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
+    """Return what ends seeds early, and what asks for more: names and words. configurations: keys."""
+    drawn = {BY_PAIR: "drawn for each configuration", BY_SEED: "the same seeds in each configuration"}
+    spared = drawn.get(study.spares, "drawn by the seed's numbers")
+    on = f"on: seeds that it calls hopeless are given up, a random tenth of them spared ({spared})"
+    listed = [("Hopeless rule", on if study.stop.hopeless else "off: all seeds run on")]
+    if study.stop.rungs:
+        listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
+    if study.until.grokked:
+        exact = ", and its interval the exact one for that, of the negative binomial distribution"
+        biased = f"once {study.until.grokked} grokked: so the rate is biased upwards"
+        listed.append(("Stops", biased + (exact if study.stopping_rule else "")))
+    if study.allocation:
+        threshold = f"{study.allocation.threshold:.0%}"
+        more = f"more of them while the interval has {threshold} in it, or a place on the front is possible"
+        listed.append(("Allocation of seeds", more))
+    return listed
+
+
+def shown(value: Any) -> str:
+    """Return a value as a person writes it."""
+    if isinstance(value, bool) or type(value).__name__ == "bool":
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        between = (
+            "\u00a0for\u00a0" if all(len(row) == 2 for row in value) else "\u00a0"
+        )  # a curriculum's stages
+        return ", ".join(between.join(map(shown, row)) for row in value) or "none"
+    if value is None or value != value:
+        return "–"
+    if isinstance(value, Real):
+        number = float(value)
+        return f"{number:,.0f}" if number.is_integer() and abs(number) < 1e9 else f"{number:.4g}"
+    return str(value)
+
+
+def describe(distribution: Distribution) -> str:
+    """Return in words which values a searched field may have, and where."""
+    if distribution.choice is not None:
+        text = "one of " + "; ".join(map(shown, distribution.choice))
+    else:
+        low, high = map(shown, distribution.ends())
+        step = f" in steps of {shown(distribution.step)}" if distribution.step else ""
+        log = ", logarithmic" if distribution.log else ""
+        text = f"{'whole numbers ' if distribution.int_ else ''}{low} to {high}{step}{log}"
+    if distribution.after:
+        text += f", counted from {distribution.after}"
+    for condition, value in distribution.when.items():
+        text += f", where {condition} is {' or '.join(map(shown, allowed_values(value)))}"
+    return text

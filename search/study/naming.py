@@ -1,0 +1,123 @@
+"""Names of a study's configurations: in few words, what tells them apart."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from model import preset_name
+from search.study.schema import Study
+from search.study.space import allowed_values, value_at
+from search.study.trial import Configuration
+
+MOST_FIELDS = 5
+"""Fields in a name; the report has all."""
+SHORT = {"weight_decay": "decay"}
+
+
+class Names:
+    """Names of a study's configurations: by what is searched, or else by model and what differs in the list."""
+
+    def __init__(self, study: Study):
+        self.study = study
+
+    def __getitem__(self, configuration: Configuration) -> str:
+        study, preset = self.study, preset_name(configuration.spec)
+        if study.compress or study.start:
+            return configuration.title
+        if study.space:
+            return describe_values(configuration, [p for p in study.space if self._holds(p, configuration)])
+        if name := self._entries.get(configuration.key):
+            return name
+        if study.combine:
+            names = [name.partition("=")[0] for name in study.combine]
+            applied = configuration.spec.applied()
+            return " + ".join(name for name in names if name in applied) or "none of them"
+        if self._presets[preset] == 1:
+            return preset
+        fields = [path for path in searched(study) if path != "model.family"]
+        if len({c.spec for c in self._listed if preset_name(c.spec) == preset}) == 1:
+            fields = [path for path in fields if path.startswith("recipe.")]
+        words = describe_values(configuration, fields)
+        return words if len(self._presets) == 1 else f"{preset}, {words}"
+
+    @cached_property
+    def _listed(self) -> list[Configuration]:
+        return [Configuration(*pair) for pair in self.study.listed]
+
+    @cached_property
+    def _presets(self) -> Counter[str]:
+        return Counter(preset_name(c.spec) for c in self._listed)
+
+    @cached_property
+    def _entries(self) -> dict[str, str]:
+        """Names that the file gives, by key."""
+        entries = zip(self.study.configurations, self.study.spelled_out, strict=False)
+        return {Configuration(*pair).key: entry.name for entry, pair in entries if entry.name}
+
+    def _holds(self, path: str, configuration: Configuration) -> bool:
+        """True if the conditions of a searched field hold."""
+        conditions = ((p, v) for p, v in self.study.space[path].when.items() if p in self.study.space)
+        value = _values(configuration)
+        return all(
+            _at(value, p) in allowed_values(v) and self._holds(p, configuration) for p, v in conditions
+        )
+
+
+def names_of(study: Study | None, configurations: Iterable[Configuration]) -> dict[str, str]:
+    """Return a name for each configuration, by key. Equal ones have the beginning of the key behind them.
+
+    study: None if its file was not recorded.
+    """
+    names = Names(study) if study else None
+    by_key = {c.key: names[c] if names else c.title for c in configurations}
+    shared = Counter(by_key.values())
+    return {key: name if shared[name] == 1 else f"{name} ({key[:6]})" for key, name in by_key.items()}
+
+
+def searched(study: Study) -> list[str]:
+    """Return the fields that a study varies: its space's, or those in which the configurations of its list differ."""
+    if study.space:
+        return list(dict.fromkeys(".".join(path.split(".")[:2]) for path in study.space))
+    listed = [Configuration(*c).as_params() for c in study.listed]
+    names = dict.fromkeys(name for params in listed for name in params if "." in name)
+    return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
+
+
+def describe_values(configuration: Configuration, paths: Iterable[str]) -> str:
+    """Return fields with their values: `fade 5,000 to 12,000, decay 0.014, shared_norm off`."""
+    values = _values(configuration)
+    texts: dict[str, str] = {}
+    for path in paths:
+        name, text = path.partition(".")[2], spelt(_at(values, path))
+        stem, _, end = name.rpartition("_")
+        if end == "end" and f"{stem}_start" in texts:
+            texts[stem] = f"{texts.pop(f'{stem}_start')} to {text}"
+        else:
+            texts[SHORT.get(name, name)] = text
+    return ", ".join(f"{name} {text}" for name, text in list(texts.items())[:MOST_FIELDS])
+
+
+def spelt(value: Any) -> str:
+    """Return a value in few characters."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return f"{value:,.0f}"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return "/".join(map(spelt, value)) or "none"
+    return "none" if value in (None, "") else str(value)
+
+
+def _values(configuration: Configuration) -> Mapping[str, Any]:
+    return {"model": configuration.spec.as_dict(), "recipe": configuration.recipe.as_dict()}
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    part, name, *places = path.split(".")
+    return value_at(values[part].get(name), places)

@@ -1,0 +1,208 @@
+"""Checkpoints as MLflow's models: logged models of runs, and versions of registered models with aliases.
+
+A logged model has a pyfunc flavour around the exported submission, so that torch alone predicts with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlflow.entities import Dataset, DatasetInput, InputTag
+from mlflow.exceptions import MlflowException
+
+from model import preset_name
+from model.adderboard import ADDITIONS
+from model.export import export_source
+from search.errors import Failure, masked
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from trainer.checkpoints.checkpoint import Checkpoint
+
+BEST, SMALLEST, SMALLEST_PROVED = "best", "smallest", "smallest-proved"
+"""Aliases of versions."""
+THETA_TAG, PARAMS_TAG, VERIFIED_TAG, PROVED_TAG = (
+    "adder.theta",
+    "adder.params",
+    "adder.verified",
+    "adder.proved",
+)
+MODEL_TAG = "adder.model"
+"""Tag of a version: its logged model. MLflow's SQL store keeps it for sources of another kind alone."""
+PROGRAM = "submission.py"
+REQUIREMENTS = ["mlflow", "pandas", "torch"]
+EXAMPLE = {"a": [3, 9_999_999_999, 5_000_000_000], "b": [4, 1, 5_000_000_000]}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a checkpoint. correct: of AdderBoard's 10,010; proved: None if nobody tried."""
+
+    correct: int | None = None
+    margin: float | None = None
+    proved: bool | None = None
+
+    @property
+    def verified(self) -> bool:
+        return self.correct == ADDITIONS
+
+    def metrics(self, checkpoint: Checkpoint) -> dict[str, float]:
+        """Return metrics of a logged model."""
+        values = {
+            "exact": checkpoint.metrics.get("best_exact"),
+            "adderboard": self.correct,
+            "margin": self.margin,
+            "verified": self.verified if self.correct is not None else None,
+            "proved": self.proved,
+        }
+        return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def digest_of(checkpoint: Checkpoint) -> str:
+    """Return a digest of spec and θ: the same model has the same."""
+    text = json.dumps(checkpoint.spec.as_dict(), sort_keys=True).encode()
+    return hashlib.sha256(text + checkpoint.theta_P.numpy().tobytes()).hexdigest()[:16]
+
+
+def adderboard_dataset() -> Dataset:
+    """Return the dataset on which checkpoints are verified."""
+    source = {"seed": 2025, "pairs": ADDITIONS, "protocol": "https://github.com/anadim/AdderBoard"}
+    schema = {
+        "mlflow_colspec": [{"type": "long", "name": name, "required": True} for name in ("a", "b", "sum")]
+    }
+    digest = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:8]
+    return Dataset("AdderBoard 10,010", digest, "code", json.dumps(source), json.dumps(schema))
+
+
+def log_dataset(client: MlflowClient, run: str) -> None:
+    """Note that a run's checkpoint is measured on AdderBoard's additions."""
+    tags = [InputTag("mlflow.data.context", "verification")]
+    client.log_inputs(run, datasets=[DatasetInput(adderboard_dataset(), tags)])
+
+
+def log_model(
+    client: MlflowClient, experiment: str, run: str, checkpoint: Checkpoint, facts: Facts,
+    check: Callable[[str], object] = lambda uri: None,
+) -> str:  # fmt: skip
+    """Write a checkpoint as a logged model of a run, once. Returns its id.
+
+    check: raises Failure for a place of artifacts that is none of the store's.
+    """
+    digest = digest_of(checkpoint)
+    models = client.search_logged_models([experiment], f"tags.`{THETA_TAG}` = '{digest}'")
+    ready = [m for m in models if m.source_run_id == run and str(m.status) == "READY"]
+    if ready:
+        return str(ready[0].model_id)
+    spec, seed = checkpoint.spec, checkpoint.seed
+    params = {"model": preset_name(spec), "params": spec.params, **seed, "step": checkpoint.step}
+    name = f"adder-{spec.params}p-{digest[:6]}"
+    texts = {k: str(v) for k, v in params.items()}
+    logged = client.create_logged_model(experiment, name, run, {THETA_TAG: digest}, texts, "adder")
+    check(logged.artifact_location)
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(checkpoint, Path(folder), logged.model_id, run)
+        client.log_model_artifacts(logged.model_id, str(Path(folder) / "model"))
+    dataset = adderboard_dataset()
+    for key, value in facts.metrics(checkpoint).items():
+        client.log_metric(
+            run,
+            key,
+            value,
+            dataset_name=dataset.name,
+            dataset_digest=dataset.digest,
+            model_id=logged.model_id,
+        )
+    client.finalize_logged_model(logged.model_id, "READY")
+    return str(logged.model_id)
+
+
+def write_model(
+    checkpoint: Checkpoint, folder: Path, model_id: str | None = None, run: str | None = None
+) -> None:
+    """Write the model's folder, `model`, with its MLmodel file, below `folder`."""
+    import pandas as pd
+    from mlflow.models import Model, ModelSignature
+    from mlflow.pyfunc import save_model
+    from mlflow.types import ColSpec, DataType, Schema
+
+    name = f"{preset_name(checkpoint.spec)} seed {checkpoint.seed.get('init_seed', 'unknown')}"
+    program = folder / PROGRAM
+    program.write_text(
+        export_source(
+            checkpoint.spec,
+            checkpoint.theta_P,
+            name=name,
+            author="adder-search",
+            provenance=checkpoint.provenance,
+        ),
+        encoding="utf-8",
+    )
+    inputs = Schema([ColSpec(DataType.long, column) for column in EXAMPLE])
+    save_model(
+        folder / "model",
+        python_model=str(Path(__file__).with_name("pyfunc_model.py")),
+        artifacts={"submission": str(program)},
+        signature=ModelSignature(inputs, Schema([ColSpec(DataType.long, "sum")])),
+        input_example=pd.DataFrame(EXAMPLE),
+        pip_requirements=REQUIREMENTS,
+        mlflow_model=Model(model_id=model_id, run_id=run),
+    )
+
+
+def register(
+    client: MlflowClient, name: str, model_id: str, run: str, checkpoint: Checkpoint, facts: Facts,
+    aliases: Iterable[str] = (), description: str = "",
+) -> str:  # fmt: skip
+    """Make a logged model a version of a registered model, once, and set aliases. Returns the version.
+
+    `smallest` and `smallest-proved` go to the version with the fewest parameters of those that are verified, or proved.
+    """
+    try:
+        client.create_registered_model(name, description="Adders, one version a checkpoint (adder-search)")
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise Failure(f"registered model {name}: {masked(str(error))[:200]}") from None
+    digest = digest_of(checkpoint)
+    versions = client.search_model_versions(f"name = '{name}'")
+    existing = next((v for v in versions if v.tags.get(THETA_TAG) == digest), None)
+    tags = {THETA_TAG: digest, PARAMS_TAG: str(checkpoint.spec.params), VERIFIED_TAG: _word(facts.verified)}
+    tags[MODEL_TAG] = model_id
+    if facts.proved is not None:
+        tags[PROVED_TAG] = _word(facts.proved)
+    if existing is None:
+        source = client.get_logged_model(
+            model_id
+        ).artifact_location  # `models:/` asks the environment's store
+        existing = client.create_model_version(
+            name, source, run_id=run, tags=tags, model_id=model_id, description=description
+        )
+        versions = [*versions, existing]
+    else:
+        for key, value in tags.items():
+            client.set_model_version_tag(name, existing.version, key, value)
+    tags_of = {v.version: v.tags for v in versions} | {existing.version: tags}
+    for alias in aliases:
+        client.set_registered_model_alias(name, alias, existing.version)
+    for alias, tag in ((SMALLEST, VERIFIED_TAG), (SMALLEST_PROVED, PROVED_TAG)):
+        if (version := _smallest(tags_of, tag)) is not None:
+            client.set_registered_model_alias(name, alias, version)
+    return str(existing.version)
+
+
+def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str) -> Any:
+    """Return the version with the fewest parameters of those whose tag says yes, the earliest of equals."""
+    sizes = [
+        (int(t[PARAMS_TAG]), int(v), v) for v, t in tags_of.items() if t.get(tag) == "yes" and PARAMS_TAG in t
+    ]
+    return min(sizes)[2] if sizes else None
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,92 @@
+"""Checkpoints as MLflow's models: of a study's best seeds, by aliases, and put there by a command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from search.analysis.publish import log_evidence
+from search.tracking.models import digest_of
+from tests.commands import call
+from tests.homes import Recorder, empty_home, quick, quickly, study_of
+from trainer.checkpoints.checkpoint import Checkpoint
+
+__all__ = ["quick"]
+pytestmark = pytest.mark.usefixtures("here", "quick")
+PREDICT = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import mlflow, pandas as pd
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.pyfunc.load_model(sys.argv[2])
+sums = model.predict(pd.DataFrame({"a": [3, 9_999_999_999], "b": [4, 1]}))["sum"]
+assert not {"search", "trainer", "model"} & set(sys.modules), "it needs torch alone"
+print(*map(int, sums))
+"""
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory):
+    """A study of two configurations, of which the larger one groks more often."""
+    with quickly():
+        study = Recorder(
+            empty_home(tmp_path_factory.mktemp("modelled") / "runs"), study_of(toggle=["tie_vo"])
+        )
+        small, large = study.configurations
+        study.trial((1, 2, 3, 4), grokked=(2,))
+        study.trial(work=[(large, n) for n in (1, 2, 3, 4)], grokked=(1, 3, 4))
+        for _ in range(2):  # what is there is not written again
+            log_evidence(study.records, study.tracker, study.shelf)
+            study.trial(work=[(small, 5 + _)])
+        study.done()
+    return study
+
+
+def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
+    client, home = modelled.tracker.client, modelled.home
+    versions = client.search_model_versions("name = 'sweep'")
+    assert sorted(v.tags["adder.params"] for v in versions) == ["57", "67"]
+    best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
+    assert (best.tags["adder.params"], smallest.tags["adder.params"]) == ("67", "57")
+    logged = client.get_logged_model(best.tags["adder.model"])
+    assert {m.key: m.value for m in logged.metrics} == {"exact": 1.0, "adderboard": 10_010, "verified": 1.0}
+    assert {m.dataset_name for m in logged.metrics} == {"AdderBoard 10,010"}
+    assert logged.source_run_id == best.run_id and client.get_run(best.run_id).inputs.dataset_inputs
+    said = subprocess.run(
+        [sys.executable, "-c", PREDICT, f"sqlite:///{home.mlflow_db}", "models:/sweep@best"],
+        capture_output=True, text=True, check=True, cwd="/",
+    ).stdout.split()  # fmt: skip
+    assert len(said) == 2 and all(map(str.isdecimal, said))
+
+
+def test_a_checkpoint_is_registered_by_a_command_once(modelled):
+    home = str(modelled.home.path)
+    assert call("pull", "sweep", "--best", "-o", "best", "--home", home).exit_code == 0
+    digest = digest_of(Checkpoint.load(Path("best")))
+    for _ in range(2):
+        done = call("register", "best", "--name", "own", "--alias", "mine", "--home", "elsewhere")
+        assert done.exit_code == 0 and "best: version 1 of own, 67 parameters, NOT verified" in done.stdout, (
+            done.stderr
+        )
+    client = connect_to("elsewhere")
+    (version,) = client.search_model_versions("name = 'own'")
+    assert version.tags["adder.theta"] == digest
+    assert client.get_registered_model("own").aliases == {"mine": "1"}, "smallest is of verified ones"
+
+
+def connect_to(folder):
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=f"sqlite:///{Path(folder).absolute()}/mlflow.db")
+
+
+def test_a_study_goes_with_its_models():
+    study = Recorder(empty_home("runs"), study_of())
+    study.trial((1, 2), grokked=(2,))
+    log_evidence(study.records, study.tracker, study.shelf)
+    study.done()
+    assert call("delete", "sweep", "--yes", "--home", "runs").exit_code == 0
+    client = connect_to("runs")
+    assert not client.search_registered_models() and not client.search_logged_models(["1"])
+    assert not list(Path("runs/artifacts").glob("sweep/**/*"))
