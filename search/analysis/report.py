@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,15 @@ from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
 from search.analysis.interactions import Interactions, interactions, lattices
 from search.analysis.interactions_text import heading, sentences
 from search.analysis.pareto import rates_of
-from search.analysis.plots import SEED, curves_figure, front_figure, png, small_multiples, time_figure
+from search.analysis.plots import (
+    SEED,
+    curves_figure,
+    front_figure,
+    image_of,
+    png,
+    small_multiples,
+    time_figure,
+)
 from search.analysis.plots_lattice import lattice_figure
 from search.analysis.plots_search import (
     MOST_AXES,
@@ -74,18 +83,21 @@ def report(
     curves: pd.DataFrame,
     descents: Mapping[str, Figure] | None = None,
     lineage: str = "",
+    say: Callable[[str], object] = lambda line: None,
 ) -> str:
     """Return the page: HTML that links to nothing.
 
     study: None if its file was not recorded. Frames: as `search.analysis.frames.records` has them, with one
     configuration or more. descents, lineage: pictures and tree of a study that looks for constraints
-    (search/compress/pictures.py, search/analysis/lineage.py).
+    (search/compress/pictures.py, search/analysis/lineage.py). say: gets a line before each thing that takes time.
     """
+    say("computing intervals, importances and pictures")
     page = _Page(study, configurations, seeds, curves)
-    images = {
-        name: {"data": b64encode(png(figure)).decode(), "width": round(96 * figure.get_figwidth())}
-        for name, figure in {**page.figures(), **(descents or {})}.items()
-    }
+    images = {}
+    for name, figure in {**page.figures(), **(descents or {})}.items():
+        say(f"drawing {name.replace('-', ' ')}")
+        data = b64encode(image_of(figure, ".svg")).decode()
+        images[name] = {"data": data, "width": round(96 * figure.get_figwidth())}
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -95,6 +107,7 @@ def report(
     return environment.get_template("report.html.j2").render(
         page=page,
         images=images,
+        stylesheet=files("search.explain").joinpath("page.css").read_text("utf-8"),
         lineage=lineage,
         few=FEW,
         shuffles=SHUFFLES,

@@ -11,6 +11,7 @@ import click
 from search.cli.options import (
     home_option,
     json_option,
+    progress_line,
     refuse_folder,
     show,
     target_option,
@@ -211,11 +212,13 @@ def report(study: str, target: Path, home: Home) -> None:
     configurations, seeds = configurations_frame(recorded), seeds_frame(recorded)
     if seeds.empty:
         raise UserError(f"study {study!r} has no finished seed yet")
-    curves = recorded_curves(recorded)
-    sets = DatabaseCandidates(recorded).read()
-    descents = pictures(sets) if sets else {}
-    lineage = tree(lineages(recorded, sets, ())) if sets else ""
-    write_text(target, page(study_of(recorded), configurations, seeds, curves, descents, lineage))
+    with progress_line(f"reading the curves of {len(seeds):,} seeds") as say:
+        curves = recorded_curves(recorded)
+        sets = DatabaseCandidates(recorded).read()
+        descents = pictures(sets) if sets else {}
+        lineage = tree(lineages(recorded, sets, ())) if sets else ""
+        text = page(study_of(recorded), configurations, seeds, curves, descents, lineage, say)
+    write_text(target, text)
     click.echo(f"{target}: {len(configurations):,} configurations, {len(seeds):,} seeds")
 
 

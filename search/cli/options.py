@@ -55,6 +55,16 @@ def show(as_json: bool, values: object, text: str | Sequence[str]) -> None:
     click.echo(json.dumps(values) if as_json else text if isinstance(text, str) else "\n".join(text))
 
 
+@contextmanager
+def progress_line(first: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what goes on; yields what changes it."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(first) as status:
+        yield status.update if console.is_terminal else lambda line: None
+
+
 def exit_unless(passed: bool) -> None:
     """End the command with code 0 if it passed, else with that of a failure."""
     sys.exit(0 if passed else Failure.code)

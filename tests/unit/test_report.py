@@ -17,7 +17,7 @@ HOSTILE = "<script>alert(1)</script> & \"quotes\" 'and' {{ braces }}"
 def words_of(*given):
     """The page with pictures that were not drawn, which takes most of its time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report_module, "png", lambda figure: b"PNG")
+        patch.setattr(report_module, "image_of", lambda figure, suffix: b"SVG")
         return report(*given)
 
 
@@ -39,7 +39,7 @@ def test_one_configuration_has_no_sections_about_several():
                              "The configuration"]  # fmt: skip
     low, high = (percent(given[1][f"grok_rate_{end}"].iloc[0]) for end in ("low", "high"))
     assert f"1 of 4 seeds ({percent(0.25)}, 95 % interval {low} to {high}) grokked." in text
-    for name in ("grokked", "failed", "diverged", "given up", "censored"):
+    for name in ("grokked", "not grokked", "diverged", "given up", "censored"):
         assert page.cells[page.cells.index(name) + 1] == "1"
     assert "gave up 1 of 4 seeds" in text
     key = given[1]["configuration"][0]
