@@ -107,7 +107,7 @@ def report(
     return environment.get_template("report.html.j2").render(
         page=page,
         images=images,
-        stylesheet=files("search.explain").joinpath("page.css").read_text("utf-8"),
+        stylesheet=files("search.explain").joinpath("base.css").read_text("utf-8"),
         lineage=lineage,
         few=FEW,
         shuffles=SHUFFLES,

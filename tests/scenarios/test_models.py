@@ -72,7 +72,7 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
     client = connect_to("elsewhere")
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest
-    assert client.get_registered_model("own").aliases == {"mine": "1"}, "smallest is of verified ones"
+    assert client.get_registered_model("own").aliases.keys() == {"mine"}, "smallest is of verified ones"
 
 
 def connect_to(folder):

@@ -46,7 +46,7 @@ def runs(study):
 def left():
     """What of the study that stays is there, all else being gone."""
     assert Ledger(Home("runs")).list_studies() == ["sweep-2"] and runs("sweep") is None
-    assert len(thetas("runs", "sweep-2")) == 1 and runs("sweep-2") == ["57p c7bf37", "study sweep-2"]
+    assert len(thetas("runs", "sweep-2")) == 1 and runs("sweep-2") == ["57p", "study sweep-2"]
     return True
 
 

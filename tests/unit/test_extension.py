@@ -95,8 +95,8 @@ def test_impossible_numbers_count_where_they_are_points_still() -> None:
             NARROW.replace("}}", "}, recipe.clip: {float: [2, 3]}}"),
             "had recipe.clip 1.0, which this space has",
         ),
-        (NARROW + "recipe: {batch: 32}\n", "model or recipe: not what it was begun with"),
-        (NARROW + "model: 74p\n", "model or recipe: not what it was begun with"),
+        (NARROW + "recipe: {batch: 32}\n", "recipe.batch: begun with 256, the file has 32"),
+        (NARROW + "model: 74p\n", "model.frozen_spiral: begun with True, the file has False"),
     ],
 )
 def test_a_search_whose_proposals_would_be_incomparable_is_refused(space: str, problem: str) -> None:
