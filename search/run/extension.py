@@ -54,7 +54,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise UserError(f"study {study.name}: compress: was begun {how} it; {WAY_OUT}")
     start = study.start and study.start.model_dump(mode="json")
     if before is not None and before.get("start") != start:
-        raise _changed(study, "start", *map(_short, (before.get("start"), start)))
+        raise _changed(study, "start", _short(before.get("start")), _short(start))
     used: dict[bool, set[Seed]] = {False: set(), True: set()}
     for row in rows:
         used[row["confirmation"]].add(seed_of(row))
@@ -68,7 +68,7 @@ def check_extension(study: Study, before: Row | None, rows: Iterable[Row]) -> No
         raise UserError(f"study {study.name}: seeds: {min(both)} was used to confirm; {WAY_OUT}")
 
 
-def _short(values: Mapping[str, Any] | None) -> str:
+def _short(values: Any) -> str:
     """Return a section's values that are not empty, in few words."""
     plain = {key: value for key, value in (values or {}).items() if value not in (None, [], {}, False)}
     return ", ".join(f"{key} {value}" for key, value in plain.items())[:200] or "nothing"

@@ -13,7 +13,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
 
 
-class Adder(PythonModel):  # type: ignore[misc]
+class Adder(PythonModel):
     """Answers `a + b` of a frame with these two columns, in a column `sum`."""
 
     def load_context(self, context: Any) -> None:
