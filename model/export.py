@@ -30,6 +30,8 @@ BEGIN, END = "# ---- data ----\n", "# ---- end of data ----\n"
 CALLS = "Adder(SPEC, WEIGHTS)", "TiedAdder(SPEC, NUMBERS, TIES)"
 BUILD = "def build_model()"
 LINE = 99  # characters in a line of data
+DEEPEST = 90
+"""Dictionaries and lists inside each other: Python's parser takes 200 brackets, of which strings need some."""
 
 
 def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, provenance: dict[str, Any]) -> str:
@@ -140,11 +142,24 @@ def _plain(name: str, value: object) -> dict[str, Any]:
     """Rebuild a dictionary from its JSON, so that each value has a literal."""
     try:
         plain = json.loads(json.dumps(value, allow_nan=False))
+    except RecursionError:
+        plain = None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold only plain, finite values: {error}") from None
+    if plain is None or _depth(plain) > DEEPEST:
+        raise ValueError(f"{name} is nested more than {DEEPEST} deep: Python reads no such literal")
     if type(plain) is not dict:
         raise ValueError(f"{name} must be a dictionary, got {value!r}")
     return plain
+
+
+def _depth(value: Any) -> int:
+    """Return how many dictionaries and lists are inside each other, counted a level at a time."""
+    depth, level = 0, [value]
+    while level := [v for v in level if isinstance(v, dict | list)]:
+        depth += 1
+        level = [inner for v in level for inner in (v.values() if isinstance(v, dict) else v)]
+    return depth
 
 
 def _literal(value: Any, indent: int = 0, used: int = 30) -> str:

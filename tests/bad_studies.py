@@ -58,6 +58,7 @@ LINES = {  # what is added to GOOD
     "recipe: {steps: 100, eval_every: 30}": "recipe: eval_every must divide steps, got 30 and 100",
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     # Seeds and when they end
+    "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010)",
     "until: {grokked: 1}": "until: grokked needs max_seeds: up to how many seeds to go on",
     "tracking_uri: http://me:secret@localhost:5000":
         "tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN",

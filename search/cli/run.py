@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +58,7 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     stopped before its end.
     """
     plan = _read_study(study, home)
+    _check_start(plan, study, home)
     if dry_run:
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
@@ -67,7 +70,25 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
-    _run_all(_read_study(study, home), study, home, False, detach, max_hours)
+    plan = _read_study(study, home)
+    _check_start(plan, study, home)
+    _run_all(plan, study, home, False, detach, max_hours)
+
+
+def _check_start(study: Study, source: str, home: Home) -> None:
+    """Read the checkpoint that a study starts from, before anything is opened or written. Raises UserError.
+
+    Once a study has begun, the ledger has it.
+    """
+    from search.store.ledger import Ledger
+    from search.store.study_records import StudyRecords
+    from search.study.start import read_start
+
+    if study.start and study.start.checkpoint:
+        begun = home.exists() and StudyRecords(Ledger(home), study.name).list_parents()
+        if not begun:
+            with reraise_as(source, UserError):
+                read_start(study.start, Path(study.start.checkpoint))
 
 
 def _plan(study: Study, home: Home, fresh: bool) -> str:
@@ -165,7 +186,24 @@ def _open_and_run(
         _detach(study, records, max_hours)
     else:
         by_name = fresh or Path(source).parent == home.logs  # what --detach left is no file of the user's
-        _run(study, study.name if by_name else source, records, client, max_hours)
+        with _interruptible():
+            _run(study, study.name if by_name else source, records, client, max_hours)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP do what Ctrl-C does: what was opened is closed, and no folder is left.
+
+    A signal that is ignored stays so (nohup).
+    """
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _run(

@@ -14,6 +14,7 @@ from model.tied import describe_new, ties_of
 from trainer.curvature.hessian import constraints, expand_loss, live_directions, measured_loss
 
 LIVE = 1e-6  # of the largest singular value
+LARGEST = 1_024  # numbers: the time grows as their square
 DEAD = 1e-9  # of the largest share of a number in the logits
 
 
@@ -62,8 +63,10 @@ def diagnose(
     limit: constraints to list. measure: impose each of them, untrained, for its loss.
     """
     base, ties = ties_of(spec)
-    at = expand_loss(spec, theta_P, problems)
+    if spec.params > LARGEST:
+        raise ValueError(f"has {spec.params:,} numbers; a Hessian is computed of {LARGEST:,} at most")
     live, vectors_PK, reads_P = live_directions(spec, theta_P)
+    at = expand_loss(spec, theta_P, problems)
     names = _names(base.params, base.layout.entries(), ties)
     cheapest = [
         {

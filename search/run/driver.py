@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, Self
 
 from mlflow import MlflowClient
@@ -59,6 +60,8 @@ POLL_S = 0.2
 """Seconds without events after which the driver looks at lease, deadline and display."""
 LATE = "its worker ended before it began"
 INTERRUPTED = "interrupted"
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a run: Ctrl-C, a service's or a machine's end, a closed terminal."""
 
 log = logging.getLogger(__name__)
 
@@ -161,15 +164,16 @@ class Driver:
 
     def run(self, executor: Executor) -> Ended:
         """Train until nothing is left or the run is stopped, and write the end to ledger and MLflow."""
-        if not self.planner.is_done:
-            with executor, _signals(self.stop):
-                if not executor.is_parallel:
-                    self.workers.wait_s = 0.0  # no other worker trains while one waits
-                try:
-                    self._loop(executor)
-                except KeyboardInterrupt:
-                    self.stop(INTERRUPTED)
-        self.close()
+        with _signals(self.stop):
+            if not self.planner.is_done:
+                with executor:
+                    if not executor.is_parallel:
+                        self.workers.wait_s = 0.0  # no other worker trains while one waits
+                    try:
+                        self._loop(executor)
+                    except KeyboardInterrupt:
+                        self.stop(INTERRUPTED)
+            self.close()
         return self.ended
 
     def _loop(self, executor: Executor) -> None:
@@ -385,15 +389,24 @@ def plan(study: Study, records: StudyRecords, cache: ArtifactCache) -> Planner:
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM call `stop`, the second time raise KeyboardInterrupt. In the main thread alone."""
+    """Let signals that end a run call `stop`, the second time raise KeyboardInterrupt; more change nothing.
+
+    In the main thread alone. A SIGHUP that is ignored (nohup) stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in ENDING}
+    if before[signal.SIGHUP] == signal.SIG_IGN:
+        del before[signal.SIGHUP]
+    arrived = count(1)
 
     def on_signal(number: int, frame: Any) -> None:
-        signal.signal(number, signal.default_int_handler)
-        stop()
+        match next(arrived):
+            case 1:
+                stop()
+            case 2:
+                raise KeyboardInterrupt
 
     for number in before:
         signal.signal(number, on_signal)

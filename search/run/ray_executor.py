@@ -49,6 +49,8 @@ BLIND_S = 10.0  # a watchdog that did not look for so long cannot say that a tri
 WORKING_DIR = "local:///usr"
 """Where workers start, and look for modules first: on every machine, root's alone, and without any. By default Ray
 puts the folder there that the command was called from, and copies others to where any user may write."""
+SLOW_START_S = 30.0
+"""Seconds after which a user hears that Ray is still starting: when it gives up, it ends this process itself."""
 LATE_START = "timed out during startup"
 QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -59,6 +61,9 @@ QUIET = {
     "TUNE_WARN_THRESHOLD_S": "60",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
+
+
+log = logging.getLogger(__name__)
 
 
 class RayExecutor:
@@ -319,6 +324,10 @@ def cluster_address() -> str | None:
 def start_ray(folder: Path | None) -> None:
     """Start Ray with its session in a folder, or without one reach the cluster. Raises Failure."""
     cluster = cluster_address()
+    late = "Ray has not started in %.0f s; if it gives up, its own words follow, and the same command tries again"
+    slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
+    slow.daemon = True
+    slow.start()
     try:
         if cluster and ":" in cluster and "://" not in cluster:
             check_cluster(cluster)
@@ -333,6 +342,8 @@ def start_ray(folder: Path | None) -> None:
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
         first = str(error).strip().partition("\n")[0]
         raise Failure(f"Ray{f' at {cluster}' if cluster else ''}: {first or type(error).__name__}") from None
+    finally:
+        slow.cancel()
 
 
 def init_ray(**options: Any) -> None:

@@ -133,8 +133,13 @@ class Home:
     def refuse_older(self) -> None:
         """Raise UserError if an earlier version kept its ledger here, in Optuna's file.
 
-        And if a pipe or a device has a database's name: to open one may take for ever.
+        And if a pipe or a device has a database's name: to open one may take for ever; or if the folder's path
+        would be another one in a URL, as MLflow is given it.
         """
+        if re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.path)):
+            raise UserError(
+                f"{self.path}: a home's path has no ? and no % before two digits; choose another (--home)"
+            )
         for file in (self.ledger_db, self.mlflow_db, self.optuna_db):
             if file.exists() and not file.is_file():
                 raise UserError(f"{file}: is no file")

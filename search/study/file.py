@@ -31,6 +31,9 @@ STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
+OF_YAML_1_1 = re.compile(r":|^[-+]?0[0-9_]")
+"""Numbers to base 60, and octal ones that begin with 0: YAML 1.2 has none, and takes 010 for ten."""
+
 
 def shipped_studies() -> dict[str, str]:
     """Return the YAML of the studies that come with the package, by name."""
@@ -81,7 +84,7 @@ class _Loader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            if node.tag in SEXAGESIMAL and ":" in node.value:  # YAML 1.1's base 60: YAML 1.2 has none
+            if node.tag in SEXAGESIMAL and OF_YAML_1_1.search(str(node.value)):
                 raise ValueError
             value = super().construct_object(node, deep)
             if type(value) is float and value.is_integer() and "e" in node.value.lower():

@@ -6,14 +6,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from model import Spec, make_spec, preset, preset_name
 from model.tied import Tied, describe_new, free, ties_of
+from search.errors import UserError, reraise_as
 from search.study.space import Strict, refuse
 from trainer import Recipe, Seed
+
+if TYPE_CHECKING:
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 ANY = ""
 """Name for a θ that serves every seed."""
@@ -61,6 +66,22 @@ class StartSpec(Strict):
     def unfolded(self) -> Spec | None:
         """The wider spec whose initial values the seeds start from."""
         return preset(self.model) if self.model else None
+
+
+def read_start(start: StartSpec, path: Path) -> Checkpoint:
+    """Return the checkpoint that a study starts from. Raises UserError."""
+    from trainer.checkpoints.foreign import load_any
+    from trainer.checkpoints.teachers import selection_errors
+
+    if not path.exists():
+        raise UserError(f"start.checkpoint: {path}: no such checkpoint")
+    with reraise_as("start.checkpoint"):
+        checkpoint = load_any(path)
+    if start.grokked and (errors := selection_errors(checkpoint.spec, checkpoint.theta_P)):
+        raise UserError(
+            f"start.checkpoint: {path}: has not grokked, {errors:,} of 5,000 selection problems are wrong"
+        )
+    return checkpoint
 
 
 def trained_spec(spec: Spec, recipe: Recipe) -> Spec:

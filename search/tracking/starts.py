@@ -18,7 +18,7 @@ from search.store.record import SeedRecord
 from search.store.study_records import StudyRecords
 from search.study.provenance import lineage_of
 from search.study.schema import Study
-from search.study.start import ANY, InitialTheta, StartSpec
+from search.study.start import ANY, InitialTheta, StartSpec, read_start
 from search.study.trial import Configuration
 from search.tracking.artifacts import ArtifactCache, finished_seeds, match_configurations
 from search.tracking.tracking import reach
@@ -85,7 +85,7 @@ def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[
     if start.unfolded:
         return [InitialTheta(start.unfolded, {})]
     if start.checkpoint:
-        origins = [(_read(start, Path(start.checkpoint)), "")]
+        origins = [(read_start(start, Path(start.checkpoint)), "")]
     else:
         origins = _recorded(start, seeds, records)
     lineages = [lineage_of(checkpoint) for checkpoint, _ in (origins[:1] if start.each else origins)]
@@ -151,18 +151,3 @@ def _each(start: StartSpec, seeds: list[Seed], rows: list[SeedRecord]) -> list[S
     if failed and start.grokked:
         raise UserError(f"start.each: seed {failed[0]} of {place} has not grokked")
     return [by_seed[s] for s in seeds]
-
-
-def _read(start: StartSpec, path: Path) -> Checkpoint:
-    from trainer.checkpoints.foreign import load_any
-    from trainer.checkpoints.teachers import selection_errors
-
-    if not path.exists():
-        raise UserError(f"start.checkpoint: {path}: no such checkpoint")
-    with reraise_as("start.checkpoint"):
-        checkpoint = load_any(path)
-    if start.grokked and (errors := selection_errors(checkpoint.spec, checkpoint.theta_P)):
-        raise UserError(
-            f"start.checkpoint: {path}: has not grokked, {errors:,} of 5,000 selection problems are wrong"
-        )
-    return checkpoint

@@ -3,12 +3,14 @@
 import json
 import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 
-from model import PRESETS
+from model import PRESETS, make_spec
 from search.cli import ui
 from search.store.home import Home
 from search.store.ledger import Ledger
@@ -77,3 +79,79 @@ def test_what_a_checkpoint_says_reaches_the_terminal_as_text(change):
     file = Path("hostile", JSON_FILE)
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     assert fails_with_one(2, "verify", "hostile").isprintable()
+
+
+# Files that ask for much
+
+
+def refused(*words):
+    """Return the error line of a command that must refuse its input."""
+    result = call(*words)
+    (line,) = result.stderr.splitlines()
+    assert result.exit_code in (1, 2) and line.startswith("error: ") and line.isprintable()
+    return line.removeprefix("error: ")
+
+
+def checkpoint(folder, spec, **about):
+    theta_P = about.pop("theta", torch.randn(spec.params, generator=torch.Generator().manual_seed(0)))
+    Checkpoint(spec, theta_P, **about).save(Path(folder))
+    return folder
+
+
+def nested(depth):
+    return json.loads('{"a": ' * depth + "1" + "}" * depth)
+
+
+def test_provenance_that_no_submission_can_hold():
+    path = checkpoint("deep", PRESETS["57p"], provenance=nested(900))
+    assert refused("export", path).endswith(
+        "provenance is nested more than 90 deep: Python reads no such literal"
+    )
+    assert not Path("submission.py").exists()
+    assert call("export", checkpoint("less", PRESETS["57p"], provenance=nested(90))).exit_code == 0
+    compile(Path("submission.py").read_text(), "submission.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("spec", "theta", "why"),
+    [
+        (
+            make_spec(family="low_rank", width=16, ffn=64),
+            None,
+            "has 3,920 numbers; a Hessian is computed of 1,024",
+        ),
+        (PRESETS["57p"], 3e38, "derivatives at this θ are not finite"),
+    ],
+    ids=["many numbers", "large numbers"],
+)
+def test_a_diagnosis_that_would_take_long(spec, theta, why):
+    about = {} if theta is None else {"theta": torch.full((spec.params,), theta)}
+    begun = time.process_time()
+    assert why in refused("diagnose", checkpoint("bad", spec, **about))
+    assert time.process_time() - begun < 10
+
+
+STARTING = """
+name: starting
+model: 57p
+start: {checkpoint: bad}
+seeds: {first: 5, count: 2}
+"""
+
+
+@pytest.mark.parametrize("words", ["run s.yaml", "run s.yaml --dry-run", "resume s.yaml"])
+@pytest.mark.parametrize("content", [None, "{}"])
+def test_a_start_that_is_no_checkpoint_is_refused_before_anything_is_opened(words, content):
+    Path("s.yaml").write_text(STARTING)
+    if content:
+        Path("bad").mkdir()
+        Path("bad", JSON_FILE).write_text(content)
+    assert refused(*words.split()).startswith("s.yaml: start.checkpoint: bad")
+    assert not Path("adder-runs").exists()
+
+
+@pytest.mark.parametrize("name", ["50%20", "what?"])
+@pytest.mark.parametrize("command", ["run smoke", "status", "ui"])
+def test_a_home_whose_path_is_another_one_in_a_url(name, command):
+    assert "a home's path has no ? and no % before two digits" in refused(*command.split(), "--home", name)
+    assert not Path(name).exists()

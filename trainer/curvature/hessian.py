@@ -73,8 +73,14 @@ def expand_loss(spec: Spec, theta_P: Tensor, count: int = SAMPLE) -> LossExpansi
     x_R = theta_P.double() * weight_R
     slope = torch.func.grad(loss)
     hessian_RR = torch.func.jacrev(slope, chunk_size=CHUNK)(x_R)
+    _check_finite(hessian_RR)
     values_R, vectors_RR = torch.linalg.eigh((hessian_RR + hessian_RR.T) / 2)
     return LossExpansion(spec, ties, x_R, float(loss(x_R)), slope(x_R), values_R, vectors_RR)
+
+
+def _check_finite(derivatives: Tensor) -> None:
+    if not derivatives.isfinite().all():
+        raise ValueError("derivatives at this θ are not finite: there is nothing to decompose")
 
 
 def shares(ties: Ties) -> Tensor:
@@ -207,5 +213,6 @@ def live_directions(spec: Spec, theta_P: Tensor, count: int = 64) -> tuple[Tenso
         return tangent
 
     jacobian_PN = torch.func.vmap(along, chunk_size=CHUNK)(torch.eye(len(theta_P), dtype=torch.float64))
+    _check_finite(jacobian_PN)
     left_PP, values_P, _ = torch.linalg.svd(jacobian_PN, full_matrices=False)
     return values_P, left_PP, jacobian_PN.norm(dim=1)

@@ -1,0 +1,49 @@
+"""A real run that is told to end, at any time and by more than one signal: cleanly, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.commands import running
+from tests.processes import short_folder
+from tests.reference import QUICK, wait_for_progress, write_study
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.full]
+LONG = QUICK | {"recipe": QUICK["recipe"] | {"steps": 100_000}}
+
+
+def check_ended(command, temporary):
+    said = command.wait(120)
+    assert said.code == 130 and "Traceback" not in said.out + said.err, said
+    assert command.gone() and list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("after_s", [0.0, 1.5])
+def test_while_ray_starts(number, after_s, tmp_path):
+    with short_folder() as temporary:
+        words = ("run", write_study(tmp_path, LONG), "--home", "home")
+        environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+        with running(*words, cwd=tmp_path, environment=environment) as command:
+            command.wait_for(lambda: list(temporary.iterdir()), "Ray did not begin")
+            time.sleep(after_s)
+            command.process.send_signal(number)
+            check_ended(command, temporary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_four_to_all_processes_of_a_run_that_trains(number, tmp_path):
+    """As a terminal sends Ctrl-C, and its end, to all that it runs."""
+    with short_folder() as temporary:
+        words = ("run", write_study(tmp_path, LONG), "--home", "home")
+        environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+        with running(*words, cwd=tmp_path, environment=environment) as command:
+            wait_for_progress(command, tmp_path / "home")
+            for _ in range(4):
+                os.killpg(command.process.pid, number)
+                time.sleep(0.7)
+            check_ended(command, temporary)

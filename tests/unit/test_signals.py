@@ -1,0 +1,40 @@
+"""Signals that end a run, as its driver takes them."""
+
+import os
+import signal
+
+import pytest
+
+from search.cli.run import _interruptible
+from search.run.driver import ENDING, _signals
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_the_first_stops_the_second_interrupts_and_more_change_nothing(number):
+    stopped = []
+    before = signal.getsignal(number)
+    with _signals(lambda: stopped.append(0)):
+        os.kill(os.getpid(), number)
+        assert stopped == [0]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+        for _ in range(2):
+            os.kill(os.getpid(), number)
+    assert stopped == [0] and signal.getsignal(number) == before
+
+
+def test_a_run_that_shall_outlive_its_terminal_does():
+    """As nohup starts it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _interruptible(), _signals(pytest.fail):
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_before_ray_is_up_they_end_a_run_as_ctrl_c_does(number):
+    with pytest.raises(KeyboardInterrupt), _interruptible():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == signal.SIG_DFL
