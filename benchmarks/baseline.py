@@ -19,6 +19,7 @@ from model import Spec
 from model.export import weights
 from model.families.low_rank import LowRank
 from model.families.low_rank import spec as low_rank
+from model.families.rope import Rope
 from model.families.split_subspace import SplitSubspace
 from trainer import Recipe
 
@@ -53,6 +54,8 @@ def sequence(spec: Spec, a: int, b: int) -> list[int]:
     if isinstance(spec, LowRank):
         eos = [] if spec.no_eos else [low_rank.EOS]
         return [*x[::-1], low_rank.PLUS, *y[::-1], low_rank.EQUALS, *z, *eos]
+    if isinstance(spec, Rope):
+        return [0, *x, 0, 0, *y, 0, *z]
     raise ValueError(f"no baseline is written for the {spec.family} family")
 
 

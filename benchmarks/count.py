@@ -90,5 +90,5 @@ def traffic(spec: Spec, batch: int) -> int:
 
     What a perfect program with large enough caches would move. Ours also keeps intermediate arrays.
     """
-    tokens = (33 if getattr(spec, "no_eos", False) else 34) * batch
+    tokens = (spec.prompt + spec.answers) * batch
     return NUMBER * (2 * tokens + 6 * spec.params)

@@ -10,7 +10,7 @@ constexpr int COLUMNS = WIDTH + LAYER, SEEN = VALUES ? 2 * RANK : RANK;
 constexpr float EPS = LAYER ? 1e-5f : 1e-8f;
 constexpr float BOUND = 30;  // of scores whose exponentials are taken as they are: far from float's ends
 
-#include "kernel_linear.h"
+#include "linear.h"
 
 struct Wide {
     float tokens[VOCABULARY][WIDTH], positions[POSITIONS][WIDTH];

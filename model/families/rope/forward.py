@@ -1,7 +1,7 @@
 """The forward pass of the rope family, for every combination of its constraints.
 
 It is divided where problems come in: `expand` makes the wide tensors from θ, with all constraints in them;
-what follows is the same for all specs of a shape, `apply` here and kernel.cpp beside it. A position's input is
+what follows is the same for all specs of a shape, `apply` here and kernel_body.h beside it. A position's input is
 its token's alone (its own too, with `sine_input`), so queries, keys and values are worked out once for each
 token and looked up. Norm weights are in the matrices that read what was normed; the attention output is in the
 values, so that a head reads as many channels as the residual has dimensions.
@@ -13,6 +13,7 @@ P parameters. Parameters are scalars [S, 1, 1]; see model/ops.py.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ def sequence(spec: Rope, x: Vector, y: Vector, z: Vector) -> Vector:
 
 
 def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
-    """Return everything that does not depend on the problem, as kernel.cpp reads it: tensors [S, ...] by name.
+    """Return everything that does not depend on the problem, as kernel_body.h reads it: tensors [S, ...] by name.
 
     `turns` [S, T, 4] has the cosines and the sines of a position's two angles; pairs that turn are (0, 1) and
     (2, 3) here. `query_norm` has the scores' scale too. `values` [S, heads · D, D] write to the residual.
@@ -65,7 +66,7 @@ def expand(spec: Rope, theta_SP: Tensor) -> Tensors:
 
 
 def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Tensor]:
-    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel.cpp does."""
+    """Return the logits after each position from `first` on, V tensors [S, A, B], as kernel_body.h does."""
     p = {name: scalars(t) for name, t in wide.items() if name not in _NO_SCALARS}
     length = tokens_STB.shape[1]
     table_D = [axis[:, None] for axis in wide["tokens"].unbind(2)]  # [S, R, V] each
@@ -94,9 +95,13 @@ def apply(spec: Rope, wide: Tensors, tokens_STB: Tensor, first: int) -> list[Ten
     return matrix(p["head"], normed(stream, EPS))
 
 
-def kernel(spec: Rope) -> Kernel | None:
+def kernel(spec: Rope) -> Kernel:
     """Return the shape for which kernel.cpp is compiled."""
-    return None
+    shape = {
+        "WIDTH": spec.width, "HEADS": spec.heads, "FFN": spec.ffn, "POSITIONAL": int(spec.sine_input),
+        "ANSWERS": spec.answers, "PROMPT_TOKENS": spec.prompt,
+    }  # fmt: skip
+    return Kernel(Path(__file__).with_name("kernel.cpp"), shape)
 
 
 def _norm_weights(spec: Rope, p: Tensors) -> list[Tensor]:
