@@ -1,4 +1,4 @@
-"""Other projects' checkpoints, of MicroAdder's and the 456p report's training code, read as ours."""
+"""Other projects' checkpoints, of MicroAdder's, the 456p report's and Qwen-like training code, read as ours."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from typing import Any
 from torch import Tensor
 
 from model.spec import Spec
-from trainer.checkpoints import foreign_low_rank, foreign_microadder
+from trainer.checkpoints import foreign_low_rank, foreign_microadder, foreign_rope
 from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE, Checkpoint
-from trainer.checkpoints.foreign_file import LARGEST, State, integer, load_archive, mapping, plain
+from trainer.checkpoints.foreign_file import (
+    LARGEST,
+    State,
+    integer,
+    load_archive,
+    load_tensors,
+    mapping,
+    plain,
+)
 
 Content = Mapping[str, Any]
 
@@ -34,9 +42,9 @@ def read_foreign(path: Path) -> Checkpoint:
     """
     try:
         data = _bytes(path)
-        return _checkpoint(
-            load_archive(data), {"imported_from": path.name, "sha256": sha256(data).hexdigest()}
-        )
+        source = {"imported_from": path.name, "sha256": sha256(data).hexdigest()}
+        tensors = load_tensors(data)
+        return _checkpoint(load_archive(data), source) if tensors is None else _from_qwen(tensors, source)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -56,9 +64,11 @@ def _checkpoint(content: Content, source: dict[str, Any]) -> Checkpoint:
         return _from_microadder(content, source)
     if {"model_state", "model_config"} <= content.keys():
         return _from_report(content, source)
+    if {"state_dict", "config"} <= content.keys():
+        return _from_rope(content, source)
     raise ValueError(
         "a checkpoint of no known format: MicroAdder's has model_state_dict and config, "
-        "the 456p report's model_state and model_config"
+        "the 456p report's model_state and model_config, tbukic's state_dict and config"
     )
 
 
@@ -77,6 +87,20 @@ def _from_report(content: Content, source: dict[str, Any]) -> Checkpoint:
     about = source | {"format": "456p report", "trained_by": "the 456p report's training code"}
     metrics = {name: content[name] for name in ("val_exact",) if name in content}
     return _ours(spec, theta_P, content, about, metrics, content.get("train_config"))
+
+
+def _from_rope(content: Content, source: dict[str, Any]) -> Checkpoint:
+    state = State(content["state_dict"], "state_dict")
+    spec, theta_P = foreign_rope.read(mapping(content["config"], "config"), state)
+    about = source | {"format": "tbukic", "trained_by": "training code of a Qwen-like adder"}
+    metrics = {name: content[name] for name in ("accuracy", "n_params") if name in content}
+    return _ours(spec, theta_P, content, about, metrics, content.get("args"))
+
+
+def _from_qwen(tensors: Content, source: dict[str, Any]) -> Checkpoint:
+    spec, theta_P = foreign_rope.read_qwen(State(tensors, "its content"))
+    about = source | {"format": "Qwen3", "trained_by": "another program"}
+    return _ours(spec, theta_P, {}, about, {}, {})
 
 
 def _ours(

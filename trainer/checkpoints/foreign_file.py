@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
+import numpy as np
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -64,6 +66,31 @@ def load_archive(data: bytes) -> dict[str, Any]:
     except Exception:  # an invented pickle can raise anything
         raise ValueError(DAMAGED) from None
     return mapping(content, "its content")
+
+
+def load_tensors(data: bytes) -> dict[str, Any] | None:
+    """Return the tensors by name of a file of tensors alone, safetensors or .npz; None if it is neither."""
+    if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < len(data):
+        try:
+            return dict(safetensors.torch.load(data))
+        except Exception:  # a damaged file can raise anything
+            raise ValueError("damaged: its safetensors cannot be read") from None
+    if not data.startswith(ARCHIVE):
+        return None
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+    except Exception:  # a damaged archive can raise anything
+        return None
+    if not entries or not all(entry.filename.endswith(".npy") for entry in entries):
+        return None
+    if sum(entry.file_size for entry in entries) > LARGEST:
+        raise ValueError("an .npz file whose arrays are larger than any checkpoint known here")
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except Exception:
+        raise ValueError("damaged: its arrays cannot be read") from None
 
 
 def _kind(data: bytes) -> str:
@@ -232,6 +259,13 @@ class State:
 
     def names(self) -> list[str]:
         return list(self._remaining)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor that is not yet taken."""
+        tensor = self._remaining.get(self.place(name))
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"tensor {self.place(name)} is missing")
+        return tuple(tensor.shape)
 
     def place(self, name: str) -> str:
         """Return the file's name of a tensor."""
