@@ -1,0 +1,84 @@
+"""The examples of docs/extending.md, written into a copy of the project, work there."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.startup import record
+from search.store.home import Home
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"```(?:python|toml)\n# (\S+?)(, at its end)?\n(.*?)```", re.DOTALL)
+SCRIPT = """
+import json
+from model import make_spec, preset
+from search.study.file import parse_study
+from trainer import MEASURES, Bank, Pair, Recipe, Seed
+
+def loss(spec, optimiser, lr, steps, compiled):
+    recipe = Recipe(steps=steps, eval_every=steps, batch=64, optimiser=optimiser, lr=lr, warmup=0)
+    bank = Bank(spec, [Pair(recipe, Seed.of(1))], compiled=compiled)
+    while bank.advance():
+        pass
+    assert bank.result(0).probes_ER.shape[1] == len(spec.probes())
+    return float(bank.result(0).curve_EM[0, MEASURES.index("loss")])
+
+spec, line = make_spec("window", hidden=8), make_spec("window", hidden=8, line=True)
+study = "name: x\\nmodel: {family: window}\\nseeds: {first: 0, count: 2}\\ntoggle: [line]\\n"
+print(json.dumps({
+    "saved": spec.params - line.params, "constraints": list(spec.constraints()), "probes": list(spec.probes()),
+    "losses": [loss(spec, "adamw", 0.02, 400, False), loss(spec, "signs", 0.01, 400, False)],
+    "by engine": loss(preset("57p"), "signs", 0.003, 10, True), "study": parse_study(study, "x.yaml").name,
+}))
+"""
+
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the packages with the page's files, and its command's package beside them."""
+    folder = tmp_path_factory.mktemp("extended")
+    for package in ("model", "trainer", "search", "studies"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    blocks = BLOCK.findall((ROOT / "docs/extending.md").read_text("utf-8"))
+    assert len(blocks) >= 9
+    for name, at_end, text in blocks:
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text((path.read_text("utf-8") if at_end else "") + text, "utf-8")
+    declared = re.search(
+        r'^\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', (folder / "pyproject.toml").read_text(), re.M
+    )
+    about = folder / "adder_shares-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: adder-shares\nVersion: 1\n")
+    group, name, where = declared.groups()
+    (about / "entry_points.txt").write_text(f"[{group}]\n{name} = {where}\n")
+    return folder
+
+
+def python(folder, *words):
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_family_with_a_constraint_a_probe_and_an_optimiser_trains(copy):
+    answer = json.loads(python(copy, "-c", SCRIPT))
+    assert answer["saved"] == 11 and answer["constraints"] == ["line"] and answer["study"] == "x"
+    assert answer["probes"] == ["straight"] and 0 < answer["by engine"] < 20
+    assert max(answer["losses"]) < math.log(10), "better than chance"
+    assert "hidden units" in python(copy, "-m", "search.cli", "keys")
+
+
+def test_a_command_of_another_package_reads_the_records(copy):
+    record(Home(copy / "adder-runs"), 20)
+    assert re.search(r"\d+ of \d+", python(copy, "-m", "search.cli", "shares", "startup"))
