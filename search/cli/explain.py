@@ -7,31 +7,48 @@ from typing import TYPE_CHECKING
 
 import click
 
-from search.cli.options import PATH, load_checkpoint, target_option, write_text
-from search.errors import UserError
+from search.cli.options import PATH, home_option, load_checkpoint, target_option, trust_option, write_text
+from search.errors import Failure, UserError
 
 if TYPE_CHECKING:
-    from search.explain.explain import Shown
+    from search.explain.recorded import Recorded
+    from search.store.home import Home
+    from trainer.checkpoints.checkpoint import Checkpoint
 
 
 @click.command()
 @click.argument("checkpoints", nargs=-1, required=True, type=PATH, metavar="CHECKPOINT [OTHER ...]")
 @target_option("Page to write.", required=True)
-def explain(checkpoints: tuple[Path, ...], target: Path) -> None:
+@click.option("--landscape", is_flag=True, help="Add the loss around the first one's numbers, on planes.")
+@home_option
+@trust_option
+def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, home: Home) -> None:
     """Write a page in which a CHECKPOINT adds any two numbers, digit by digit; up to three side by side.
 
-    The page is one file and needs no network. It runs the model itself, with a slider for every number.
+    The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
+    home has the seed's records, its curve is on the page, and the page is logged beside the checkpoint in MLflow.
     """
-    from search.explain.explain import MOST
+    from search.explain.explain import MOST, Shown
     from search.explain.explain import explain as page_of
 
     if len(checkpoints) > MOST:
         raise UserError(f"give at most {MOST} checkpoints, not {len(checkpoints)}")
-    write_text(target, page_of([_load(path) for path in checkpoints]))
-    click.echo(f"{target}: {' and '.join(path.name for path in checkpoints)}, in any browser")
+    names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
+    recorded = [_recorded(home, checkpoint) for checkpoint in loaded]
+    trainings = [r.training() if r else None for r in recorded]
+    html = page_of(list(map(Shown, names, loaded, trainings)), landscape)
+    write_text(target, html)
+    click.echo(f"{target}: {' and '.join(names)}, in any browser")
+    if len(recorded) == 1 and recorded[0] and recorded[0].log(html):
+        click.echo(f"  logged beside the checkpoint of seed {recorded[0].seed} in MLflow")
 
 
-def _load(path: Path) -> Shown:
-    from search.explain.explain import Shown
+def _recorded(home: Home, checkpoint: Checkpoint) -> Recorded | None:
+    """Return what the home has of a seed. What cannot be read is said, and left out of the page."""
+    from search.explain.recorded import Recorded
 
-    return Shown(path.resolve().name, load_checkpoint(path))
+    try:
+        return Recorded.find(home, checkpoint)
+    except (UserError, Failure) as error:
+        click.echo(f"its records could not be read: {error}", err=True)
+        return None

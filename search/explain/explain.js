@@ -232,9 +232,32 @@ function training() {
       <svg class="chart" viewBox="0 0 ${W} ${H}" role="img" aria-label="share of sums that are right, by step of training">
       <rect class="frame" x="45" y="15" width="${W - 60}" height="${H - 45}"/>${t.curves.map(c => path(c, "")).join("")}${path(t.curve, "this")}
       ${[0, .5, 1].map(s => `<text class="name" x="40" y="${y(s) + 4}">${percent(s)}</text>`).join("")}
-      ${[0, .5, 1].map(s => `<text class="name" x="${x(s * last)}" y="${H - 8}">${Math.round(s * last).toLocaleString("en")}</text>`).join("")}</svg></section>`;
+      ${[0, .5, 1].map(s => `<text class="step" style="text-anchor: ${s === 1 ? "end" : "middle"}" x="${x(s * last)}" y="${H - 8}">${Math.round(s * last).toLocaleString("en")}</text>`).join("")}</svg></section>`;
   };
   at("training").innerHTML = `<h2 class="head">Training</h2>${curves.map(chart).join("")}`;
+}
+
+/** The planes of the loss: each a picture of its logarithm, dark where it is small. */
+function landscape() {
+  if (!MODEL.planes?.length) return;
+  const about = ({ name, reach }) => `<b>${name}</b>: ±${percent(reach[0])} of |θ| across, ±${percent(reach[1])} up`;
+  at("landscape").innerHTML = `<h2 class="head">The loss around it</h2><section><div class="kicker">${escaped(NETS[0].name)}</div>
+    <p>Planes through θ, which is in the middle: along the two sharpest and the two flattest directions of the loss, and along two random ones.
+    Dark: a loss of 0.001 and less; light: 10 and more; the line: 0.1.</p><div class="planes">${MODEL.planes.map(plane =>
+      `<figure><canvas role="img" aria-label="loss, ${plane.name}"></canvas><figcaption>${about(plane)}</figcaption></figure>`).join("")}</div></section>`;
+  at("landscape").querySelectorAll("canvas").forEach((canvas, i) => {
+    const { losses } = MODEL.planes[i], n = losses.length, cell = 10, ink = canvas.getContext("2d");
+    canvas.width = canvas.height = n * cell;
+    losses.forEach((row, r) => row.forEach((log, c) => {
+      const share = Math.min(Math.max((log + 3) / 4, 0), 1);
+      ink.fillStyle = `oklch(${25 + 65 * share}% .13 ${280 - 200 * share})`;
+      ink.fillRect(c * cell, r * cell, cell, cell);
+      ink.fillStyle = "#fff"; // where the loss passes 0.1
+      const inside = log < -1;
+      if (c + 1 < n && inside !== losses[r][c + 1] < -1) ink.fillRect((c + 1) * cell - 1, r * cell, 2, cell);
+      if (r + 1 < n && inside !== losses[r + 1][c] < -1) ink.fillRect(c * cell, (r + 1) * cell - 1, cell, 2);
+    }));
+  });
 }
 
 at("title").textContent = NETS.map(net => net.name).join(", ");
@@ -243,6 +266,7 @@ for (const id of ["stage", "numbers", "budget"]) at(id).style.setProperty("--cou
 at("numbers").replaceChildren(...NETS.map(numbers));
 at("budget").replaceChildren(...NETS.map(budget));
 training();
+landscape();
 at("worst").innerHTML = NETS.map((net, i) => net.proof ? `<button type="button" value="${i}">Worst pair${NETS.length > 1 ? ` of ${escaped(net.name)}` : ""}</button>` : "").join("");
 at("worst").addEventListener("click", event => {
   const proof = NETS[event.target.closest("button")?.value]?.proof;

@@ -32,9 +32,23 @@ class Shown:
     training: dict[str, Any] | None = None
 
 
-def explain(shown: Sequence[Shown]) -> str:
-    """Return the page of one to three checkpoints: HTML that needs nothing from elsewhere."""
-    return page("explain.html", {"example": EXAMPLE, "nets": [_net(net) for net in shown]})
+def explain(shown: Sequence[Shown], landscape: bool = False) -> str:
+    """Return the page of one to three checkpoints: HTML that needs nothing from elsewhere.
+
+    landscape: add the loss on planes through the first one's θ, one of them toward the next one of its spec.
+    """
+    nets = [_net(net) for net in shown]
+    return page(
+        "explain.html", {"example": EXAMPLE, "nets": nets, "planes": _planes(shown) if landscape else []}
+    )
+
+
+def _planes(shown: Sequence[Shown]) -> list[dict[str, Any]]:
+    from search.explain.landscape import Landscape
+
+    first, *others = (s.checkpoint for s in shown)
+    alike = [other.theta_P for other in others if other.spec.trained() == first.spec.trained()]
+    return Landscape(first.spec, first.theta_P).planes(*alike[:1])
 
 
 def _net(shown: Shown) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Records as data frames, and the commands that read them, on a study that has really run."""
 
+import json
+
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
@@ -9,7 +11,7 @@ from search.errors import UserError
 from search.store.home import Home
 from search.store.study_records import open_records
 from search.study.file import load_study
-from search.tracking.tracking import STUDY_TAG
+from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG
 from tests.commands import call, fails_with_one
 from trainer import MEASURES
 
@@ -90,3 +92,27 @@ def test_pull_by_configuration(smoke, tmp_path):
     words = ("pull", "smoke", "--home", smoke.home, "-o", tmp_path / "c", "--configuration")
     assert call(*words, key[:4]).exit_code == 0
     assert f"has no configuration 'zzz'; valid: {key}" in fails_with_one(2, *words, "zzz")
+
+
+def test_a_checkpoints_page_has_its_curve_and_lies_beside_it_in_mlflow(smoke, tmp_path):
+    key = records("smoke", "configurations", home=smoke.home)["configuration"][0]
+    home, folder, page = ("--home", smoke.home), tmp_path / "adder", tmp_path / "page.html"
+    assert call("pull", "smoke", "--seed", "778", "-o", folder, *home).exit_code == 0
+    written = call("explain", folder, "-o", page, *home)
+    assert written.exit_code == 0 and "MLflow" not in written.output, "no run of its own: it did not grok"
+    training = json.loads(page.read_text().split('id="model">')[1].split("</script>")[0])["nets"][0][
+        "training"
+    ]
+    curve = records("smoke", "curves", home=smoke.home).query("init_seed == 778")
+    assert training["curve"] == {"steps": [20, 40, 60], "exact": curve["exact"].round(4).tolist()}
+    assert len(training["curves"]) == 3 and "0 of 4 seeds" in training["words"]
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{smoke.home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("smoke").experiment_id
+    (parent,) = client.search_runs([experiment], f"tags.`{KEY_TAG}` = '{key}'")
+    tags = {PARENT_TAG: parent.info.run_id, SEED_TAG: "778"}
+    run = client.create_run(experiment, tags=tags).info.run_id
+    assert "beside the checkpoint of seed 778" in call("explain", folder, "-o", page, *home).output
+    (logged,) = client.list_artifacts(run)
+    client.delete_run(run)
+    assert logged.path == "explain.html" and logged.file_size == len(page.read_bytes())

@@ -1,0 +1,47 @@
+"""The loss around a trained adder: along directions, and on planes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import preset
+from search.explain.landscape import RISE, SIDE, Landscape
+from trainer.step import step
+
+pytestmark = pytest.mark.compiled
+TRAINED_P = torch.tensor(
+    json.loads((Path(__file__).parents[1] / "data" / "57p-seed777.json").read_text())["theta"]
+)
+
+
+@pytest.fixture(scope="module")
+def landscape():
+    return Landscape(preset("57p"), TRAINED_P)
+
+
+def test_losses_are_the_steps(landscape):
+    theta_SP = TRAINED_P.double() + 0.01 * landscape.random[:3]
+    expected = step.loss(preset("57p"), theta_SP, landscape.tokens)
+    torch.testing.assert_close(landscape.losses(theta_SP), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_basin_ends_sooner_where_the_loss_is_curved(landscape):
+    basin = landscape.basin()
+    assert 0 < basin.sharpest < basin.random < basin.flattest <= 1 and basin.curvature > 0
+    (width,) = landscape.widths(landscape.sharpest[:1])
+    moves = landscape.size * width * landscape.sharpest[0] * torch.tensor([[1.0], [-1.0], [0.5], [-0.5]])
+    rises = landscape.losses(TRAINED_P + moves) - landscape.loss
+    assert rises[:2].max() > RISE and rises[2:].max() < RISE
+
+
+def test_planes_go_through_theta_and_toward_another(landscape):
+    away_P = TRAINED_P + 0.5 * torch.randn(57, generator=torch.Generator().manual_seed(1))
+    planes = landscape.planes(away_P)
+    assert [p["name"] for p in planes] == ["sharpest", "flattest", "random", "toward the other"]
+    middle = SIDE // 2
+    for plane in planes:
+        assert 10 ** plane["losses"][middle][middle] == pytest.approx(landscape.loss, rel=0.02)
+    other = float(landscape.losses(away_P[None])[0].log10())
+    assert planes[-1]["losses"][middle][middle + round(middle / 1.25)] == pytest.approx(other, abs=0.15)
