@@ -204,7 +204,7 @@ def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
     counts = Counter(outcome for _, _, _, outcome in mine)
     for outcome in Outcome:
         if outcome not in (Outcome.QUEUED, Outcome.RUNNING):
-            assert run.data.metrics[f"final.{outcome.value}"] == counts[outcome.value], outcome
+            assert run.data.metrics.get(f"final.{outcome.value}", 0) == counts[outcome.value], outcome
     every = int(run.data.params["recipe.eval_every"])
     longest = max(steps for _, _, steps, _ in mine)
     history = client_of(home).get_metric_history(run.info.run_id, "median_token")

@@ -87,7 +87,7 @@ def _grokked(rows: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     grokked = [r for r in rows if r["outcome"] == Outcome.GROKKED]
     for row in sorted(grokked, key=lambda r: r["grok_step"] or 0)[:10]:
         stability = "held" if row["held"] else "did not hold"
-        of = f" of {names[row['configuration']]}" if several else ""
+        of = f" of {names.get(row['configuration'], row['configuration'])}" if several else ""
         lines.append(f"  seed {seed_of(row)}{of} grokked at step {row['grok_step']:,} and {stability}")
     return lines
 
@@ -125,8 +125,9 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
     head, keys = f"{study.name}: {len(rates)} configurations", [key for key in names if key in rates]
     if study.proposes:
         head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-rates[key].rate, key))[:5]
-    width = max(len(names[key]) for key in keys)
-    return [head, *(f"  {names[key]:{width}}  {rates[key]}" for key in keys), *pooled, *confirmed]
+    shown = {key: names.get(key, key) for key in keys}
+    width = max(map(len, shown.values()), default=0)
+    return [head, *(f"  {name:{width}}  {rates[key]}" for key, name in shown.items()), *pooled, *confirmed]
 
 
 def _confirmed(
@@ -141,7 +142,7 @@ def _confirmed(
         )
         if fresh.n:
             searched = f"{first.grokked} of {first.n} in the search"
-            lines.append(f"  confirmed {names[key]}: {fresh} on fresh seeds ({searched})")
+            lines.append(f"  confirmed {names.get(key, key)}: {fresh} on fresh seeds ({searched})")
     return lines
 
 
@@ -200,7 +201,10 @@ def _study(s: Row) -> list[str]:
         kind = f"{STOPPED} " if s["stopped"] else ""
         rate = f"grok rate {s['grokked']}/{s['counted']} ({kind}{low:.1%} to {high:.1%})"
     best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
-    lines = [f"{s['study']}: {s['seeds']} seeds ({states}) in {s['trials']} banks", f"  {rate}, {best}"]
+    lines = [
+        f"{s['study']}: {s['seeds']} seeds ({states}) in {s['trials']} banks",
+        f"  {rate}, {best}",
+    ]
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")

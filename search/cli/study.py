@@ -49,7 +49,7 @@ def keys(section: str | None, as_json: bool) -> None:
             raise UserError(f"no key {section!r}; {did_you_mean(section, sections)}")
         listed = [k for k in listed if k.path.partition(".")[0] == section]
     width = max(len(k.path) for k in listed)
-    defaults = ["" if k.default is None else f" [{json.dumps(k.default)}]" for k in listed]
+    defaults = ["" if k.default in (None, []) else f" [{json.dumps(k.default)}]" for k in listed]
     lines = [f"{k.path:{width}}  {k.says}{default}" for k, default in zip(listed, defaults, strict=True)]
     show(as_json, [asdict(k) for k in listed], lines)
 

@@ -38,6 +38,9 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
     """
     from search.tracking.gate import make_token
     from search.tracking.server import ADDRESS, listening, serve
+
+    if not os.environ.get("MLFLOW_TRACKING_URI"):
+        listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
     from search.tracking.tracking import connect, is_local, tracking_uri
 
     uri = tracking_uri(home)

@@ -132,7 +132,8 @@ class StudyRun:
         if row is not None and row["outcome"] in COUNTED:
             self.ended.setdefault(key, Counter())[row["outcome"]] += by
             budget = self.states[key].configuration.recipe.steps if key in self.states else self.longest
-            self.spent[100 * row["steps"] // max(budget, row["steps"], 1)] += by
+            steps = row.get("steps") or 0
+            self.spent[100 * steps // max(budget, steps, 1)] += by
 
     def update_progress(self, trial: Trial, report: TrialReport | None) -> None:
         """Take the newest report of a running trial; None when it runs no more."""

@@ -7,6 +7,7 @@ search/analysis/publish.py says what is written when.
 
 from __future__ import annotations
 
+import getpass
 import json
 import tempfile
 import time
@@ -22,7 +23,7 @@ from model import verify
 from search.errors import Failure, UserError
 from search.stats.counting import COUNTED, Evidence, Row, final_metrics
 from search.store.depot import Depot
-from search.store.home import IDENTIFIER, Home
+from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
 from search.study.naming import Names
 from search.study.schema import Study
@@ -55,6 +56,12 @@ from trainer.files import durable
 from trainer.recipe.screen import PROBE
 
 RUNNING = "RUNNING"
+MAY_BE_ZERO = {
+    *(o.value for o in COUNTED if o.value != "grokked"), "censored", "spared", "spared_grokked", "screen_spared",
+    "screen_spared_grokked", "stopped", "wrongly", "screened_wrongly", "confirmation_grokked", "confirmation_seeds",
+    "confirmation_given_up", "confirmation_wrongly",
+}  # fmt: skip
+"""Counts that are left out where they are 0 from the start."""
 LONGEST_TAG = 4_000  # characters
 MOST_RUNS = 50_000  # of an experiment: MLflow's limit for one search
 STEPS_AT_ONCE = 50  # of up to twenty metrics, probes among them: MLflow's limit for one call is 1,000
@@ -89,6 +96,10 @@ class Tracker:
         self.places: dict[str, Path | None] = {}
         self.rooted: set[str] = set()
         """Runs whose folder of artifacts has its name on disk, or which name their depot."""
+        self.counted_names: dict[str, set[str]] = {}
+        """By run: the counts that it has."""
+        self.count_steps: dict[str, int] = {}
+        """By run: the step of its counts."""
         self.counted: dict[str, tuple[int, int]] = {}
         """Rows of a configuration when it was counted, and how many came after."""
         with answered(study.name):
@@ -121,6 +132,11 @@ class Tracker:
             texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
             self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
             self.runs[configuration.key] = run.info.run_id
+            names = {name.removeprefix("final.") for name in run.data.metrics if name.startswith("final.")}
+            self.counted_names[run.info.run_id], self.count_steps[run.info.run_id] = names, 0
+            if names:  # of an earlier version, which gave counts a step; the newest step is what MLflow shows
+                history = self.client.get_metric_history(run.info.run_id, "final.seeds")
+                self.count_steps[run.info.run_id] = max((m.step for m in history), default=0)
             self.open[run.info.run_id] = run.info.status == RUNNING
         return self.runs[configuration.key]
 
@@ -155,11 +171,29 @@ class Tracker:
 
     def _create_run(self, configuration: Configuration) -> Run:
         """Create a configuration's run. If the answer is lost, the store is asked again next time."""
-        tags = {KEY_TAG: configuration.key, **self._ancestor_tags(configuration)}
+        tags = {
+            KEY_TAG: configuration.key,
+            **self._about(configuration),
+            **self._ancestor_tags(configuration),
+        }
         earlier, self.earlier = self.earlier, None
         run = self._create_once(self.names[configuration], tags, f"tags.`{KEY_TAG}` = '{configuration.key}'")
         self.earlier = earlier
         return run
+
+    def _about(self, configuration: Configuration) -> dict[str, str]:
+        """Return MLflow's own tags of a run: its source, its user, and a description with the commands for it."""
+        study = self.study.name
+        lines = [f"**{self.names[configuration]}**, {configuration.spec.params} parameters", ""]
+        lines += [
+            f"    {pull_command(study, configuration.key)}",
+            f"    adder-search report {study} -o {study}.html",
+        ]
+        tags = {"mlflow.note.content": "\n".join(lines), "mlflow.source.type": "LOCAL"}
+        tags["mlflow.source.name"] = f"adder-search run {study}"
+        with suppress(OSError, KeyError):  # a container's user may have no name
+            tags["mlflow.user"] = getpass.getuser()
+        return tags
 
     def _create_once(
         self, name: str, tags: Mapping[str, str], condition: str, parent: str | None = None
@@ -278,10 +312,12 @@ class Tracker:
 
         evidence: of the whole study's spared seeds, once all are known.
         """
-        now, last = int(time.time() * 1000), max((r["steps"] for r in rows), default=0)
+        run, now = self.run_of(configuration), int(time.time() * 1000)
         values = final_metrics(rows, self.study.stopping_rule, evidence) | dict(more or {})
-        metrics = [Metric(f"final.{k}", v, now, last) for k, v in values.items()]
-        self.client.log_batch(self.run_of(configuration), metrics=metrics)
+        kept = {k: v for k, v in values.items() if v or k not in MAY_BE_ZERO or k in self.counted_names[run]}
+        self.counted_names[run] |= kept.keys()
+        metrics = [Metric(f"final.{k}", v, now, self.count_steps[run]) for k, v in kept.items()]
+        self.client.log_batch(run, metrics=metrics)
         self.counted[configuration.key] = len(rows), 0  # what was not written is still due
 
     def log_role(

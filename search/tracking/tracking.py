@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sqlite3
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlparse
+from urllib.request import getproxies
 
 from filelock import FileLock
 from mlflow import MlflowClient
@@ -31,6 +33,7 @@ TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
 CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
 FINISHED = "FINISHED"
 LOCK_WAIT_S = 20.0
+PORTS, ANSWER_S = {"http": 80, "https": 443}, 4.0
 PLACES = (
     ("experiments", "artifact_location"), ("runs", "artifact_uri"), ("logged_models", "artifact_location"),
     ("model_versions", "storage_location"),
@@ -74,6 +77,7 @@ def connect(home: Home, uri: str) -> MlflowClient:
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it raises what it logs
     logging.getLogger("alembic").setLevel(logging.ERROR)
+    _require_listener(uri)
     with answered(uri):
         if uri == f"sqlite:///{home.mlflow_db}":
             _create_store(home)
@@ -81,6 +85,18 @@ def connect(home: Home, uri: str) -> MlflowClient:
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
     return client
+
+
+def _require_listener(uri: str) -> None:
+    """Raise Failure if nobody listens at a server's address: MLflow's own tries take half a minute."""
+    place = urlparse(uri)
+    if place.scheme not in PORTS or not place.hostname or getproxies():
+        return
+    try:
+        socket.create_connection((place.hostname, place.port or PORTS[place.scheme]), ANSWER_S).close()
+    except OSError as error:
+        why = error.strerror or str(error) or "no answer"
+        raise Failure(f"MLflow store {masked(uri)}: is away ({why})") from None
 
 
 def _create_store(home: Home) -> None:

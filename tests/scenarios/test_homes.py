@@ -15,6 +15,7 @@ from search.analysis.publish import log_evidence
 from search.analysis.table import constraint_table
 from search.stats.intervals import ratio_interval
 from search.store.home import Home
+from search.tracking.tracker import MAY_BE_ZERO
 from search.tracking.tracking import KEY_TAG, TRIALS
 from tests.commands import call, fails_with_one
 from tests.homes import (
@@ -67,6 +68,7 @@ def of_mlflow(home, study):
             "experiment_id": experiment.experiment_id,
             "run_id": run.info.run_id,
             "median_grok_step": float("nan"),
+            **dict.fromkeys(MAY_BE_ZERO, 0),
             **final,
             **{name: typed(text) for name, text in run.data.params.items()},
         }

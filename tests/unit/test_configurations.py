@@ -12,6 +12,7 @@ from search.run.estimate import estimate
 from search.run.planner import Planner
 from search.store.home import Home
 from search.study.file import parse_study
+from search.study.trial import Configuration
 from tests.commands import says
 from tests.planners import drain, numbers, only, rows_of
 from trainer import Outcome, Recipe
@@ -84,7 +85,8 @@ def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):
         ended = rows_of(trial, Outcome.GROKKED if trial.spec.params == 67 else Outcome.FAILED)
         rows += [{**r, "grok_step": 500, "held": True, "hopeless_step": None, "reason": None, "steps": 1_000}
                  for r in ended]  # fmt: skip
-    records = SimpleNamespace(home=Home(tmp_path))
+    listed = {c.key: c for c in map(Configuration, *zip(*study.listed, strict=True))}
+    records = SimpleNamespace(home=Home(tmp_path), list_configurations=lambda: listed)
     text = render.summary(study, "list.yaml", records, Ended(rows=rows))
-    assert "list: 3 configurations\n  57p 0 of 2 grokked" in text and "\n  67p 2 of 2 grokked" in text
+    assert "list: 3 configurations\n  57p  0 of 2 grokked" in text and "\n  67p  2 of 2 grokked" in text
     assert "  seed 1 of 67p grokked at step 500 and held" in text

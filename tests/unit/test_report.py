@@ -70,25 +70,24 @@ def test_a_search_has_all_of_them_and_both_rates():
     study, configurations, *rest = searched(confirmed=2)
     text = words_of(study, configurations, *rest)
     page = Page(text)
-    assert page.headings == ["What was asked", "What was found", "Grokking curves", "Time to grok",
-                             "Grok rate against each field", "What mattered",
-                             "All configurations"]  # fmt: skip
+    assert page.headings == ["What was asked", "What was found", "What mattered", "Grok rate against each field",
+                             "Grokking curves", "Time to grok", "All configurations"]  # fmt: skip
     assert "Trust the confirmation column" in text and "winner" in text
     row = page.cells[page.cells.index(configurations["title"].iloc[-1]) :]
     assert row[2] == "7 of 8" and row[4] == "4 of 8" and row[7] == "11 of 16"
     assert "16 of them, numbers 90001 to 90008, confirm" in text
     assert "0.001 to 0.1, logarithmic" in text
-    assert text.count("data:image/png;base64,") == 5
+    assert text.count("data:image/svg+xml;base64,") == 5
 
 
 def test_it_needs_nothing_else():
     text = report(*searched(8))
     page = Page(text)
-    assert text.count("data:image/png;base64,") == 5
+    assert text.count("data:image/svg+xml;base64,") == 5
     assert all(r.startswith("data:") for r in page.resources)
     assert "http:" not in text and "https:" not in text and "//cdn" not in text
     assert page.scripts == 1 and "default-src 'none'" in text
-    assert len(text) < 5e6
+    assert len(text) < 5e6 and "prefers-color-scheme: dark" in text
 
 
 def test_what_others_wrote_is_only_text():
