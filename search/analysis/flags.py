@@ -6,17 +6,14 @@ those of a search do. A flag is a field of the model with few values.
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from itertools import combinations, product
 from typing import Any
 
 from search.analysis.interactions import odds_ratio
-from search.analysis.table_text import bullets, markdown_table
+from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by, seed_of
 from search.stats.logistic import Coefficient, fit
 from trainer import Outcome
@@ -93,15 +90,8 @@ def flag_grids(configurations: Iterable[Mapping[str, Any]], seeds: Iterable[Mapp
 
 def write_grids(grids: Sequence[Grid], style: str) -> str:
     """Return grids in one of table_text's FORMATS: md, csv or json."""
-    rows = [row for grid in grids for row in grid.tidy()]
-    if style == "json":
-        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
-    if style == "csv":
-        text = StringIO()
-        writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+    if style != "md":
+        return rows_text([row for grid in grids for row in grid.tidy()], style)
     parts = [
         f"{grid.study}: {' × '.join(grid.flags)}\n\n{markdown_table(head, lines)}\n\n{grid.beyond}"
         for grid in grids

@@ -41,8 +41,6 @@ CONFIRMATION = (
 """Columns of a configuration that are metrics of its seeds (`final_metrics`), before and after its best seed."""
 FILES = {".parquet": "Parquet", ".csv": "CSV"}
 """Files of records that are read, by suffix."""
-MOST_ROWS, MOST_CELLS = 200_000, 10_000_000
-"""Of a file of records: in Parquet some hundred bytes can stand for gigabytes."""
 KEYS = dict.fromkeys(("study", "configuration", "trial", "title"), str)  # a key may look like a number
 SEED_TEXTS = ("study", "configuration", "outcome", "held")
 SEED_NUMBERS: dict[str, Callable[[Any], Any]] = {
@@ -139,19 +137,11 @@ class RecordSet:
 
 def _read(path: Path) -> list[dict[str, Any]]:
     import pandas as pd
-    import pyarrow.parquet as pq
 
     if not path.is_file():
         raise UserError(f"{path}: {'no file' if path.exists() else 'no such file'}")
     try:
-        if path.suffix == ".csv":
-            frame = pd.read_csv(path, nrows=MOST_ROWS, dtype=KEYS)
-        else:
-            about = pq.ParquetFile(path).metadata
-            if about.num_rows > MOST_ROWS or about.num_rows * about.num_columns > MOST_CELLS:
-                size = f"{about.num_rows:,} rows of {about.num_columns:,} columns"
-                raise UserError(f"{path}: larger than any table of records ({size})")
-            frame = pd.read_parquet(path)
+        frame = pd.read_csv(path, dtype=KEYS) if path.suffix == ".csv" else pd.read_parquet(path)
     except (ValueError, OSError):  # Arrow's errors are one or the other
         raise UserError(f"{path}: cannot be read as {FILES[path.suffix]}") from None
     rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]

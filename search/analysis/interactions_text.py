@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Sequence
-from io import StringIO
 
 from search.analysis.interactions import NOT_ESTIMABLE, OPEN, Effect, Interactions, odds_ratio
-from search.analysis.table_text import FINISHING, MISSING, bullets, markdown_table
+from search.analysis.table_text import FINISHING, MISSING, bullets, markdown_table, rows_text
 from search.stats.logistic import Coefficient
 
 BEYOND = "odds × beyond both (95 %)"
@@ -34,14 +31,7 @@ def write_interactions(models: Sequence[Interactions], style: str) -> str:
     """Return the models in one of table_text's FORMATS: md, csv or json."""
     if style == "md":
         return "\n\n".join([*map(_markdown, models), "Notes:", bullets(_notes(models))]) + "\n"
-    rows = [row for model in models for row in model.tidy()]
-    if style == "json":
-        return json.dumps(rows, indent=1, allow_nan=False) + "\n"
-    text = StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return rows_text([row for model in models for row in model.tidy()], style)
 
 
 def _markdown(model: Interactions) -> str:

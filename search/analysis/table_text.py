@@ -43,9 +43,11 @@ def table_of(
 
 def write_table(table: Table, style: str, *, paper: bool = False, ui: str = "") -> str:
     """Return the table in one of FORMATS. ui: address that links of md lead to; empty for no links."""
-    if style == "md":
-        return markdown(table, paper, ui.rstrip("/"))
-    rows = table.tidy()
+    return markdown(table, paper, ui.rstrip("/")) if style == "md" else rows_text(table.tidy(), style)
+
+
+def rows_text(rows: Sequence[dict[str, Any]], style: str) -> str:
+    """Return rows as json or csv."""
     if style == "json":
         return json.dumps(rows, indent=1, allow_nan=False) + "\n"
     text = StringIO()
