@@ -20,34 +20,12 @@ FORBIDDEN = {
     "search": OUTSIDE,
 }
 ROOMS = {
-    "search": (
-        "errors",
-        "stats",
-        "study",
-        "store",
-        "tracking",
-        "analysis",
-        "compress",
-        "run",
-        "explain",
-        "cli",
-    ),
-    "trainer": (
-        *(
-            "fields",
-            "retired",
-            "data",
-            "files",
-            "optimisers",
-            "recipe",
-            "step",
-            "engine",
-            "checkpoints",
-            "curvature",
-        ),
-        *("bank", "finishing"),
-    ),
-}
+    "search": ["errors", "stats", "study", "store", "tracking", "analysis", "compress", "run", "explain", "cli"],
+    "trainer": [
+        "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",
+        "bank", "finishing",
+    ],
+}  # fmt: skip
 """Sub-packages and files of a package: each imports only from itself and those before it."""
 LONG_FILE = 400  # lines
 
@@ -106,19 +84,6 @@ def backwards(edges: dict[str, set[str]]) -> Iterator[str]:
 
 FILES = modules()
 EDGES = graph(FILES)
-
-
-def test_every_kind_of_import_is_seen() -> None:
-    source = """
-import a.b as c
-def f():
-    from d.e import g
-if TYPE_CHECKING:
-    from search.run import worker, driver
-    import h, i
-"""
-    known = frozenset({"search.run", "search.run.worker"})
-    assert imported(source, known) == {"a.b", "d.e", "search.run.worker", "search.run", "h", "i"}
 
 
 def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:

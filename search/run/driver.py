@@ -42,7 +42,6 @@ from search.store.study_records import StudyRecords
 from search.study.schema import Study
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from search.tracking.artifacts import CAPACITY, ArtifactCache
-from search.tracking.optuna_mirror import Mirror
 from search.tracking.outbox import Outbox
 from search.tracking.starts import configuration_from_parent, configurations, parents_of
 from search.tracking.tracker import Tracker
@@ -95,12 +94,11 @@ class Driver:
         display: Display,
         planner: Planner,
         recorder: Recorder,
-        mirror: Mirror | None = None,
         max_hours: float | None = None,
     ):
         self.study, self.records, self.display = study, records, display
         self.home, self.lease = records.home, records.lease
-        self.planner, self.recorder, self.mirror = planner, recorder, mirror
+        self.planner, self.recorder = planner, recorder
         self.outbox, self.tracker = recorder.outbox, recorder.tracker
         self.deadline = None if max_hours is None else time.monotonic() + 3_600 * max_hours
         self.ended = Ended()
@@ -140,10 +138,7 @@ class Driver:
             recovered = reconcile(records, tracker, rows, share)
             recovered |= recorder.recover(records.list_seeds() if recovered else rows)
             planner = plan(study, records, cache)
-            mirror = None
-            if isinstance(proposals := planner.search.proposals, Proposals):
-                mirror = Mirror(records, proposals.objectives)
-            driver = cls(study, records, display, planner, recorder, mirror, max_hours)
+            driver = cls(study, records, display, planner, recorder, max_hours)
             driver._resume_tracking(recovered)
             records.database.patience_s = PATIENCE_S
             yield driver
@@ -246,7 +241,6 @@ class Driver:
         self.home.depot.put(folder / TRIAL_FILE)
         for configuration in trial.configurations:
             self.outbox.put(self.tracker.reopen, configuration)
-        self._mirror_proposals()
 
     def on_report(self, worker: WorkerState, report: dict[str, Any]) -> None:
         """Take a worker's progress report, record the trials that have ended, and assign more."""
@@ -306,7 +300,6 @@ class Driver:
         self.progress.ended.update(r["outcome"] for r in rows)
         for configuration in self.planner.complete_trial(trial, rows):
             self.recorder.conclude(configuration)
-        self._mirror_proposals()
 
     def _conclude_earlier(self) -> None:
         """Conclude configurations that an earlier run trained to their end and died before concluding."""
@@ -314,11 +307,6 @@ class Driver:
             configuration = self.planner.complete_before.pop()
             if configuration.key in self.unconcluded:
                 self.recorder.conclude(configuration)
-
-    def _mirror_proposals(self, running: bool = True) -> None:
-        """Bring Optuna's mirror up to date."""
-        if self.mirror and isinstance(proposals := self.planner.search.proposals, Proposals):
-            self.outbox.put(self.mirror.update, proposals.trials(), running, optional=running)
 
     # ---- the end
 
@@ -329,7 +317,6 @@ class Driver:
         why = self.ended.why = "" if is_done else self.ended.why or INTERRUPTED
         in_flight = [] if is_done else self.planner.in_flight
         self.records.censor(list(self.planner.running.values()), why, self.progress.steps())
-        self._mirror_proposals(running=False)
         for configuration in in_flight:
             self.recorder.conclude(configuration, "KILLED")
         if is_done:

@@ -2,8 +2,7 @@
 
 The ledger is the authority: a proposal is written there before anything of it trains, as the numbers that
 were drawn (by the key paths of their fields, search/study/space.py) and the configuration that they make.
-Optuna's study is in memory, made anew by each driver from proposals and rows; search/tracking/optuna_mirror.py
-shows it to people.
+Optuna's study is in memory, made anew by each driver from proposals and rows.
 """
 
 from __future__ import annotations

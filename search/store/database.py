@@ -168,7 +168,7 @@ class Database:
     def __init__(self, home: Home):
         self.name, self.patience_s = home.database_name, 0.0
         if home.has_own_database:
-            home.refuse_older()
+            home.check_paths()
             options: dict[str, Any] = {"connect_args": {"timeout": LOCK_WAIT_S}}
         else:
             options = {"pool_pre_ping": True}

@@ -21,7 +21,7 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class Home:
     """Paths below the home, absolute because Tune changes the working directory of trials.
 
-    With ADDER_SEARCH_DATABASE set the ledger and Optuna's mirror are on that server; the other files stay in
+    With ADDER_SEARCH_DATABASE set the ledger is on that server; the other files stay in
     the folder. The machines of a cluster share it, unless ADDER_SEARCH_DEPOT names a store that trials' files
     go through (search/store/depot.py): then it is the driver's alone. A home can be moved: nothing in it names
     its own path, and MLflow's store is corrected when it is next opened.
@@ -43,11 +43,6 @@ class Home:
         return self.path / "ledger.db"
 
     @property
-    def optuna_db(self) -> Path:
-        """The mirror of the searches for Optuna's dashboard, where no server has it."""
-        return self.path / "optuna.db"
-
-    @property
     def has_own_database(self) -> bool:
         return not os.environ.get(DATABASE)
 
@@ -55,11 +50,6 @@ class Home:
     def ledger_url(self) -> str:
         """SQLAlchemy's URL of the ledger. Raises UserError for one with a password."""
         return self._server() or f"sqlite:///{self.ledger_db}"
-
-    @property
-    def optuna_url(self) -> str:
-        """SQLAlchemy's URL of Optuna's mirror. Raises UserError for one with a password."""
-        return self._server() or f"sqlite:///{self.optuna_db}"
 
     @staticmethod
     def _server() -> str | None:
@@ -126,29 +116,26 @@ class Home:
         return below(self.path / "damaged", study, *([key] if key else []))
 
     def exists(self) -> bool:
-        """True if something has run here. Raises UserError as `refuse_older` does."""
-        self.refuse_older()
+        """True if something has run here. Raises UserError as `check_paths` does."""
+        self.check_paths()
         return not self.has_own_database or self.ledger_db.exists()
 
-    def refuse_older(self) -> None:
-        """Raise UserError if an earlier version kept its ledger here, in Optuna's file.
+    def check_paths(self) -> None:
+        """Raise UserError if a pipe or a device has a database's name: to open one may take for ever.
 
-        And if a pipe or a device has a database's name: to open one may take for ever; or if the folder's path
-        would be another one in a URL, as MLflow is given it.
+        And if the folder's path would be another one in a URL, as MLflow is given it.
         """
         if re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.path)):
             raise UserError(
                 f"{self.path}: a home's path has no ? and no % before two digits; choose another (--home)"
             )
-        for file in (self.ledger_db, self.mlflow_db, self.optuna_db):
+        for file in (self.ledger_db, self.mlflow_db):
             if file.exists() and not file.is_file():
                 raise UserError(f"{file}: is no file")
-        if self.has_own_database and self.optuna_db.exists() and not self.ledger_db.exists():
-            raise other_version(str(self.optuna_db), "an earlier")
 
     def create(self) -> None:
-        """Make the folder. Raises UserError for an earlier version's, or if nothing can be written there."""
-        self.refuse_older()
+        """Make the folder. Raises UserError if nothing can be written there."""
+        self.check_paths()
         try:
             for folder in (self.path, self.artifacts, self.ray, self.path / "trials"):
                 durable.make_folder(folder)

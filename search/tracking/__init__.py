@@ -1,1 +1,1 @@
-"""MLflow: runs, artifacts, the outbox, the UI's views; and Optuna's mirror."""
+"""MLflow: runs, artifacts, the outbox and the UI's views."""

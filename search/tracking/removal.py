@@ -26,7 +26,6 @@ from search.store.record import SeedRecord
 from search.store.results import STATE
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name
-from search.tracking.optuna_mirror import delete_mirror
 from search.tracking.tracking import answered, connect, file_of, tracking_uri
 from trainer import Outcome
 
@@ -130,7 +129,6 @@ def delete(found: Contents) -> str:
     for folder in (home.trial(study, ""), home.damaged(study, "")):
         shutil.rmtree(folder, ignore_errors=True)
     home.depot.remove(home.trial(study, ""))
-    delete_mirror(found.records)
     if found.experiment is not None:
         with answered(found.uri):
             if not found.is_in_another_home:

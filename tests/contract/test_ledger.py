@@ -14,9 +14,8 @@ from search.errors import AlreadyExists, Failure, NotFound
 from search.stats.counting import final_metrics
 from search.store import database as database_module
 from search.store import lease as lease_module
-from search.store import study_records as records_module
 from search.store.database import ROWS, STUDIES, Database, DatabaseUnavailable
-from search.store.lease import FRESH_S, LEASE_S, Clocks, StudyLease, Superseded
+from search.store.lease import FRESH_S, LEASE_S, Clocks, Superseded
 from search.store.ledger import Ledger
 from search.store.record import MEASURED, is_final
 from search.store.results import ConfigurationResults
@@ -181,22 +180,6 @@ def test_of_many_drivers_one_gets_a_seed(open_records, monkeypatch):
     owners = at_once(drivers, lambda records: records.claim(trial_of(*SEEDS)))
     assert len(owners) == 1 and not raised, "the others are refused in a line"
     assert {r["owner"] for r in drivers[0].list_seeds()} == set(owners)
-
-
-def test_a_seed_that_changes_hands_while_it_is_claimed_is_refused(records, other, monkeypatch):
-    trial, look = trial_of(SEEDS[0]), records_module.is_final
-    records.claim(trial)
-    records.censor([trial], "interrupted")
-
-    def meanwhile(row):
-        monkeypatch.setattr(records_module, "is_final", look)
-        other.claim(trial)
-        return look(row)
-
-    monkeypatch.setattr(records_module, "is_final", meanwhile)
-    with pytest.raises(AlreadyExists, match="seed 1 was just taken by another driver"):
-        records.claim(trial)
-    assert columns(records, "owner") == {1: (other.owner,)}
 
 
 # ---- seeds end
@@ -575,16 +558,6 @@ def test_a_deleted_study_leaves_nothing_and_no_other_changes(records, another):
 
 
 # ---- a database that is away
-
-
-def test_every_transaction_waits_for_a_database_that_is_away():
-    """But the renewal, which is tried again in any case; and methods that call others."""
-    kinds = (Ledger, StudyRecords, StudyLease)
-    methods = {name: method for kind in kinds for name, method in vars(kind).items()}
-    exempt = {"renew", "check", "require_study", "insert_configurations", "insert_starts"}
-    exempt |= {"record_verifications", "trial_folder", "fence", "verify"}
-    public = {name for name, method in methods.items() if callable(method) and not name.startswith("_")}
-    assert {name for name in public if not hasattr(methods[name], "__wrapped__")} == exempt
 
 
 def test_a_transaction_is_tried_again_for_so_long_and_said_once(records, monkeypatch, caplog):

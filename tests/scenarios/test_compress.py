@@ -239,6 +239,7 @@ CUTS = {
     "between judging and the next": (DatabaseCandidates, "judge", "after"),
     "in mid-round": (driver.Driver, "on_report", "after"),
 }
+QUICK_CUTS = ("between recording and judging", "in mid-round")
 
 
 class Died(BaseException):
@@ -246,7 +247,9 @@ class Died(BaseException):
 
 
 @pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("where", CUTS)
+@pytest.mark.parametrize(
+    "where", [pytest.param(w, marks=[] if w in QUICK_CUTS else pytest.mark.full) for w in CUTS]
+)
 def test_whatever_ends_the_driver_the_same_sets_are_accepted(where, here, monkeypatch, uninterrupted):
     cls, name, when = CUTS[where]
     method, calls, outboxes, start = getattr(cls, name), [], [], Outbox.__post_init__
@@ -335,12 +338,3 @@ def test_a_start_that_is_not_right_enough_is_one_line(here, monkeypatch):
     line = "start: 46p has not grokked: it adds 12 of 59,400 of our own problems wrongly"
     assert done.exit_code == 2 and done.stderr.splitlines() == [f"error: {here / 'small.yaml'}: {line}"]
     assert run(here, compress=STUDY["compress"] | {"accept": {"exact": 0.99}, "rounds": 1}).exit_code == 0
-
-
-def test_what_a_run_would_do_and_a_descents_own_recipe(here):
-    done = call("run", write_study(here, STUDY), "--dry-run", "--home", "home")
-    assert done.exit_code == 0 and "up to 3, of 4 sets each by saliency, beam 2" in done.stdout
-    study = parse_study(json.dumps({k: v for k, v in STUDY.items() if k != "recipe"}), "")
-    recipe = study.base_recipe
-    assert (recipe.steps, recipe.ramp, recipe.lr, recipe.carry_mix) == (6000, 3000, 0.003, 0.3)
-    assert recipe.curriculum == () and study.first_seeds[0].data_seed == 1

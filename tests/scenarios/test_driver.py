@@ -11,7 +11,7 @@ from search.store.record import is_final
 from search.tracking.tracking import KEY_TAG
 from tests.commands import call, fails_with_one
 from tests.reference import QUICK as SECONDS
-from tests.reference import check_mirror, check_whole, client_of, expected, rows_of, write_study
+from tests.reference import check_whole, client_of, expected, rows_of, write_study
 from trainer import Outcome
 from trainer.bank import bank
 from trainer.engine.build import GivenUp
@@ -60,7 +60,6 @@ def test_a_search_records_a_run_a_configuration(here):
         mine = [r for r in rows if r["configuration"] == run_.data.tags[KEY_TAG]]
         hopeless = [r["hopeless_step"] for r in mine if r["hopeless_step"] is not None]
         assert len(hopeless) == given_up + spared
-    assert check_mirror(here / "home", "searched") == {"COMPLETE"}
 
 
 def test_a_finished_study_is_extended_by_editing_its_file(here):
@@ -130,7 +129,6 @@ def test_a_trial_that_goes_on_failing_is_recorded_with_its_reason(unlucky, here)
 
 def test_a_search_whose_trial_fails_is_left_to_be_continued(unlucky, here):
     assert run(GRID, here).exit_code == 1
-    assert check_mirror(here / "home", "grid") == {"COMPLETE", "WAITING"}
     assert run(GRID, here).exit_code == 0
     plain = {k: v for k, v in GRID.items() if k not in ("space", "sampler")}
     one, other = (expected(plain | {"recipe": RECIPE | {"lr": lr}}) for lr in (0.01, 0.02))

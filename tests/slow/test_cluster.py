@@ -98,7 +98,7 @@ def test_three_drivers_share_a_cluster_and_get_what_one_machine_gives(around, tm
         for study in (QUARTERS, MORE):
             check_whole(home, study, tmp_path, expected(study))
         check_whole(home, GRID, tmp_path, grid_wanted())
-    assert not (home / "optuna.db").exists() and not (home / "mlflow.db").exists()
+    assert not (home / "ledger.db").exists() and not (home / "mlflow.db").exists()
     texts = [s.out + s.err for s in said]
     texts += [f.read_bytes().decode("latin-1") for f in home.rglob("*") if f.is_file()]
     assert not [text for text in texts if any(key in text for key in around.keys)], "a secret was kept"

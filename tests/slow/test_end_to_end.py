@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ from tests.reference import (
     check_whole,
     client_of,
     expected,
-    recorded,
     rows_of,
     wait_for_progress,
     write_study,
@@ -37,7 +35,6 @@ SMALL = QUICK | {
     "recipe": QUICK["recipe"] | {"steps": 200},
     "seeds": {"first": 5, "count": 2},
 }
-STEP_METRICS = {"grok_rate", "best_exact", "median_exact", "median_token", "loss"}
 
 
 @pytest.fixture(scope="module")
@@ -94,18 +91,6 @@ def test_records_are_those_of_training_without_ray(smoke, tmp_path):
     check_whole(smoke.home, SMOKE, tmp_path, expected(SMOKE))
 
 
-def test_mlflow_has_metrics_over_steps_and_the_counts(smoke):
-    client, (run,) = client_of(smoke.home), runs_of(smoke.home, "smoke")
-    for name in STEP_METRICS:
-        assert [m.step for m in client.get_metric_history(run.info.run_id, name)] == [20, 40, 60], name
-    final = {k.removeprefix("final."): v for k, v in run.data.metrics.items() if k.startswith("final.")}
-    assert {k: final[k] for k in ("seeds", "grokked", "failed", "diverged", "censored")} == {
-        "seeds": 4, "grokked": 0, "failed": 4, "diverged": 0, "censored": 0,
-    }  # fmt: skip
-    assert final["grok_rate"] == final["grok_rate_low"] == 0
-    assert final["grok_rate_high"] == pytest.approx(0.5271, abs=1e-4)
-
-
 def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
     (run,) = runs_of(smoke.home, "smoke")
     root = smoke.home / "artifacts" / "smoke" / run.info.run_id / "artifacts"
@@ -129,55 +114,7 @@ def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
 # ---- checkpoints
 
 
-def test_pull_fetches_the_best_and_any_seed(smoke, here):
-    said = call("pull", "smoke", "--best", "--home", smoke.home, "-o", "best")
-    assert said.exit_code == 0 and "did not grok (failed)" in said.stdout
-    assert call("pull", "smoke", "--seed", "778", "--home", smoke.home).exit_code == 0
-    theta = load_file(here / "smoke-778" / "theta.safetensors")["theta"]
-    (mine,) = (v for k, v in recorded(smoke.home, "smoke", here).items() if k[1] == 778)
-    assert theta.numpy().tobytes() == mine[0]
-    about = json.loads((here / "smoke-778" / "checkpoint.json").read_text())
-    assert about["seed"] == {"init_seed": 778, "data_seed": 778}
-
-
-def test_verify_counts_its_calls_and_export_writes_a_module_that_runs_alone(smoke, here):
-    flag = ("--home", smoke.home)
-
-    def calls():
-        return sum(r["verify_calls"] for r in rows_of(smoke.home, "smoke"))
-
-    call("pull", "smoke", *flag, "-o", "best")
-    before = calls()
-    said = call("verify", "best", *flag)
-    assert said.exit_code == 1
-    assert "57p, 57 parameters:" in said.stdout and "/10010 NOT QUALIFIED" in said.stdout
-    assert calls() == before + 1
-    assert f"verify called {before + 1} times" in call("status", *flag).stdout
-
-    assert call("export", "best", "-o", "submission.py").exit_code == 0
-    source = (
-        f"import sys; sys.path.insert(0, {str(here)!r}); import submission; "
-        "model, about = submission.build_model(); found = submission.add(model, 123, 456); "
-        "print(type(found).__name__, about['params'], sorted(m for m in sys.modules if m in "
-        "{'model', 'trainer', 'search'}))"
-    )
-    command = [sys.executable, "-I", "-c", source]
-    alone = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
-    assert alone.stdout == "int 57 []\n"
-
-
 # ---- again
-
-
-def test_running_again_trains_nothing(smoke, here, no_ray):
-    rows, artifacts = rows_of(smoke.home, "smoke"), recorded(smoke.home, "smoke", here)
-    runs = [r.info.run_id for r in runs_of(smoke.home, "smoke")]
-    said = call("run", "smoke", "--home", smoke.home)
-    assert said.exit_code == 0 and "smoke: 0 of 4 grokked" in said.stdout
-    assert "nothing left to train" in said.stdout and "elapsed" not in said.stdout
-    assert rows_of(smoke.home, "smoke") == rows
-    assert [r.info.run_id for r in runs_of(smoke.home, "smoke")] == runs
-    assert recorded(smoke.home, "smoke", here) == artifacts
 
 
 def test_a_run_that_died_before_its_summary_gets_it_from_the_next(smoke, here, no_ray):

@@ -10,7 +10,6 @@ from search.run.allocation import (
     ConfigurationScore,
     objective,
     select_for_confirmation,
-    select_for_more_seeds,
 )
 from search.stats.counting import GrokRate
 from search.study.seeds import Allocation
@@ -25,13 +24,6 @@ def standing(grokked, n, params=57, objective=None):
     return ConfigurationScore(
         GrokRate(grokked, n), params, grokked / (n + 2) if objective is None else objective
     )
-
-
-def test_what_may_be_the_best_gets_more_though_it_is_above_the_threshold():
-    close = {"a": standing(13, 16), "b": standing(11, 16), "far": standing(0, 16)}
-    assert select_for_more_seeds(close, RULE) == ["a", "b"]
-    clear = {"a": standing(60, 63), "b": standing(30, 63)}
-    assert select_for_more_seeds(clear, RULE) == [], "one is surely better"
 
 
 def test_leaders_are_of_the_front_where_sizes_differ():

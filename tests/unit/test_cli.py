@@ -76,12 +76,6 @@ def test_a_bad_study_starts_nothing(text: str, options: list[str]) -> None:
     assert all(says(a, f"some.yaml: {b}") for a, b in zip(lines, BAD[text], strict=True)), lines
 
 
-def test_too_many_gpus_are_refused_before_anything_is_written() -> None:
-    Path("some.yaml").write_text(GOOD + "resources: {gpu: 99}\n")
-    said = fails_with_one(2, "run", "some.yaml")
-    assert said.startswith("some.yaml: resources.gpu: a trial asks for 99, there are "), said
-
-
 def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     Path("some.yaml").write_text(GOOD)

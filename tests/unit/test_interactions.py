@@ -169,21 +169,6 @@ def test_any_study_that_lists_combinations_has_a_model(text, size, missing):
     assert missing in [pair.reason for pair in model.pairs]
 
 
-def test_recipes_studies_and_sizes_are_kept_apart(empty):
-    rows, seeds = recorded(WIDE, NONE_GROKKED)
-    others = [row | {"recipe.lr": 0.01} for row in rows[:9]]
-    for row in others:
-        row["configuration"] += "x"
-    more = [
-        seed | {"configuration": row["configuration"]}
-        for row in others
-        for seed in seeds
-        if seed["configuration"] + "x" == row["configuration"]
-    ]
-    assert [len(lattice.arms) for lattice in lattices([*rows, *others], [*seeds, *more])] == [32, 9]
-    assert lattices(rows[:1], seeds) == []
-
-
 # The picture, the page and the command
 
 

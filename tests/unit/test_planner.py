@@ -7,7 +7,6 @@ import pytest
 from search.run import estimate
 from search.run.tally import TrialReport
 from search.study.file import parse_study
-from search.study.trial import Configuration
 from tests.planners import (
     FEW,
     ONLY,
@@ -75,17 +74,6 @@ def test_repeated_proposals_share_a_result(home):
 
 
 # ---- keys and plans
-
-
-def test_a_plan_subtracts_only_its_own_seeds(home):
-    study = parse_study(SWEEP, "sweep.yaml")
-    trials, _ = finish(planner_of(SWEEP, home))
-    rows = [r for trial in trials for r in rows_of(trial)]
-    listed = [Configuration(*c) for c in study.listed]
-    assert estimate._seeds_to_train(study, listed, rows) == {listed[0]: 0} and len(rows) == 5
-    edited = parse_study(SWEEP.replace("steps: 1000", "steps: 1000, lr: 0.01"), "sweep.yaml")
-    to_train = estimate._seeds_to_train(edited, [Configuration(*c) for c in edited.listed], rows)
-    assert list(to_train.values()) == [5]
 
 
 # ---- free slots and what is not needed

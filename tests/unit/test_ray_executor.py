@@ -1,7 +1,6 @@
 """What becomes of workers in Ray Tune, as far as it can be shown without a cluster."""
 
 import threading
-from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +10,9 @@ from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
 
 from search.run import ray_executor, ray_private
-from search.run.executor import DIED, Finished, Lost, Reported
+from search.run.executor import Lost
 from search.run.packing import Capacity
-from search.run.ray_executor import Handover, QueueSearcher, RayExecutor, StallWatchdog
+from search.run.ray_executor import Handover, RayExecutor, StallWatchdog
 from tests.homes import study_of
 
 
@@ -96,16 +95,6 @@ def test_a_preempted_worker_has_not_failed(preempted):
     watchdog = StallWatchdog(9, Events())
     watchdog.on_trial_recover(0, [], tune_trial(died))
     assert watchdog.handover == [Lost("first", preempted)]
-
-
-def test_a_searcher_hands_on_what_is_to_start_and_what_became_of_it():
-    starting, events = deque([("first", {"folder": "trials/first"})]), Events()
-    searcher = QueueSearcher(starting, StallWatchdog(9, events), events)
-    assert searcher.set_max_concurrency(7), "Tune does not count them"
-    assert searcher.suggest("a") == {"folder": "trials/first"} and searcher.suggest("b") is None
-    searcher.on_trial_result("a", {"payload": '{"phase": "training"}'})
-    searcher.on_trial_complete("a", error=True)
-    assert events == [Reported("first", {"phase": "training"}), Finished("first", DIED)]
 
 
 def test_a_worker_goes_on_once_the_driver_has_handled_its_report():

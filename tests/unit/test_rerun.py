@@ -166,14 +166,6 @@ def test_what_the_engine_trained_needs_it_again(by_engine, monkeypatch):
     assert line.endswith("the engine trained it, which needs a C++ compiler (no-such-compiler)")
 
 
-def test_a_theta_that_is_best_at_another_step_is_told(trained):
-    later = dataclasses.replace(trained, step=RECIPE.steps)
-    found = train_again(later, read_request(later))
-    assert found.same and found.step == (RECIPE.steps, trained.step)
-    lines = rerun(later).stdout.splitlines()
-    assert lines[-1] == f"  trained again, the best θ until there is that of step {trained.step}"
-
-
 REFUSED = {
     "no recipe": ({"recipe": {}}, "it has no recipe"),
     "recipe": ({"recipe": {"lr": -1.0}}, "recipe: lr *"),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from math import inf
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -190,14 +187,6 @@ def test_the_pair_with_most_seeds_in_common_speaks(step):
     )
 
 
-def test_a_constraint_that_would_add_parameters_is_none():
-    """A head of 170p has three dimensions."""
-    rows = [arm("170p", 1, 9), arm(without("170p", "tie_qk"), 1, 9)]
-    table = table_of(rows, constraints=["qk_dim=4", "tie_vo", "tie_qk", "rms_norm"])
-    assert {name for name, _ in table.cells} == {"tie_vo", "tie_qk"}
-    assert dict(table.rows())["qk_dim=4"] == (None,)
-
-
 @pytest.mark.parametrize("through", [list, lambda rows: pd.DataFrame(rows).to_dict("records")])
 def test_families_share_a_table(through):
     """With two families in a frame integers are floats, and fields of the other family are missing."""
@@ -250,39 +239,7 @@ def test_unknown_rows_and_columns_are_refused(constraint, scale, message):
     assert str(error.value).startswith(message)
 
 
-def test_the_same_records_make_the_same_table():
-    rows = [arm("57p", 4, 64), *(arm(without("57p", n), 1, 9) for n in ("tie_vo", "rank1_out"))]
-    renamed = replace(preset("57p"), equals_index=3.0)  # nothing reads it: the same preset under another key
-    rows += [arm(renamed), arm(renamed.without("tie_vo"))]
-    table = table_of(rows)
-    assert table == table_of([*rows, *rows][::-1]) and table.scales == ("57p",)
-    assert len(table.cells["tie_vo", "57p"].pairs) == 2
-
-
 # Reading frames
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [json.dumps, np.array, lambda stages: np.array([np.array(s) for s in stages], dtype=object)],
-    ids=["JSON", "array", "array of arrays"],
-)
-def test_lists_are_read_however_a_file_stores_them(stored):
-    """A list of names has letters for entries, which are no stages."""
-    recipe = replace(
-        RECIPE, l1_lambda=0.1, l1_entries=("q_proj", "fc1[1,0]"), freeze=((2_000, "arc", "phase"),)
-    )
-    rows = [arm("57p", 3, 64, recipe=recipe), arm(without("57p", "tie_vo"), recipe=recipe)]
-    changed = [{**r, "recipe.curriculum": stored(RECIPE.curriculum)} for r in rows]
-    (cell,) = constraint_table(changed).cells.values()
-    assert cell.pair.base.recipe == recipe
-
-
-def test_every_preset_is_read_back():
-    table = constraint_table([arm(name, 1, 4, recipe=OTHER) for name in PRESETS], scales=[*PRESETS])
-    assert set(table.scales) == set(PRESETS)
-    pairs = {("90p", "shared_norm"), ("80p", "tie_vo"), ("75p", "frozen_plus"), ("512p", "ffn_rank=3")}
-    assert all(table.cells[c, s].with_it.spec == PRESETS[s] for s, c in pairs)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ import threading
 import time
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 import torch
 
 from model import PRESETS
 from search.run import worker
-from search.store.results import CURVES, WorkerAssignment, has_parts, read_parts
+from search.store.results import WorkerAssignment, has_parts, read_parts
 from search.study.resources import Resources
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
@@ -80,17 +79,6 @@ def test_what_the_trainer_warns_of_is_reported_once(tmp_path, monkeypatch):
     said = [r.get("remarks") for r in reports[1:]]
     slow = "training without the engine, a hundred times slower"
     assert said == [[f"g++ has not ended in 600 s: {slow}"], *[None] * (len(said) - 1)]
-
-
-def test_every_seed_gets_its_own_curve_back(tmp_path):
-    _, (_, results, _) = run(trial_of(8, 5, 7, slots=1), tmp_path)
-    table = pd.read_parquet(next(tmp_path.glob(f"results/*/{CURVES}")))
-    for result in results:
-        mine = table[table["init_seed"] == result.pair.seed.init_seed]
-        assert mine["step"].tolist() == [2, 4, 6]
-        expected = torch.tensor(mine[["exact", "token", "loss", "train_loss"]].to_numpy())
-        assert torch.equal(result.curve_EM, expected) and result.curve_EM.dtype == torch.float32
-    assert len({tuple(r.curve_EM[:, 2].tolist()) for r in results}) == 3
 
 
 @pytest.mark.usefixtures("always")
