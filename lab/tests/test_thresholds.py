@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import call, fails_with_one
+from tests.commands import call
 
 CERTIFICATES = Path(__file__).parents[1] / "certificates"
 
@@ -63,11 +63,3 @@ def test_what_is_only_qualified_has_a_row_where_it_is_smaller(some):
     assert ("learnable", "qualified") not in rows
     file.write_text(json.dumps(about | {"verified": False, "qualified": False}))
     assert smallest(some)["representable", "verified"] == ["17p"] * 3
-
-
-def test_bad_input_is_one_line_each(some, here):
-    assert "no such folder" in fails_with_one(2, "thresholds", some / "nowhere")
-    (some / "12p" / "verification.json").write_text("[]")
-    assert "not what `verify --json` says" in fails_with_one(2, "thresholds", some)
-    (some / "12p" / "theta.safetensors").unlink()
-    assert "no such file" in fails_with_one(2, "thresholds", some)

@@ -7,9 +7,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-import urllib.error
-import urllib.request
-from base64 import b64encode
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,33 +113,3 @@ def test_ray_without_its_token_is_one_line(token, around, tmp_path):
     assert said.err.startswith("error: Ray") and said.err.count("\n") == 1, said.err
     assert not any(key in said.out + said.err for key in ("Traceback", *around.keys))
     assert not list(tmp_path.rglob("trial.json")), "something was begun"
-
-
-def status(url, user="", password="", method="GET", **headers):
-    """The HTTP status of a page."""
-    if user:
-        headers["Authorization"] = "Basic " + b64encode(f"{user}:{password}".encode()).decode()
-    try:
-        with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers, method=method), timeout=20
-        ) as answer:
-            return answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def test_mlflow_refuses_who_has_no_password_and_what_comes_from_elsewhere(around):
-    server = around.mlflow
-    who = (server.USER, server.password)
-    page = f"{server.uri}/api/2.0/mlflow/experiments/get?experiment_id=0"
-    artifacts = f"{server.uri}/api/2.0/mlflow-artifacts/artifacts"
-    assert (status(page), status(page, server.USER, "guess"), status(page, *who)) == (401, 401, 200)
-    assert (status(artifacts), status(artifacts, *who)) == (401, 200)
-    assert status(page, *who, Host="elsewhere.example") == 403
-    assert status(page, *who, Host=f"elsewhere.example:{server.port}") == 403
-    assert status(page, Host="elsewhere.example") in (401, 403)
-    post = f"{server.uri}/api/2.0/mlflow/experiments/create"
-    assert status(post, *who, method="POST", Origin="http://elsewhere.example") == 403
-
-
-# ---- the services by themselves: what the tests of faults rely on

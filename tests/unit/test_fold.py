@@ -9,7 +9,7 @@ from model import preset
 from model.export import tricks
 from model.families.split_subspace import folds
 from model.fold import fold
-from tests.commands import call, fails_with_one
+from tests.commands import call
 from tests.specs import some_theta
 from trainer.checkpoints.checkpoint import Checkpoint
 
@@ -64,15 +64,6 @@ def test_57_becomes_46_and_says_so_in_json(here):
     said = json.loads(call("fold", CERTIFICATES / "57p", "-o", "small", "--pairs", 0, "--json").stdout)
     assert said["params"] == [57, 46] and len(said["folds"]) == 3 and list(said["compared"]) == ["official"]
     assert 0 < said["compared"]["official"]["largest_logit_difference"] < 0.1
-
-
-def test_wrong_use_of_fold(here):
-    line = fails_with_one(2, "fold", CERTIFICATES / "46p", "-o", "x")
-    assert line.endswith("46p: 46 parameters is the smallest form known for it")
-    Path("taken").mkdir()
-    Path("taken/mine.txt").touch()
-    line = fails_with_one(2, "fold", CERTIFICATES / "54p", "-o", "taken", "--pairs", 0)
-    assert line == "taken: exists and is no checkpoint alone; choose another folder with -o"
 
 
 def test_answers_that_differ_are_a_failure(monkeypatch, here):

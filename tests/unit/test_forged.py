@@ -9,7 +9,7 @@ import torch
 
 from model import forged
 from model.forged import CORRECTED, LITERAL, PUBLISHED, STATES
-from tests.commands import call, fails_with_one
+from tests.commands import call
 
 
 def test_37_and_46_by_hand():
@@ -72,18 +72,3 @@ def test_json_has_everything():
     trace = json.loads(call("forge", "5", "99", "--json", "--forging", "corrected").output)
     assert trace == forged.forge(5, 99, CORRECTED).as_dict()
     assert (trace["tokens"], trace["answer"], trace["correct"]) == ([0, 5, 9, 9, -1], 104, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["37"], "give two numbers, not 1"),
-        (["37", "x"], "give two integers, not 37 and x"),
-        (["0", "46"], "forgeformer adds integers from 1 to 99, not 0"),
-        (["1", "2", "--forging", "correct"], "unknown forging 'correct'; did you mean corrected?"),
-        (["--json", "--page", "x"], "give --page or --json, not both"),
-        (["1", "2", "--ten-digits", "x"], "--ten-digits goes alone"),
-    ],
-)
-def test_wrong_use_is_refused(words, says, here):
-    assert fails_with_one(2, "forge", *words) == says

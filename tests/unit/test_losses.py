@@ -10,8 +10,6 @@ import torch
 from torch.nn import functional
 
 from model import preset
-from model.tied import Tied, constrained
-from search.errors import UserError
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.banks import SPEC, finish, make, pair
@@ -205,15 +203,6 @@ def test_a_word_is_of_what_was_read_and_not_of_where_it_lay(tmp_path):
     assert Recipe(**FIELDS).program() != Recipe(**{**FIELDS, "teacher": other}).program()
 
 
-@pytest.mark.usefixtures("perfect")
-def test_a_tied_teacher_is_read_as_its_base(tmp_path):
-    ties = constrained(WIDER, ["norm[0,0] = 0"])
-    tied = Tied(base=WIDER, ties=ties)
-    theta = torch.arange(1.0, tied.params + 1)
-    found = teacher_of(read_teacher(saved(tmp_path / "tied", tied, theta.tolist())))
-    assert found.spec == WIDER and found.theta == tuple(tied.untie(theta[None])[0].tolist())
-
-
 STUDY = """
 name: x
 model: 57p
@@ -235,15 +224,3 @@ def test_a_study_names_a_folder_and_has_what_is_there(tmp_path):
         listed = STUDY.replace("recipe: {{", key + ": [{{recipe: {{").rstrip() + "}}]\n"
         ((_, recipe),) = parse_study(listed.format(tmp_path / "t"), "file").listed
         assert recipe.teacher == WORD, key
-
-
-def test_a_path_that_is_no_teacher_is_one_line(tmp_path):
-    folder = saved(tmp_path / "wrong")
-    for path, said in (
-        (tmp_path / "none", "recipe.teacher: .*none: no such checkpoint"),
-        (folder, "recipe.teacher: .*has not grokked, 5,000 of 5,000 selection problems are wrong"),
-        (tmp_path, "recipe.teacher: .*no such file"),
-    ):
-        with pytest.raises(UserError, match=said) as error:
-            parse_study(STUDY.format(path), "file")
-        assert "\n" not in str(error.value)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from model import PRESETS
-from tests.commands import call, fails_with_one
+from tests.commands import call
 
 
 def test_the_json_has_every_preset_with_its_budget():
@@ -34,9 +34,3 @@ def test_two_presets_are_compared():
     assert json.loads(call("models", "57p", "--diff", "67p", "--json").output) == {
         "params": [57, 67], "fields": {"tie_fc2_head": [True, False]}, "budget": {"fc2": [0, 10]},
     }  # fmt: skip
-
-
-def test_wrong_use(here):
-    assert fails_with_one(2, "models", "56p").startswith("unknown preset '56p'; did you mean ")
-    line = fails_with_one(2, "models", "--diff", "57p")
-    assert line == "--diff compares two presets: adder-search models PRESET --diff PRESET"

@@ -31,7 +31,7 @@ MAX_VALUES, MAX_DEPTH = 10_000, 8  # of the settings that are copied
 ARCHIVE, PICKLE = b"PK\x03\x04", b"\x80"
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # torch.save began with this before PyTorch 1.6
 DAMAGED = "damaged: its pickle cannot be read"
-REFUSED = re.compile(r"Unsupported global: GLOBAL (\S+)")
+REFUSED = re.compile(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)")
 """What torch.load says of a name that a pickle may not have."""
 PATHS = [
     f"{module}.{kind}Path"
