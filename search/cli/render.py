@@ -216,7 +216,7 @@ def _study(s: Row) -> list[str]:
 
 def _seed(r: Row, names: Mapping[str, str] | None) -> str:
     """Return a line on a seed, with its configuration where there are several."""
-    of = "" if names is None else f" of {names.get(r['configuration'], r['configuration'][:6])}"
+    of = "" if names is None else f", {names.get(r['configuration'], r['configuration'][:6])}"
     best = (
         f"grokked at {r['grok_step']:,}" if r["grok_step"] else f"best exact match {r['best_exact'] or 0:.4f}"
     )
