@@ -56,7 +56,7 @@ class Facts:
     def metrics(self, checkpoint: Checkpoint) -> dict[str, float]:
         """Return metrics of a logged model."""
         values = {
-            "exact": checkpoint.metrics.get("best_exact"),
+            "best_exact": checkpoint.metrics.get("best_exact"),
             "adderboard": self.correct,
             "margin": self.margin,
             "verified": self.verified if self.correct is not None else None,
@@ -97,9 +97,11 @@ def log_model(
     """
     digest = digest_of(checkpoint)
     models = client.search_logged_models([experiment], f"tags.`{THETA_TAG}` = '{digest}'")
-    ready = [m for m in models if m.source_run_id == run and str(m.status) == "READY"]
-    if ready:
+    own = [m for m in models if m.source_run_id == run]
+    if ready := [m for m in own if str(m.status) == "READY"]:
         return str(ready[0].model_id)
+    for half in own:  # of a driver that died before the end
+        client.delete_logged_model(half.model_id)
     spec, seed = checkpoint.spec, checkpoint.seed
     params = {"model": preset_name(spec), "params": spec.params, **seed, "step": checkpoint.step}
     name = f"adder-{spec.params}p-{digest[:6]}"

@@ -398,7 +398,7 @@ class Tracker:
         decoded = verify(spec, result.theta_P)
         if ADDERBOARD not in seed_run.data.metrics:  # of a driver that died before the end
             log_dataset(self.client, run)
-            self.client.log_metric(run, ADDERBOARD, decoded.correct)
+            self.client.log_metric(run, ADDERBOARD, decoded.correct, seed_run.info.start_time)
         facts = Facts(decoded.correct, decoded.margin)
         log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         self.client.set_terminated(run)

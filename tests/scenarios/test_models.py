@@ -50,7 +50,11 @@ def test_the_best_verified_seeds_of_a_study_are_versions_with_aliases(modelled):
     best, smallest = (client.get_model_version_by_alias("sweep", alias) for alias in ("best", "smallest"))
     assert (best.tags["adder.params"], smallest.tags["adder.params"]) == ("67", "57")
     logged = client.get_logged_model(best.tags["adder.model"])
-    assert {m.key: m.value for m in logged.metrics} == {"exact": 1.0, "adderboard": 10_010, "verified": 1.0}
+    assert {m.key: m.value for m in logged.metrics} == {
+        "best_exact": 1.0,
+        "adderboard": 10_010,
+        "verified": 1.0,
+    }
     assert {m.dataset_name for m in logged.metrics} == {"AdderBoard 10,010"}
     assert logged.source_run_id == best.run_id and client.get_run(best.run_id).inputs.dataset_inputs
     said = subprocess.run(
