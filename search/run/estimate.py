@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from statistics import median
 
 from search.run.design import describe_design
+from search.run.gpu_cost import fewest_for_gpu, gpu_rate
 from search.run.packing import (
     TrialShapes,
     check_resources,
     local_resources,
-    placement,
+    placement_of,
 )
 from search.run.snapshot import duration
 from search.run.spared import BLOCK
@@ -36,7 +37,9 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
     rows: the study's seeds that the home has.
     """
     listed = [Configuration(*c) for c in study.listed]
-    rate, source = _expected_rate(study, listed, rows)
+    remark, here = check_resources(study.resources), local_resources()
+    share, fits = placement_of(study, here)
+    rate, source = _expected_rate(study, listed, rows, fits.on_gpu)
     if study.compress:
         asked, following = _rounds(study, study.compress, len(rows)), []
         to_train, seconds = {}, {}
@@ -45,8 +48,6 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         seconds = _trial_seconds(to_train, rows, rate)
         asked = _configurations(study, listed, sum(to_train.values()))
         following = _later(study, len(listed) > 1)
-    remark = check_resources(study.resources)
-    share, fits = placement(study.resources, local_resources())
     if study.compress:
         round_steps = study.compress.proposals * len(study.first_seeds) * study.base_recipe.steps
         time = f"{duration(round_steps / (rate * fits.concurrent))} a round"
@@ -65,6 +66,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),
         f"  resources       cpu {share['cpu']:g}, gpu {share['gpu']:g} for each bank",
+        *([f"  where           {_where(fits.on_gpu, here['CPU'])}"] if here["GPU"] else []),
         f"  home            {home.path}",
         f"  estimated time  {time} at {rate:,.0f} seed-steps/s a bank ({source})",
     ]
@@ -74,6 +76,16 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         by_arm = {c: share["cpu"] * s / 3_600 for c, s in seconds.items()}
         lines += ["", *describe_design(study.design, to_train, by_arm)]
     return "\n".join([*lines, *following, *([remark] if remark else [])])
+
+
+def _where(on_gpu: bool, cores: float) -> str:
+    """Return where trials go on a machine that has a GPU."""
+    fewest = fewest_for_gpu(cores)
+    if on_gpu:
+        return f"on the GPU, by a model of its speed; below {fewest} seeds {cores:g} cores are faster"
+    return (
+        f"on {cores:g} cores; a GPU is faster from {fewest} seeds of one program on, by a model of its speed"
+    )
 
 
 def _configurations(study: Study, listed: Sequence[Configuration], remaining: int) -> list[str]:
@@ -195,10 +207,15 @@ def _trial_seconds(
     return {c: count * c.recipe.steps / rates.get(c.key, rate) for c, count in to_train.items()}
 
 
-def _expected_rate(study: Study, listed: list[Configuration], rows: Sequence[Row]) -> tuple[float, str]:
-    """Return seed-steps/s of one trial, and where it is from: the median recorded here, or a guess."""
+def _expected_rate(
+    study: Study, listed: list[Configuration], rows: Sequence[Row], on_gpu: bool
+) -> tuple[float, str]:
+    """Return seed-steps/s of one trial, and where it is from: the median recorded here, a model, or a guess."""
     if measured := [r["seed_steps_per_s"] for r in rows if r["seed_steps_per_s"]]:
         return median(measured), "measured here"
     batch = max(r.batch for r in [c.recipe for c in listed] or [study.base_recipe])
+    if on_gpu and study.resources.compiled:
+        slots, _ = study.resources.room(on_gpu)
+        return gpu_rate(slots, slots, batch), "modelled for 57p on an H100; no GPU has run it"
     rate = GUESSED_RATE[study.resources.compiled] * study.resources.cpu * 256 / batch
     return rate, "a guess until something has run here; compilation not included"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from search.errors import UserError, reraise_as
+from search.run.gpu_cost import resources_for, turns_remark
 from search.stats.counting import Row, seed_of
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
@@ -64,6 +65,12 @@ class TrialShapes:
             self._seeds[program] += len(study.seeds_of(configuration)) * (start.count if start else 1)
         self._shapes: dict[tuple[Program, Capacity], TrialShape] = {}
 
+    def seeds_of_programs(self) -> list[int]:
+        """Return the first seeds of each program; of a search, all that it plans."""
+        if self.study.proposes:
+            return [self.study.planned * len(self.study.first_seeds)]
+        return list(self._seeds.values())
+
     def of(self, program: Program, fits: Capacity) -> TrialShape:
         """Return the shape of a program's trials."""
         if (program, fits) not in self._shapes:
@@ -108,6 +115,12 @@ class TrialShapes:
 def can_follow(trial: Trial, before: Trial) -> bool:
     """True if a trial can take the slots that the one before leaves in its bank."""
     return trial.slots == before.slots and trial.work[0][0].program == before.work[0][0].program
+
+
+def placement_of(study: Study, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
+    """Return `placement` of a study's trials: with `gpu: auto`, too few seeds for a GPU are trained on CPUs."""
+    seeds = max(TrialShapes(study).seeds_of_programs(), default=0)
+    return placement(resources_for(study.resources, seeds, *nodes), *nodes)
 
 
 def placement(resources: Resources, *nodes: Mapping[str, float]) -> tuple[dict[str, float], Capacity]:
@@ -166,7 +179,7 @@ def check_resources(resources: Resources) -> str | None:
     if missing := missing_for_compilation():
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     silent = gpus()[1] if resources.gpu else ""
-    return silent and f"{silent}; training by the CPU engine"
+    return f"{silent}; training by the CPU engine" if silent else turns_remark(resources)
 
 
 def _read_trial(folder: Path) -> Trial | None:

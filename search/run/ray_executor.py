@@ -29,7 +29,7 @@ from search.errors import Failure, UserError
 from search.run import worker
 from search.run.executor import DIED, Event, Finished, Lost, Reported
 from search.run.metrics import Metrics, Values
-from search.run.packing import Capacity, placement
+from search.run.packing import Capacity, local_resources, placement_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
@@ -115,7 +115,7 @@ class RayExecutor:
 
     def _refresh(self) -> None:
         try:
-            share, self._capacity = placement(self.study.resources, *nodes())
+            share, self._capacity = placement_of(self.study, *nodes())
         except UserError as no_room:
             if not cluster_address():
                 raise
@@ -334,6 +334,7 @@ def start_ray(folder: Path | None) -> None:
         init_ray(
             address=cluster or "local",
             include_dashboard=None if cluster else False,
+            num_gpus=None if cluster else int(local_resources()["GPU"]),
             log_to_driver=False,
             logging_level=logging.ERROR,
             runtime_env={"working_dir": WORKING_DIR, "env_vars": QUIET},

@@ -7,8 +7,11 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from search.study.space import Strict
+from trainer.engine.cuda.driver import gpus
 
 CPU_SLOTS, MOST_CORES = 16, 1_024
+WAVE = 1_056
+"""Seeds that an H100 or H200 trains at once: 8 on each of 132 multiprocessors."""
 ACCELERATOR = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 
 
@@ -35,7 +38,7 @@ class Resources(Strict):
         None,
         ge=1,
         le=65_536,
-        description="how many a trial trains at one time; 16, on a GPU 1,024; unit: seeds",
+        description="how many a trial trains at one time; 16; on a GPU what it trains at once; unit: seeds",
     )
     seeds_per_trial: int | None = Field(
         None,
@@ -48,8 +51,14 @@ class Resources(Strict):
 
     def room(self, on_gpu: bool) -> tuple[int, int]:
         """Return the greatest numbers of slots and of pairs of a trial."""
-        slots = self.slots or (1_024 if on_gpu else CPU_SLOTS)
+        slots = self.slots or (self._wave() if on_gpu else CPU_SLOTS)
         return slots, self.seeds_per_trial or 4 * slots
+
+    def _wave(self) -> int:
+        """Return the seeds that this share of a GPU trains at once: of the one that is here, or of an H100."""
+        visible, _ = gpus()
+        wave = visible[0].wave if visible else WAVE
+        return wave if self.gpu == "auto" or self.gpu >= 1 else max(1, int(wave * self.gpu))
 
     @field_validator("gpu")
     @classmethod

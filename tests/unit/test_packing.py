@@ -3,18 +3,21 @@
 import pytest
 
 from search.errors import UserError
-from search.run.packing import Capacity, TrialShapes, placement
+from search.run.gpu_cost import fewest_for_gpu, gpu_rate, turns_remark
+from search.run.packing import Capacity, TrialShapes, placement, placement_of
 from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.trial import Configuration
 from tests.planners import SWEEP, drain, numbers, planner_of, rows_of
 from trainer import Outcome
+from trainer.engine.cuda.driver import Gpu
 
 
 def shape(study, concurrent, on_gpu=False):
     return TrialShapes(study).of(Configuration(*study.listed[0]).program, Capacity(concurrent, on_gpu))
 
 
+A100 = Gpu("A100", "sm_80", 108, 163 << 10, "")
 MANY = SWEEP.replace("count: 5", "count: 70").replace("resources: {seeds_per_trial: 2}\n", "")
 
 
@@ -27,11 +30,15 @@ def test_a_round_is_spread_over_the_trials_that_fit(seeds, concurrent, size):
     assert shape(study, concurrent) == (size, min(size, 16))
 
 
-def test_a_gpus_trial_has_a_thousand_slots():
+def test_a_gpus_trial_has_a_wave_of_slots(monkeypatch):
     text = MANY.replace("count: 70", "count: 10000")
     study = parse_study(text, "test")
-    assert shape(study, 1, on_gpu=True) == (4_096, 1_024)
-    assert shape(study, 4, on_gpu=True) == (2_500, 1_024)
+    assert shape(study, 1, on_gpu=True) == (4_224, 1_056)
+    assert shape(study, 4, on_gpu=True) == (2_500, 1_056)
+    quarters = parse_study(text + "resources: {gpu: 0.25}\n", "test")
+    assert shape(quarters, 4, on_gpu=True) == (1_056, 264)
+    monkeypatch.setattr("search.study.resources.gpus", lambda: ((A100,), ""))
+    assert shape(study, 1, on_gpu=True) == (2_592, 648)
     asked = parse_study(text + "resources: {slots: 32}\n", "test")
     assert shape(asked, 1, on_gpu=True) == (128, 32)
 
@@ -48,6 +55,28 @@ def test_a_gpus_trial_has_a_thousand_slots():
 )
 def test_as_many_trials_fit_as_have_their_share(asked, there, share, fits):
     assert placement(Resources(**asked), there) == (share, fits)
+
+
+@pytest.mark.parametrize(("seeds", "cores", "on_gpu"), [(60, 16, False), (60, 8, True), (5_000, 64, True)])
+def test_few_seeds_are_trained_on_cpus(seeds, cores, on_gpu):
+    """Unless the study says that it wants a GPU."""
+    text, node = MANY.replace("count: 70", f"count: {seeds}"), {"CPU": cores, "GPU": 1.0}
+    assert placement_of(parse_study(text, "test"), node)[1].on_gpu == on_gpu
+    assert placement_of(parse_study(text + "resources: {gpu: 1}\n", "test"), node)[1].on_gpu
+
+
+def test_the_model_of_a_gpus_speed():
+    assert (fewest_for_gpu(8), round(gpu_rate(1_056, 1_056) / 1e6, 2)) == (49, 3.47)
+    assert gpu_rate(1_057, 1_056) < 0.51 * gpu_rate(1_056, 1_056), "two waves for one seed more"
+
+
+def test_what_shares_of_a_gpu_cost_without_mps_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr("search.run.gpu_cost.gpus", lambda: ((A100,), ""))
+    assert "4 trials take turns" in str(turns_remark(Resources(gpu=0.25)))
+    assert turns_remark(Resources(gpu=1)) is None
+    (tmp_path / "control").touch()
+    assert turns_remark(Resources(gpu=0.25)) is None
 
 
 @pytest.mark.parametrize(

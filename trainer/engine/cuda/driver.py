@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-SWITCH = "ADDER_SEARCH_CUDA"
+SWITCH, VISIBLE = "ADDER_SEARCH_CUDA", "CUDA_VISIBLE_DEVICES"
 DEVICES, DEVICE_FILES = Path("/dev"), ("nvidia[0-9]*", "dxg")
 """Files of NVIDIA's driver, and of Windows' below Linux."""
 DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 ANSWER_S = 30.0
 """Seconds that a driver gets to say what GPUs are there."""
+TEAMS, BLOCK_BYTES = 2, 52_608
+"""Seeds of a block of threads; its shared memory for 57p, with the kilobyte that each block costs."""
 PROCESSORS, MAJOR, MINOR, MOST_SHARED = 16, 75, 76, 97
 """Numbers of a device's attributes: its multiprocessors, its architecture, shared memory of a block."""
 
@@ -40,6 +42,11 @@ class Gpu:
     shared: int
     driver: str
 
+    @property
+    def wave(self) -> int:
+        """Number of seeds of 57p that it trains at once. Other shapes take more room, and fewer find theirs."""
+        return self.processors * TEAMS * max(1, self.shared // BLOCK_BYTES)
+
 
 def folder_of_libraries() -> Path | None:
     """Return the folder that ADDER_SEARCH_CUDA names, if any."""
@@ -49,7 +56,7 @@ def folder_of_libraries() -> Path | None:
 
 def is_declared() -> bool:
     """True if this machine has files of a GPU's driver, or libraries are named."""
-    if os.environ.get(SWITCH) == "off":
+    if os.environ.get(SWITCH) == "off" or os.environ.get(VISIBLE) in ("", "-1", "NoDevFiles"):
         return False
     return folder_of_libraries() is not None or any(any(DEVICES.glob(name)) for name in DEVICE_FILES)
 
