@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from search.cli.options import PATH, home_option, load_checkpoint, target_option, trust_option, write_text
-from search.errors import Failure, UserError
+from search.errors import Failure, UserError, reraise_as
 
 if TYPE_CHECKING:
     from search.explain.recorded import Recorded
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 @click.argument("checkpoints", nargs=-1, required=True, type=PATH, metavar="CHECKPOINT [OTHER ...]")
 @target_option("Page to write.", required=True)
 @click.option("--landscape", is_flag=True, help="Add the loss around the first one's numbers, on planes.")
+@click.option("--carries", is_flag=True, help="Train seeds again: when was each length of carry learned?")
 @home_option
 @trust_option
-def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, home: Home) -> None:
+def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carries: bool, home: Home) -> None:
     """Write a page in which a CHECKPOINT adds any two numbers, digit by digit; up to three side by side.
 
     The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
@@ -36,7 +37,8 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, home: 
     names, loaded = [path.resolve().name for path in checkpoints], [load_checkpoint(p) for p in checkpoints]
     recorded = [_recorded(home, checkpoint) for checkpoint in loaded]
     trainings = [r.training() if r else None for r in recorded]
-    html = page_of(list(map(Shown, names, loaded, trainings)), landscape)
+    learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
+    html = page_of(list(map(Shown, names, loaded, trainings, learned)), landscape)
     write_text(target, html)
     click.echo(f"{target}: {' and '.join(names)}, in any browser")
     if len(recorded) == 1 and recorded[0] and recorded[0].log(html):
@@ -52,3 +54,10 @@ def _recorded(home: Home, checkpoint: Checkpoint) -> Recorded | None:
     except (UserError, Failure) as error:
         click.echo(f"its records could not be read: {error}", err=True)
         return None
+
+
+def _carries(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
+    from search.explain.carries import carries
+
+    with reraise_as(f"{path}: cannot be trained again"):
+        return carries(checkpoint)

@@ -221,20 +221,33 @@ function put(pair, k = state.k) {
   ask();
 }
 
+function curve({ training: t }) {
+  const W = 900, H = 300, last = Math.max(...t.curves.flatMap(c => c.steps), ...t.curve.steps);
+  const x = step => 45 + (W - 60) * step / last, y = share => H - 30 - (H - 45) * share;
+  const path = (c, cls) => `<path class="line ${cls}" d="M${c.steps.map((s, i) => `${x(s).toFixed(1)} ${y(c.exact[i]).toFixed(1)}`).join("L")}"/>`;
+  return `<p>${escaped(t.words)}</p><svg class="chart" viewBox="0 0 ${W} ${H}" role="img" aria-label="share of sums that are right, by step of training">
+    <rect class="frame" x="45" y="15" width="${W - 60}" height="${H - 45}"/>${t.curves.map(c => path(c, "")).join("")}${path(t.curve, "this")}
+    ${[0, .5, 1].map(s => `<text class="name" x="40" y="${y(s) + 4}">${percent(s)}</text>`).join("")}${marks(last, x, H)}</svg>`;
+}
+
+const marks = (last, x, H) => [0, .5, 1].map(s =>
+  `<text class="step" style="text-anchor: ${s === 1 ? "end" : "middle"}" x="${x(s * last)}" y="${H - 8}">${Math.round(s * last).toLocaleString("en")}</text>`).join("");
+
+/** When carries of each length were learned: a row a length, a cell an evaluation. */
+function lengths({ carries: { steps, right, learned } }) {
+  const W = 900, row = 20, H = row * learned.length + 34, last = steps.at(-1), width = (W - 60) / steps.length, x = step => 45 + (W - 60) * step / last;
+  const cells = right.map((shares, s) => shares.map((share, run) => `<rect x="${(45 + s * width).toFixed(1)}" y="${4 + row * run}" width="${width.toFixed(1)}" height="${row - 2}"
+    style="fill: color-mix(in oklab, var(--accent) ${(100 * share).toFixed(0)}%, var(--line))"><title>${run} carries in a row, step ${steps[s]}: ${percent(share)} right</title></rect>`).join(""));
+  const words = learned.map((step, run) => step === null ? "" : `${run} from step ${step.toLocaleString("en")}`).filter(Boolean);
+  return `<h3>Carries</h3><p>Sums whose longest run of carries is 0 to 10 columns (rows), the share that is right by step. ${words.length ? `99 % right for good: ${words.join(", ")}.` : "No length is learned for good."}</p>
+    <svg class="chart" viewBox="0 0 ${W} ${H}" role="img" aria-label="share of right sums by longest run of carries and step">${cells.join("")}
+    ${learned.map((_, run) => `<text class="name" x="40" y="${17 + row * run}">${run}</text>`).join("")}${marks(last, x, H)}</svg>`;
+}
+
 function training() {
-  const curves = NETS.filter(net => net.training);
-  if (!curves.length) return;
-  const W = 900, H = 300, chart = ({ name, training: t }) => {
-    const last = Math.max(...t.curves.flatMap(c => c.steps), ...t.curve.steps);
-    const x = step => 45 + (W - 60) * step / last, y = share => H - 30 - (H - 45) * share;
-    const path = (c, cls) => `<path class="line ${cls}" d="M${c.steps.map((s, i) => `${x(s).toFixed(1)} ${y(c.exact[i]).toFixed(1)}`).join("L")}"/>`;
-    return `<section><div class="kicker">${escaped(name)}</div><p>${escaped(t.words)}</p>
-      <svg class="chart" viewBox="0 0 ${W} ${H}" role="img" aria-label="share of sums that are right, by step of training">
-      <rect class="frame" x="45" y="15" width="${W - 60}" height="${H - 45}"/>${t.curves.map(c => path(c, "")).join("")}${path(t.curve, "this")}
-      ${[0, .5, 1].map(s => `<text class="name" x="40" y="${y(s) + 4}">${percent(s)}</text>`).join("")}
-      ${[0, .5, 1].map(s => `<text class="step" style="text-anchor: ${s === 1 ? "end" : "middle"}" x="${x(s * last)}" y="${H - 8}">${Math.round(s * last).toLocaleString("en")}</text>`).join("")}</svg></section>`;
-  };
-  at("training").innerHTML = `<h2 class="head">Training</h2>${curves.map(chart).join("")}`;
+  const nets = NETS.filter(net => net.training || net.carries);
+  if (nets.length) at("training").innerHTML = `<h2 class="head">Training</h2>${nets.map(net =>
+    `<section><div class="kicker">${escaped(net.name)}</div>${net.training ? curve(net) : ""}${net.carries ? lengths(net) : ""}</section>`).join("")}`;
 }
 
 /** The planes of the loss: each a picture of its logarithm, dark where it is small. */

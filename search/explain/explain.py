@@ -30,6 +30,7 @@ class Shown:
     name: str
     checkpoint: Checkpoint
     training: dict[str, Any] | None = None
+    carries: dict[str, Any] | None = None
 
 
 def explain(shown: Sequence[Shown], landscape: bool = False) -> str:
@@ -61,6 +62,7 @@ def _net(shown: Shown) -> dict[str, Any]:
         "program": program(spec, theta_P),
         "proof": _proof(checkpoint),
         "training": shown.training,
+        "carries": shown.carries,
     }
 
 
