@@ -33,6 +33,7 @@ from search.run.packing import Capacity, local_resources, placement_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
+    leave_signals,
     nodes,
     retry_after_out_of_memory,
     shield,
@@ -328,6 +329,7 @@ def start_ray(folder: Path | None) -> None:
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
     slow.daemon = True
     slow.start()
+    leave_signals()
     try:
         if cluster and ":" in cluster and "://" not in cluster:
             check_cluster(cluster)

@@ -47,6 +47,11 @@ def withhold_secrets() -> None:
     }
 
 
+def leave_signals() -> None:
+    """Keep a Ray that this process starts from taking SIGTERM: it would exit, and clean up nothing of ours."""
+    ray._private.utils.set_sigterm_handler = lambda handler: None
+
+
 def check_cluster(address: str) -> None:
     """Raise at once what is wrong with a cluster's address or token.
 
