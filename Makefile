@@ -1,5 +1,6 @@
 # make demo: from nothing to a verified adder.   make test: the tests, the linter, the type checker.
-# make test-full: the gate before a release.   make test-faults: kills, outages, load. docs/reliability.md has both.
+# make test-full: the gate before a release.   make test-faults: kills, outages, load.   make soak: an hour of faults.
+# docs/reliability.md has all of them.
 # make secrets: the passwords and the token of docker-compose.yml (docs/cluster.md).
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults lint pages audit lock secrets digests clean
+.PHONY: demo test test-full test-faults soak lint pages audit lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -29,6 +30,11 @@ test-full: $(VENV)/.installed-test
 
 test-faults: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 --dist load --maxschedchunk=1 -m faults
+
+# An hour of one study after another with a fault every 20 s; goes on where it was ended. SOAK=MINUTES.
+SOAK ?= 60
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m tests.slow.soak soak --minutes $(SOAK)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -1,0 +1,261 @@
+"""A study on PostgreSQL, MLflow with passwords and three Ray nodes, with a fault every 20 s: `make soak`.
+
+`python -m tests.slow.soak FOLDER --minutes 60`. A round is one study: it is disturbed until it is done, and its
+records are compared with undisturbed training. FOLDER/soak.json has every round; the same command goes on after
+the last one, until the minutes are full. The faults are drawn from a number that is printed.
+Needs to be root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray  # noqa: F401
+
+import psutil  # of those that Ray brings: found once it is imported  # isort: skip
+
+from tests.commands import Running, running
+from tests.processes import wait_until
+from tests.reference import QUICK, check_whole, client_of, environment, expected, rows_of, write_study
+from tests.scenarios.test_full_disk import fill, small_disk
+from tests.services import MlflowServer, Postgres, RayCluster, mlflow_server, postgres, ray_cluster
+from trainer.files import durable
+
+EVERY_S, AWAY_S = 20.0, 8.0
+NODES = 3
+TRIALS_MB = 8
+STUDY = QUICK | {
+    "recipe": QUICK["recipe"] | {"steps": 1_500, "eval_every": 50},
+    "faults": {"max_failures": 1_000},
+}
+
+
+@dataclass
+class Round:
+    """One study: the faults that it had, what was measured at each, and how it ended."""
+
+    number: int
+    seed: int
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    starts: int = 0
+    """How often its driver was started."""
+    codes: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    is_equal: bool = False
+    """True if its records are those of undisturbed training."""
+    after: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Stack:
+    """The services, and the disturbances that they can have."""
+
+    database: Postgres
+    mlflow: MlflowServer
+    ray: RayCluster
+    home: Path
+    temporary: Path
+    disk: Path
+
+    def environment(self) -> dict[str, str]:
+        values = self.database.environment() | self.mlflow.environment() | self.ray.environment()
+        return values | {
+            "ADDER_SEARCH_DATABASE": self.database.url("optuna"), "TMPDIR": str(self.temporary)
+        }  # fmt: skip
+
+    # ---- faults; each leaves the services as they were
+
+    def kill(self, driver: Running) -> None:
+        driver.process.kill()
+
+    def pause(self, driver: Running) -> None:
+        driver.process.send_signal(signal.SIGSTOP)
+        time.sleep(AWAY_S)
+        driver.process.send_signal(signal.SIGCONT)
+
+    def lose_a_worker(self, driver: Running) -> None:
+        trains = [p for p in self._processes() if p.name().startswith("ray::") and "Agent" not in p.name()]
+        for process in trains[:1]:
+            process.kill()
+
+    def lose_a_node(self, driver: Running) -> None:
+        node = next(node for node in self.ray.nodes if not node.has_ended)
+        node.end()
+        self.ray.wait_for(self.ray.add(cpus=1))
+
+    def drain_a_node(self, driver: Running) -> None:
+        node = next(node for node in self.ray.nodes if not node.has_ended)
+        self.ray.drain(node, int(AWAY_S))
+        self.ray.wait_for(self.ray.add(cpus=1))
+        node.end()
+
+    def lose_mlflow(self, driver: Running) -> None:
+        self.mlflow.stop()
+        time.sleep(AWAY_S)
+        self.mlflow.start()
+
+    def lose_the_database(self, driver: Running) -> None:
+        """And with it MLflow's."""
+        self.database.stop()
+        time.sleep(AWAY_S)
+        self.database.start()
+
+    def cut_the_sockets(self, driver: Running) -> None:
+        """Of everyone who speaks with PostgreSQL."""
+        self.ask(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+
+    def fill_the_disk(self, driver: Running) -> None:
+        fill(self.disk / "filler")
+        time.sleep(AWAY_S)
+        (self.disk / "filler").unlink()
+
+    # ---- what is measured
+
+    def ask(self, query: str) -> Any:
+        import psycopg
+
+        address = self.database.url("optuna").replace("+psycopg", "")
+        with environment(self.database.environment()), psycopg.connect(address) as db:
+            return db.execute(query).fetchone()[0]  # type: ignore[index, arg-type]
+
+    def _processes(self) -> list[psutil.Process]:
+        pids = [pid for node in (self.ray.head, *self.ray.nodes) if node for pid in node.processes()]
+        return [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+
+    def measure(self, driver: Running | None = None) -> dict[str, float]:
+        """Memory in MB, files, ports, folders, sizes: of the driver, and of all that stays."""
+        head = psutil.Process(self.ray.head.popen.pid) if self.ray.head else None
+        values: dict[str, float] = {
+            "head_mb": sum(p.memory_info().rss for p in [head, *head.children(True)]) / 1e6 if head else 0,
+            "processes": len(self._processes()),
+            "ports": sum(c.status == psutil.CONN_LISTEN for c in psutil.net_connections("tcp")),
+            "temporary": len(list(self.temporary.iterdir())),
+            "trials": len(list((self.home / "trials").glob("*/*"))),
+            "database_mb": self.ask("SELECT sum(pg_database_size(datname)) / 1e6 FROM pg_database"),
+        }
+        with contextlib.suppress(psutil.Error):
+            if driver and driver.process.poll() is None:
+                process = psutil.Process(driver.process.pid)
+                values |= {"driver_mb": process.memory_info().rss / 1e6, "driver_files": process.num_fds()}
+        return {name: round(float(value), 1) for name, value in values.items()}
+
+
+FAULTS = (
+    Stack.kill, Stack.pause, Stack.lose_a_worker, Stack.lose_a_node, Stack.drain_a_node, Stack.lose_mlflow,
+    Stack.lose_the_database, Stack.cut_the_sockets, Stack.fill_the_disk,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def stack(folder: Path) -> Iterator[Stack]:
+    home, temporary = folder / "home", Path(tempfile.mkdtemp(prefix="soak-"))
+    with (
+        small_disk(home / "trials", TRIALS_MB) as disk,
+        postgres() as database,
+        mlflow_server(database) as mlflow,
+        ray_cluster(workers=NODES) as cluster,
+    ):
+        yield Stack(database, mlflow, cluster, home, temporary, disk)
+    temporary.rmdir()
+
+
+def disturb(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> dict[str, Any]:
+    """Run a study to its end, its driver again whenever it has ended, with faults until a time. Returns it."""
+    draw = random.Random(entry.seed)
+    study = STUDY | {"name": f"soak-{entry.number}", "seeds": {"first": 1_000 * entry.number, "count": seeds}}
+    words = ("run", write_study(folder, study), "--home", str(stack.home))
+    is_done, begun = False, time.monotonic()
+    while not is_done:
+        with running(*words, cwd=folder, environment=stack.environment()) as driver:
+            entry.starts += 1
+            while driver.process.poll() is None and time.monotonic() < until:
+                with contextlib.suppress(Exception):
+                    driver.process.wait(EVERY_S)
+                if driver.process.poll() is not None:
+                    break
+                fault = draw.choice(FAULTS)
+                at = round(time.monotonic() - begun, 1)
+                with contextlib.suppress(ProcessLookupError):
+                    fault(stack, driver)
+                entry.faults.append({"s": at, "fault": fault.__name__, **stack.measure(driver)})
+                print(json.dumps(entry.faults[-1]), flush=True)
+            said = driver.wait()
+        entry.codes.append(said.code)
+        assert said.code in (0, 1, -signal.SIGKILL) and "Traceback" not in said.err, said
+        is_done = said.code == 0 and "nothing left to train" in said.out  # what MLflow lacked is written too
+    entry.seconds = round(time.monotonic() - begun, 1)
+    return study
+
+
+def run_round(stack: Stack, folder: Path, entry: Round, seeds: int, until: float) -> None:
+    study = disturb(stack, folder, entry, seeds, until)
+    with environment(stack.environment()), tempfile.TemporaryDirectory() as scratch:
+        check_whole(stack.home, study, Path(scratch), expected(study))
+        assert all(row["outcome"] == "failed" for row in rows_of(stack.home, study["name"]))
+        client = client_of(stack.home)
+        experiments = [e.experiment_id for e in client.search_experiments() if e.name == study["name"]]
+        runs = len(client.search_runs(experiments, max_results=10_000))
+    entry.is_equal = True
+    kills = entry.codes.count(-signal.SIGKILL)
+    wait_until(
+        lambda: len(list(stack.temporary.iterdir())) <= kills, "a run that ended by itself left a folder"
+    )
+    for left in stack.temporary.iterdir():  # a driver that is killed cannot remove what it was about to read
+        shutil.rmtree(left)
+    entry.after = stack.measure() | {"runs": runs}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seeds", type=int, default=12, help="of a round")
+    parser.add_argument("--seed", type=int, default=20261124, help="of the faults")
+    options = parser.parse_args()
+    options.folder.mkdir(exist_ok=True)
+    record = options.folder.absolute() / "soak.json"
+    rounds = json.loads(record.read_text()) if record.exists() else []
+    print(f"seed {options.seed}; {len(rounds)} rounds are done", flush=True)
+    with tempfile.TemporaryDirectory(prefix="soak-home-") as scratch, stack(Path(scratch)) as services:
+        while (spent := sum(r["seconds"] for r in rounds)) < 60 * options.minutes:
+            entry = Round(len(rounds), options.seed + len(rounds))
+            until = time.monotonic() + 60 * options.minutes - spent
+            run_round(services, Path(scratch), entry, options.seeds, until)
+            rounds.append(asdict(entry))
+            durable.write(record, json.dumps(rounds, indent=1).encode())
+            print(json.dumps({k: v for k, v in rounds[-1].items() if k != "faults"}), flush=True)
+    report(rounds)
+
+
+def report(rounds: list[dict[str, Any]]) -> None:
+    """Print what was done, and fail where something grows from one round to the next."""
+    done = sum(len(r["faults"]) for r in rounds)
+    print(
+        f"{len(rounds)} rounds, {done} faults, {sum(r['starts'] for r in rounds)} starts; all records equal"
+    )
+    first, last = rounds[0]["after"], rounds[-1]["after"]
+    print(f"after the first round {first}\nafter the last round  {last}")
+    for name in ("temporary", "trials", "runs"):
+        assert last[name] <= first[name], f"{name} grows: {first[name]} to {last[name]}"
+    for name in ("ports", "processes"):
+        assert last[name] <= first[name] + 10, f"{name} grows: {first[name]} to {last[name]}"
+    assert last["head_mb"] < 1.5 * first["head_mb"] + 200, "Ray's head grows"
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("ADDER_SEARCH_SERVICES", "required")
+    main()
