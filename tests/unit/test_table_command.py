@@ -75,7 +75,7 @@ def test_markdown_has_a_grid_and_a_line_a_cell():
     assert len(details) == 2 + 10
     high = ratio_interval(0, 0, 12)[1]
     assert details[-2] == [
-        "frozen_spiral", "74p", "no, at most 8.8 %", "[0/40][r7] 0 %", "[12/64][r1] 19 %",
+        "frozen_spiral", "74p", "no, at most 7.2 %", "[0/40][r7] 0 %", "[12/64][r1] 19 %",
         f"×0.00 (0.00–{high:.2f}) of 40 pairs", "costs", "no", "4", "constraints",
     ]  # fmt: skip
     run = some_rows()[0]["run_id"]
