@@ -111,16 +111,10 @@ def log_model(
     with tempfile.TemporaryDirectory() as folder:
         write_model(checkpoint, Path(folder), logged.model_id, run)
         client.log_model_artifacts(logged.model_id, str(Path(folder) / "model"))
-    dataset = adderboard_dataset()
-    for key, value in facts.metrics(checkpoint).items():
-        client.log_metric(
-            run,
-            key,
-            value,
-            dataset_name=dataset.name,
-            dataset_digest=dataset.digest,
-            model_id=logged.model_id,
-        )
+    dataset, start = adderboard_dataset(), client.get_run(run).info.start_time
+    about = {"dataset_name": dataset.name, "dataset_digest": dataset.digest, "model_id": logged.model_id}
+    for key, value in facts.metrics(checkpoint).items():  # at the run's start: written again it is the same
+        client.log_metric(run, key, value, timestamp=start, **about)
     client.finalize_logged_model(logged.model_id, "READY")
     return str(logged.model_id)
 
