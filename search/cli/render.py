@@ -122,10 +122,8 @@ def _rates(study: Study, rows: Sequence[Row], names: Mapping[str, str]) -> list[
         return [f"{study.name}: {next(iter(rates.values()), GrokRate(0, 0))}", *confirmed]
     missed = sum(rate.missed for rate in rates.values())
     pooled = [] if until else [f"  {PooledRate.of((r for r in rows if not r['confirmation']), missed)}"]
-    head, keys = (
-        f"{study.name}: {len(rates)} configurations",
-        [key for key in dict.fromkeys([*names, *rates]) if key in rates],
-    )
+    head = f"{study.name}: {len(rates)} configurations"
+    keys = [key for key in dict.fromkeys([*names, *rates]) if key in rates]
     if study.proposes:
         head, keys = f"{head}; by grok rate", sorted(rates, key=lambda key: (-rates[key].rate, key))[:5]
     shown = {key: names.get(key, key) for key in keys}
