@@ -40,7 +40,8 @@ from search.store.ledger import Ledger
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.schema import Study
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.address import tracking_uri
+from search.tracking.tracking import connect
 from trainer.checkpoints.checkpoint import code_version
 
 START_S = 10.0

@@ -51,8 +51,9 @@ from search.study.resources import Resources
 from search.study.schema import Study
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
+from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.tracking import connect
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
 

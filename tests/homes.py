@@ -28,9 +28,10 @@ from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from search.study.trial import Configuration, Trial
 from search.tracking import tracker as tracking
+from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect, tracking_uri
+from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """

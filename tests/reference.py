@@ -24,6 +24,7 @@ from search.store.results import ConfigurationResults
 from search.study.file import parse_study
 from search.study.resources import Resources
 from search.study.trial import Configuration, Trial
+from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracking import (
     KEY_TAG,
@@ -33,7 +34,6 @@ from search.tracking.tracking import (
     TRIALS,
     artifact,
     connect,
-    tracking_uri,
 )
 from tests.commands import Running
 from tests.homes import records_of

@@ -33,9 +33,10 @@ def register(
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
     from model import preset_name, verify
+    from search.tracking.address import tracking_uri
     from search.tracking.models import Facts, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
-    from search.tracking.tracking import answered, check_uri, connect, tracking_uri
+    from search.tracking.tracking import answered, check_uri, connect
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]
     home.create()

@@ -97,7 +97,7 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     from search.run.extension import as_begun, check_extension, check_proposals
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
-    from search.tracking.tracking import tracking_uri
+    from search.tracking.address import tracking_uri
 
     tracking_uri(home, study.tracking_uri)
     home.depot.check()
@@ -167,7 +167,8 @@ def _open_and_run(
     from search.run.packing import check_resources
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
-    from search.tracking.tracking import connect, is_local, tracking_uri
+    from search.tracking.address import tracking_uri
+    from search.tracking.tracking import connect, is_local
 
     with reraise_as(source, UserError):
         if remark := check_resources(study.resources):

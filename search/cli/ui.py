@@ -41,7 +41,8 @@ def ui(port: int, no_browser: bool, no_auth: bool, home: Home) -> None:
 
     if not os.environ.get("MLFLOW_TRACKING_URI"):
         listening(port).close()  # a port that is taken is said before MLflow is imported, which takes seconds
-    from search.tracking.tracking import connect, is_local, tracking_uri
+    from search.tracking.address import tracking_uri
+    from search.tracking.tracking import connect, is_local
 
     uri = tracking_uri(home)
     if not is_local(uri):

@@ -26,7 +26,8 @@ from search.store.record import SeedRecord
 from search.store.results import STATE
 from search.store.study_records import StudyRecords
 from search.study.schema import is_name
-from search.tracking.tracking import answered, connect, file_of, tracking_uri
+from search.tracking.address import tracking_uri
+from search.tracking.tracking import answered, connect, file_of
 from trainer import Outcome
 
 PAGE = 1_000

@@ -22,6 +22,7 @@ from search.errors import Failure, UserError, masked
 from search.store.home import FOREIGN, Home, below
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
+from search.tracking.address import tracking_uri
 from trainer.files import durable
 
 KEY_TAG, SEED_TAG, PARENT_TAG = "adder.configuration", "adder.seed", "mlflow.parentRunId"
@@ -39,22 +40,6 @@ PLACES = (
     ("model_versions", "storage_location"),
 )  # fmt: skip
 """Tables and columns of MLflow's store with absolute paths of artifacts."""
-
-
-def tracking_uri(home: Home, study_uri: str | None = None) -> str:
-    """Return the study's own store, else the environment's, else the home's SQLite file.
-
-    MLflow sends the environment's password to whatever store it is given, and a study may come from anywhere.
-    Raises UserError if its own store is neither of the others, and the user did not say that it is trusted.
-    """
-    environment, local = os.environ.get("MLFLOW_TRACKING_URI"), f"sqlite:///{home.mlflow_db}"
-    trusted = {uri.rstrip("/") for uri in (environment, local) if uri}
-    if study_uri and not home.trust_store and study_uri.rstrip("/") not in trusted:
-        raise UserError(
-            f"tracking_uri: {masked(study_uri)} is not the store of your environment, and would get its password; "
-            "set MLFLOW_TRACKING_URI to it, or say --trust-store"
-        )
-    return study_uri or environment or local
 
 
 def is_local(uri: str) -> bool:

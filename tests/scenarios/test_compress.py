@@ -20,10 +20,11 @@ from search.store.candidates import DatabaseCandidates, digest, front, lineage_o
 from search.store.home import Home
 from search.store.record import is_final
 from search.study.file import parse_study
+from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.tracking import connect
 from tests.commands import call, fails_with_one
 from tests.commands import says as is_like
 from tests.homes import quick, records_of  # noqa: F401

@@ -13,7 +13,8 @@ from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
-from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect, tracking_uri
+from search.tracking.address import tracking_uri
+from search.tracking.tracking import SEED_TAG, STUDY_TAG, connect
 from tests.homes import drive, empty_home, forget_places, quick, records_of, study_of, thetas
 from tests.leases import dead_owner
 

@@ -15,9 +15,10 @@ from search.store.home import Home
 from search.store.record import is_final
 from search.store.results import PARTS, REASON, RESULTS, THETA, read_parts
 from search.study.trial import TRIAL_FILE, Configuration
+from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import TRIALS, connect, tracking_uri
+from search.tracking.tracking import TRIALS, connect
 from tests import homes
 from tests.commands import fails_with_one
 from tests.crashes import Disk

@@ -8,7 +8,8 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.trial import Configuration
 from search.tracking import removal
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.address import tracking_uri
+from search.tracking.tracking import connect
 from tests.commands import call
 from tests.homes import (
     Recorder,

@@ -12,8 +12,9 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import parse_study
 from search.study.trial import Configuration
+from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.tracking import connect
 from search.tracking.views import write_views
 from tests.browser import chromium, is_healthy, page_of, served, started, visible
 from tests.made_up import record

@@ -5,9 +5,10 @@ from mlflow import MlflowClient
 
 from search.store.lease import Superseded
 from search.study.trial import Configuration
+from search.tracking.address import tracking_uri
 from search.tracking.fence import FencedClient
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.tracking import connect
 from tests.homes import study_of
 
 

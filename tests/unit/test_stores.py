@@ -20,8 +20,9 @@ from search.errors import Failure, UserError
 from search.store.database import STUDIES
 from search.store.home import Home, below
 from search.study.trial import Configuration
+from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import artifact, check_place, connect, tracking_uri
+from search.tracking.tracking import artifact, check_place, connect
 from tests.commands import call, fails_with_one
 from tests.homes import records_of, study_of, two_studies
 

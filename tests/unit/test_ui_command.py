@@ -12,7 +12,8 @@ from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.file import load_study
 from search.tracking import server, tracking
-from search.tracking.tracking import connect, tracking_uri
+from search.tracking.address import tracking_uri
+from search.tracking.tracking import connect
 from search.tracking.views import write_views
 from tests.commands import call, fails_with_one
 from tests.processes import free_port
