@@ -34,10 +34,22 @@ DEEPEST = 90
 """Dictionaries and lists inside each other: Python's parser takes 200 brackets, of which strings need some."""
 
 
-def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, provenance: dict[str, Any]) -> str:
+PROOF = ("verdict", "level", "margin", "theta_sha256")
+"""What the metadata say of a proof."""
+
+
+def export_source(
+    spec: Spec,
+    theta_P: Tensor,
+    *,
+    name: str,
+    author: str,
+    provenance: dict[str, Any],
+    proof: dict[str, Any] | None = None,
+) -> str:
     """Return the text of submission.py for one seed's θ [P] (write it as UTF-8).
 
-    provenance: plain values (as in JSON) that say where θ comes from.
+    provenance: plain values (as in JSON) that say where θ comes from. proof: the verdict of `prove` on it.
     Raises ValueError if θ has another length or is not finite in float32, if name or author is not text, or if
     the family has no file in `model/submissions`.
     """
@@ -50,6 +62,8 @@ def export_source(spec: Spec, theta_P: Tensor, *, name: str, author: str, proven
         "architecture": template.architecture(base.as_dict()),
         "tricks": tricks(spec),
     }
+    if proof:
+        metadata["all_pairs"] = {key: proof[key] for key in PROOF}
     blocks: dict[str, Any] = {
         "SPEC": _plain("spec", base.as_dict()),
         "METADATA": _plain("metadata", metadata),

@@ -10,9 +10,9 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 
 def thresholds() -> str:
-    """Return the smallest verified certificate of each threshold beside the published number."""
+    """Return the smallest proved certificate of each threshold beside the published number."""
     lines = []
-    for row in verified():
+    for row in proved():
         cells = [
             f"{row[way]['numbers']} ({row[way]['certificate']})" for way in ("inside", "across", "constants")
         ]
@@ -20,8 +20,8 @@ def thresholds() -> str:
     return markdown(("threshold", "published", "inside tensors", "across tensors", "with constants"), lines)
 
 
-def verified() -> list[dict]:
-    return [row for row in smallest(LAB / "certificates") if row["standard"] == "verified"]
+def proved() -> list[dict]:
+    return [row for row in smallest(LAB / "certificates") if row["standard"] == "proved"]
 
 
 def agreement() -> str:
@@ -62,7 +62,7 @@ def draw(path: Path) -> None:
 
     figure = Figure(figsize=(7.0, 2.6), layout="constrained", dpi=120)
     axes = figure.add_subplot()
-    rows = verified()
+    rows = proved()
     ways = (
         ("published", GREY, "published"),
         ("inside", BLUE, "ours, ties inside tensors"),

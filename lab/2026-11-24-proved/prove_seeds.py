@@ -106,7 +106,7 @@ def main() -> None:
         if time.monotonic() > end:
             break
         lines.append(row(seed))
-        pd.DataFrame(lines).to_csv(TABLE, index=False, lineterminator="\n")
+        pd.DataFrame(lines, dtype=object).to_csv(TABLE, index=False, lineterminator="\n")
         print(*lines[-1].values(), flush=True)
 
 

@@ -17,6 +17,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 
 FOLDER = Path(__file__).parent
 DIGITS = FOLDER / "digits.csv"
+PROOFS = FOLDER / "proofs.csv"
 
 
 def certificates() -> str:
@@ -43,6 +44,27 @@ def certificates() -> str:
     counts = "inside / across / hidden / constants"
     head = ("certificate", counts, "bits", "origin", "seed", "of 10,010", "of 111,000", "margin")
     return markdown(head, lines)
+
+
+def proofs() -> str:
+    """Return a line a certificate and a published checkpoint: the verdict on all pairs and its check."""
+    lines = []
+    for row in pd.read_csv(PROOFS, dtype=str, keep_default_na=False).to_dict("records"):
+        verdict, wrong = f"{row['verdict']} ({row['level']})", "–"
+        if row["answer"]:
+            sum_ = int(row["wrong_a"]) + int(row["wrong_b"])
+            pair = f"{row['wrong_a']} + {row['wrong_b']} = {sum_}, decoded {row['answer']}"
+            verdict = f"**{row['verdict']}** {pair}"
+        if row["count"]:
+            least, most = (float(row[name]) / 1e20 for name in ("count", "count_possible"))
+            wrong = f"{least:.3g} to {most:.3g}" if least < most else f"{int(row['count']):,}"
+        checks = {"checked": f"checked, {row['check_seconds']} s", "run": "run", "unchecked": "unchecked"}
+        worst = f"{float(row['margin']):.2g}, Z{row['digit']} of {row['a']} + {row['b']}"
+        boxes = f"{int(row['boxes']):,}" if row["verdict"] == "PROVED" else "–"
+        lines.append((row["net"], verdict, wrong, worst, boxes, f"{row['seconds']} s", checks[row["check"]]))
+    return markdown(
+        ("net", "verdict (level)", "wrong of 10^20", "smallest margin", "boxes", "prover", "check"), lines
+    )
 
 
 def folders() -> list[Path]:

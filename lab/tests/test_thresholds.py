@@ -13,7 +13,7 @@ CERTIFICATES = Path(__file__).parents[1] / "certificates"
 
 @pytest.fixture
 def some(tmp_path):
-    """By hand 34, trained 57 and 54, folded 46, tied 17 and 12: all verified."""
+    """By hand 34, trained 57 and 54, folded 46, tied 17 and 12: all proved."""
     for name in ("34p-by-hand", "57p", "54p", "46p", "17p", "12p"):
         shutil.copytree(CERTIFICATES / name, tmp_path / name)
     return tmp_path
@@ -28,38 +28,42 @@ def smallest(folder):
 
 def test_each_threshold_has_its_smallest_certificate_by_each_count(some):
     assert smallest(some) == {
-        ("representable", "verified"): ["17p", "12p", "12p"],
-        ("learnable", "verified"): ["54p", "54p", "54p"],
-        ("plainly", "verified"): ["54p", "54p", "54p"],
-        ("maintainable", "verified"): ["17p", "12p", "12p"],
+        ("representable", "proved"): ["17p", "12p", "12p"],
+        ("learnable", "proved"): ["54p", "54p", "54p"],
+        ("plainly", "proved"): ["54p", "54p", "54p"],
+        ("maintainable", "proved"): ["17p", "12p", "12p"],
     }
     for name in ("17p", "12p", "46p"):
         shutil.rmtree(some / name)
     assert smallest(some) == {
-        ("representable", "verified"): ["34p-by-hand"] * 3,
-        ("learnable", "verified"): ["54p"] * 3,
-        ("plainly", "verified"): ["54p"] * 3,
+        ("representable", "proved"): ["34p-by-hand"] * 3,
+        ("learnable", "proved"): ["54p"] * 3,
+        ("plainly", "proved"): ["54p"] * 3,
     }
     shown = call("thresholds", some).stdout.splitlines()
-    assert shown[1].split()[:5] == ["representable", "verified", "40", "34", "(34p-by-hand)"]
+    assert shown[1].split()[:5] == ["representable", "proved", "40", "34", "(34p-by-hand)"]
 
 
 def test_a_copied_start_and_a_run_by_ramps_are_kept_apart(some):
     for name in ("34p-from-scratch", "13p-one-run"):
         shutil.copytree(CERTIFICATES / name, some / name)
     rows = smallest(some)
-    assert rows["learnable", "verified"] == ["34p-from-scratch"] * 3
-    assert rows["plainly", "verified"] == ["54p"] * 3 and rows["one run", "verified"] == ["13p-one-run"] * 3
-    assert "one run        verified           –  13 (13p-one-run)" in call("thresholds", some).stdout
+    assert rows["learnable", "proved"] == ["34p-from-scratch"] * 3
+    assert rows["plainly", "proved"] == ["54p"] * 3 and rows["one run", "proved"] == ["13p-one-run"] * 3
+    assert "one run        proved             –  13 (13p-one-run)" in call("thresholds", some).stdout
 
 
-def test_what_is_only_qualified_has_a_row_where_it_is_smaller(some):
+def test_what_is_only_verified_or_qualified_has_a_row_where_it_is_smaller(some):
+    (some / "12p" / "proof.json").unlink()
+    rows = smallest(some)
+    assert rows["maintainable", "proved"] == ["17p"] * 3
+    assert rows["maintainable", "verified"] == ["17p", "12p", "12p"]
     file = some / "12p" / "verification.json"
     about = json.loads(file.read_text())
     file.write_text(json.dumps(about | {"verified": False, "correct": 9_950}))
     rows = smallest(some)
-    assert rows["maintainable", "verified"] == ["17p"] * 3
+    assert rows["maintainable", "proved"] == ["17p"] * 3
     assert rows["maintainable", "qualified"] == ["17p", "12p", "12p"]
     assert ("learnable", "qualified") not in rows
     file.write_text(json.dumps(about | {"verified": False, "qualified": False}))
-    assert smallest(some)["representable", "verified"] == ["17p"] * 3
+    assert smallest(some)["representable", "proved"] == ["17p"] * 3

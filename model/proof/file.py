@@ -1,4 +1,4 @@
-"""The proof file: what check.py needs to check a verdict without the prover."""
+"""Proofs on disk: what check.py needs to check a verdict without the prover, and the verdict beside a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import json
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +20,24 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 FORMAT = 1
+VERDICT_FILE = "proof.json"
+"""In a checkpoint's folder: the verdict, without the rows."""
+
+
+def digest(theta_P: Tensor) -> str:
+    return hashlib.sha256(theta_P.numpy().tobytes()).hexdigest()
+
+
+def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
+    """Return everything but a proof's rows as plain values, with the digest of its θ."""
+    return proof.as_dict() | {"params": spec.params, "theta_sha256": digest(theta_P)}
+
+
+def proof_beside(folder: Path, theta_P: Tensor) -> dict[str, Any] | None:
+    """Return the verdict in a checkpoint's folder; None where there is none, or one on another θ."""
+    path = folder / VERDICT_FILE
+    values: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return values if values.get("theta_sha256") == digest(theta_P) else None
 
 
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
@@ -28,7 +47,7 @@ def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:
         "claim": f"greedy decoding in float32 is right for all pairs of {proof.digits}-digit numbers",
         "params": spec.params,
         "spec": spec.as_dict(),
-        "theta_sha256": hashlib.sha256(theta_P.numpy().tobytes()).hexdigest(),
+        "theta_sha256": digest(theta_P),
         "level": proof.level,
         "digits": proof.digits,
         "bounds": asdict(MACHINES[proof.level]),

@@ -114,6 +114,21 @@ def prove(
     return proof
 
 
+def worst_pairs(spec: Spec, theta_P: Tensor) -> list[tuple[float, int, int, int]]:
+    """Return (margin in logits, digit, a, b) of pairs at the ends of all cases, the smallest margin first.
+
+    Raises ValueError where the family is not known.
+    """
+    prover, rows = Prover(spec, theta_P, ANY, COLUMNS, float("inf")), set()
+    for k in range(prover.net.steps):
+        for query in (QueryProver(prover, q) for q in prover.attention.ask(k)):
+            cases, _, _, ends = query.extremes(first_cases(query.query))
+            for states in ends:
+                margins = query.margins(states, cases.right)
+                rows |= {(float(m), k, *numbers(row)) for m, row in zip(margins, states, strict=True)}
+    return sorted(rows)
+
+
 class Prover:
     """One net at one level."""
 
@@ -234,8 +249,7 @@ class QueryProver:
         sure: Flags = np.ones(len(cases), dtype=bool)
         for n, states in enumerate(ends):
             channels = self._channels(states)
-            gaps, scale = self.gaps.at(channels, cases.right)
-            self._note(np.where(rivals, gaps / scale[:, None], np.inf).min(1), states)
+            self._note(self.margins(states, cases.right), states)
             if len(self.sums) == 1:
                 side, r = (high, low)[n % 2], n // 2
                 channels[:, r] = side[:, r]
@@ -243,6 +257,12 @@ class QueryProver:
             sure &= (~rivals | (bounds.low > bounds.loss)).all(1)
         self._leave(int((~sure).sum()), "rounding")
         return sure
+
+    def margins(self, states: Ints, right: Ints) -> Array:
+        """Return how far the right tokens' logits exceed the next ones, of inputs given as states [N]."""
+        gaps, scale = self.gaps.at(self._channels(states), right)
+        margins: Array = np.where(self._rivals(right), gaps / scale[:, None], np.inf).min(1)
+        return margins
 
     def _channels(self, states: Ints) -> Array:
         """Return the real channels of inputs [N, R]."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Number of wrong answers that `verify` names one by one."""
-METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es")
+METHODS = ("train", "levenberg_marquardt", "targeted", "lbfgs", "cma_es", "margin")
 
 
 @click.command()
@@ -163,12 +163,14 @@ def export(checkpoint: Path, target: Path, author: str) -> None:
     """Write a CHECKPOINT as one self-contained AdderBoard submission."""
     from model import preset_name
     from model.export import export_source
+    from model.proof.file import proof_beside
 
     loaded = load_checkpoint(checkpoint)
     spec, theta_P, provenance = loaded.spec, loaded.theta_P, loaded.provenance
     name = f"{preset_name(spec)} seed {loaded.seed.get('init_seed', 'unknown')}"
     with reraise_as(checkpoint):
-        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance)
+        proof = proof_beside(checkpoint, theta_P)
+        source = export_source(spec, theta_P, name=name, author=author, provenance=provenance, proof=proof)
     write_text(target, source)
     click.echo(f"{target}: {spec.params} parameters, build_model() and add(model, a, b)")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,17 +37,27 @@ LIMIT_S = 600
 @click.option(
     "--level", type=click.Choice(["any", "here"]), help="Of floating point; any, then here, if not set."
 )
+@click.option("--record", is_flag=True, help="Write the verdict into the folder, for export and thresholds.")
+@click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
 @target_option("File to write the proof to, for check.py.")
 @json_option
 def prove(
-    checkpoint: Path, digits: int, limit_s: int, level: str | None, target: Path | None, as_json: bool
+    checkpoint: Path,
+    digits: int,
+    limit_s: int,
+    level: str | None,
+    record: bool,
+    counts: bool,
+    target: Path | None,
+    as_json: bool,
 ) -> None:
     """Prove or refute that a CHECKPOINT adds all 10^20 pairs right.
 
     PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
     """
-    from model.proof.file import proof_text
-    from model.proof.prover import PROVED
+    from model.proof.count import count_wrong
+    from model.proof.file import VERDICT_FILE, proof_text, verdict_of
+    from model.proof.prover import COUNTEREXAMPLE, PROVED
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES
 
@@ -55,7 +67,14 @@ def prove(
         proof = decide(loaded.spec, loaded.theta_P, machine, digits=digits, limit_s=limit_s)
     if target and proof.verdict == PROVED:
         write_text(target, proof_text(loaded.spec, loaded.theta_P, proof))
-    show(as_json, proof.as_dict() | {"params": loaded.spec.params}, list(_lines(loaded.spec, proof)))
+    values, lines = verdict_of(loaded.spec, loaded.theta_P, proof), list(_lines(loaded.spec, proof))
+    if counts and proof.verdict == COUNTEREXAMPLE:
+        count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
+        values["count"] = asdict(count)
+        lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+    if record and checkpoint.is_dir():
+        write_text(checkpoint / VERDICT_FILE, json.dumps(values) + "\n")
+    show(as_json, values, lines)
     exit_unless(proof.verdict == PROVED)
 
 

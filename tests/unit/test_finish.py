@@ -11,6 +11,8 @@ import torch
 
 import model.adderboard
 from model import preset
+from model.decode import add
+from model.proof.prover import worst_pairs
 from model.tied import constrained, project, tie
 from search.study.provenance import lineage_of
 from tests.banks import finish as advanced
@@ -21,6 +23,7 @@ from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.curvature import minimise
 from trainer.curvature.minimise import Task
 from trainer.curvature.pool import Cost, Pool, draw_problems, tokens_from, wrong_pairs
+from trainer.finishing import margin
 from trainer.finishing.finish import METHODS, finish
 from trainer.step import step
 
@@ -109,6 +112,16 @@ def test_each_method_gets_more_right(name):
     before, after = (len(wrong_pairs(SPEC, t.float(), others, Cost())) for t in (theta_P, made_P))
     assert after < before / 2 and cost.problems > 10_000
     assert made_P.shape == theta_P.shape and made_P.float().isfinite().all()
+
+
+def test_the_worst_of_all_pairs_is_made_right(monkeypatch):
+    monkeypatch.setattr(margin, "ENOUGH", 1e-5)
+    its = Checkpoint.load(CERTIFICATES / "17p-one-run")
+    new_P = margin.margin(Task(its.spec, None, 1, 0, Cost()), its.theta_P)
+    worst, _, a, b = worst_pairs(its.spec, its.theta_P)[0]
+    assert worst < 0 < worst_pairs(its.spec, new_P.float())[0][0]
+    for theta_P, is_right in ((its.theta_P, False), (new_P.float(), True)):
+        assert (add(its.spec, theta_P, [a], [b])[0] == a + b) is is_right
 
 
 # The turns

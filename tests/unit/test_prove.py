@@ -12,6 +12,7 @@ import torch
 from model.proof import check
 from model.proof.attention import Attention
 from model.proof.columns import Sums, first_cases
+from model.proof.count import count_wrong
 from model.proof.file import proof_text
 from model.proof.here import Captured, capture
 from model.proof.net import view
@@ -193,6 +194,18 @@ def test_a_verdict_flips_where_decoding_does(entry, wrong):
     assert refuted.verdict == COUNTEREXAMPLE
     (pair,) = refuted.wrong
     assert Program(behind.spec, behind.theta_P).add(pair.a, pair.b) == pair.answer != pair.a + pair.b
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "factor", "digits"),
+    [("6p", 0, 1.01, 2), *longer(("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3))],
+)
+def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
+    checkpoint = scaled(certificate(name), entry, factor)
+    count = count_wrong(checkpoint.spec, checkpoint.theta_P, digits=digits)
+    parts = [part.reshape(-1, 10_000, part.shape[1]) for part in every_pair(digits)]
+    wrong = sum((margins(checkpoint, pairs) <= 0).any(1).sum() for pairs in zip(*parts, strict=True))
+    assert 0 < count.wrong <= wrong <= count.possible <= 1.2 * count.wrong
 
 
 @pytest.fixture(scope="module", params=["57p", "6p-one-run", "100p"])
