@@ -111,7 +111,7 @@ FILES = {
     "nmae: x\nmodel: 57p\nseeds: [1]": "name: missing\nnmae: unknown key; did you mean name?",
     "name: x\nseeds: [1]": "model: missing",
     # The model
-    "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 57p or 61p?",
+    "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
     "name: x\nmodel: {}\nseeds: [1]": "model: give a preset or a family; keys found: none",
     "name: x\nmodel: {family: splitsubspace}\nseeds: [1]":
         "model: unknown family 'splitsubspace'; did you mean split_subspace?",

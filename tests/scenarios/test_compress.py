@@ -82,7 +82,7 @@ def test_bad_input_of_compress_is_one_line_each(here):
     replace(loaded, theta_P=loaded.spec.initial(1)).save(Path("raw"))
     assert "raw: 46p has not grokked: it adds " in fails_with_one(2, "compress", "raw", "-o", "x")
     line = fails_with_one(2, "compress", START, "-o", "x", "--beside", CERTIFICATES / "456p")
-    assert "456p: another model, 456p with no_eos beside 46p; a set must be" in line
+    assert "456p: another model, 453 parameters (456p with no_eos) beside 46p; a set must be" in line
     Path("taken").mkdir()
     Path("taken/mine").touch()
     assert "holds no descent" in fails_with_one(2, "compress", START, "-o", "taken")

@@ -77,8 +77,9 @@ def test_a_run_says_what_came_of_it_and_what_to_type_next(smoke):
     assert is_plain(smoke.said)
     assert smoke.said.err == ""
     assert "smoke: 0 of 4 grokked: 0.0% (95 % interval 0.0% to 52.7%)" in smoke.said.out.splitlines()
-    for command in ("pull smoke --best -o best", "verify best", "export best -o submission.py", "ui"):
+    for command in ("report smoke -o smoke.html", "ui"):
         assert f"  adder-search {command}" in smoke.said.out.splitlines()
+    assert "pull smoke" not in smoke.said.out, "nothing grokked"
 
 
 def test_nothing_is_imported_from_the_folder_that_the_command_is_called_in(smoke):

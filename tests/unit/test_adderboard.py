@@ -18,10 +18,10 @@ from trainer.step import step
 def test_loss_is_torchs_cross_entropy_over_all_predictions(spec):
     """Of the answer's eleven digits and, where there is one, of the end."""
     theta, tokens = some_theta(spec, 2), some_tokens(spec, 2, 8)
-    logits_VSAB = torch.stack(spec.forward(theta, tokens[:, :-1], first=21))
-    assert logits_VSAB.shape[2] == (11 if spec.applied().get("no_eos") else 12)
+    logits_VSAB = torch.stack(spec.forward(theta, tokens[:, :-1], first=spec.prompt - 1))
+    assert logits_VSAB.shape[2] == spec.answers
     for s in range(2):
-        target = tokens[s, 22:].long().reshape(-1)
+        target = tokens[s, spec.prompt :].long().reshape(-1)
         expected = F.cross_entropy(logits_VSAB[:, s].flatten(1).T, target)
         torch.testing.assert_close(step.loss(spec, theta, tokens)[s], expected)
 

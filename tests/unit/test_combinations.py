@@ -84,7 +84,7 @@ def test_of_combinations_that_read_theta_alike_the_nearest_to_the_model_is_train
 def test_a_plan_says_how_many_combinations_are_models_of_their_own(tmp_path):
     plan = estimate(load_study("atlas"), Home(tmp_path / "runs"))
     assert "320, of 512 combinations" in plan and "split_subspace, 116 to 47 parameters\n" in plan
-    assert f"{10_240 * 60_000 / 8_000 / 3_600:.1f} core-hours at 8,000 seed-steps/s" in plan
+    assert f"{10_240 * 60_000 / 8_000 / 3_600:.1f} core-hours, at 8,000 seed-steps/s" in plan
 
 
 def test_combinations_are_trained_in_the_order_of_the_design(home):
