@@ -33,34 +33,6 @@ struct Answers {
         EACH_ANSWER times(w.head, before_head[s], logits[s]);
     }
 
-    // The loss of the answers from `first` on, and with TRAIN the gradient of logits.
-    template <bool TRAIN> V judge(const Token* block, int first, const Aim& aim) {
-        V loss = one(0);
-        EACH_ANSWER {
-            const V* its = logits[s];
-            const I target = of(block, PROMPT + first + s);
-#if LOSS
-            if (TRAIN) {
-                loss += learn<VOCABULARY>(its, target, aim, first + s, dlogits[s]);
-                continue;
-            }
-#endif
-            V high = its[0], sum = one(0), right = its[0], q[VOCABULARY];
-            EACH_FROM(1, v, VOCABULARY) {
-                high = above(high, its[v]);
-                right = select(target == all<LANES>(v), its[v], right);
-            }
-            EACH(v, VOCABULARY) sum += q[v] = exponential(its[v] - high);
-            const V inverse = aim.share / sum;
-            if (TRAIN) EACH(v, VOCABULARY) {
-                const V d = q[v] * inverse;
-                dlogits[s][v] = select(target == all<LANES>(v), d - aim.share, d);
-            }
-            loss += logarithm(sum) + (high - right);
-        }
-        return loss;
-    }
-
     void backward(const Wide& __restrict w, V (*__restrict dstream)[WIDTH]) {
         EACH_ANSWER {
             V dh[WIDTH];
