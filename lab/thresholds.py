@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.proof.file import proof_beside
-from model.proof.prover import PROVED
+from model.proof.file import is_proved
 from model.tied import Count, count
 from search.errors import UserError, reraise_as
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -63,15 +62,15 @@ def certificates(folder: Path) -> Iterator[Certificate]:
         except (ValueError, TypeError, LookupError):
             raise UserError(f"{path / 'verification.json'}: not what `verify --json` says") from None
         if is_verified or is_qualified:
-            standard = "proved" if is_proved(path, checkpoint) else "verified" if is_verified else "qualified"
+            standard = (
+                "proved"
+                if is_proved(path, checkpoint.theta_P)
+                else "verified"
+                if is_verified
+                else "qualified"
+            )
             threshold = threshold_of(checkpoint)
             yield Certificate(path.name, threshold, standard, count(checkpoint.spec))
-
-
-def is_proved(path: Path, checkpoint: Checkpoint) -> bool:
-    """True if a folder's proof.json says that this very θ is right on all pairs."""
-    proof = proof_beside(path, checkpoint.theta_P)
-    return proof is not None and proof["verdict"] == PROVED
 
 
 def threshold_of(checkpoint: Checkpoint) -> str:

@@ -27,7 +27,7 @@ from trainer.checkpoints.foreign import read_foreign
 FOLDER = Path(__file__).parent
 TABLE = FOLDER / "proofs.csv"
 PUBLISHED = "microadder_"
-LIMIT_S = 60
+LIMIT_S = 600
 COUNT_LIMIT_S = 60
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from model.proof.columns import COLUMNS
+from model.proof.prover import COUNTEREXAMPLE, PROVED
 from model.proof.rounding import MACHINES
 
 if TYPE_CHECKING:
@@ -34,10 +36,20 @@ def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
 
 
 def proof_beside(folder: Path, theta_P: Tensor) -> dict[str, Any] | None:
-    """Return the verdict in a checkpoint's folder; None where there is none, or one on another θ."""
-    path = folder / VERDICT_FILE
-    values: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    return values if values.get("theta_sha256") == digest(theta_P) else None
+    """Return the verdict on all pairs in a checkpoint's folder; None where there is none on this θ."""
+    try:
+        values = json.loads((folder / VERDICT_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    claim = (digest(theta_P), COLUMNS)
+    is_claim = isinstance(values, dict) and (values.get("theta_sha256"), values.get("digits")) == claim
+    return values if is_claim else None
+
+
+def is_proved(folder: Path, theta_P: Tensor) -> bool | None:
+    """Return what the verdict in a checkpoint's folder says of all pairs; None where it decides nothing."""
+    verdict = str((proof_beside(folder, theta_P) or {}).get("verdict"))
+    return {PROVED: True, COUNTEREXAMPLE: False}.get(verdict)
 
 
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:

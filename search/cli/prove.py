@@ -19,18 +19,20 @@ from search.cli.options import (
     target_option,
     write_text,
 )
-from search.errors import reraise_as
+from search.errors import UserError, reraise_as
 
 if TYPE_CHECKING:
     from model import Spec
     from model.proof.prover import Proof
 
-LIMIT_S = 600
+LIMIT_S, DIGITS = 600, 10
 
 
 @click.command()
 @checkpoint_argument
-@click.option("--digits", type=click.IntRange(1, 10), default=10, show_default=True, help="Of the numbers.")
+@click.option(
+    "--digits", type=click.IntRange(1, DIGITS), default=DIGITS, show_default=True, help="Of the numbers."
+)
 @click.option(
     "--limit", "limit_s", type=click.IntRange(1), default=LIMIT_S, show_default=True, help="In seconds."
 )
@@ -61,6 +63,8 @@ def prove(
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES
 
+    if record and (digits < DIGITS or not checkpoint.is_dir()):
+        raise UserError(f"--record writes into a folder, and what holds for {DIGITS} digits")
     loaded = load_checkpoint(checkpoint)
     with reraise_as(checkpoint):
         machine = MACHINES[level] if level else None
@@ -72,7 +76,7 @@ def prove(
         count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
         values["count"] = asdict(count)
         lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
-    if record and checkpoint.is_dir():
+    if record:
         write_text(checkpoint / VERDICT_FILE, json.dumps(values) + "\n")
     show(as_json, values, lines)
     exit_unless(proof.verdict == PROVED)

@@ -33,6 +33,7 @@ def register(
     mlflow.pyfunc.load_model("models:/NAME@smallest").predict(DataFrame with a and b)
     """
     from model import preset_name, verify
+    from model.proof.file import is_proved
     from search.tracking.address import tracking_uri
     from search.tracking.models import Facts, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
@@ -45,8 +46,7 @@ def register(
     rows: list[dict[str, Any]] = []
     for path, checkpoint in loaded:
         result = verify(checkpoint.spec, checkpoint.theta_P)
-        proved = checkpoint.metrics.get("proved")
-        facts = Facts(result.correct, result.margin, None if proved is None else bool(proved))
+        facts = Facts(result.correct, result.margin, is_proved(path, checkpoint.theta_P))
         with answered(uri):
             experiment = client.get_experiment_by_name(EXPERIMENT)
             location = (home.artifacts / EXPERIMENT).as_uri() if uri.startswith("sqlite:") else None

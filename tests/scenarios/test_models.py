@@ -1,5 +1,6 @@
 """Checkpoints as MLflow's models: of a study's best seeds, by aliases, and put there by a command."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,17 @@ def test_a_checkpoint_is_registered_by_a_command_once(modelled):
     (version,) = client.search_model_versions("name = 'own'")
     assert version.tags["adder.theta"] == digest
     assert client.get_registered_model("own").aliases.keys() == {"mine"}, "smallest is of verified ones"
+
+
+def test_a_registered_checkpoint_is_proved_if_its_folder_says_so(modelled, tmp_path):
+    certificate = Path(__file__).parents[2] / "lab/certificates/7p"
+    shutil.copytree(certificate, tmp_path / "7p")
+    assert call("register", tmp_path / "7p", "--name", "proved", "--home", "elsewhere").exit_code == 0
+    client = connect_to("elsewhere")
+    assert client.get_registered_model("proved").aliases.keys() == {"smallest", "smallest-proved"}
+    (version,) = client.search_model_versions("name = 'proved'")
+    metrics = client.get_logged_model(version.tags["adder.model"]).metrics
+    assert {m.key: m.value for m in metrics}["proved"] == 1
 
 
 def connect_to(folder):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 
@@ -13,13 +14,13 @@ from model.proof import check
 from model.proof.attention import Attention
 from model.proof.columns import Sums, first_cases
 from model.proof.count import count_wrong
-from model.proof.file import proof_text
+from model.proof.file import is_proved, proof_text
 from model.proof.here import Captured, capture
 from model.proof.net import view
 from model.proof.program import Program
 from model.proof.prover import COUNTEREXAMPLE, PROVED, UNDECIDED, prove
 from model.proof.rounding import ANY, HERE, U
-from tests.commands import call
+from tests.commands import call, fails_with_one
 from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
@@ -198,7 +199,7 @@ def test_a_verdict_flips_where_decoding_does(entry, wrong):
 
 @pytest.mark.parametrize(
     ("name", "entry", "factor", "digits"),
-    [("6p", 0, 1.01, 2), *longer(("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3))],
+    [("6p", 0, 1.003, 2), *longer(("6p", 0, 1.01, 2), ("456p", 3, 0.5, 2), ("10p-qualified", 0, 1.0, 3))],
 )
 def test_as_many_pairs_are_wrong_as_are_counted(name, entry, factor, digits):
     checkpoint = scaled(certificate(name), entry, factor)
@@ -265,3 +266,15 @@ def test_a_counterexample_is_one_of_the_exported_program():
     assert values["verdict"] == COUNTEREXAMPLE and values["params"] == 10
     assert Program(checkpoint.spec, checkpoint.theta_P).add(wrong["a"], wrong["b"]) == wrong["answer"]
     assert wrong["answer"] != wrong["a"] + wrong["b"]
+
+
+def test_a_verdict_beside_a_checkpoint_is_of_all_pairs_and_of_this_theta(here):
+    shutil.copytree(CERTIFICATES / "7p", here / "7p")
+    path, theta_P = here / "7p/proof.json", certificate("7p").theta_P
+    values = json.loads(path.read_text())
+    assert is_proved(here / "7p", theta_P) is True
+    assert is_proved(here / "7p", certificate("6p").theta_P) is None
+    for text in (json.dumps(values | {"digits": 1}), "[]", "{", json.dumps(values | {"verdict": UNDECIDED})):
+        path.write_text(text)
+        assert is_proved(here / "7p", theta_P) is None
+    assert "--record" in fails_with_one(2, "prove", here / "7p", "--digits", 1, "--record")
