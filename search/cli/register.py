@@ -35,7 +35,7 @@ def register(
     from model import preset_name, verify
     from model.proof.file import is_proved
     from search.tracking.address import tracking_uri
-    from search.tracking.models import Facts, digest_of, log_dataset, log_model
+    from search.tracking.models import THETA_TAG, Facts, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
     from search.tracking.tracking import answered, check_uri, connect
 
@@ -56,9 +56,9 @@ def register(
                 else client.create_experiment(EXPERIMENT, artifact_location=location)
             )
             tag = digest_of(checkpoint)
-            runs = client.search_runs([number], f"tags.`adder.theta` = '{tag}'")
+            runs = client.search_runs([number], f"tags.`{THETA_TAG}` = '{tag}'")
             run = runs[0] if runs else client.create_run(
-                number, tags={"adder.theta": tag}, run_name=preset_name(checkpoint.spec)
+                number, tags={THETA_TAG: tag}, run_name=preset_name(checkpoint.spec)
             )  # fmt: skip
             log_dataset(client, run.info.run_id)
             place = log_model(

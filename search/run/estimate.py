@@ -61,7 +61,7 @@ def estimate(study: Study, home: Home, rows: Sequence[Row] = ()) -> str:
         cost = f", {core_hours:,.1f} core-hours" if core_hours >= 0.05 and not fits.on_gpu else ""
         time = f"at most {duration(all_s / max(1, min(trials, fits.concurrent)))}{cost},"
     lines = [
-        f"{study.name}: {study.about}",
+        f"{study.name}: {study.about}" if study.about else study.name,
         *asked,
         *_search(study),
         *(f"  {name.lower():15} {words}" for name, words in rules(study, [c.key for c in listed])),

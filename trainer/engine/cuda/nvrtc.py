@@ -61,13 +61,17 @@ def version() -> str:
 
 
 def compiled(text: str, headers: Mapping[str, str], architecture: str, result: str = "CUBIN") -> bytes:
-    """Compile C++ for an architecture (sm_90) to a CUBIN, or to PTX. Raise CudaError with the first error."""
+    """Compile C++ for an architecture (sm_90) to a CUBIN, to PTX, or to a ProgramLog that says what each function uses.
+
+    Raise CudaError with the first error.
+    """
     headers = {**headers, **STANDARD}
     program, count = c_void_p(), len(headers)
     names, texts = ((c_char_p * count)(*(t.encode() for t in part)) for part in (headers, headers.values()))
     _check("nvrtcCreateProgram", byref(program), text.encode(), b"engine.cu", count, texts, names)
     try:
         options = [f"--gpu-architecture={architecture}", *OPTIONS]
+        options += ["--ptxas-options=-v"] * (result == "ProgramLog")
         given = (c_char_p * len(options))(*(o.encode() for o in options))
         if library().nvrtcCompileProgram(program, c_int(len(options)), given):
             log = _bytes("ProgramLog", program).decode(errors="replace")
