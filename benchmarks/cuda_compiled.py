@@ -1,4 +1,4 @@
-"""What NVRTC makes of the CUDA engine, without a GPU: registers, stack and spills of a thread; memory and steps of a seed.
+"""What NVRTC makes of the CUDA engine, without a GPU: registers, stack, spills of a thread; memory and steps of a seed.
 
 python -m benchmarks.cuda_compiled [PRESET ...]
 """
