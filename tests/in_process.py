@@ -51,22 +51,39 @@ def without_ray() -> Iterator[None]:
 # ---- as a process of its own
 
 
+def hold_while_training(lock: Any) -> None:
+    """Have the executor hold a lock from before a trial's first report to its end."""
+    poll = InProcessExecutor.poll
+
+    def polled(executor: InProcessExecutor, timeout_s: float) -> Any:
+        if executor._reports is None:
+            lock.acquire()
+        try:
+            return poll(executor, timeout_s)
+        finally:
+            if executor._reports is None:
+                lock.release()
+
+    InProcessExecutor.poll = polled  # type: ignore[method-assign]
+
+
 def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
     """Have this process stop itself (SIGSTOP) before or after a call that changes something in MLflow.
 
     method: of MlflowClient; "any" counts all of them. note: a file that gets the number of calls. No other thread
-    is in a transaction then: nobody could help that a stopped process keeps a file locked.
+    is in a transaction then, and none trains: nobody could help that a stopped process keeps a file locked.
     """
     counted, alone, begin = count(1), threading.RLock(), Database.begin
+    training = threading.RLock()
 
     def stop() -> None:
-        with alone:
+        with training, alone:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def calling(*args: Any, **options: Any) -> Any:
-            number = next(counted) if name.startswith(WRITING) and method in ("any", name) else 0
+            number = next(counted) if name.startswith(WRITING) and method in ("any", name) else None
             if note and number:
                 note.write_text(str(number))
             if number == at and when == "before":
@@ -85,6 +102,7 @@ def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
             yield db
 
     Database.begin = alone_in_it  # type: ignore[method-assign]
+    hold_while_training(training)
     for name, call in list(vars(MlflowClient).items()):
         if callable(call) and not name.startswith("_"):
             setattr(MlflowClient, name, watched(name, call))
