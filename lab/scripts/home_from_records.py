@@ -18,6 +18,10 @@ from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.record import is_final
+from search.study.file import load_study
+from search.tracking.address import tracking_uri
+from search.tracking.tracker import Tracker
+from search.tracking.tracking import connect
 
 
 def fill(study: str, file: str, home: Path) -> int:
@@ -30,8 +34,10 @@ def fill(study: str, file: str, home: Path) -> int:
     for row in final:
         row["environment"] = json.loads(row["environment"]) if row.get("environment") else None
     home.mkdir(parents=True, exist_ok=True)
-    with Ledger(Home(home)).database.begin() as db:
+    place = Home(home)
+    with Ledger(place).database.begin() as db:
         db.execute(sa.insert(ROWS), final)
+    Tracker(connect(place, tracking_uri(place)), place, load_study(study))  # creates the experiment
     return len(final)
 
 
