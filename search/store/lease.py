@@ -76,13 +76,16 @@ class StudyLease:
         self.thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Give the study back. What failed because another driver has it raises Superseded instead."""
         self.ended.set()
         self.thread.join()
         self.database.patience_s = 0.0  # if the database is away, the lease ends by itself
         with contextlib.suppress(Failure):
             self.release()
         self.is_entered = False
+        if self.is_lost and isinstance(error, Exception):
+            raise self._superseded() from error
 
     def verify(self) -> None:
         """Raise Superseded if another driver may have the study. Costs nothing while it is renewed in time.
@@ -152,7 +155,8 @@ class StudyLease:
         """Give the study back. Does nothing to one that another driver has."""
         with self.database.begin() as db:
             free = {"owner": None, "lease_until": None, "stop": False}
-            db.execute(sa.update(STUDIES).where(self.is_owned).values(**free))
+            changed = db.execute(sa.update(STUDIES).where(self.is_owned).values(**free)).rowcount
+            self.is_lost = self.is_lost or not changed
 
     def renew(self) -> str | None:
         """Extend the leases of the study and of the owner's running seeds.

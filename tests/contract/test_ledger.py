@@ -423,6 +423,18 @@ def test_a_driver_looks_at_its_lease_after_a_gap_in_its_clocks(clock, paused, mo
             paused.lease.verify()
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_what_fails_once_another_driver_has_the_study_fails_by_that(is_taken, records, other, monkeypatch):
+    """A folder that the other one has removed, a run that it has deleted."""
+    monkeypatch.setattr(lease_module, "RENEW_S", 1e6)
+    with pytest.raises(Superseded if is_taken else OSError), records.lease:
+        if is_taken:
+            later(monkeypatch, LEASE_S + 1)
+            other.lease.acquire()
+            other.lease.release()
+        raise FileNotFoundError("trial.json.new")
+
+
 def test_of_many_drivers_one_gets_a_study(open_records):
     drivers = [open_records() for _ in range(6)]
     for take_over in (False, True):
