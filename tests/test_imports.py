@@ -20,7 +20,9 @@ FORBIDDEN = {
     "search": OUTSIDE,
 }
 ROOMS = {
-    "search": ["errors", "stats", "study", "store", "tracking", "analysis", "compress", "run", "explain", "cli"],
+    "search": [
+        "errors", "plugins", "stats", "study", "store", "tracking", "analysis", "compress", "run", "explain", "cli",
+    ],
     "trainer": [
         "fields", "retired", "data", "files", "optimisers", "recipe", "step", "engine", "checkpoints", "curvature",
         "bank", "finishing",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import mannwhitneyu
 
-from search.explain.landscape import Landscape
+from lab.landscape import Landscape
 from search.store.home import Home
 from search.store.study_records import open_records
 from search.tracking.artifacts import ArtifactCache

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
+from lab.interactions.model import Lattice, interactions
 from model.fields import spelt
 from search.analysis.arms import Arm
-from search.analysis.interactions import Lattice, interactions
 from search.study.file import load_study
 from trainer import Recipe
 

@@ -1,7 +1,7 @@
 """Searched flags of the model against each other: the rate in each cell, and if two are more than their sum.
 
-Unlike a lattice of combinations (search/analysis/interactions.py) the configurations may differ in other fields too, as
-those of a search do. A flag is a field of the model with few values.
+The configurations may differ in other fields too, as those of a search do. A flag is a field of the model with few
+values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
-from search.analysis.interactions import odds_ratio
 from search.analysis.table_text import bullets, markdown_table, rows_text
 from search.stats.counting import COUNTED, FEWEST_SEEDS, TOO_FEW, PooledRate, group_by, seed_of
 from search.stats.logistic import Coefficient, fit
@@ -47,7 +46,7 @@ class Grid:
         """The interaction in words."""
         if self.interaction is None:
             return f"not estimable: {self.reason}"
-        return "odds × {:.2g} ({:.2g} to {:.2g}) beyond both".format(*odds_ratio(self.interaction))
+        return "odds × {:.2g} ({:.2g} to {:.2g}) beyond both".format(*self.interaction.odds_ratio)
 
     def lines(self) -> list[list[str]]:
         """Return a heading and rows of texts."""
@@ -60,7 +59,7 @@ class Grid:
 
     def tidy(self) -> list[dict[str, Any]]:
         """Return one row a cell, with the interaction of its grid."""
-        odds = odds_ratio(self.interaction) if self.interaction else (None, None, None)
+        odds = self.interaction.odds_ratio if self.interaction else (None, None, None)
         rows = []
         for (a, b), rate in self.cells.items():
             low, high = rate.interval if rate and rate.interval else (None, None)

@@ -17,8 +17,6 @@ from matplotlib.figure import Figure
 
 from search.analysis.fields import Field, columns, meaning, shown, varied
 from search.analysis.flags import MOST_GRIDS, NOTES, Grid, flag_grids
-from search.analysis.interactions import Interactions, interactions, lattices
-from search.analysis.interactions_text import heading, sentences
 from search.analysis.pareto import rates_of
 from search.analysis.plots import (
     SEED,
@@ -29,7 +27,6 @@ from search.analysis.plots import (
     small_multiples,
     time_figure,
 )
-from search.analysis.plots_lattice import lattice_figure
 from search.analysis.plots_search import (
     MOST_AXES,
     SHUFFLES,
@@ -102,7 +99,6 @@ def report(
         loader=FileSystemLoader(Path(__file__).with_name("templates")), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"heading": heading, "sentences": sentences}
     environment.filters |= {"percent": percent, "counts": _counts, "ends": _ends, "shown": shown}
     return environment.get_template("report.html.j2").render(
         page=page,
@@ -353,8 +349,6 @@ class _Page:
             figures["rate-against-fields"] = rate_against_fields(some, self.configurations, self.counted)
         if self.configurations["params"].nunique() > 1 and len(self.counted):
             figures["pareto-front"] = front_figure(self.configurations)
-        if self.combinations:
-            figures["combinations"] = lattice_figure(self.combinations)
         if self.importances:
             figures["importance"] = importance_figure(self.importances)
         if len(self.configurations) > FEW and len(self.fields) > 1:
@@ -405,17 +399,10 @@ class _Page:
 
     @cached_property
     def flags(self) -> list[Grid]:
-        """Searched flags against each other; none where a lattice of combinations says more."""
-        if not self.several or self.combinations or (self.study and self.study.compress):
+        """Searched flags against each other."""
+        if not self.several or (self.study and self.study.compress):
             return []
         return flag_grids(*(_plain(frame) for frame in (self.configurations, self.seeds)))
-
-    @cached_property
-    def combinations(self) -> Interactions | None:
-        """The model of the largest lattice of combinations of constraints that says something about pairs."""
-        rows = [_plain(frame) for frame in (self.configurations, self.seeds)]
-        models = (interactions(lattice) for lattice in lattices(*rows)) if self.several else iter(())
-        return next((model for model in models if model.has_pairs), None)
 
     @cached_property
     def importances(self) -> Importances | None:

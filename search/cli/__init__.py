@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import click
 
+from search import plugins
 from search.errors import Failure, UserError, masked
 
 GROUPS = {
@@ -44,20 +44,11 @@ GROUPS = {
         "compress": ("compress", "Find a checkpoint's numbers that are zero or each other."),
         "diagnose": ("compress", "Show which directions of a checkpoint matter."),
     },
-    "Research": {
-        "forge": ("forge", "Show a transformer forged by hand add two numbers."),
-    },
 }
 """Commands by group: the module of this package that has the `click.Command`, and its line of help."""
+ADDED = "Research"
+"""The group of other packages' commands."""
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-PLUGINS = "adder_search.commands"
-"""The group of entry points by which another package adds commands: NAME = module:click_command."""
-
-
-@cache
-def plugins() -> dict[str, EntryPoint]:
-    """Return the entry points of commands of other installed packages, by name."""
-    return {point.name: point for point in entry_points(group=PLUGINS)}
 
 
 class Commands(click.Group):
@@ -67,22 +58,22 @@ class Commands(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.commands, *(name for name in plugins() if name not in self.commands)]
+        return list({**self.commands, **plugins.added(plugins.COMMANDS)})
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by group, plug-ins under the last one."""
-        added = [name for name in plugins() if name not in self.commands]
-        for group, names in GROUPS.items():
-            listed = [*names, *(added if group == "Research" else [])]
-            width = formatter.width - 2 - max(map(len, listed))
-            rows = [(n, c.get_short_help_str(width)) for n in listed if (c := self.get_command(ctx, n))]
+        """List the commands by group, plug-ins last."""
+        added = [name for name in self.list_commands(ctx) if name not in self.commands]
+        for group, names in {**GROUPS, ADDED: added}.items():
+            width = formatter.width - 2 - max(map(len, names), default=0)
+            rows = [(n, c.get_short_help_str(width)) for n in names if (c := self.get_command(ctx, n))]
             with formatter.section(group):
                 formatter.write_dl(rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if (command := super().get_command(ctx, cmd_name)) or cmd_name not in plugins():
+        added = plugins.added(plugins.COMMANDS)
+        if (command := super().get_command(ctx, cmd_name)) or cmd_name not in added:
             return command
-        return load_plugin(plugins()[cmd_name])
+        return load_plugin(added[cmd_name])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -20,6 +20,7 @@ from search.cli.options import (
     write_text,
 )
 from search.errors import UserError
+from search.plugins import part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,24 +158,7 @@ def _show_flags(records: RecordSet, style: str, target: Path | None) -> bool:
 
 def _show_interactions(records: RecordSet, style: str, target: Path | None) -> None:
     """Show the models of recorded combinations of constraints; as a picture that of most combinations."""
-    from search.analysis.interactions import interactions, lattices
-    from search.analysis.interactions_text import write_interactions
-
-    configurations = records.configurations()
-    models = [interactions(lattice) for lattice in lattices(configurations, records.seeds())]
-    if not models:
-        raise UserError(
-            f"none of {len(configurations)} recorded configurations has others of its study that differ in two "
-            "constraints and nothing else, with seeds recorded one by one; adder-search run atlas trains such"
-        )
-
-    def picture() -> Figure:
-        from search.analysis.plots_lattice import lattice_figure
-
-        return lattice_figure(models[0])
-
-    summary = f"{sum(len(model.effects) + len(model.pairs) for model in models)} effects and pairs"
-    _deliver(target, lambda: write_interactions(models, style), picture, summary)
+    _deliver(target, *part("interactions", "--interactions")(records, style))
 
 
 def _deliver(

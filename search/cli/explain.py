@@ -9,6 +9,7 @@ import click
 
 from search.cli.options import PATH, home_option, load_checkpoint, target_option, trust_option, write_text
 from search.errors import Failure, UserError, reraise_as
+from search.plugins import part
 
 if TYPE_CHECKING:
     from search.explain.recorded import Recorded
@@ -57,7 +58,6 @@ def _recorded(home: Home, checkpoint: Checkpoint) -> Recorded | None:
 
 
 def _carries(path: Path, checkpoint: Checkpoint) -> dict[str, Any]:
-    from search.explain.carries import carries
-
+    carries = part("carries", "--carries")
     with reraise_as(f"{path}: cannot be trained again"):
-        return carries(checkpoint)
+        return dict(carries(checkpoint))

@@ -11,7 +11,8 @@ from model.proof.net import FAMILIES
 from model.proof.prover import prove
 from model.tied import ties_of
 from search.explain.net import program
-from search.explain.page import page
+from search.explain.page import HERE, page
+from search.plugins import part
 
 if TYPE_CHECKING:
     from trainer.checkpoints.checkpoint import Checkpoint
@@ -39,17 +40,15 @@ def explain(shown: Sequence[Shown], landscape: bool = False) -> str:
     landscape: add the loss on planes through the first one's θ, one of them toward the next one of its spec.
     """
     nets = [_net(net) for net in shown]
-    return page(
-        "explain.html", {"example": EXAMPLE, "nets": nets, "planes": _planes(shown) if landscape else []}
-    )
+    planes = _planes(shown) if landscape else []
+    return page(HERE / "explain.html", {"example": EXAMPLE, "nets": nets, "planes": planes})
 
 
 def _planes(shown: Sequence[Shown]) -> list[dict[str, Any]]:
-    from search.explain.landscape import Landscape
-
     first, *others = (s.checkpoint for s in shown)
     alike = [other.theta_P for other in others if other.spec.trained() == first.spec.trained()]
-    return Landscape(first.spec, first.theta_P).planes(*alike[:1])
+    planes: list[dict[str, Any]] = part("planes", "--landscape")(first.spec, first.theta_P, *alike[:1])
+    return planes
 
 
 def _net(shown: Shown) -> dict[str, Any]:

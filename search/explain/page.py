@@ -1,22 +1,19 @@
-"""A page of one file: a template of this room, the stylesheet and JavaScript that pages share, and its data."""
+"""A page of one file: a template, the stylesheet and JavaScript that pages share, and its data."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).parent
 INCLUDE = re.compile(r"/\* include ([\w.]+) \*/\n?")
 PLACEHOLDER = "{/* the model */}"
 
 
-def page(template: str, model: Mapping[str, Any]) -> str:
-    """Return the HTML of a template of this room, with the files that it includes and its data in it."""
-    html = INCLUDE.sub(lambda name: _text(name[1]), _text(template))
+def page(template: Path, model: Mapping[str, Any]) -> str:
+    """Return the HTML of a template, with the files of this room that it includes and its data in it."""
+    html = INCLUDE.sub(lambda name: (HERE / name[1]).read_text("utf-8"), template.read_text("utf-8"))
     return html.replace(PLACEHOLDER, json.dumps(model).replace("<", "\\u003c"))
-
-
-def _text(name: str) -> str:
-    return (files(__package__) / name).read_text(encoding="utf-8")

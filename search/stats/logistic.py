@@ -10,6 +10,7 @@ Axes: C cells, S seeds, K coefficients.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MOST_STEPS, TOLERANCE = 200, 1e-8
+LARGEST_LOG = 700.0  # whose exponential is a float
 LONGEST = 2.0  # step of a coefficient; Newton's own overshoots where shares are near 0 or 1
 
 
@@ -37,6 +39,12 @@ class Coefficient:
 
         half = float(t.isf(LEVEL / 2, self.freedom)) * self.error
         return self.estimate - half, self.estimate + half
+
+    @property
+    def odds_ratio(self) -> tuple[float, float, float]:
+        """The ratio of odds with its 95 % interval."""
+        low, high = (math.exp(min(end, LARGEST_LOG)) for end in self.interval)
+        return math.exp(self.estimate), low, high
 
     @property
     def p(self) -> float:

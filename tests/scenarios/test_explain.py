@@ -13,7 +13,6 @@ from model import preset
 from model.forged_numbers import forged_adder
 from model.proof.prover import prove
 from model.tied import Tied
-from search.explain.carries import right_shares
 from search.explain.net import program
 from search.explain.page import page
 from tests.browser import chromium
@@ -189,8 +188,3 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path):
     assert not re.search(r"https?:|@import|url\(|\bfetch\(|XMLHttpRequest|\bimport\b", source)
     assert re.findall(r"(?:src|href)\s*=\s*[\"']?([^\"'>\s]*)", source) == ["data:,"]
     assert "<b>" not in source.split('id="model">')[1].split("</script>")[0]
-
-
-def test_a_trained_adder_knows_carries_of_every_length():
-    theta_SP = torch.stack([preset("57p").initial(777), TRAINED_P])
-    assert right_shares(preset("57p"), theta_SP).tolist() == [[0.0] * 11, [1.0] * 11]

@@ -1,6 +1,5 @@
-"""forgeformer: its states, its sums, and the command that shows them."""
+"""forgeformer: its states and its sums."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,6 @@ import torch
 
 from model import forged
 from model.forged import CORRECTED, LITERAL, PUBLISHED, STATES
-from tests.commands import call
 
 
 def test_37_and_46_by_hand():
@@ -52,23 +50,3 @@ def test_all_sums_and_what_a_forging_costs(forging, nonzero, off):
     assert forged.count_correct(forging) == (9_801 if off == 0 else 0)
     assert (forging.family, forging.params, forging.nonzero) == ("forged", 54, nonzero)
     assert forged.forging(forging.name) is forging and hash(forging) == hash(replace(forging))
-
-
-# The command
-
-
-def test_the_trace_shows_the_sum_and_every_state():
-    lines = call("forge", "37", "46").output.splitlines()
-    assert lines[0] == "37 + 46 = 83"
-    assert lines[2] == "54 numbers, 6 not 0; right on 9,801 of 9,801 pairs"
-    assert [line.split()[0] for line in lines if line and not line.startswith(" ")][3:] == [*STATES, "answer"]
-    rows = [line.split() for line in lines]
-    assert ["units", "a", "4.667", "7", "-1"] in rows and ["eos", "13", "0", "1"] in rows
-    wrong = call("forge", "37", "46", "--forging", "literal").output.splitlines()
-    assert wrong[0] == "37 + 46 = 63   WRONG: 83"
-
-
-def test_json_has_everything():
-    trace = json.loads(call("forge", "5", "99", "--json", "--forging", "corrected").output)
-    assert trace == forged.forge(5, 99, CORRECTED).as_dict()
-    assert (trace["tokens"], trace["answer"], trace["correct"]) == ([0, 5, 9, 9, -1], 104, True)

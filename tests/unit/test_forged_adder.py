@@ -11,7 +11,6 @@ from model.adderboard import failures, uniform_pairs
 from model.decode import columns
 from model.forged_adder import EQUALS, MIDDLE, STRIDE
 from model.forged_numbers import attention, attention_form
-from tests.commands import call
 
 SPEC, THETA = forged_numbers.forged_adder()
 FIRST = SPEC.prompt - 1
@@ -89,8 +88,3 @@ def test_the_model_attends_as_derived():
     for reader, last in enumerate(range(FIRST, 32)):
         expected = derived[reader, place[: last + 1]]
         torch.testing.assert_close(masked.softmax(1)[reader, : last + 1], expected, atol=2e-4, rtol=1e-2)
-
-
-def test_the_command_writes_it_as_a_checkpoint(here):
-    assert call("forge", "--ten-digits", "34").stdout == "34: 34 parameters, none of them trained\n"
-    assert "34 parameters: 10010/10010 VERIFIED" in call("verify", "34").stdout

@@ -1,11 +1,13 @@
-"""forgeformer's page in a real browser: it needs nothing from elsewhere, and its model is Python's."""
+"""forgeformer: the command that shows it, and its page in a real browser, whose model is Python's."""
 
+import json
 import re
 
 import numpy as np
 import pytest
 
 from model import forged
+from model.forged import CORRECTED, STATES
 from tests.browser import chromium
 from tests.commands import call
 
@@ -50,3 +52,25 @@ def test_it_adds_as_python_does_and_shows_every_state(written, tmp_path):
         page.find_element("id", "b").send_keys(Keys.END, Keys.BACKSPACE * 2, "7")
         assert page.find_element("id", "answer").text == "44"
         assert page.get_log("browser") == []
+
+
+def test_the_trace_shows_the_sum_and_every_state():
+    lines = call("forge", "37", "46").output.splitlines()
+    assert lines[0] == "37 + 46 = 83"
+    assert lines[2] == "54 numbers, 6 not 0; right on 9,801 of 9,801 pairs"
+    assert [line.split()[0] for line in lines if line and not line.startswith(" ")][3:] == [*STATES, "answer"]
+    rows = [line.split() for line in lines]
+    assert ["units", "a", "4.667", "7", "-1"] in rows and ["eos", "13", "0", "1"] in rows
+    wrong = call("forge", "37", "46", "--forging", "literal").output.splitlines()
+    assert wrong[0] == "37 + 46 = 63   WRONG: 83"
+
+
+def test_json_has_everything():
+    trace = json.loads(call("forge", "5", "99", "--json", "--forging", "corrected").output)
+    assert trace == forged.forge(5, 99, CORRECTED).as_dict()
+    assert (trace["tokens"], trace["answer"], trace["correct"]) == ([0, 5, 9, 9, -1], 104, True)
+
+
+def test_the_command_writes_it_as_a_checkpoint(here):
+    assert call("forge", "--ten-digits", "34").stdout == "34: 34 parameters, none of them trained\n"
+    assert "34 parameters: 10010/10010 VERIFIED" in call("verify", "34").stdout

@@ -13,9 +13,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from lab.interactions.model import Effect, Interactions, Lattice
 from model import preset
 from model.fields import spelt
-from search.analysis.interactions import Effect, Interactions, Lattice, odds_ratio
 from search.analysis.plots import COLOURS, GREY, INK, SOFT, WIDEST, in_percent, new_figure, quiet
 from search.analysis.table_figure import COLOURS as RATIOS
 from search.stats.intervals import mid_p
@@ -155,4 +155,4 @@ def _draw_effect(axis: Axes, lattice: Lattice, effect: Effect) -> None:
 
 def _times(effect: Effect) -> str:
     """Return the ratio of odds as text; empty where it cannot be estimated."""
-    return f"×{odds_ratio(effect.coefficient)[0]:.2f}" if effect.coefficient else ""
+    return f"×{effect.coefficient.odds_ratio[0]:.2f}" if effect.coefficient else ""

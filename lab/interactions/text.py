@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from search.analysis.interactions import NOT_ESTIMABLE, OPEN, Effect, Interactions, odds_ratio
+from lab.interactions.model import NOT_ESTIMABLE, OPEN, Effect, Interactions
 from search.analysis.table_text import FINISHING, MISSING, bullets, markdown_table, rows_text
 from search.stats.logistic import Coefficient
 
@@ -80,7 +80,7 @@ def _by_evidence(pairs: Sequence[Effect]) -> list[Effect]:
 
 def _times(coefficient: Coefficient) -> str:
     """Return how many times the odds are higher or lower, with the interval."""
-    middle, *ends = odds_ratio(coefficient)
+    middle, *ends = coefficient.odds_ratio
     invert = middle < 1
     middle, low, high = (1 / x if invert else x for x in (middle, *(ends[::-1] if invert else ends)))
     return f"{middle:.1f} ({low:.1f} to {high:.1f})"
@@ -110,7 +110,7 @@ def _table(lines: Sequence[dict[str, str]]) -> str:
 def _ratio(coefficient: Coefficient | None) -> str:
     if coefficient is None:
         return MISSING
-    middle, low, high = (f"{x:.3g}" for x in odds_ratio(coefficient))
+    middle, low, high = (f"{x:.3g}" for x in coefficient.odds_ratio)
     return f"×{middle} ({low}–{high})"
 
 

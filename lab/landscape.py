@@ -95,6 +95,11 @@ class Landscape:
         return {"name": name, "reach": reach, "losses": [[round(n, 3) for n in row] for row in logs.tolist()]}
 
 
+def planes(spec: Spec, theta_P: Tensor, other_P: Tensor | None = None) -> list[dict[str, Any]]:
+    """Return planes through θ (`Landscape.planes`): for `adder-search explain --landscape`."""
+    return Landscape(spec, theta_P).planes(other_P)
+
+
 def _unit(vectors: Tensor) -> Tensor:
     """Scale vectors [..., P] to length 1."""
     return vectors / vectors.norm(dim=-1, keepdim=True)

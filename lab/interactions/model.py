@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 FEWEST = 2  # constraints and seeds of a lattice
-LARGEST_LOG = 700.0  # whose exponential is a float
 TINY = 1e-9  # of a difference of levels
 WORDS = {1: ("costs", "helps"), 2: ("worse than the sum", "better than the sum")}
 OPEN, NOT_ESTIMABLE = "open", "not estimable"
@@ -125,14 +124,8 @@ class Effect:
 
 
 def _odds(name: str, coefficient: Coefficient | None) -> dict[str, float | None]:
-    values = odds_ratio(coefficient) if coefficient else (None, None, None)
+    values = coefficient.odds_ratio if coefficient else (None, None, None)
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
-
-
-def odds_ratio(coefficient: Coefficient) -> tuple[float, float, float]:
-    """Return the ratio of odds with its 95 % interval."""
-    low, high = (math.exp(min(end, LARGEST_LOG)) for end in coefficient.interval)
-    return math.exp(coefficient.estimate), low, high
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 
-from search.analysis.interactions import Interactions, Lattice, interactions, lattices
-from search.analysis.interactions_text import sentences
+from lab.interactions.model import Interactions, Lattice, interactions, lattices
+from lab.interactions.text import sentences
+from lab.tests.lattices import outcomes, rates, recorded
 from search.stats.logistic import fit
 from search.study.file import load_study, parse_study
 from tests.commands import call
-from tests.lattices import outcomes, rates, recorded
 
 WIDE, SEEDS = load_study("atlas-170p"), 32
 NONE_GROKKED = np.zeros((WIDE.planned, SEEDS), dtype=bool)

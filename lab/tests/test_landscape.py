@@ -1,4 +1,4 @@
-"""The loss around a trained adder: along directions, and on planes."""
+"""What `explain` shows of a trained adder besides itself: the loss around it, and when it learned carries."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from lab.carries import right_shares
+from lab.landscape import RISE, SIDE, Landscape
 from model import preset
-from search.explain.landscape import RISE, SIDE, Landscape
 from trainer.step import step
 
 pytestmark = pytest.mark.compiled
 TRAINED_P = torch.tensor(
-    json.loads((Path(__file__).parents[1] / "data" / "57p-seed777.json").read_text())["theta"]
+    json.loads((Path(__file__).parents[2] / "tests" / "data" / "57p-seed777.json").read_text())["theta"]
 )
 
 
@@ -45,3 +46,8 @@ def test_planes_go_through_theta_and_toward_another(landscape):
         assert 10 ** plane["losses"][middle][middle] == pytest.approx(landscape.loss, rel=0.02)
     other = float(landscape.losses(away_P[None])[0].log10())
     assert planes[-1]["losses"][middle][middle + round(middle / 1.25)] == pytest.approx(other, abs=0.15)
+
+
+def test_a_trained_adder_knows_carries_of_every_length():
+    theta_SP = torch.stack([preset("57p").initial(777), TRAINED_P])
+    assert right_shares(preset("57p"), theta_SP).tolist() == [[0.0] * 11, [1.0] * 11]

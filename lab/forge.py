@@ -146,4 +146,4 @@ def html(forged: Forged) -> str:
         "dimensions": DIMENSIONS,
         "forgings": forgings,
     }
-    return page_of("forge.html", model)
+    return page_of(Path(__file__).with_name("forge.html"), model)

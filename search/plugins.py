@@ -1,0 +1,28 @@
+"""What other installed packages add to ours: commands, and parts of commands, each an entry point."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from search.errors import UserError
+
+COMMANDS = "adder_search.commands"
+"""Group of commands: NAME = module:click_command."""
+PARTS = "adder_search.parts"
+"""Group of what options of our commands need: NAME = module:function."""
+
+
+@cache
+def added(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def part(name: str, option: str) -> Any:
+    """Return the part that an option needs. Raise UserError where no package has it."""
+    try:
+        return added(PARTS)[name].load()
+    except (KeyError, ImportError):
+        raise UserError(f"{option} needs the research notebook: pip install ./lab") from None
