@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "fibres.h"
+#include "flush.h"
 
 // A register of PTX. Whole numbers are extended by the type that they are written with.
 struct Register {
@@ -71,6 +72,7 @@ struct Launch {
 };
 // True if all threads of each block have met equally often.
 extern "C" int launch(int entry, int blocks, int words, uint8_t** arguments) {
+    const Flush flush;
     Launch its = {entry, arguments};
     for (block = 0; block < (uint32_t)blocks; block++) {
         const auto work = [](void* with) { run(((Launch*)with)->entry, ((Launch*)with)->arguments); };

@@ -4,7 +4,7 @@
 // What makes the bits equal: every operation here is exactly rounded by IEEE 754 (sums, products, quotients, square
 // roots, fused multiply-adds that are written as such), the compiler may not contract or reorder (-ffp-contract=off,
 // --fmad=false, no -ffast-math), the transcendental functions are polynomials of ours, and lanes never meet but in
-// `total`, whose order is fixed.
+// `total`, whose order is fixed. Denormal numbers are 0 (flush.h, --ftz=true).
 //
 // Stages are written for a range of answers, problems for a range of lanes. A CPU takes all of them at once, so that
 // chains of operations overlap; a thread takes one after another and keeps it in registers.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +31,7 @@ from trainer import Bank, Pair, Recipe, Seed
 from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
+from trainer.engine.build import DENORMALS
 from trainer.files.installed import cache_folder, missing_for_compilation
 from trainer.retired import Retired
 from trainer.step import step
@@ -196,7 +198,21 @@ def _resources(loaded: Checkpoint) -> Resources:
 def _recorded(loaded: Checkpoint) -> dict[str, Any]:
     """Return the environment that it was trained in, as far as its provenance says."""
     environment = loaded.provenance.get("environment")
-    return environment if isinstance(environment, dict) else {}
+    return {"denormals": "kept"} | environment if isinstance(environment, dict) else {}
+
+
+@contextmanager
+def _denormals_as(recorded: dict[str, Any]) -> Iterator[None]:
+    """Have the engine do with denormal numbers what it did when it trained a checkpoint."""
+    before = os.environ.get(DENORMALS)
+    os.environ[DENORMALS] = str(recorded.get("denormals"))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[DENORMALS]
+        else:
+            os.environ[DENORMALS] = before
 
 
 def train_again(
@@ -207,6 +223,11 @@ def train_again(
     θ of a checkpoint is the best of all its evaluations, so at its own step it is the best so far. No seed is
     given up: that rule ends a seed, and changes nothing in one that goes on.
     """
+    with _denormals_as(_recorded(loaded)):
+        return _train_again(loaded, request, watch)
+
+
+def _train_again(loaded: Checkpoint, request: Request, watch: Callable[[int], None]) -> Rerun:
     device = _device(_recorded(loaded))
     request, before = _after_stages(request, device, watch)
     bank = bank_of(request.trial, device, futility=None)

@@ -48,6 +48,7 @@ from trainer import FUTILITY_RULE, Bank, Outcome, Result
 from trainer.bank.folding import FoldingBank
 from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
+from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import is_declared
 
 LOOK_S = 5.0
@@ -377,6 +378,7 @@ def environment_of(trial: Trial, bank: AnyBank) -> dict[str, Any]:
         "threads": trial.resources.cpu,
         "slots": trial.slots,
         "engine": bank.programs.name,
+        "denormals": denormals(),
         "compiled": trial.resources.compiled,
         **bank.programs.about,
     }

@@ -30,8 +30,8 @@ FLAGS = (
 )
 REGISTERS = {"AVX512": "x86-64-v4", "AVX2": "x86-64-v3"}
 """torch's name of a CPU's capability -> architecture of a build. ATEN_CPU_CAPABILITY lowers it, as for torch."""
-
-
+DENORMALS = "ADDER_SEARCH_DENORMALS"
+"""Environment variable. With "kept", engine and kernels compute with denormal numbers, as they did until 2026-11-26."""
 LONGEST_S = 600.0
 """Seconds that a compiler gets, which needs some ten."""
 LONGEST_OUTPUT, LONGEST_LINE = 1 << 20, 300
@@ -46,6 +46,11 @@ class BuildError(RuntimeError):
 
 class GivenUp(BuildError):
     """A compiler that has not ended."""
+
+
+def denormals() -> str:
+    """Return what becomes of denormal numbers in the engine: "0", or "kept" (DENORMALS)."""
+    return "kept" if os.environ.get(DENORMALS) == "kept" else "0"
 
 
 def target() -> list[str]:
@@ -67,7 +72,8 @@ def library(
     folders: of headers, beside the source's own and FOLDERS. options: of the compiler, beside FLAGS. Raise BuildError;
     ValueError where the cache cannot be trusted.
     """
-    macros = [*options, *(f"-D{name}={value}" for name, value in (shape or {}).items())]
+    shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
+    macros = [*options, *(f"-D{name}={value}" for name, value in shape.items())]
     headers = (*FOLDERS, source.parent, *folders)
     return _library(source, tuple(macros), tuple(compiler_command()), tuple(target()), headers)
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from model.spec import Kernel, Spec
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
-from trainer.engine.build import ENGINE, library
+from trainer.engine.build import ENGINE, denormals, library
 from trainer.engine.structures import (
     CTape,
     Errors,
@@ -316,9 +316,13 @@ def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
     return library(kernel.source, {**kernel.shape, **FULL} if recipe.losses else kernel.shape)
 
 
-@cache
 def engine() -> ctypes.CDLL:
-    """The library of trainer/engine/cpp. Raises BuildError; AssertionError where its structs are not ours."""
+    """Load the library of trainer/engine/cpp. Raise BuildError; AssertionError where its structs are not ours."""
+    return _engine(denormals())
+
+
+@cache
+def _engine(denormals: str) -> ctypes.CDLL:
     compiled = library(ENGINE)
     check_layout(compiled)
     return compiled

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "aims.h"
+#include "flush.h"
 #include "problems.h"
 #include "tape.h"
 
@@ -157,6 +158,7 @@ extern "C" {
 // [seeds]: the sum over steps is added.
 void engine_train(const Program* p, float* rows, const int64_t* data_seeds, const int32_t* ties, const Errors* errors,
                   int seeds, int steps, float* losses) {
+    const Flush flush;
     if (seeds == 1) std::make_unique<Group<1>>(*p)->train(rows, data_seeds, ties, errors, seeds, steps, losses);
     else if (seeds <= 4) std::make_unique<Group<4>>(*p)->train(rows, data_seeds, ties, errors, seeds, steps, losses);
     else std::make_unique<Group<16>>(*p)->train(rows, data_seeds, ties, errors, seeds, steps, losses);
@@ -164,6 +166,7 @@ void engine_train(const Program* p, float* rows, const int64_t* data_seeds, cons
 
 void engine_evaluate(const Program* p, const float* rows, int seeds, const int32_t* tokens, int problems,
                      Measures* sums) {
+    const Flush flush;
     if (seeds == 1) std::make_unique<Group<1>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
     else if (seeds <= 4) std::make_unique<Group<4>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
     else std::make_unique<Group<16>>(*p)->evaluate(rows, seeds, tokens, problems, sums);
@@ -178,6 +181,7 @@ void engine_problems(const Program* p, const Lesson* l, int32_t* tokens) {
 
 // A tape on its own, one lane: outputs from inputs, and, where `pull` is given, the inputs' gradient.
 void engine_tape(const Tape* t, const float* input, float* output, const float* pull, float* gradient) {
+    const Flush flush;
     Registers<1> registers;
     registers.fit(*t);
     registers.run(*t, (const Floats<1>*)input, (Floats<1>*)output);

@@ -133,7 +133,7 @@ def _shared(program: Program) -> int:
 def cubin(kernel: Kernel, macros: dict[str, int | str], architecture: str) -> tuple[bytes, str]:
     """Return an engine compiled for an architecture, and its digest: from the cache, or compiled. Raise CudaError."""
     text, headers = source_of(kernel, macros)
-    about = [nvrtc.version(), architecture, *nvrtc.OPTIONS, text, *headers.values()]
+    about = [nvrtc.version(), architecture, *nvrtc.options(), text, *headers.values()]
     digest = digest_of(about, [])
     folder = cache_folder() / "cuda"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,6 +1,7 @@
 // The CUDA engine on a CPU, for tests and rehearsals: a team as sixteen fibres of one thread.
 #include "engine.h"
 #include "fibres.h"
+#include "flush.h"
 
 int lane_of() { return current; }
 float* team_memory(int number) { return memory + number; }
@@ -26,6 +27,7 @@ int emulated_meetings(int threads) {
 
 // The first seed of which the threads did not meet equally often, or -1.
 int emulated_train(const Program* p, const Seeds* seeds, int steps) {
+    const Flush flush;
     for (int seed = 0; seed < seeds->count; seed++) {
         Job job = {p, seeds, nullptr, seed, steps};
         const auto work = [](void* with) {
@@ -39,6 +41,7 @@ int emulated_train(const Program* p, const Seeds* seeds, int steps) {
 }
 
 int emulated_evaluate(const Program* p, const Seeds* seeds, const Exam* exam) {
+    const Flush flush;
     for (int seed = 0; seed < seeds->count; seed++) {
         Job job = {p, seeds, exam, seed, 0};
         const auto work = [](void* with) {

@@ -10,26 +10,24 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p, create_string_buf
 from functools import cache
 from pathlib import Path
 
+from trainer.engine.build import denormals
 from trainer.engine.cuda.driver import CudaError, folder_of_libraries
 
 NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 """Where wheels have it, below a folder of packages."""
-OPTIONS = (
-    "-std=c++17",
-    "--fmad=false",
-    "--prec-div=true",
-    "--prec-sqrt=true",
-    "--ftz=false",
-    "-default-device",
-    "-w",
-)
+OPTIONS = ("-std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "-default-device", "-w")
 STANDARD = {"cstdint": """typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
 typedef unsigned short uint16_t; typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define INT32_MIN (-2147483647 - 1)
 """}  # fmt: skip
 """Standard headers that NVRTC does not have."""
+
+
+def options() -> tuple[str, ...]:
+    """Return those of the compiler that results depend on."""
+    return (*OPTIONS, f"--ftz={str(denormals() == '0').lower()}")
 
 
 @cache
@@ -70,10 +68,10 @@ def compiled(text: str, headers: Mapping[str, str], architecture: str, result: s
     names, texts = ((c_char_p * count)(*(t.encode() for t in part)) for part in (headers, headers.values()))
     _check("nvrtcCreateProgram", byref(program), text.encode(), b"engine.cu", count, texts, names)
     try:
-        options = [f"--gpu-architecture={architecture}", *OPTIONS]
-        options += ["--ptxas-options=-v"] * (result == "ProgramLog")
-        given = (c_char_p * len(options))(*(o.encode() for o in options))
-        if library().nvrtcCompileProgram(program, c_int(len(options)), given):
+        flags = [f"--gpu-architecture={architecture}", *options()]
+        flags += ["--ptxas-options=-v"] * (result == "ProgramLog")
+        given = (c_char_p * len(flags))(*(flag.encode() for flag in flags))
+        if library().nvrtcCompileProgram(program, c_int(len(flags)), given):
             log = _bytes("ProgramLog", program).decode(errors="replace")
             error = next((line for line in log.splitlines() if "error" in line), log.strip()[:300])
             raise CudaError(f"NVRTC: {error}")
