@@ -124,6 +124,16 @@ def test_the_worst_of_all_pairs_is_made_right(monkeypatch):
         assert (add(its.spec, theta_P, [a], [b])[0] == a + b) is is_right
 
 
+def test_margins_end_by_rounds_whatever_the_clock_says(monkeypatch):
+    looks, worst, ticks = [], margin._worst, iter(range(0, 10**9, 10**4))
+    monkeypatch.setattr(margin, "ROUNDS", 1)
+    monkeypatch.setattr(margin, "_worst", lambda *given: looks.append(1) or worst(*given))
+    monkeypatch.setattr("time.process_time", lambda: next(ticks))
+    its = Checkpoint.load(CERTIFICATES / "28p-from-scratch")
+    new_P = margin.margin(Task(its.spec, None, 1, 0, Cost()), its.theta_P)
+    assert len(looks) == 1 + 1 and not torch.equal(new_P, its.theta_P.double())
+
+
 # The turns
 
 

@@ -9,7 +9,6 @@ Axes: P parameters, S points, N pair, V vocabulary, A answer position, B problem
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,7 +30,8 @@ RADIUS, WIDEST, NARROWEST = 0.01, 0.1, 1e-6
 LEAST_NUMBER = 0.05
 POINTS = 24
 """θ that are evaluated together."""
-LIMIT_S = 40.0
+ROUNDS = 24
+"""Steps that the prover looks at; some 1.5 core-seconds each."""
 ENOUGH = 0.01
 """Smallest margin, relative to the largest logit, at which no more is asked for."""
 
@@ -77,15 +77,14 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
     """Return θ [P] in float32 numbers with a larger smallest margin, or θ itself."""
     from scipy.optimize import linprog
 
-    spec, start = task.spec, time.process_time()
-    theta_P, radius = theta_P.detach().float().double(), RADIUS
+    spec, theta_P, radius, rounds = task.spec, theta_P.detach().float().double(), RADIUS, 0
     scale_P = theta_P.abs().clamp_min(LEAST_NUMBER)
     try:
         pool = _worst(spec, theta_P)
     except ValueError:  # proofs do not know the family
         return theta_P
     best = _smallest(spec, task.cost, pool, theta_P)
-    while best < ENOUGH and radius > NARROWEST and time.process_time() - start < LIMIT_S:
+    while best < ENOUGH and radius > NARROWEST and rounds < ROUNDS:
         margins = Margins(spec, task.cost, pool)
         order = np.argsort(margins.at(theta_P[None])[0])[:MOST_ROWS]
         pool = [pool[i] for i in order]
@@ -101,7 +100,7 @@ def margin(task: Task, theta_P: Tensor) -> Tensor:
             if margins.at(new_P[None]).min() <= best:
                 radius /= 3
                 continue
-            rows = _worst(spec, new_P)
+            rows, rounds = _worst(spec, new_P), rounds + 1
             smallest = _smallest(spec, task.cost, rows, new_P)
             pool = list(dict.fromkeys(rows[:WORST] + pool))
             if smallest <= best:
