@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from model.proof import VERDICT_FILE, is_right
 from model.proof.columns import COLUMNS
-from model.proof.prover import COUNTEREXAMPLE, PROVED
+from model.proof.prover import prove
 from model.proof.rounding import MACHINES
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 FORMAT = 1
-VERDICT_FILE = "proof.json"
-"""In a checkpoint's folder: the verdict, without the rows."""
 
 
 def digest(theta_P: Tensor) -> str:
@@ -33,6 +32,16 @@ def digest(theta_P: Tensor) -> str:
 def verdict_of(spec: Spec, theta_P: Tensor, proof: Proof) -> dict[str, Any]:
     """Return everything but a proof's rows as plain values, with the digest of its θ."""
     return proof.as_dict() | {"params": spec.params, "theta_sha256": digest(theta_P)}
+
+
+def decide(spec: Spec, theta_P: Tensor, limit_s: float) -> dict[str, Any]:
+    """Decide all pairs of numbers, and return the verdict as plain values. Raises as `prove` does."""
+    return verdict_of(spec, theta_P, prove(spec, theta_P, limit_s=limit_s))
+
+
+def write_verdict(folder: Path, values: dict[str, Any]) -> None:
+    """Keep a verdict beside the checkpoint in a folder."""
+    (folder / VERDICT_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
 
 
 def proof_beside(folder: Path, theta_P: Tensor) -> dict[str, Any] | None:
@@ -48,8 +57,7 @@ def proof_beside(folder: Path, theta_P: Tensor) -> dict[str, Any] | None:
 
 def is_proved(folder: Path, theta_P: Tensor) -> bool | None:
     """Return what the verdict in a checkpoint's folder says of all pairs; None where it decides nothing."""
-    verdict = str((proof_beside(folder, theta_P) or {}).get("verdict"))
-    return {PROVED: True, COUNTEREXAMPLE: False}.get(verdict)
+    return is_right(proof_beside(folder, theta_P))
 
 
 def proof_text(spec: Spec, theta_P: Tensor, proof: Proof) -> str:

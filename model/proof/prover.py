@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
 from model.proof.attention import Attention, Query
 from model.proof.columns import COLUMNS, Cases, Flags, Ints, Sums, first_cases, numbers
 from model.proof.columns import split as split_cases
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 Predicate = Callable[[Array, Array, Ints], Flags]
 """Of boxes from low to high [N, R] whose right tokens are known [N]."""
-PROVED, COUNTEREXAMPLE, UNDECIDED = "PROVED", "COUNTEREXAMPLE", "UNDECIDED"
 TIME = "time"
 HALVINGS = 16
 """Of a box of one channel; a box of several is halved less, for its cases are split."""

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from model import preset_name
 from model.adderboard import ADDITIONS
+from model.proof import is_right
 from search.errors import UserError
-from search.stats.counting import Evidence, Row, Until, evidence_of, final_metrics, group_by, rank, seed_of
+from search.stats.counting import (
+    Evidence,
+    Row,
+    Until,
+    evidence_of,
+    final_metrics,
+    group_by,
+    proof_counts,
+    rank,
+    seed_of,
+)
 from search.store.home import Home
 from search.store.ledger import open_ledger
 from search.store.record import SeedRecord, is_final
@@ -62,7 +73,7 @@ def records(
     seeds: study, configuration (its key), title (its name), rung, params, init_seed, data_seed, confirmation, outcome,
     budget, reason (why censored), steps, grok_step, held, hopeless_step, screen (the rung that would have
     ended it), best_step, best_exact, best_token, verified (right answers of
-    AdderBoard's 10,010, if it was decoded), core_s, trial, environment.
+    AdderBoard's 10,010, if it was decoded), proved (1: right on all 10^20 pairs; 0: not), core_s, trial, environment.
     configurations: the same names, MLflow's ids, counts by outcome, `seeds` (n of the rate), grok_rate with
     its 95 % interval, stopped (once enough had grokked: the interval is for that), screened_wrongly (upper
     bound, of the screened), seed_steps, grokked_per_million, core_s_per_grokked, median_grok_step, best_seed,
@@ -213,6 +224,7 @@ def _configuration(
         "stopped": bool(metrics["stopped"]),
         "verified": sum(correct == ADDITIONS for correct in decoded),
         "verify_tried": len(decoded),
+        **proof_counts(rows),
         "best_seed": str(seed_of(best)) if best else "",
         **{name: metrics[name] for name in CONFIRMATION},
         **{name: _hashable(value) for name, value in fields.items()},
@@ -266,6 +278,7 @@ def seed_rows(records: StudyRecords, seeds: Sequence[Row] | None = None) -> Iter
             "best_exact": row["best_exact"] or 0.0,
             "best_token": row["best_token"] or 0.0,
             "verified": _number(row["verified"]),
+            "proved": _number(is_right(row.get("proof"))),
             "core_s": _number(row["core_s"]),
             "trial": row["trial"],
             "environment": row.get("environment") or {},

@@ -10,7 +10,7 @@ from search.stats.counting import GrokRate, pareto
 
 HEADINGS = (
     "params", "model", "study", "configuration", "grok rate", "per million", "confirmed", "best seed",
-    "median grok step", "held", "verified",
+    "median grok step", "held", "verified", "proved",
 )  # fmt: skip
 NUMBERS = {"params", "per million", "best seed", "median grok step"}  # right-aligned
 COLUMNS = (
@@ -18,6 +18,10 @@ COLUMNS = (
     "verify_tried", "confirmation_grokked", "confirmation_seeds", "grok_rate", "grok_rate_low",
     "grok_rate_high", "grokked_per_million", "median_grok_step", "stopped",
 )  # fmt: skip
+PROOFS = ("proved", "prove_tried")
+"""Columns that files of earlier versions lack."""
+OPTIONAL = ("confirmed", "proved")
+"""Headings that are shown if a row has something below them."""
 
 
 def rates_of(row: Mapping[str, Any]) -> tuple[GrokRate, GrokRate, GrokRate]:
@@ -78,7 +82,8 @@ def _low(row: Mapping[str, Any]) -> float:
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the table and JSON show. Search and confirmation have a rate each: nothing is pooled."""
-    shown = {name: row[name] for name in COLUMNS} | {"confirmation_low": None, "confirmation_high": None}
+    shown = {name: row[name] for name in COLUMNS} | {name: row.get(name, 0) for name in PROOFS}
+    shown |= {"confirmation_low": None, "confirmation_high": None}
     _, fresh, search = rates_of(row)
     if not fresh.n:
         return shown
@@ -93,10 +98,10 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Return rows of `front` in aligned columns, and the commands below them.
 
-    Confirmations have a column if there are any. `per million`: grokked seeds per million seed-steps.
+    Confirmations and proofs have a column if there are any. `per million`: grokked seeds per million seed-steps.
     """
     cells = [dict(zip(HEADINGS, _cells(r), strict=True)) for r in rows]
-    shown = [h for h in HEADINGS if h != "confirmed" or any(c[h] for c in cells)]
+    shown = [h for h in HEADINGS if h not in OPTIONAL or any(c[h] for c in cells)]
     widths = {h: max(len(h), *(len(c[h]) for c in cells)) for h in shown}
 
     def line(texts: dict[str, str]) -> str:
@@ -126,6 +131,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['median_grok_step']:,.0f}",
         f"{row['held']} of {row['grokked'] + row['confirmation_grokked']}",
         certificate(row),
+        f"{row['proved']} of {row['prove_tried']}" if row["prove_tried"] else "",
     )
 
 

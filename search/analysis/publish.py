@@ -10,8 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from model.adderboard import ADDITIONS
+from model.proof import is_right
 from search.errors import UserError
-from search.stats.counting import RULE_COLUMNS, Row, evidence_of, group_by, rank, seed_of, step_metrics
+from search.stats.counting import (
+    RULE_COLUMNS,
+    Row,
+    evidence_of,
+    group_by,
+    proof_counts,
+    rank,
+    seed_of,
+    step_metrics,
+)
 from search.store.record import SeedRecord, is_final
 from search.store.results import PARTS, curve_table
 from search.store.study_records import StudyRecords
@@ -68,7 +78,11 @@ def conclude(
     has_grokked = any(r["outcome"] == Outcome.GROKKED for r in rows)  # others have no child runs
     decoded = tracker.list_decoded(configuration) if has_grokked else {}
     verified = sum(correct == ADDITIONS for correct in decoded.values())
-    tracker.log_counts(configuration, rows, {"verified": verified, "verify_tried": len(decoded)})
+    counts = {"verified": verified, "verify_tried": len(decoded), **proof_counts(rows)}
+    tracker.log_counts(configuration, rows, counts)
+    for row in rows:
+        if row["proof"]:
+            tracker.log_proof(configuration, seed_of(row), row["proof"])
     if decoded:
         records.record_verifications(configuration.key, decoded)
     tracker.end(configuration, status)
@@ -157,7 +171,7 @@ def log_evidence(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCac
     if ended == "0" or tracker.client.get_run(run).data.tags.get(EVIDENCE_TAG) == ended:
         return
     _write_bounded(records, tracker, rows)
-    _register(records, tracker, artifacts, rows)
+    register_best(records, tracker, artifacts, rows)
     with tempfile.TemporaryDirectory() as folder:
         (pictures := Path(folder, "pictures")).mkdir()
         _draw(records, tracker, artifacts, pictures)
@@ -175,7 +189,17 @@ def _write_bounded(records: StudyRecords, tracker: Tracker, rows: Sequence[SeedR
             tracker.log_counts(configuration, seeds, evidence=evidence)
 
 
-def _register(
+def log_proofs(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache) -> None:
+    """Write what has been proved since a study ended: conclusions of its configurations, and its versions."""
+    rows = records.list_seeds()
+    tried = {row["configuration"] for row in rows if row["proof"]}
+    for key, configuration in records.list_configurations().items():
+        if key in tried:
+            conclude(records, tracker, artifacts, configuration)
+    register_best(records, tracker, artifacts, rows)
+
+
+def register_best(
     records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, rows: Sequence[SeedRecord]
 ) -> None:
     """Register the best verified seed of the study's best configuration, and of its smallest."""
@@ -190,8 +214,9 @@ def _register(
     smallest = min(configurations, key=lambda row: row["params"])
     for row, aliases in ((smallest, ()), (best_of(configurations), (BEST_ALIAS,))):
         if row:
-            seed = artifacts.seed(by_key[row["configuration"]][0])
-            tracker.register(seed, ADDITIONS, aliases)
+            best = by_key[row["configuration"]][0]
+            seed = artifacts.seed(best)
+            tracker.register(seed, ADDITIONS, is_right(best["proof"]), aliases)
 
 
 def _draw(records: StudyRecords, tracker: Tracker, artifacts: ArtifactCache, folder: Path) -> None:

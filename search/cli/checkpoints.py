@@ -16,6 +16,7 @@ from search.cli.options import (
     home_option,
     json_option,
     load_checkpoint,
+    said_of,
     save_checkpoint,
     show,
     target_option,
@@ -78,16 +79,18 @@ def pull(
     of = ""
     if wanted is None and configuration is None:
         configuration, of = _best_configuration(records, model)
-    checkpoint = artifacts.pull(records, wanted, model, configuration)
+    checkpoint, proof = artifacts.pull(records, wanted, model, configuration)
     number, metrics = Seed(**checkpoint.seed), checkpoint.metrics
     target = target or Path(f"{study}-{number}")
-    save_checkpoint(checkpoint, target)
+    save_checkpoint(checkpoint, target, proof)
     click.echo(f"{target}: seed {number}{of}, {checkpoint.spec.params} parameters, step {checkpoint.step:,}")
     if metrics["outcome"] == Outcome.GROKKED:
         stability = "held" if metrics["held"] else "did not hold"
         click.echo(f"  grokked at step {metrics['grok_step']:,} and {stability}")
     else:
         click.echo(f"  did not grok ({metrics['outcome']}); best exact match {metrics['best_exact']:.4f}")
+    if proof:
+        click.echo(f"  {said_of(proof)}")
 
 
 def _best_configuration(records: StudyRecords, model: str | None) -> tuple[str | None, str]:

@@ -109,19 +109,38 @@ def refuse_folder(target: Path, flag: str = "-o") -> None:
         raise UserError(f"{target}: is a folder; give the file's name with {flag}")
 
 
-def save_checkpoint(checkpoint: Checkpoint, target: Path) -> None:
-    """Write a checkpoint folder whole or not at all. Raise UserError if something else is there."""
+def said_of(proof: dict[str, Any]) -> str:
+    """Return a recorded verdict on all pairs in words."""
+    from model.proof import is_right
+
+    if (right := is_right(proof)) is None:
+        return "undecided on all pairs"
+    if right:
+        return f"proved right on all 10^{2 * proof['digits']} pairs, at level {proof['level']!r}"
+    wrong = proof["wrong"][0]
+    return f"wrong on {wrong['a']} + {wrong['b']}, decoded {wrong['answer']}"
+
+
+def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] | None = None) -> None:
+    """Write a checkpoint folder whole or not at all, with the verdict on all pairs. Raise UserError if something else
+    is there.
+    """
+    from model.proof import VERDICT_FILE
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
     from trainer.files import durable
 
     names = {JSON_FILE, THETA_FILE}
-    if target.exists() and not (target.is_dir() and {f.name for f in target.iterdir()} == names):
+    if target.exists() and not (
+        target.is_dir() and {f.name for f in target.iterdir()} - {VERDICT_FILE} == names
+    ):
         raise UserError(f"{target}: exists and is no checkpoint alone; choose another folder with -o")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkpoint-") as scratch:
             fresh = Path(scratch) / "checkpoint"
             checkpoint.save(fresh)
+            if proof:
+                (fresh / VERDICT_FILE).write_text(json.dumps(proof) + "\n", encoding="utf-8")
             before = target.with_name(f".{target.name}.before")
             shutil.rmtree(before, ignore_errors=True)
             if target.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,12 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from search.cli.options import (
-    checkpoint_argument,
+    PATH,
     exit_unless,
+    home_option,
     json_option,
     load_checkpoint,
+    said_of,
     show,
     target_option,
+    trust_option,
     write_text,
 )
 from search.errors import UserError, reraise_as
@@ -24,12 +26,14 @@ from search.errors import UserError, reraise_as
 if TYPE_CHECKING:
     from model import Spec
     from model.proof.prover import Proof
+    from search.store.home import Home
 
 LIMIT_S, DIGITS = 600, 10
 
 
 @click.command()
-@checkpoint_argument
+@click.argument("checkpoint", type=PATH, required=False)
+@click.option("--study", help="Instead: the grokked seeds of this study. The records get the verdicts.")
 @click.option(
     "--digits", type=click.IntRange(1, DIGITS), default=DIGITS, show_default=True, help="Of the numbers."
 )
@@ -42,24 +46,32 @@ LIMIT_S, DIGITS = 600, 10
 @click.option("--record", is_flag=True, help="Write the verdict into the folder, for export and thresholds.")
 @click.option("--count", "counts", is_flag=True, help="Count the wrong pairs, where there are any.")
 @target_option("File to write the proof to, for check.py.")
+@home_option
+@trust_option
 @json_option
 def prove(
-    checkpoint: Path,
+    checkpoint: Path | None,
+    study: str | None,
     digits: int,
     limit_s: int,
     level: str | None,
     record: bool,
     counts: bool,
     target: Path | None,
+    home: Home,
     as_json: bool,
 ) -> None:
     """Prove or refute that a CHECKPOINT adds all 10^20 pairs right.
 
     PROVED, COUNTEREXAMPLE (a pair that the exported program gets wrong), or UNDECIDED. Exit code 0 only if proved.
     """
+    if study and not checkpoint:
+        _prove_study(home, study, limit_s, as_json)
+    if not checkpoint or study:
+        raise UserError("give a CHECKPOINT, or --study STUDY")
+    from model.proof import COUNTEREXAMPLE, PROVED
     from model.proof.count import count_wrong
-    from model.proof.file import VERDICT_FILE, proof_text, verdict_of
-    from model.proof.prover import COUNTEREXAMPLE, PROVED
+    from model.proof.file import proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
     from model.proof.rounding import MACHINES
 
@@ -77,15 +89,40 @@ def prove(
         values["count"] = asdict(count)
         lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
     if record:
-        write_text(checkpoint / VERDICT_FILE, json.dumps(values) + "\n")
+        write_verdict(checkpoint, values)
     show(as_json, values, lines)
     exit_unless(proof.verdict == PROVED)
+
+
+def _prove_study(home: Home, name: str, limit_s: int, as_json: bool) -> None:
+    """Decide a study's grokked seeds, a line each, and end."""
+    from model.proof import is_right
+    from search.analysis.proofs import prove_study
+    from search.stats.counting import proof_counts, seed_of
+    from search.store.study_records import open_records
+
+    records = open_records(home, name)
+    with records.lease:
+        for row, proof in prove_study(records, limit_s):
+            if not as_json:
+                click.echo(f"seed {seed_of(row)} of {row['configuration'][:6]}: {said_of(proof)}")
+    rows = [row for row in records.list_seeds() if row["proof"]]
+    counts = proof_counts(rows)
+    wrong = sum(is_right(row["proof"]) is False for row in rows)
+    text = (
+        f"{name}: of {counts['prove_tried']} grokked seeds {counts['proved']} are proved, {wrong} are wrong"
+    )
+    seeds = [
+        {"configuration": r["configuration"], "seed": str(seed_of(r)), **(r["proof"] or {})} for r in rows
+    ]
+    show(as_json, {"study": name, **counts, "wrong": wrong, "seeds": seeds}, text)
+    exit_unless(0 < counts["prove_tried"] == counts["proved"])
 
 
 def _lines(spec: Spec, proof: Proof) -> Iterator[str]:
     """Yield the verdict and what it rests on."""
     from model import preset_name
-    from model.proof.prover import COUNTEREXAMPLE, PROVED
+    from model.proof import COUNTEREXAMPLE, PROVED
 
     a, b = proof.pair
     pairs = f"all 10^{2 * proof.digits} pairs"

@@ -15,6 +15,7 @@ from math import isfinite, nan
 from statistics import fmean, median
 from typing import Any, TypeVar
 
+from model.proof import is_right
 from search.stats.intervals import LEVEL, Interval, clustered, exact_high, mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 from trainer.bank.futility import MEASURED, MEASURED_SCREENS
@@ -405,10 +406,19 @@ def unended_warning(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def rank(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return a sorting key of rows, best first: grokked and held, grokked early, then the highest exact match."""
+    """Return a sorting key of rows, best first: grokked and not refuted, proved, held, grokked early, then the highest
+    exact match.
+    """
     grokked = row["outcome"] == Outcome.GROKKED
     exact, token = (row[name] or 0.0 for name in ("best_exact", "best_token"))
-    return (not grokked, not row["held"], row["grok_step"] or 0, -exact, -token)
+    proved = {True: 0, None: 1, False: 2}[is_right(row.get("proof"))]
+    return (not grokked, proved, not row["held"], row["grok_step"] or 0, -exact, -token)
+
+
+def proof_counts(rows: Iterable[Row]) -> dict[str, int]:
+    """Return how many grokked rows are right on all pairs of numbers, and on how many there is a verdict."""
+    verdicts = [row["proof"] for row in rows if row["outcome"] == Outcome.GROKKED and row.get("proof")]
+    return {"proved": sum(is_right(v) is True for v in verdicts), "prove_tried": len(verdicts)}
 
 
 def final_metrics(

@@ -135,7 +135,16 @@ SETS = sa.Table(
     sa.Column("loss", sa.Float),
     sa.Column("kept", sa.String(12)),  # the digest of its θ among the starts, where it was accepted
 )
-OF_A_STUDY = (ROWS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
+PROOFS = sa.Table(
+    "ledger_proofs",
+    metadata,
+    sa.Column("study", sa.String(64), primary_key=True),
+    sa.Column("configuration", sa.String(12), primary_key=True),
+    sa.Column("init_seed", sa.BigInteger, primary_key=True),
+    sa.Column("data_seed", sa.BigInteger, primary_key=True),
+    sa.Column("proof", sa.JSON, nullable=False),  # the verdict on all pairs (model/proof/file.py)
+)
+OF_A_STUDY = (ROWS, PROOFS, CONFIGURATIONS, PROPOSALS, STUDIES, PARENTS, STARTS, STARTED, SETS)
 
 NONE = type(None)
 KINDS: dict[type, tuple[type, ...]] = {

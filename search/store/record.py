@@ -55,6 +55,8 @@ class SeedRecord(TypedDict):
     verify_calls: int
     verified: int | None
     """Right answers of AdderBoard's 10,010 at the last call."""
+    proof: dict[str, Any] | None
+    """The verdict of `prove` on all pairs, if it was asked (model/proof/file.py)."""
 
 
 def is_final(row: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from search.store.database import (
     CONFIGURATIONS,
     OF_A_STUDY,
     PARENTS,
+    PROOFS,
     PROPOSALS,
     ROWS,
     STARTED,
@@ -239,7 +240,9 @@ class StudyRecords:
         """
         columns = [c for c in ROWS.columns if environment or c is not ROWS.c.environment]
         wanted = {"configuration": configuration, "trial": trial}
-        query = sa.select(*columns).where(self._has(**{n: v for n, v in wanted.items() if v is not None}))
+        same = sa.and_(*(PROOFS.c[name] == ROWS.c[name] for name in KEY_COLUMNS))
+        query = sa.select(*columns, PROOFS.c.proof).select_from(ROWS.outerjoin(PROOFS, same))
+        query = query.where(self._has(**{n: v for n, v in wanted.items() if v is not None}))
         # asked for the order of a trial's rows, SQLite would go through all of a study's
         ordered = query.order_by(*(ROWS.c[name] for name in KEY_COLUMNS)) if trial is None else query
         records = [cast(SeedRecord, row) for row in self.database.read(ordered)]
@@ -401,6 +404,14 @@ class StudyRecords:
             _, init, data = key = _key_of(row)
             if row["verified"] is None and (right := correct.get(Seed(init, data))) is not None:
                 self.record_verification(key, right)
+
+    @retry_while_unavailable
+    def record_proof(self, key: Key, proof: Values) -> None:
+        """Keep the verdict on all pairs of a seed's θ, in place of an earlier one."""
+        named = self._named(key)
+        with self.database.begin() as db:
+            db.execute(sa.delete(PROOFS).where(*(PROOFS.c[name] == value for name, value in named.items())))
+            db.execute(sa.insert(PROOFS).values(**named, proof=proof))
 
     def _running(self, trial: Trial, now: float) -> Values:
         """Return the columns of a seed that this owner trains from now on."""

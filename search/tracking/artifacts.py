@@ -164,8 +164,9 @@ class ArtifactCache:
 
 def pull(
     records: StudyRecords, seed: Seed | None, model: str | None = None, configuration: str | None = None
-) -> Checkpoint:
-    """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration.
+) -> tuple[Checkpoint, dict[str, Any] | None]:
+    """Return the checkpoint of the best seed, or of `seed`, in a study, a preset or a configuration, and the verdict on
+    all pairs that is recorded of it.
 
     Raises NotFound naming what there is, and UserError for a seed that several configurations have.
     """
@@ -184,7 +185,7 @@ def pull(
         raise _several(records, seed, sorted(rows, key=rank), configurations)
     best = min(rows, key=lambda r: (rank(r), configurations[r["configuration"]].spec.params))
     with ArtifactCache(reach(records), records) as cache:
-        return cache.seed(best).checkpoint()
+        return cache.seed(best).checkpoint(), best["proof"]
 
 
 def _several(

@@ -168,10 +168,10 @@ def register(
     digest = digest_of(checkpoint)
     versions = client.search_model_versions(f"name = '{name}'")
     existing = next((v for v in versions if v.tags.get(THETA_TAG) == digest), None)
-    tags = {THETA_TAG: digest, PARAMS_TAG: str(checkpoint.spec.params), VERIFIED_TAG: _word(facts.verified)}
+    tags = {THETA_TAG: digest, PARAMS_TAG: str(checkpoint.spec.params), VERIFIED_TAG: word(facts.verified)}
     tags[MODEL_TAG] = model_id
     if facts.proved is not None:
-        tags[PROVED_TAG] = _word(facts.proved)
+        tags[PROVED_TAG] = word(facts.proved)
     if existing is None:
         source = client.get_logged_model(
             model_id
@@ -200,5 +200,5 @@ def _smallest(tags_of: Mapping[Any, Mapping[str, str]], tag: str) -> Any:
     return min(sizes)[2] if sizes else None
 
 
-def _word(value: bool) -> str:
+def word(value: bool) -> str:
     return "yes" if value else "no"

@@ -20,6 +20,7 @@ from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
 from model import verify
+from model.proof import VERDICT_FILE, is_right
 from search.errors import Failure, UserError
 from search.stats.counting import COUNTED, Evidence, Row, final_metrics
 from search.store.depot import Depot
@@ -31,7 +32,7 @@ from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
 from search.tracking.artifacts import RecordedSeed
 from search.tracking.fence import FencedClient
-from search.tracking.models import Facts, log_dataset, log_model, register
+from search.tracking.models import PROVED_TAG, Facts, log_dataset, log_model, register, word
 from search.tracking.tracking import (
     ADDERBOARD,
     ANCESTOR_TAGS,
@@ -403,11 +404,23 @@ class Tracker:
         log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         self.client.set_terminated(run)
 
-    def register(self, seed: RecordedSeed, correct: int, aliases: Sequence[str]) -> None:
+    def log_proof(self, configuration: Configuration, seed: Seed, proof: Mapping[str, object]) -> None:
+        """Write a verdict on all pairs to a seed's run, if it has one: beside its checkpoint, as metric and as tag."""
+        parent = self.run_of(configuration)
+        condition = f"tags.`{SEED_TAG}` = '{seed}' and tags.`{PARENT_TAG}` = '{parent}'"
+        for run in self.client.search_runs([self.experiment], condition):
+            proved = is_right(proof)
+            if proved is None or run.data.tags.get(PROVED_TAG) == word(proved):
+                continue
+            self.client.log_dict(run.info.run_id, dict(proof), f"{CHECKPOINT}/{VERDICT_FILE}")
+            self.client.log_metric(run.info.run_id, "proved", float(proved), run.info.start_time)
+            self.client.set_tag(run.info.run_id, PROVED_TAG, word(proved))
+
+    def register(self, seed: RecordedSeed, correct: int, proved: bool | None, aliases: Sequence[str]) -> None:
         """Make a seed's checkpoint a version of the registered model that has the study's name."""
         name, checkpoint = str(seed.result.pair.seed), seed.checkpoint()
         run = self._upsert_run(f"seed {name}", SEED_TAG, name, self.run_of(seed.configuration)).info.run_id
-        facts = Facts(correct)
+        facts = Facts(correct, proved=proved)
         place = log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)
         about = f"seed {name} of {self.names[seed.configuration]}, study {self.study.name}"
         register(self.client, self.study.name, place, run, checkpoint, facts, aliases, about)

@@ -75,7 +75,7 @@ def configuration_row(configuration, rows):
         "grok_rate": rate.rate, "stopped": False, "grok_rate_low": low, "grok_rate_high": high,
         "best_exact": max(r["best_exact"] for r in rows),
         "median_grok_step": float(np.median([r["grok_step"] for r in won])) if won else np.nan,
-        "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "best_seed": "1",
+        "held": len(won), "verified": len(won[:2]), "verify_tried": len(won[:3]), "proved": 0, "prove_tried": 0, "best_seed": "1",
         "confirmation_grokked": confirmed.grokked, "confirmation_seeds": confirmed.n,
         "confirmation_given_up": confirmed.given_up, "wrongly": rate.missed,
         "confirmation_wrongly": confirmed.missed, **configuration.as_params(),

@@ -50,7 +50,7 @@ def test_the_table_has_the_rate_its_interval_and_what_was_searched_first():
         "metrics.`final.grok_rate`", "metrics.`final.grok_rate_low`", "metrics.`final.grok_rate_high`",
         "metrics.`final.seeds`", "params.`recipe.lr`", "params.`model.tie_vo`",
         "metrics.`final.grokked_per_million`", "metrics.`final.best_exact`",
-        "metrics.`final.held`", "metrics.`final.verified`", "params.`params`",
+        "metrics.`final.held`", "metrics.`final.verified`", "metrics.`final.proved`", "params.`params`",
     ]  # fmt: skip
     assert state["columnOrder"][2:] == state["selectedColumns"]
     assert state["columnWidths"].keys() == set(state["columnOrder"])

@@ -1,0 +1,100 @@
+"""Verdicts on all pairs of a study's seeds: in the records, in MLflow, beside a checkpoint, in tables."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from model.proof.file import proof_beside
+from search.store.home import Home
+from tests.commands import call
+from tests.homes import Recorder, empty_home, quickly, records_of, study_of
+from trainer.checkpoints.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.usefixtures("here")
+RIGHT = Checkpoint.load(Path(__file__).parents[2] / "lab/certificates/earlier/57p")
+
+
+@pytest.fixture(scope="module")
+def proved(tmp_path_factory):
+    """Three grokked seeds: θ of 1 and 4 is no adder's, and decoding has refuted 4; that of 2 is a certificate's."""
+    folder = tmp_path_factory.mktemp("proved") / "runs"
+    with quickly():
+        study = Recorder(empty_home(folder), study_of())
+        study.trial((1, 2, 3, 4), grokked=(1, 2, 4), changes={2: {"theta_P": RIGHT.theta_P}})
+        key = study.configuration.key
+        study.records.record_verification((key, 4, 4), 9_000)
+        study.done()
+        before = call("best", "sweep", "--home", folder).stdout
+        done = call("prove", "--study", "sweep", "--home", folder)
+        again = call("prove", "--study", "sweep", "--home", folder, "--json")
+    return folder, study, before, done, again
+
+
+def test_grokked_seeds_are_decided_once_and_recorded(proved):
+    folder, study, _, done, again = proved
+    key = study.configuration.key[:6]
+    first, second, last = done.stdout.splitlines()
+    assert done.exit_code == again.exit_code == 1, "not all are proved"
+    assert first.startswith(f"seed 1 of {key}: wrong on ")
+    assert second == f"seed 2 of {key}: proved right on all 10^20 pairs, at level 'any'"
+    assert last == "sweep: of 2 grokked seeds 1 are proved, 1 are wrong"
+    said = json.loads(again.stdout)
+    assert [said[n] for n in ("proved", "prove_tried", "wrong")] == [1, 2, 1]
+    assert [seed["verdict"] for seed in said["seeds"]] == ["COUNTEREXAMPLE", "PROVED"]
+    rows = {r["init_seed"]: r["proof"] for r in records_of(Home(folder)).list_seeds()}
+    assert rows[3] is rows[4] is None, "it did not grok; decoding has refuted it"
+
+
+def test_tables_say_so(proved):
+    folder, _, before, *_ = proved
+    assert before.splitlines()[0].split()[-1] == "verified", "nobody had asked"
+    (row,) = json.loads(call("best", "sweep", "--home", folder, "--json").stdout)["front"]
+    assert (row["proved"], row["prove_tried"], row["best_seed"]) == (1, 2, "2")
+    head, line, *_ = call("best", "sweep", "--home", folder).stdout.splitlines()
+    assert head.split()[-1] == "proved" and line.endswith("  1 of 2")
+    assert call("report", "sweep", "-o", "page.html", "--home", folder).exit_code == 0
+    page = Path("page.html").read_text()
+    assert '">1 of 2</td><td class="number">2</td>' in page, "the proved, then the best seed"
+
+
+def test_the_best_seed_is_one_that_is_not_refuted_and_its_checkpoint_has_the_verdict(proved):
+    folder, *_ = proved
+    for _ in range(2):
+        done = call("pull", "sweep", "--best", "-o", "best", "--home", folder)
+        assert done.exit_code == 0 and "proved right on all 10^20 pairs" in done.stdout
+    checkpoint = Checkpoint.load(Path("best"))
+    assert checkpoint.seed["init_seed"] == 2
+    assert proof_beside(Path("best"), checkpoint.theta_P)["verdict"] == "PROVED"
+    done = call("pull", "sweep", "--seed", "1", "-o", "wrong", "--home", folder)
+    assert "wrong on" in done.stdout
+
+
+def test_mlflow_can_be_asked_for_what_is_proved(proved):
+    _, study, *_ = proved
+    client, experiment = study.tracker.client, study.tracker.experiment
+    for condition in ("metrics.proved = 1", "tags.`adder.proved` = 'yes'"):
+        (run,) = client.search_runs([experiment], condition)
+        assert run.data.tags["adder.seed"] == "2"
+        assert "checkpoint/proof.json" in {
+            f.path for f in client.list_artifacts(run.info.run_id, "checkpoint")
+        }
+    (run,) = client.search_runs([experiment], "metrics.`final.proved` = 1")
+    assert run.data.metrics["final.prove_tried"] == 2
+    version = client.get_model_version_by_alias("sweep", "smallest-proved")
+    assert version.tags["adder.proved"] == "yes"
+
+
+def test_what_cannot_be_asked(proved):
+    folder, *_ = proved
+    for given in ([], ["somewhere", "--study", "sweep"]):
+        done = call("prove", *given, "--home", folder)
+        assert done.exit_code == 2 and "give a CHECKPOINT, or --study STUDY" in done.stderr
+
+
+def test_verdicts_go_with_their_study(proved, tmp_path):
+    import shutil
+
+    shutil.copytree(proved[0], tmp_path / "runs")
+    assert call("delete", "sweep", "--yes", "--home", tmp_path / "runs").exit_code == 0
+    assert records_of(Home(tmp_path / "runs")).list_seeds() == []
