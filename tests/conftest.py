@@ -21,6 +21,7 @@ def pytest_configure():
     """What the tests have compiled is kept for the next time, apart for each version of torch."""
     cache = Path.home() / ".cache" / "adder-search-tests" / f"torch-{version('torch')}"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    os.environ["MKL_CBWR"] = "COMPATIBLE"  # the same bits from LAPACK on every CPU
     # A shell starts what runs in its background deaf to Ctrl-C, and so would be what tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
