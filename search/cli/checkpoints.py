@@ -213,7 +213,8 @@ def import_(file: Path, target: Path, as_json: bool) -> None:
 def fold(checkpoint: Path, target: Path, pairs: int, as_json: bool) -> None:
     """Rewrite a CHECKPOINT exactly into its smallest form; nothing is trained again.
 
-    Both models answer the 10,010 official additions and fresh pairs; exit code 0 only if they answer alike.
+    Both models answer the 10,010 official additions and fresh pairs (fewer, if they get many wrong); exit code 0
+    only if they answer alike.
     """
     from model import preset_name
     from trainer.checkpoints.folded import compare_checkpoints, fold_checkpoint

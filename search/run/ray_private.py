@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants
+from ray._private import auto_init_hook, ray_constants
 from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[attr-defined]
 from ray.air.execution._internal import RayActorManager
 from ray.tune.execution import class_cache
@@ -48,8 +48,12 @@ def withhold_secrets() -> None:
 
 
 def leave_signals() -> None:
-    """Keep a Ray that this process starts from taking SIGTERM: it would exit, and clean up nothing of ours."""
+    """Keep a Ray that this process starts from taking SIGTERM: it would exit, and clean up nothing of ours.
+
+    And Tune's thread from starting a second Ray, in the system's folder, where ours was ended by a signal.
+    """
     ray._private.utils.set_sigterm_handler = lambda handler: None
+    auto_init_hook.enable_auto_connect = False
 
 
 def check_cluster(address: str) -> None:

@@ -52,11 +52,46 @@ def test_kubernetes_takes_every_pod(template):
 
 @pytest.mark.parametrize("template", PODS)
 def test_no_container_may_more_than_it_needs(template):
+    assert template["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for container in template["spec"]["containers"]:
         may = container["securityContext"]
         assert may["runAsNonRoot"] and may["runAsUser"] and not may["allowPrivilegeEscalation"]
-        assert may["capabilities"] == {"drop": ["ALL"]}
+        assert may["capabilities"] == {"drop": ["ALL"]} and may["readOnlyRootFilesystem"]
+        assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
+        assert {"name": "HOME", "value": "/tmp"} in container["env"]
         assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
+
+
+POLICIES = list(yaml.safe_load_all((KUBERAY / "networkpolicy.yaml").read_text()))
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["metadata"]["name"])
+def test_kubernetes_takes_every_network_policy(policy):
+    kubernetes_validate.validate(policy, KUBERNETES, strict=True)
+
+
+def may_reach(labels):
+    """The ports outside of its own pods that a pod with these labels may reach, by the policies that select it."""
+    egress = [
+        rule
+        for policy in POLICIES
+        if policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+        and "Egress" in policy["spec"]["policyTypes"]
+        for rule in policy["spec"]["egress"]
+    ]
+    assert egress, "no policy selects it: everything is open"
+    own = [{"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "adder-search"}}}]
+    assert all("ports" in rule or rule["to"] == own for rule in egress)
+    return {port["port"] for rule in egress for port in rule.get("ports", [])}
+
+
+@pytest.mark.parametrize("template", PODS)
+def test_no_worker_reaches_a_database_or_the_world(template, request):
+    labels, is_head = template["metadata"]["labels"], request.node.callspec.id.endswith("head")
+    if is_head:
+        assert may_reach(labels | {"ray.io/node-type": "head"}) == {53, 443, 5000, 5432, 6443}
+    else:
+        assert may_reach(labels | {"ray.io/node-type": "worker"}) == {53}
 
 
 def secrets_of(container):

@@ -131,6 +131,16 @@ def test_a_diagnosis_that_would_take_long(spec, theta, why):
     assert time.process_time() - begun < 10
 
 
+@pytest.mark.parametrize(
+    "sizes", [{"family": "split_subspace", "tok_dim": 7, "pos_dim": 7}, {"family": "low_rank", "width": 8}]
+)
+def test_a_large_model_that_gets_everything_wrong_is_folded_in_seconds(sizes):
+    path, begun = checkpoint("wrong", make_spec(**sizes)), time.process_time()
+    result = call("fold", path, "-o", "small")
+    assert result.exit_code == 0 and " 0 of 250 right, 0 answered differently" in result.output
+    assert time.process_time() - begun < 10
+
+
 STARTING = """
 name: starting
 model: 57p
