@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import ray
+from ray._private import auto_init_hook
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import ActorDiedError, OutOfMemoryError, RayActorError
 from ray.tune.experiment import Trial as TuneTrial
@@ -160,3 +161,13 @@ def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
     with pytest.raises(ConnectionError):
         ray_executor.init_ray(address="local")
     assert len(calls) == 1
+
+
+def test_what_outlives_a_ray_that_a_signal_ended_starts_no_other(monkeypatch):
+    """Tune's thread, where a second Ctrl-C did not wait for it: by itself Ray starts anew at any call."""
+    monkeypatch.setattr(ray._private.utils, "set_sigterm_handler", None)
+    monkeypatch.setattr(auto_init_hook, "enable_auto_connect", True)
+    monkeypatch.setattr(ray, "init", lambda: pytest.fail("a second Ray"))
+    ray_private.leave_signals()
+    with pytest.raises(Exception, match="not"):
+        ray.put(1)
