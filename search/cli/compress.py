@@ -63,6 +63,10 @@ def number_option(
     "--accept", type=click.FloatRange(0.5, 1), default=1.0, show_default=True,
     help="The share that a set must get right, of problems of our own.",
 )  # fmt: skip
+@click.option(
+    "--proved", type=click.Choice(["any", "here"]),
+    help="Sets must be proved right on all 10^20 pairs, on any machine or here, and go by their smallest margin.",
+)  # fmt: skip
 @number_option(
     "--finish", 4, 0, 1024, "Sets a round that do not hold and are finished by Levenberg-Marquardt."
 )

@@ -1,4 +1,4 @@
-"""The problems that a set of ties must get right to be accepted: of our own, none of `verify`'s.
+"""What a set of ties must get right to be accepted: problems of our own, none of `verify`'s, or all pairs.
 
 Axes: P parameters of a base.
 """
@@ -6,12 +6,16 @@ Axes: P parameters of a base.
 from __future__ import annotations
 
 from functools import cached_property
+from math import exp, log1p
 
 import torch
 from torch import Tensor
 
 from model.adderboard import carry_pairs
 from model.decode import DIGITS
+from model.proof import PROVED
+from model.proof.prover import prove
+from model.proof.rounding import MACHINES
 from model.spec import Spec
 from model.tied import Tied, project
 from trainer import Recipe
@@ -23,6 +27,7 @@ from trainer.step import step
 
 STRATUM = 400  # problems for each length of the longest run of carries
 UNIFORM, OWN_SEED = 50_000, 46_000_046  # and without regard to carries, of a data seed that trains nothing
+LIMIT_S = 120  # of a proof
 
 
 class AcceptanceSet:
@@ -61,6 +66,15 @@ class AcceptanceSet:
         seed, step_, digits = (torch.tensor([n]) for n in (OWN_SEED, 1, DIGITS))
         uniform = torch.stack(sample(seed, step_, digits, torch.zeros(1), UNIFORM))
         return step.tokens_of(self.base, *torch.cat([stratified, uniform], dim=2))
+
+
+def worst_loss(spec: Spec, theta_P: Tensor, level: str) -> float | None:
+    """Return the loss at the worst of all pairs, log(1 + exp(-margin)), of a θ [P] that is proved at a level; None of
+    one that is not. Raises ValueError for a family that proofs do not know.
+    """
+    machine = MACHINES[level] if level == "any" else None  # what holds on any machine holds here
+    proof = prove(spec, theta_P, machine, limit_s=LIMIT_S)
+    return log1p(exp(-proof.margin)) if proof.verdict == PROVED else None
 
 
 def base_theta(spec: Spec, theta_P: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from model import preset_name
 from model.spec import Spec
-from model.tied import Ties, ties_of
-from search.compress.acceptance import AcceptanceSet, base_theta
+from model.tied import Ties, tie, ties_of
+from search.compress.acceptance import AcceptanceSet, base_theta, own_theta, worst_loss
 from search.compress.proposers import Parent, Rules, propose
 from search.store.candidates import CandidateStore, TieCandidate, smallest
 from search.study.start import ANY, InitialTheta
@@ -74,13 +74,16 @@ class Descent:
         if errors > self._tolerated(acceptance):
             count = f"it adds {errors:,} of {acceptance.size:,} of our own problems wrongly"
             raise ValueError(f"{preset_name(spec)} has not grokked: {count}")
+        loss = self._loss(base, ties, full, max(map(acceptance.loss, full)))
+        if loss is None:
+            raise ValueError(f"{preset_name(spec)} is not proved right on all pairs (adder-search prove)")
         return TieCandidate(
             number,
             0,
             ties,
             reached=1.0 - errors / acceptance.size,
             wrong=errors,
-            loss=max(map(acceptance.loss, full)),
+            loss=loss,
             start=InitialTheta(base, {ANY: tuple(full[0].tolist())}, lineage, number),
             companions=tuple(tuple(theta_P.tolist()) for theta_P in full[1:]),
         )
@@ -211,14 +214,27 @@ class Descent:
         judged = replace(candidate, reached=exact, wrong=errors, loss=training.loss)
         if errors > self._tolerated(acceptance):
             return judged
+        if (loss := self._loss(base, candidate.ties, training.thetas, training.loss)) is None:
+            return judged
         thetas = [tuple(theta_P.tolist()) for theta_P in training.thetas]
         return replace(
             judged,
+            loss=loss,
             start=InitialTheta(base, {ANY: thetas[0]}, training.lineage),
             companions=tuple(thetas[1:]),
             data_seed=training.data_seed,
             is_finished=training.is_finished,
         )
+
+    def _loss(self, base: Spec, ties: Ties, thetas: Sequence[Tensor], loss: float) -> float | None:
+        """Return the loss that ranks θ [P of the base]: that of the worst of all pairs where they are to be proved, and
+        None where one is not.
+        """
+        if not self.rules.proved:
+            return loss
+        spec = tie(base, ties)
+        losses = [worst_loss(spec, own_theta(spec, theta_P), self.rules.proved) for theta_P in thetas]
+        return None if None in losses else max(filter(None, losses))
 
     def _tolerated(self, acceptance: AcceptanceSet) -> float:
         return (1 - self.rules.accept) * acceptance.size

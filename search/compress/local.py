@@ -199,7 +199,8 @@ class LocalDescent:
                     project_by_curvature(acceptance, parent.ties, candidate.ties, torch.tensor(theta), seed)
                     for theta in parent.thetas
                 ]
-            finished = finish_candidate(acceptance, candidate.ties, thetas, seed, parent.loss or 0.0)
+            until = 0.0 if self.settings.proved else parent.loss or 0.0
+            finished = finish_candidate(acceptance, candidate.ties, thetas, seed, until)
             exact = max(candidate.reached or 0.0, finished.exact)
             descent.judge(candidate, exact, [replace(finished, data_seed=training.data_seed)])
 

@@ -43,7 +43,8 @@ class Rules:
     kinds: of constraints. scope: `tensor` ties numbers of one tensor only, `global` any two. proposals:
     candidates a round. beam: accepted candidates that a round goes on from. rounds: at most. patience: rounds
     that may pass without a smaller candidate. accept: the share of the problems that a candidate must get
-    right. problems: on which curvature is measured. seed: of the proposer's own generator.
+    right. proved: the level at which it must be right on all pairs too, if any. problems: on which curvature is
+    measured. seed: of the proposer's own generator.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -55,6 +56,7 @@ class Rules:
     rounds: int = sys.maxsize
     patience: int = 40
     accept: float = 1.0
+    proved: str | None = None
     problems: int = 1_024
 
 

@@ -122,6 +122,7 @@ def _rules(compress: Compress) -> Rules:
         rounds=compress.rounds,
         patience=compress.patience,
         accept=compress.accept.exact,
+        proved=compress.accept.proved,
     )
 
 

@@ -15,10 +15,14 @@ KINDS = ("zero", "equal", "opposite", *STRUCTURES, "other")
 
 
 class Accept(Strict):
-    """Share of problems that a set must get right to be gone on from."""
+    """What a set must get right to be gone on from."""
 
     exact: float = Field(
         1.0, ge=0.5, le=1, description="of the selection problems, and of 54,400 others of our own"
+    )
+    proved: Literal["any", "here"] | None = Field(
+        None,
+        description="right on all 10^20 pairs too: on any machine, or here; sets go by their smallest margin",
     )
 
 

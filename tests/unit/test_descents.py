@@ -2,15 +2,18 @@
 
 import json
 from dataclasses import replace
+from math import exp, log
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from model import preset
-from model.tied import constrained, project, tie
+from model.proof.rounding import ANY
+from model.tied import constrained, project, tie, ties_of
+from search.compress import acceptance, local
 from search.compress import descent as descents
-from search.compress import local
 from search.compress.acceptance import AcceptanceSet, base_theta
 from search.compress.descent import Descent, Training, next_batch_size
 from search.compress.finishing import finish_candidate
@@ -104,6 +107,42 @@ def test_a_descent_goes_on_from_its_store(reopen, tmp_path):
     assert again.is_over and Descent(reopen(), rules).is_over, "out of patience"
     assert not Descent(reopen(), replace(rules, patience=4)).is_over
     assert Descent(reopen(), replace(rules, patience=9, rounds=5)).is_over
+
+
+def test_what_decodes_all_10_010_and_is_refuted_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(AcceptanceSet, "errors", lambda self, theta_P: 0)
+    monkeypatch.setattr(AcceptanceSet, "loss", lambda self, theta_P: 0.0)
+    monkeypatch.setattr(AcceptanceSet, "size", 59_400)
+    its = Checkpoint.load(CERTIFICATES / "77p-456p")
+    assert json.loads((CERTIFICATES / "77p-456p/verification.json").read_text())["verified"]
+    base, origin = ties_of(its.spec)[0], [(its.spec, [its.theta_P], ())]
+    Descent(Journal(tmp_path, base, "", {}), Rules()).begin(origin)
+    with pytest.raises(ValueError, match="tied to 77 is not proved right on all pairs"):
+        Descent(Journal(tmp_path, base, "", {}), Rules(proved="here")).begin(origin)
+
+
+@pytest.mark.usefixtures("cheap")
+def test_sets_that_must_be_proved_go_by_their_smallest_margin(tmp_path, monkeypatch):
+    margins = {"proved": 0.5, "closer": 0.1, "refuted": None}
+    thetas = {name: ONES * n for n, name in enumerate(margins, 2)}
+    verdicts = {float(thetas[name][-1]): margin for name, margin in margins.items()} | {1.0: 3.0}
+
+    def prove(spec, theta_P, machine, limit_s):
+        margin = verdicts[float(theta_P[-1])]
+        assert machine == ANY and len(theta_P) == spec.params
+        return SimpleNamespace(margin=margin, verdict="COUNTEREXAMPLE" if margin is None else "PROVED")
+
+    monkeypatch.setattr(acceptance, "prove", prove)
+    descent = Descent(Journal(tmp_path, BASE, "origin", {}), Rules(proposals=3, proved="any"))
+    descent.begin([(BASE, [ONES], ())])
+    sets = descent.add(descent.propose(3))
+    judged = [
+        descent.judge(s, 1.0, [Training((theta_P,), 1.0, 0.0)])
+        for s, theta_P in zip(sets, thetas.values(), strict=True)
+    ]
+    assert [bool(s.start) for s in judged] == [True, True, False]
+    assert judged[0].loss < judged[1].loss == pytest.approx(log(1 + exp(-0.1)))
+    assert descent.smallest.number == judged[0].number
 
 
 @pytest.mark.usefixtures("cheap")
