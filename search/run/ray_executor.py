@@ -33,7 +33,7 @@ from search.run.packing import Capacity, local_resources, placement_of
 from search.run.ray_private import (
     OUT_OF_MEMORY,
     check_cluster,
-    leave_signals,
+    leaving_signals,
     nodes,
     retry_after_out_of_memory,
     shield,
@@ -329,19 +329,19 @@ def start_ray(folder: Path | None) -> None:
     slow = threading.Timer(SLOW_START_S, log.warning, (late, SLOW_START_S))
     slow.daemon = True
     slow.start()
-    leave_signals()
     try:
         if cluster and ":" in cluster and "://" not in cluster:
             check_cluster(cluster)
-        init_ray(
-            address=cluster or "local",
-            include_dashboard=None if cluster else False,
-            num_gpus=None if cluster else int(local_resources()["GPU"]),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            runtime_env={"working_dir": WORKING_DIR, "env_vars": QUIET},
-            _temp_dir=folder and str(folder),
-        )
+        with leaving_signals():
+            init_ray(
+                address=cluster or "local",
+                include_dashboard=None if cluster else False,
+                num_gpus=None if cluster else int(local_resources()["GPU"]),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env={"working_dir": WORKING_DIR, "env_vars": QUIET},
+                _temp_dir=folder and str(folder),
+            )
     except (Exception, SystemExit) as error:  # whatever is wrong with a cluster, or with this machine
         first = str(error).strip().partition("\n")[0]
         raise Failure(f"Ray{f' at {cluster}' if cluster else ''}: {first or type(error).__name__}") from None

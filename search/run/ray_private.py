@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +50,21 @@ def withhold_secrets() -> None:
     }
 
 
-def leave_signals() -> None:
-    """Keep a Ray that this process starts from taking SIGTERM: it would exit, and clean up nothing of ours.
+@contextmanager
+def leaving_signals() -> Iterator[None]:
+    """Keep a Ray that this process starts in the block from signals that are the driver's to answer.
 
-    And Tune's thread from starting a second Ray, in the system's folder, where ours was ended by a signal.
+    It would take SIGTERM, exit and clean up nothing of ours; a SIGHUP to all of a terminal's processes would end
+    its own first, and with them this one. Tune's thread starts no second Ray, in the system's folder, where ours
+    was ended by a signal.
     """
     ray._private.utils.set_sigterm_handler = lambda handler: None
     auto_init_hook.enable_auto_connect = False
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # what is started has it blocked
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def check_cluster(address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 
@@ -44,4 +45,16 @@ def test_four_to_a_run_that_trains(number, tmp_path):
             for _ in range(4):
                 command.process.send_signal(number)
                 time.sleep(0.7)
+            check_ended(command, temporary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_to_a_run_with_all_its_processes(number, tmp_path):
+    """As a terminal that is closed, or a service's end, sends them."""
+    with short_folder() as temporary:
+        words = ("run", write_study(tmp_path, LONG), "--home", "home")
+        environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
+        with running(*words, cwd=tmp_path, environment=environment) as command:
+            wait_for_progress(command, tmp_path / "home")
+            os.killpg(command.process.pid, number)
             check_ended(command, temporary)

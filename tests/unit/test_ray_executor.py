@@ -1,5 +1,7 @@
 """What becomes of workers in Ray Tune, as far as it can be shown without a cluster."""
 
+import signal
+import subprocess
 import threading
 from types import SimpleNamespace
 
@@ -163,11 +165,14 @@ def test_a_machine_too_busy_to_start_ray_in_time_gets_a_second_try(monkeypatch):
     assert len(calls) == 1
 
 
-def test_what_outlives_a_ray_that_a_signal_ended_starts_no_other(monkeypatch):
+def test_signals_are_the_drivers_and_what_outlives_a_ray_that_one_ended_starts_no_other(monkeypatch):
     """Tune's thread, where a second Ctrl-C did not wait for it: by itself Ray starts anew at any call."""
     monkeypatch.setattr(ray._private.utils, "set_sigterm_handler", None)
     monkeypatch.setattr(auto_init_hook, "enable_auto_connect", True)
     monkeypatch.setattr(ray, "init", lambda: pytest.fail("a second Ray"))
-    ray_private.leave_signals()
+    with ray_private.leaving_signals():
+        child = subprocess.run(["grep", "SigBlk", "/proc/self/status"], capture_output=True, text=True)
+    assert int(child.stdout.split()[1], 16) == 1 << (signal.SIGHUP - 1), "Ray's own processes would end by it"
+    assert signal.SIGHUP not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with pytest.raises(Exception, match="not"):
         ray.put(1)
