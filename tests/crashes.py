@@ -13,6 +13,7 @@ SQLite syncs by itself, in C: its files are taken to be on disk as they are.
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import os
 import sqlite3
@@ -52,6 +53,34 @@ class Found:
             else:
                 (folder / name).write_bytes(data)
         return folder
+
+
+@contextmanager
+def failing(at: int) -> Iterator[list[str]]:
+    """Have the call of this number, from 1, fail of those that change names, sync, or open a file for writing.
+
+    Yields the calls: there were fewer if none failed.
+    """
+    calls: list[str] = []
+
+    def watched(call: Any, changes: Any = lambda *given: True) -> Any:
+        def watching(*given: Any, **more: Any) -> Any:
+            if changes(*given):
+                calls.append(call.__name__)
+                if len(calls) == at:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return call(*given, **more)
+
+        return watching
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CHANGING:
+            patch.setattr(os, name, watched(getattr(os, name)))
+        for module in (io, builtins):
+            patch.setattr(
+                module, "open", watched(io.open, lambda file, mode="r", *_: set(mode) & set("wax+"))
+            )
+        yield calls
 
 
 class Disk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 STARTING_S, STOPPING_S = 120.0, 150.0
 """Longest waits for a detached run to begin, and for a run to end."""
 POLL_S = 0.5
+ADDRESS_SPACE = 12 << 30  # bytes
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,6 +59,7 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
+    _check_address_space()
     plan = _read_study(study, home)
     _check_start(plan, study, home)
     if dry_run:
@@ -70,9 +73,18 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
+    _check_address_space()
     plan = _read_study(study, home)
     _check_start(plan, study, home)
     _run_all(plan, study, home, False, detach, max_hours)
+
+
+def _check_address_space() -> None:
+    """Raise Failure where `ulimit -v` leaves less than Ray reserves: it would wait for itself, or abort."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
+        least = f"Ray reserves more than {ADDRESS_SPACE >> 30} GB, most of which it does not use"
+        raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
 
 
 def _check_start(study: Study, source: str, home: Home) -> None:

@@ -10,7 +10,6 @@ artifacts at whatever place each run names.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from search.study.schema import is_name
 from search.tracking.address import tracking_uri
 from search.tracking.tracking import answered, connect, file_of
 from trainer import Outcome
+from trainer.files import durable
 
 PAGE = 1_000
 NAMED = 20
@@ -128,7 +128,7 @@ def delete(found: Contents) -> str:
     home, study, remark = found.records.home, found.records.study, ""
     assert is_name(study)
     for folder in (home.trial(study, ""), home.damaged(study, "")):
-        shutil.rmtree(folder, ignore_errors=True)
+        durable.remove_folder(folder)
     home.depot.remove(home.trial(study, ""))
     if found.experiment is not None:
         with answered(found.uri):
@@ -136,7 +136,7 @@ def delete(found: Contents) -> str:
                 _delete_versions(found)
             remark = _erase(found, found.experiment) if found.is_in_home else _rename(found, found.experiment)
     if found.is_in_home:
-        shutil.rmtree(found.artifacts, ignore_errors=True)
+        durable.remove_folder(found.artifacts)
     found.records.delete_study()
     return remark
 

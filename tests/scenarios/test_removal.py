@@ -1,9 +1,13 @@
 """A study is deleted: what that frees is shown first, and nothing else goes."""
 
+import itertools
+import shutil
+
 import pytest
 
 from search.cli import home as home_commands
 from search.errors import Failure
+from search.store import ledger as ledger_module
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.study.trial import Configuration
@@ -11,10 +15,12 @@ from search.tracking import removal
 from search.tracking.address import tracking_uri
 from search.tracking.tracking import connect
 from tests.commands import call
+from tests.crashes import Disk, failing
 from tests.homes import (
     Recorder,
     assert_same,
     empty_home,
+    forget_places,
     frames,
     quick,
     recorded,
@@ -25,6 +31,7 @@ from tests.homes import (
     trial_of,
     two_studies,
 )
+from tests.leases import dead_owner
 from tests.services import mlflow_server
 
 __all__ = ["quick"]
@@ -120,6 +127,46 @@ def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     assert records_of("runs").get_study()["owner"] is None
     done("delete", "sweep", "--home", "runs", "--yes")
     assert left()
+
+
+def check_completed(place, how):
+    """The same command completes a deletion, and one that was complete has left nothing."""
+    forget_places()
+    said = call("delete", "sweep", "--home", place, "--yes")
+    assert said.exit_code == 0 or "has no records" in said.stderr, (how, said.output)
+    home = Home(place)
+    assert not home.trial("sweep", "").exists() and not (home.artifacts / "sweep").exists(), how
+    assert Ledger(home).list_studies() == ["sweep-2"] and len(thetas(place, "sweep-2")) == 1, how
+    client = connect(home, tracking_uri(home))
+    assert client.get_experiment_by_name("sweep") is None and client.get_experiment_by_name("sweep-2"), how
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.faults)])
+def test_whenever_the_power_goes_the_same_deletion_completes_it(every, here, monkeypatch):
+    two_studies()
+    disk = Disk(here / "runs")
+    with monkeypatch.context() as patch, disk.recording():
+        patch.setattr(ledger_module, "driver_name", dead_owner)
+        done("delete", "sweep", "--home", "runs", "--yes")
+    assert len(disk.found) > 30
+    for number, left in list(enumerate(disk.found))[every // 2 :: every]:
+        left.restore(here / str(number))
+        check_completed(str(number), left.how)
+
+
+@pytest.mark.faults
+def test_whichever_call_of_a_deletion_fails_the_same_completes_it(here):
+    two_studies()
+    for at in itertools.count(1):
+        shutil.copytree("runs", str(at))
+        forget_places()
+        with failing(at) as calls:
+            said = call("delete", "sweep", "--home", str(at), "--yes")
+        assert said.exit_code == 0 or "Input/output error" in said.stderr, said.output
+        check_completed(str(at), calls[-1])
+        if len(calls) < at:
+            break
+    assert at > 10
 
 
 # ---- a store that is not the home's

@@ -1,11 +1,13 @@
 """Libraries of our C++ in the user's cache: whole or built again, and a compiler that does anything at all."""
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
 from model import PRESETS
+from tests.crashes import Disk, failing
 from tests.processes import wait_until
 from trainer import Recipe
 from trainer.bank.bank import programs_of
@@ -53,6 +55,67 @@ def test_a_damaged_library_is_built_again_once_with_a_line(damage, small, caplog
     caplog.clear()
     assert [f.read_bytes() for f in kept(small)] == [whole] and library(small).answer() == 42
     assert caplog.text == ""
+
+
+@pytest.fixture
+def copied(small, monkeypatch):
+    """A compiler that is quick: it copies what the real one built."""
+    library(small)
+    (file,) = kept(small)
+    built = file.rename(small.parent / "built.so")
+    file.with_name(re.sub(r"\.\w+\.so$", ".lock", file.name)).unlink()
+    file.parent.rmdir()
+    monkeypatch.setenv("CXX", compiler(small.parent, f"cp {built} $OUT"))
+    return small
+
+
+def check_works(source, monkeypatch, cache):
+    """With what is left of a cache a library is loaded, and kept whole."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    build._library.cache_clear()
+    assert library(source).answer() == 42
+    whole = (source.parent / "built.so").read_bytes()
+    assert [f.read_bytes() for f in (cache / "native").glob("*.so")] == [whole]
+
+
+@needs_compiler
+def test_whenever_the_power_goes_the_cache_has_a_whole_library_or_builds_one(
+    copied, monkeypatch, tmp_path, caplog
+):
+    disk = Disk(tmp_path / "cache")
+    with disk.recording():
+        library(copied)
+    assert len(disk.found) > 8
+    for number, left in enumerate(disk.found):
+        cache = left.restore(tmp_path / str(number))
+        cache.chmod(0o700)
+        try:
+            check_works(copied, monkeypatch, cache)
+        except BaseException as error:
+            raise AssertionError(left.how) from error
+    assert "built again" not in caplog.text, "by its name, and not whole"
+
+
+@needs_compiler
+def test_whichever_call_of_the_cache_fails_what_was_built_is_used_or_the_reason_is_one_line(
+    copied, monkeypatch, tmp_path
+):
+    answers = []
+    for at in itertools.count(1):
+        cache = tmp_path / str(at)
+        cache.mkdir(mode=0o700)
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+        build._library.cache_clear()
+        with failing(at) as calls:
+            try:
+                answers.append(library(copied).answer())
+            except (BuildError, ValueError) as error:
+                assert "Input/output error" in str(error) and str(error).isprintable()
+                answers.append(None)
+        check_works(copied, monkeypatch, cache)
+        if len(calls) < at:
+            break
+    assert set(answers) == {42, None} and len(answers) > 6
 
 
 def compiler(folder, text):

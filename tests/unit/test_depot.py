@@ -15,6 +15,7 @@ from search.store.results import PARTS, STATE
 from search.study.trial import TRIAL_FILE
 from search.tracking.tracking import DEPOT_TAG, KEY_TAG, TRIALS
 from tests.commands import call, fails_with_one
+from tests.crashes import Disk
 from tests.homes import quickly
 from tests.object_server import object_server
 from tests.reference import QUICK as SECONDS
@@ -119,6 +120,67 @@ def test_a_folder_that_is_half_left_is_not_there(two, monkeypatch):
         leave(mine, "old")
         dies_at = -1
         one.put_folder(mine)
+
+
+def test_whenever_the_power_goes_a_folder_is_left_and_fetched_whole_or_not_at_all(tmp_path):
+    """The store a folder, the power that of the machine that leaves, fetches and removes."""
+    seen, after = tmp_path / "seen", []
+    seen.mkdir()
+    disk, one, other = Disk(seen), *(Depot(seen / name, f"file://{seen}/store") for name in ("one", "other"))
+    mine, its = (depot.root / "study" / "trial" / "results" for depot in (one, other))
+    with disk.recording():
+        for texts in (["a", "b", "c"], ["another"]):
+            leave(mine, *texts)
+            one.put_folder(mine)
+            after.append(disk.moments)
+        other.get_folder(its)
+        after.append(disk.moments)
+        one.remove(mine)
+    assert len(disk.found) > 30
+    first, second = ["a", "b", "c"], ["another"]
+    allowed = [[], first], [first, second], [second], [second, []]
+    for number, left in enumerate(disk.found):
+        found = left.restore(tmp_path / str(number))
+        if (found / its.relative_to(seen)).exists():
+            assert texts_of(found / its.relative_to(seen)) == ["another"], left.how
+        fresh = Depot(found / "third", f"file://{found}/store")
+        fresh.get_folder(fresh.root / "study" / "trial" / "results")
+        there = texts_of(fresh.root)
+        for moment in left.moments:
+            done = sum(moment > end for end in after)
+            assert there in allowed[done], left.how
+
+
+def test_whichever_call_to_a_store_fails_it_is_tried_again(two, monkeypatch):
+    """Or at once a failure, to who has no patience; what is there is old or new."""
+    one, other, mine, its = two
+    monkeypatch.setattr(depots, "RETRY_S", 0.0)
+    for at in range(1, 9):
+        failed = []
+
+        def flaky(call, at=at, failed=failed):
+            def calling(depot, *given):
+                failed.append(call.__name__)
+                if len(failed) == at:
+                    raise OSError("cut off")
+                return call(depot, *given)
+
+            return calling
+
+        with monkeypatch.context() as patch:
+            for name in ("_write", "_read", "_delete"):
+                patch.setattr(Depot, name, flaky(getattr(Depot, name)))
+            leave(mine, f"a{at}", "b")
+            one.put_folder(mine)
+            shutil.rmtree(its, ignore_errors=True)
+            assert other.get_folder(its) and texts_of(its) == [f"a{at}", "b"]
+            one.remove(mine)
+            assert not one.has_folder(mine.with_name("none"))
+        assert len(failed) >= at
+    with monkeypatch.context() as patch:
+        patch.setattr(Depot, "_write", lambda *given: (_ for _ in ()).throw(OSError("cut off")))
+        with pytest.raises(Failure, match="cut off"):
+            one.put(mine / "0", patient=False)
 
 
 def test_a_store_that_is_away_is_waited_for(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.startup import LIMITS, record
 from search.store.home import Home
-from tests.commands import own_environment
+from tests.commands import COMMAND, own_environment
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "sklearn", "mlflow", "optuna", "ray"}
 LOADS_PANDAS = "records startup -o records.csv"
@@ -66,3 +66,11 @@ def test_a_plan_needs_no_torch(loaded: dict[str, set[str]]) -> None:
 def test_what_is_heavy_would_be_seen(loaded: dict[str, set[str]]) -> None:
     assert "pandas" in loaded[LOADS_PANDAS]
     assert {words for words in COMMANDS if "records" not in words} >= set(LIMITS), "all that are timed"
+
+
+def test_addresses_that_are_too_few_for_ray_are_one_line_at_once():
+    """As by `ulimit -v`: Ray would wait for itself or abort, and torch and MLflow could not be imported."""
+    script = f"ulimit -v 300000; exec {COMMAND} run 57p"
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=own_environment())
+    assert said.returncode == 1 and said.stderr.startswith("error: ulimit -v leaves 0.3 GB of addresses; ")
+    assert said.stderr.count("\n") == 1

@@ -92,12 +92,14 @@ def _library(
     stem = f"{source.parent.name}-{digest}"
     if (loaded := _load(folder, stem)) is not None:
         return loaded
-    folder.mkdir(mode=0o700, exist_ok=True)
     try:
+        folder.mkdir(mode=0o700, exist_ok=True)
         with FileLock(folder / f"{stem}.lock", timeout=LONGEST_S):
             return _load(folder, stem) or _build([*compiler, *flags, str(source)], folder, stem)
     except Timeout:
         raise GivenUp(f"another process has been building {stem} for {LONGEST_S:.0f} s") from None
+    except OSError as error:
+        raise BuildError(f"nothing can be built in {folder}: {error.strerror or error}") from None
 
 
 def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
@@ -134,7 +136,10 @@ def digest_of(command: Sequence[str], files: Sequence[Path]) -> str:
 
 
 def _build(command: list[str], folder: Path, stem: str) -> ctypes.CDLL:
-    """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept."""
+    """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept.
+
+    What cannot be kept is used all the same.
+    """
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         half = Path(aside) / f"{stem}.so"
         _compile([*command, "-o", str(half)])
@@ -142,7 +147,10 @@ def _build(command: list[str], folder: Path, stem: str) -> ctypes.CDLL:
             built = ctypes.CDLL(str(half))
         except OSError as error:
             raise BuildError(f"{command[0]} built no library: {_first_line(str(error))}") from None
-        durable.move_in(half, folder / _name(stem, half.read_bytes()))
+        try:
+            durable.move_in(half, folder / _name(stem, half.read_bytes()))
+        except OSError as error:
+            log.warning("%s: what was built is not kept: %s", folder, error.strerror or error)
     return built
 
 

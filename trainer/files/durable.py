@@ -95,6 +95,13 @@ def make_folder(path: Path) -> None:
         _sync(folder.parent)
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder, if it is there, with all below it."""
+    if path.exists():
+        shutil.rmtree(path)
+        _sync(path.parent)
+
+
 def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
