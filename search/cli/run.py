@@ -59,9 +59,7 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
     configurations and a wider space extend it. Exit code 0: it is done; 1: something failed; 130: it was
     stopped before its end.
     """
-    _check_address_space()
-    plan = _read_study(study, home)
-    _check_start(plan, study, home)
+    plan = _prepare(study, home)
     if dry_run:
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
@@ -73,34 +71,30 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
-    _check_address_space()
-    plan = _read_study(study, home)
-    _check_start(plan, study, home)
-    _run_all(plan, study, home, False, detach, max_hours)
+    _run_all(_prepare(study, home), study, home, False, detach, max_hours)
 
 
-def _check_address_space() -> None:
-    """Raise Failure where `ulimit -v` leaves less than Ray reserves: it would wait for itself, or abort."""
+def _prepare(source: str, home: Home) -> Study:
+    """Return a study that can be begun, before anything is opened or written. Raises UserError, Failure.
+
+    Refused are a bad checkpoint to start from (once a study has begun, the ledger has it), and fewer addresses
+    (`ulimit -v`) than Ray reserves: it would wait for itself, or abort.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE:
         least = f"Ray reserves more than {ADDRESS_SPACE >> 30} GB, most of which it does not use"
         raise Failure(f"ulimit -v leaves {limit / 2**30:.1f} GB of addresses; {least}")
-
-
-def _check_start(study: Study, source: str, home: Home) -> None:
-    """Read the checkpoint that a study starts from, before anything is opened or written. Raises UserError.
-
-    Once a study has begun, the ledger has it.
-    """
     from search.store.ledger import Ledger
     from search.store.study_records import StudyRecords
     from search.study.start import read_start
 
+    study = _read_study(source, home)
     if study.start and study.start.checkpoint:
         begun = home.exists() and StudyRecords(Ledger(home), study.name).list_parents()
         if not begun:
             with reraise_as(source, UserError):
                 read_start(study.start, Path(study.start.checkpoint))
+    return study
 
 
 def _plan(study: Study, home: Home, fresh: bool) -> str:

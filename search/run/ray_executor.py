@@ -280,10 +280,10 @@ class StallWatchdog(tune.Callback):
         self.last_seen[trial.trial_id] = time.monotonic()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
-        self._forget(trial)
+        self.last_seen.pop(trial.trial_id, None)
+        self.running.pop(trial.trial_id, None)
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
-        self._forget(trial)
+    on_trial_error = on_trial_complete
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: TuneTrial, **info: Any) -> None:
         self.last_seen.pop(trial.trial_id, None)  # until it starts again
@@ -307,10 +307,6 @@ class StallWatchdog(tune.Callback):
             self.stalled.add(trial_id)
             self.last_seen[trial_id] = time.monotonic()  # so long it has to die
             ray.kill(actor)
-
-    def _forget(self, trial: TuneTrial) -> None:
-        self.last_seen.pop(trial.trial_id, None)
-        self.running.pop(trial.trial_id, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
