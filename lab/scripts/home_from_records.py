@@ -18,7 +18,9 @@ from search.store.database import ROWS
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.record import is_final
+from search.store.study_records import StudyRecords
 from search.study.file import load_study
+from search.study.trial import Configuration
 from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
@@ -34,10 +36,13 @@ def fill(study: str, file: str, home: Path) -> int:
     for row in final:
         row["environment"] = json.loads(row["environment"]) if row.get("environment") else None
     home.mkdir(parents=True, exist_ok=True)
-    place = Home(home)
-    with Ledger(place).database.begin() as db:
+    place, plan = Home(home), load_study(study)
+    ledger, keys = Ledger(place), {row["configuration"] for row in final}
+    listed = [Configuration(spec, recipe) for spec, recipe in plan.listed]
+    with ledger.database.begin() as db:
+        StudyRecords(ledger, plan.name).insert_configurations(db, [c for c in listed if c.key in keys])
         db.execute(sa.insert(ROWS), final)
-    Tracker(connect(place, tracking_uri(place)), place, load_study(study))  # creates the experiment
+    Tracker(connect(place, tracking_uri(place)), place, plan)  # creates the experiment
     return len(final)
 
 
