@@ -64,6 +64,10 @@ class Tied(Spec, listed=False):
         return self.base.answers
 
     @property
+    def prompt(self) -> int:  # type: ignore[override]
+        return self.base.prompt
+
+    @property
     def roles(self) -> dict[str, str]:  # type: ignore[override]
         return self.base.roles
 

@@ -41,9 +41,9 @@ def main(folder: Path, orders: list[str]) -> None:
     torch.set_num_threads(1)
     lines = pd.read_csv(TABLE, dtype=object).to_dict("records") if TABLE.exists() else []
     done = {(line["configuration"], line["seed"], line["methods"]) for line in lines}
-    for methods in orders:
-        for path in sorted(folder.iterdir()):
-            parent = Checkpoint.load(path)
+    for path in sorted(folder.iterdir(), key=lambda path: path.name.partition("-")[::-1]):
+        parent = Checkpoint.load(path)
+        for methods in orders:
             key = (parent.provenance["configuration"], str(parent.seed["init_seed"]), methods)
             if LOW <= parent.metrics["best_exact"] <= HIGH and key not in done:
                 lines.append(row(parent, methods))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from model.proof.net import COLUMNS, EQUALS, PLUS, PROMPT, Net, normed
+from model.proof.net import COLUMNS, Net, normed
 from model.proof.rounding import SLACK, SPARE, SUMMED, TINY, Approx, Array, Machine, U, gamma, rounding
 
 CURVED = 1e-4
@@ -53,9 +53,9 @@ class Query:
 
 def possible(net: Net, k: int, token: int) -> Array:
     """Return 1 where a token can stand at a position when digit k is asked for at `token`, else 0 [T, V]."""
-    allowed = np.zeros((PROMPT + k, net.vocabulary))
+    allowed = np.zeros((net.prompt + k, net.vocabulary))
     allowed[:, :10] = 1
-    for place, only in ((PLUS, net.plus), (EQUALS, net.equals), (EQUALS + k, token)):
+    for place, only in (*net.fixed, (net.prompt - 1 + k, token)):
         allowed[place] = 0
         allowed[place, only] = 1
     return allowed
@@ -71,10 +71,12 @@ class Attention:
         self.alone = normed(alone, net.norms[0], machine)
         """Normed without the errors that places share."""
         self.queries, self.keys, self.values = (c(self.normed.value) for c in (net.query, net.key, net.value))
+        if net.turned:
+            self.queries, self.keys = net.turned
 
     def ask(self, k: int) -> list[Query]:
         """Return what is seen when digit k is asked for, by query token."""
-        net, length, last = self.net, PROMPT + k, EQUALS + k
+        net, length, last = self.net, self.net.prompt + k, self.net.prompt - 1 + k
         answers = []
         for token in net.queries(k):
             allowed = possible(net, k, token)
@@ -110,6 +112,13 @@ class Attention:
         part = slice(h * size, (h + 1) * size)
         query, keys = self.queries[last, token][part], self.keys[: last + 1, :, part]
         score = net.scale * (keys.value @ query.value)
+        top = np.unravel_index(np.where(allowed > 0, score, -np.inf).argmax(), score.shape)
+        products = net.scale * keys.size * query.size
+        total = products.sum(-1)
+        if net.turned:
+            sums = rounding(products).sum(-1) + (size - 1) * rounding(total * SUMMED)
+            apart = np.abs(keys.value - keys.value[top]) @ query.error + keys.error @ query.size
+            return score, sums * SUMMED + net.scale * apart + SLACK * total, np.zeros(COLUMNS)
         slope = np.zeros(self.keys.value.shape[-1])
         slope[part] = net.scale * query.value
         rows, alone = self.normed[: last + 1], self.alone[: last + 1]
@@ -118,13 +127,10 @@ class Attention:
         differing, shared = self._shared(along, last + 1)
         error = error + differing
         scaled = int(net.scale != 1)
-        products = net.scale * keys.size * query.size
-        total = products.sum(-1)
         error = (
             error + (1 + scaled) * rounding(products).sum(-1) + (size - 1 + scaled) * rounding(total * SUMMED)
         )
         error = error * SUMMED + net.scale * (keys.error @ query.error) + SLACK * total
-        top = np.unravel_index(np.where(allowed > 0, score, -np.inf).argmax(), score.shape)
         column = net.columns_of(last + 1)
         means = np.stack([keys.value[net.place(0, j), :10].mean(0) for j in range(COLUMNS)])
         nearest = np.where(column[:, None] < 0, keys.value[top], means[column])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.proof.attention import Query
-from model.proof.net import COLUMNS, EQUALS, PLUS, Net
+from model.proof.net import COLUMNS, Net
 from model.proof.rounding import Array
 
 Ints = NDArray[np.int64]
@@ -101,7 +101,7 @@ def places(net: Net, k: int) -> tuple[Ints, Ints, list[tuple[int, int]]]:
     Where z of a column is not yet written, its position is -1.
     """
     rows = [[net.place(0, j), net.place(1, j), net.place(2, j) if j < k else -1] for j in range(COLUMNS)]
-    return np.array(rows), np.stack([X, Y, Z], -1), [(PLUS, net.plus), (EQUALS, net.equals)]
+    return np.array(rows), np.stack([X, Y, Z], -1), list(net.fixed)
 
 
 class Sums:
@@ -111,7 +111,7 @@ class Sums:
         self.net, self.query, self.head = net, query, query.heads[h]
         self.positions, self.tokens, fixed = places(net, query.k)
         if query.k > COLUMNS:
-            fixed.append((EQUALS + query.k, query.token))
+            fixed.append((net.prompt - 1 + query.k, query.token))
         self.fixed = tuple(np.array(fixed).T)
 
     def by_column(self, term_TV: Array) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from model.proof.attention import Query
 from model.proof.columns import Ints
-from model.proof.intervals import Interval, gelu, gelu_range, slope_range
+from model.proof.intervals import Interval
 from model.proof.net import Net
 from model.proof.rounding import SLACK, Approx, Array, Chain, Machine, U, gamma
 
@@ -96,7 +96,7 @@ class Gaps:
         y = first @ self.centre
         n = y / np.sqrt((y * y).mean(-1, keepdims=True) + norm.eps) * norm.weight.value
         hidden = n @ net.fc1.matrix + self.offset
-        second = first + gelu(hidden) @ net.fc2.matrix + self._bias(net.fc2_bias)
+        second = first + net.bend.at(hidden) @ net.fc2.matrix + self._bias(net.fc2_bias)
         last = second @ self.centre
         scale = np.sqrt((last * last).mean(-1) + self.ending.eps)
         gaps: Array = np.einsum(
@@ -145,9 +145,7 @@ class Gaps:
         error = n.size * (gamma(2) + SLACK) + y.size * root.high[:, None] * norm.weight.error
         normed = self._added(n.wider(error), error, None if norm.bias is None else norm.bias.value)
         hidden = self._through(net.fc1, normed.range, net.fc1_bias)
-        gate = gelu_range(hidden.range)
-        gate_error = U * (machine.gelu_argument * hidden.range.size + machine.gelu * gate.size)
-        gate = gate.wider(gate_error)
+        gate, gate_error = net.bend.over(hidden.range, machine)
         written = self._through(net.fc2, gate, net.fc2_bias)
         total = first.range + written.range
         second = _rounded(total, written.error + U * total.size)
@@ -188,7 +186,7 @@ class Gaps:
             along_last = along_last + along_scale[:, None] * Interval(*[self.bias[None, :, None]] * 2)
         second = along_last.linear(self.centre)
         gate = second.linear(net.fc2.matrix.T)
-        hidden = gate * slope_range(values.hidden.range)[:, None]
+        hidden = net.bend.slopes(gate, values.hidden.range)
         normed = hidden.linear(net.fc1.matrix.T)
         inputs = values.hidden.range + Interval(-self.offset, -self.offset)
         root = (hidden * inputs[:, None]).sum(-1)[..., None]  # along the logarithm

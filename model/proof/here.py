@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from model.proof.attention import Attention, Query
-from model.proof.net import COLUMNS, PROMPT, Net
+from model.proof.net import COLUMNS, Net
 from model.proof.program import Program
 from model.proof.rounding import SLACK, SUMMED, TINY, Approx, Array, Chain, Machine, rounding
 
@@ -30,6 +30,8 @@ def capture(net: Net, program: Program) -> Net:
     """Return a net with its tables, norms and output as the program computes them."""
     import torch
 
+    if net.turned:
+        raise ValueError("proofs of the rope family are for any machine, at level 'any'")
     if not hasattr(program.model, "token_table"):  # low_rank: weights are read as they are
         weights, length = program.model.weights, len(net.residual.value)
         with torch.no_grad():
@@ -67,7 +69,7 @@ class Captured(Attention):
         self.program, self.is_product = program, is_matrix_product(net, program)
 
     def ask(self, k: int) -> list[Query]:
-        length = PROMPT + k
+        length = self.net.prompt + k
         runs = [self.program.captured([v] * length)[:3] for v in range(self.net.vocabulary)]
         self.runs: list[Any] = [[part if part.dim() == 3 else part[None] for part in run] for run in runs]
         stacked = (np.stack([_exact(run[i]).value for run in self.runs], 2) for i in range(3))

@@ -5,19 +5,18 @@ Axes of `linear`: I input, O output.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
-from model.proof.rounding import Array
+from model.proof.rounding import TINY, Array, Machine, U, gamma
 
 ROUND = 2.0**-52
-LEAST_AT = -0.7517915246935645
-"""Where GELU is least; its slope is least and largest at -√2 and √2."""
 ELEMENTARY = 2.0**-40
-"""Error of GELU and its slope in float64, relative to 1 + |x|."""
+"""Error of functions and their slopes in float64, relative to 1 + |x|."""
 
 
 def down(x: Array) -> Array:
@@ -96,28 +95,83 @@ class Interval:
         return Interval(down(self.low - error), up(self.high + error))
 
 
-def gelu(x: Array) -> Array:
-    value: Array = x * ndtr(x)
-    return value
+class GELU:
+    """What follows the MLP's first layer, x Φ(x). Its slope is least and largest at -√2 and √2."""
+
+    LEAST_AT = -0.7517915246935645
+
+    @staticmethod
+    def at(x: Array) -> Array:
+        value: Array = x * ndtr(x)
+        return value
+
+    @staticmethod
+    def slope(x: Array) -> Array:
+        value: Array = ndtr(x) + x * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
+        return value
+
+    def over(self, x: Interval, machine: Machine) -> tuple[Interval, Array]:
+        """Return the range over an interval, and the error of float32, which it includes."""
+        value = _range(self.at, x, self.LEAST_AT, np.inf)
+        error = U * (machine.gelu_argument * x.size + machine.gelu * value.size)
+        return value.wider(error), error
+
+    def slopes(self, along: Interval, x: Interval) -> Interval:
+        """Return slopes [N, K, X] along x, of those along the result."""
+        return along * _range(self.slope, x, -np.sqrt(2.0), np.sqrt(2.0))[:, None]
 
 
-def gelu_slope(x: Array) -> Array:
-    value: Array = ndtr(x) + x * np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
-    return value
+class SwiGLU:
+    """x / (1 + exp -x) of the first half of the MLP's first layer, times the second half. The slope of the former is
+    least and largest at -TURN and TURN.
+    """
+
+    LEAST_AT, TURN = -1.2784645427610738, 2.3993572805
+    PRODUCTS = 4
+    """Roundings behind exp: of its argument's sign none, of a sum, a quotient and a product; and one to spare."""
+
+    @staticmethod
+    def silu(x: Array) -> Array:
+        value: Array = x * expit(x)
+        return value
+
+    @staticmethod
+    def slope(x: Array) -> Array:
+        share = expit(x)
+        value: Array = share * (1 + x * (1 - share))
+        return value
+
+    def at(self, x: Array) -> Array:
+        gates, units = np.split(x, 2, -1)
+        return self.silu(gates) * units
+
+    def over(self, x: Interval, machine: Machine) -> tuple[Interval, Array]:
+        """Return the range over an interval, and the error of float32, which it includes."""
+        gates, units = self._halves(x)
+        value = _range(self.silu, gates, self.LEAST_AT, np.inf) * units
+        error = value.size * gamma(machine.exp + self.PRODUCTS) + 2**8 * TINY * (1 + units.size)
+        return value.wider(error), error
+
+    def slopes(self, along: Interval, x: Interval) -> Interval:
+        """Return slopes [N, K, X] along x, of those along the result."""
+        gates, units = self._halves(x)
+        bends = _range(self.slope, gates, -self.TURN, self.TURN) * units
+        parts = [along * part[:, None] for part in (bends, _range(self.silu, gates, self.LEAST_AT, np.inf))]
+        return Interval(
+            *(np.concatenate(ends, -1) for ends in zip(*((p.low, p.high) for p in parts), strict=True))
+        )
+
+    @staticmethod
+    def _halves(x: Interval) -> tuple[Interval, Interval]:
+        half = x.low.shape[-1] // 2
+        return x[..., :half], x[..., half:]
 
 
-def gelu_range(x: Interval) -> Interval:
-    ends = gelu(x.low), gelu(x.high)
-    low = np.where((x.low <= LEAST_AT) & (x.high >= LEAST_AT), gelu(np.array(LEAST_AT)), np.minimum(*ends))
-    return _elementary(x, low, np.maximum(*ends))
-
-
-def slope_range(x: Interval) -> Interval:
-    ends, turn = (gelu_slope(x.low), gelu_slope(x.high)), np.sqrt(2.0)
-    low = np.where((x.low <= -turn) & (x.high >= -turn), gelu_slope(-turn), np.minimum(*ends))
-    high = np.where((x.low <= turn) & (x.high >= turn), gelu_slope(turn), np.maximum(*ends))
-    return _elementary(x, low, high)
-
-
-def _elementary(x: Interval, low: Array, high: Array) -> Interval:
+def _range(function: Callable[[Array], Array], x: Interval, least: float, most: float) -> Interval:
+    """Return the range of a function that is least and largest at these places, and turns nowhere else."""
+    ends = function(x.low), function(x.high)
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    low = np.where((x.low <= least) & (x.high >= least), function(np.array(least)), low)
+    if np.isfinite(most):
+        high = np.where((x.low <= most) & (x.high >= most), function(np.array(most)), high)
     return Interval(low - ELEMENTARY * (1 + np.abs(x.low)), high + ELEMENTARY * (1 + np.abs(x.high)))

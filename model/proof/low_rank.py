@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from model.families.low_rank import LowRank
 
 Tensors = dict[str, Array]
-PLUS, EQUALS, STEPS = 10, 11, 11
+STEPS = 11
 READ = 22 + STEPS - 1
 """Positions that are read."""
 
@@ -29,7 +29,7 @@ def view(spec: LowRank, w: Tensors) -> Net:
     placed = Approx(positions.value[:, None], positions.error[:, None]).broadcast(shape)
     query, key, value = _projections(spec, w)
     return Net(
-        steps=STEPS, plus=PLUS, equals=EQUALS, units_first=False, heads=1,
+        steps=STEPS, fixed=((10, 10), (21, 11)), starts=(0, 11, 22), units_first=False, heads=1,
         residual=Approx(w["tokens"]).broadcast(shape) + placed, shared=np.zeros((READ, spec.width)), alike=False,
         norms=(_norm(spec, w, 1), _norm(spec, w, 2), _norm(spec, w, 3)),
         query=query, key=key, value=value, scale=1 / math.sqrt(spec.width), out=_chain(w, "out"),

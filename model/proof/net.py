@@ -7,14 +7,27 @@ table reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.proof.rounding import SLACK, Approx, Array, Chain, Machine, U, gamma, rounded, rounding, single
+from model.proof.intervals import GELU, SwiGLU
+from model.proof.rounding import (
+    SLACK,
+    Approx,
+    Array,
+    Chain,
+    Machine,
+    U,
+    gamma,
+    rounded,
+    rounding,
+    sincos,
+    single,
+)
 from model.tied import Tied
 
 if TYPE_CHECKING:
@@ -23,9 +36,7 @@ if TYPE_CHECKING:
     from model.spec import Spec
 
 COLUMNS = 10
-PLUS, EQUALS, PROMPT = 10, 21, 22
-"""Positions of the delimiters, and the number of tokens before the first answer digit."""
-FAMILIES = ("split_subspace", "low_rank")
+FAMILIES = ("split_subspace", "low_rank", "rope")
 
 
 @dataclass(frozen=True)
@@ -60,8 +71,10 @@ class Net:
 
     steps: int
     """Tokens that are asked for."""
-    plus: int
-    equals: int
+    fixed: tuple[tuple[int, int], ...]
+    """Positions and tokens of the delimiters, the last of which is where digit 0 is asked for."""
+    starts: tuple[int, int, int]
+    """Positions at which the numbers and the answer begin."""
     units_first: bool
     """True if operands stand with their units first."""
     heads: int
@@ -90,6 +103,15 @@ class Net:
     """From the residual to what the token table reads; None: the residual itself."""
     table: Approx
     """[V, K]."""
+    turned: tuple[Approx, Approx] | None = None
+    """Queries and keys [T, V, E] where `query` and `key` are not all that makes them."""
+    bend: GELU | SwiGLU = field(default=GELU())
+    """From what fc1 gives to what fc2 reads."""
+
+    @property
+    def prompt(self) -> int:
+        """Tokens before the first answer digit."""
+        return self.starts[2]
 
     @property
     def vocabulary(self) -> int:
@@ -97,7 +119,7 @@ class Net:
 
     def queries(self, k: int) -> list[int]:
         """Return the tokens that can stand where digit k is asked for."""
-        return [self.equals] if k == 0 else list(range(10)) if k <= COLUMNS else [0, 1]
+        return [self.fixed[-1][1]] if k == 0 else list(range(10)) if k <= COLUMNS else [0, 1]
 
     def columns_of(self, length: int) -> NDArray[np.int64]:
         """Return the column of each of the first positions [T] among those that are alike; -1: of none."""
@@ -110,9 +132,8 @@ class Net:
 
     def place(self, operand: int, column: int) -> int:
         """Return the position of a column of an operand (0, 1) or of the sum (2)."""
-        if operand == 2:
-            return PROMPT + column
-        return 11 * operand + (column if self.units_first else COLUMNS - 1 - column)
+        is_first = self.units_first or operand == 2
+        return self.starts[operand] + (column if is_first else COLUMNS - 1 - column)
 
 
 def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
@@ -124,6 +145,27 @@ def view(spec: Spec, theta_P: Tensor, machine: Machine) -> Net:
     tensors = {name: t[0].double().numpy() for name, t in spec.layout.split(theta_P[None]).items()}
     read: Callable[[Spec, dict[str, Array]], Net] = import_module(f"{__package__}.{spec.family}").view
     return read(spec, tensors)
+
+
+def turn_matrix(phases: Array, size: int) -> Approx:
+    """Return the matrix [heads · n, heads · n] that turns the pairs of each head's entries by its angle."""
+    turn, error = np.eye(len(phases) * size), np.zeros((len(phases) * size,) * 2)
+    sines, cosines = sincos(Approx(phases))
+    for head in range(len(phases)):
+        for i in range(head * size, head * size + size // 2 * 2, 2):
+            pair = slice(i, i + 2)
+            s, c = sines.value[head], cosines.value[head]
+            turn[pair, pair] = [[c, s], [-s, c]]
+            s, c = sines.error[head], cosines.error[head]
+            error[pair, pair] = [[c, s], [s, c]]
+    return Approx(turn, error)
+
+
+def factors(out: Array, reach: Array) -> tuple[Array, Array]:
+    """Return [E, R] and [R, D], whose product is an output [E, D] on all that values can be."""
+    _, sizes, rows = np.linalg.svd(reach @ out, full_matrices=False)
+    rows = rows[sizes > 1e-11 * sizes[0]]
+    return out @ rows.T, rows
 
 
 def normed(x: Approx, norm: Norm, machine: Machine) -> Normed:

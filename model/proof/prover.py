@@ -27,6 +27,7 @@ from model.proof.here import Captured, capture
 from model.proof.net import Net, view
 from model.proof.program import Program
 from model.proof.rounding import ANY, HERE, Array, Machine
+from model.tied import ties_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,7 +110,8 @@ def prove(
     `limit_s` seconds stays open. Raises ValueError where the family is not known.
     """
     proof = Prover(spec, theta_P, machine or ANY, digits, limit_s).run()
-    if machine is None and proof.verdict == UNDECIDED and not any(o.reason == TIME for o in proof.open):
+    has_time = not any(o.reason == TIME for o in proof.open)
+    if machine is None and proof.verdict == UNDECIDED and has_time and ties_of(spec)[0].family != "rope":
         return Prover(spec, theta_P, HERE, digits, limit_s).run()
     return proof
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from model.proof.net import COLUMNS, Net, Norm
+from model.proof.net import COLUMNS, Net, Norm, factors, turn_matrix
 from model.proof.rounding import (
     Approx,
     Array,
@@ -42,8 +42,9 @@ def view(spec: SplitSubspace, w: Tensors) -> Net:
     norm1, norm2, norm3 = (Norm(weight) for weight in _norm_weights(spec, w))
     plus, equals = (10, 11) if spec.vocabulary == 14 else (0, 0)
     return Net(
-        steps=steps, plus=plus, equals=equals, units_first=True, heads=heads, residual=residual,
-        shared=shared, alike=True, norms=(norm1, norm2, norm3), query=query, key=key, value=value, scale=scale,
+        steps=steps, fixed=((10, plus), (21, equals)), starts=(0, 11, 22), units_first=True,
+        heads=heads, residual=residual, shared=shared, alike=True, norms=(norm1, norm2, norm3),
+        query=query, key=key, value=value, scale=scale,
         out=out, channels=channels, writes=writes, fc1=Chain(Approx(w["fc1"].T)), fc1_bias=w.get("fc1_bias"),
         fc2=Chain(Approx(w["head"] if spec.tie_fc2_head else w["fc2"].T)), fc2_bias=w.get("fc2_bias"),
         head=Chain(Approx(w["head"].T)), table=table,
@@ -133,7 +134,7 @@ def _projections(spec: SplitSubspace, w: Tensors) -> tuple[Chain, Chain, Chain, 
     query = _projection(spec, w, "q_proj").T
     size = query.value.shape[1] // heads
     key = query if spec.tie_qk else _projection(spec, w, "k_proj").T
-    turns = [_turn(w["phase"], size)] if spec.tie_qk and not spec.unturned else []
+    turns = [turn_matrix(w["phase"], size)] if spec.tie_qk and not spec.unturned else []
     value = Approx(w["head"] if spec.tie_vo else w["v_proj"].T)
     chains = Chain(_below(query, tok), *turns), Chain(_below(key, tok)), Chain(_above(value, spec.pos_dim))
     return *chains, 1 / math.sqrt(size)
@@ -165,24 +166,10 @@ def _projection(spec: SplitSubspace, w: Tensors, name: str) -> Approx:
     return Approx(np.stack(shifted, axis=-1).reshape(-1, columns))
 
 
-def _turn(phases: Array, size: int) -> Approx:
-    """Return the matrix [heads · n, heads · n] that turns the pairs of each head's entries by its angle."""
-    turn, error = np.eye(len(phases) * size), np.zeros((len(phases) * size,) * 2)
-    sines, cosines = sincos(Approx(phases))
-    for head in range(len(phases)):
-        for i in range(head * size, head * size + size // 2 * 2, 2):
-            pair = slice(i, i + 2)
-            s, c = sines.value[head], cosines.value[head]
-            turn[pair, pair] = [[c, s], [-s, c]]
-            s, c = sines.error[head], cosines.error[head]
-            error[pair, pair] = [[c, s], [s, c]]
-    return Approx(turn, error)
-
-
 def _output(spec: SplitSubspace, w: Tensors) -> tuple[Chain, Array, Array]:
     """Return the attention output [E, D], and two real factors of it [E, R], [R, D]."""
     if not spec.out_rank:
-        return Chain(Approx(w["out"].T)), *_factors(w["out"].T, _reach(spec, w))
+        return Chain(Approx(w["out"].T)), *factors(w["out"].T, _reach(spec, w))
     if spec.onehot_out:
         row = np.eye(spec.width)[1:2]
     else:
@@ -204,10 +191,3 @@ def _reach(spec: SplitSubspace, w: Tensors) -> Array:
         basis, _ = np.linalg.qr(value[i : i + size])
         projector[i : i + size, i : i + size] = basis @ basis.T
     return projector
-
-
-def _factors(out: Array, reach: Array) -> tuple[Array, Array]:
-    """Return [E, R] and [R, D], whose product is an output [E, D] on all that values can be."""
-    _, sizes, rows = np.linalg.svd(reach @ out, full_matrices=False)
-    rows = rows[sizes > 1e-11 * sizes[0]]
-    return out @ rows.T, rows

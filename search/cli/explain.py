@@ -30,6 +30,7 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     The page is one file and needs no network. It runs the model itself, with a slider for every number. Where the
     home has the seed's records, its curve is on the page, and the page is logged beside the checkpoint in MLflow.
     """
+    from model.proof.file import proof_beside
     from search.explain.explain import MOST, Shown
     from search.explain.explain import explain as page_of
 
@@ -39,7 +40,8 @@ def explain(checkpoints: tuple[Path, ...], target: Path, landscape: bool, carrie
     recorded = [_recorded(home, checkpoint) for checkpoint in loaded]
     trainings = [r.training() if r else None for r in recorded]
     learned = [_carries(path, c) if carries else None for path, c in zip(checkpoints, loaded, strict=True)]
-    html = page_of(list(map(Shown, names, loaded, trainings, learned)), landscape)
+    proofs = [proof_beside(path, c.theta_P) for path, c in zip(checkpoints, loaded, strict=True)]
+    html = page_of(list(map(Shown, names, loaded, trainings, learned, proofs)), landscape)
     write_text(target, html)
     click.echo(f"{target}: {' and '.join(names)}, in any browser")
     if len(recorded) == 1 and recorded[0] and recorded[0].log(html):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from search.store.home import Home
 
 LIMIT_S, DIGITS = 600, 10
+SAMPLED, SAMPLE_SEED = 20_000, 20
 
 
 @click.command()
@@ -69,7 +71,8 @@ def prove(
         _prove_study(home, study, limit_s, as_json)
     if not checkpoint or study:
         raise UserError("give a CHECKPOINT, or --study STUDY")
-    from model.proof import COUNTEREXAMPLE, PROVED
+    from model.adderboard import failures
+    from model.proof import COUNTEREXAMPLE, PROVED, UNDECIDED
     from model.proof.count import count_wrong
     from model.proof.file import proof_text, verdict_of, write_verdict
     from model.proof.prover import prove as decide
@@ -88,6 +91,12 @@ def prove(
         count = count_wrong(loaded.spec, loaded.theta_P, digits=digits, limit_s=limit_s)
         values["count"] = asdict(count)
         lines.append(f"  {count.wrong:,} pairs are wrong for certain, {count.possible:,} may be")
+    if proof.verdict == UNDECIDED:
+        draws = random.Random(SAMPLE_SEED)
+        pairs = [(draws.randrange(10**digits), draws.randrange(10**digits)) for _ in range(SAMPLED)]
+        wrong = len(failures(loaded.spec, loaded.theta_P, pairs))
+        values["sampled"] = {"pairs": SAMPLED, "wrong": wrong}
+        lines.append(f"  of {SAMPLED:,} pairs at random {wrong:,} are decoded wrongly")
     if record:
         write_verdict(checkpoint, values)
     show(as_json, values, lines)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from model import preset_name
+from model.proof.file import decide
 from model.proof.net import FAMILIES
-from model.proof.prover import prove
 from model.tied import ties_of
 from search.explain.net import program
 from search.explain.page import HERE, page
@@ -32,6 +32,8 @@ class Shown:
     checkpoint: Checkpoint
     training: dict[str, Any] | None = None
     carries: dict[str, Any] | None = None
+    proof: dict[str, Any] | None = None
+    """The verdict on all pairs, where it is known."""
 
 
 def explain(shown: Sequence[Shown], landscape: bool = False) -> str:
@@ -59,22 +61,21 @@ def _net(shown: Shown) -> dict[str, Any]:
         "model": preset_name(spec),
         "params": spec.params,
         "program": program(spec, theta_P),
-        "proof": _proof(checkpoint),
+        "proof": _proof(shown),
         "training": shown.training,
         "carries": shown.carries,
     }
 
 
-def _proof(checkpoint: Checkpoint) -> dict[str, Any] | None:
+def _proof(shown: Shown) -> dict[str, Any] | None:
     """Return the verdict on all pairs and the pair with the smallest margin; None for families without proofs."""
-    if ties_of(checkpoint.spec)[0].family not in FAMILIES:
+    spec, theta_P = shown.checkpoint.spec, shown.checkpoint.theta_P
+    if ties_of(spec)[0].family not in FAMILIES:
         return None
-    proof = prove(checkpoint.spec, checkpoint.theta_P, limit_s=LIMIT_S)
-    pair = (proof.wrong[0].a, proof.wrong[0].b) if proof.wrong else proof.pair
+    proof = shown.proof or decide(spec, theta_P, LIMIT_S)
+    wrong = proof["wrong"][0] if proof["wrong"] else None
     return {
-        "verdict": proof.verdict,
-        "level": proof.level,
-        "margin": proof.margin,
-        "pair": pair,
-        "digit": None if proof.wrong else proof.digit,
+        **{name: proof[name] for name in ("verdict", "level", "margin")},
+        "pair": [wrong["a"], wrong["b"]] if wrong else proof["pair"],
+        "digit": None if wrong else proof["digit"],
     }

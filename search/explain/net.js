@@ -75,6 +75,27 @@ const FAMILIES = {
       },
     };
   },
+  rope({ heads }, w) {
+    const first = 23, width = w.tokens[0].length, eps = 1e-6;
+    const base = (t, token) => w.tokens[token].map((n, i) => i === 2 && w.ramp ? n + w.ramp[t] : n);
+    const read = value => w.turns.map((_, t) => w.tokens.map((_, token) => value(unit(base(t, token), eps), t)));
+    const turned = ([a, b, c, d], [cos0, cos1, sin0, sin1]) =>
+      [a * cos0 - b * sin0, a * sin0 + b * cos0, c * cos1 - d * sin1, c * sin1 + d * cos1];
+    const features = (rows, weights) => read((x, t) => turned(unit(times(rows, x), eps).map((n, i) => n * weights[i]), w.turns[t]));
+    const queries = Array.from({ length: heads }, (_, h) => features(w.queries.slice(4 * h, 4 * h + 4), w.query_norm));
+    const keys = features(w.keys, w.key_norm), values = read(x => times(w.values, x));
+    return {
+      heads, summed: true, channels: width, base: (k, token) => base(first + k, token),
+      value: (c, t, token) => values[t][token][c],
+      score: (h, k, token, t, seen) => dot(queries[h][first + k][token], keys[t][seen]),
+      rest(start, channels) {
+        let x = added(start, channels);
+        const inner = unit(x, eps), units = times(w.up, inner);
+        x = added(x, times(w.down, times(w.gate, inner).map((gate, i) => gate / (1 + Math.exp(-gate)) * units[i])));
+        return times(w.head, unit(x, eps));
+      },
+    };
+  },
 };
 
 class Net {
@@ -179,7 +200,7 @@ class Net {
 
   extremes(k, token, sign) {
     const { net, prompt } = this;
-    const top = net.weight ? 0 : Math.max(...prompt.map((_, t) => t).concat(k ? PROMPT - 1 + k : []).flatMap(t =>
+    const top = net.weight ? 0 : Math.max(...prompt.map((_, t) => t).concat(k ? prompt.length - 1 + k : []).flatMap(t =>
       Array.from({ length: 10 }, (_, seen) => net.score(0, k, token, t, seen))));
     const term = (t, seen) => {
       const weight = net.weight ? net.weight(0, k, t) : Math.exp(net.score(0, k, token, t, seen) - top);
@@ -189,7 +210,7 @@ class Net {
     const X = [], Y = [], Z = [];
     for (let j = 0; j < COLUMNS; j++) {
       X.push(row(prompt.indexOf(100 + j))), Y.push(row(prompt.indexOf(200 + j)));
-      if (j < k) Z.push(row(PROMPT + j));
+      if (j < k) Z.push(row(prompt.length + j));
     }
     const sum = (...pairs) => pairs.reduce(([n, d], [m, e]) => [n + m, d + e]);
     const delimiters = prompt.flatMap((seen, t) => seen < 100 ? [term(t, seen)] : []).reduce((a, b) => sum(a, b));

@@ -66,6 +66,8 @@ def _form(base: Any) -> dict[str, Any]:
     """Return what `apply` reads of a spec."""
     if base.family == "low_rank":
         return {"heads": 1, "centre": not base.rms_norm}
+    if base.family == "rope":
+        return {"heads": base.heads}
     return {"heads": base.heads, "circular": base.circular, "summed": base.out_rank > 0}
 
 

@@ -27,9 +27,11 @@ TRAINED_P = torch.tensor(
     json.loads((Path(__file__).parents[1] / "data" / "57p-seed777.json").read_text())["theta"]
 )
 TIED = Tied(base=preset("57p"), ties=(1, *(1 if n == 7 else n for n in range(2, 56)), -3, 0))
-SPECS = {name: preset(name) for name in ("57p", "74p", "133p", "170p", "226p", "456p", "512p")} | {
-    "tied": TIED
-}
+SPECS = (
+    {name: preset(name) for name in ("57p", "74p", "133p", "170p", "226p", "456p", "512p")}
+    | {"tied": TIED}
+    | {name: preset(name) for name in ("228p", "58p-kv", "36p")}
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,24 +10,29 @@ import numpy as np
 import pytest
 import torch
 
+from model import PRESETS
 from model.proof import check
 from model.proof.attention import Attention
-from model.proof.columns import Sums, first_cases
+from model.proof.columns import STATES, Sums, first_cases
 from model.proof.count import count_wrong
 from model.proof.file import is_proved, proof_text
 from model.proof.here import Captured, capture
+from model.proof.intervals import GELU, Interval, SwiGLU
 from model.proof.net import view
 from model.proof.program import Program
-from model.proof.prover import COUNTEREXAMPLE, PROVED, UNDECIDED, prove
+from model.proof.prover import COUNTEREXAMPLE, PROVED, UNDECIDED, Prover, QueryProver, prove
 from model.proof.rounding import ANY, HERE, U
 from tests.commands import call, fails_with_one
+from tests.outside import hyra
 from trainer.checkpoints.checkpoint import Checkpoint
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 
 
 def certificate(name):
-    return Checkpoint.load(CERTIFICATES / name)
+    if name == "rope":
+        return Checkpoint.load(CERTIFICATES.parent / "2026-11-24-rope/62p-seed106")
+    return Checkpoint(*hyra()) if name == "outside" else Checkpoint.load(CERTIFICATES / name)
 
 
 def every_pair(digits):
@@ -74,7 +79,10 @@ def longer(*names):
     return [pytest.param(*name, marks=pytest.mark.full) for name in names]
 
 
-@pytest.mark.parametrize("name", ["6p", "10p-qualified", *longer(["100p"], ["133p"], ["456p"], ["512p"])])
+@pytest.mark.parametrize(
+    "name",
+    ["6p", "10p-qualified", "rope", *longer(["outside"], ["100p"], ["133p"], ["456p"], ["512p"])],
+)
 def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
     checkpoint = certificate(name)
     proof, decoded = (
@@ -90,13 +98,18 @@ def test_the_prover_agrees_with_decoding_all_pairs_of_two_digits(name):
 
 def channels(checkpoint, dtype):
     """The one number that attention writes, of all pairs of two digits, in the exported program [B, 11]."""
+    return all_channels(checkpoint, dtype)[..., 0]
+
+
+def all_channels(checkpoint, dtype):
+    """The numbers that attention writes, of all pairs of two digits, in the exported program [B, 11, R]."""
     model = Program(checkpoint.spec, checkpoint.theta_P).model.to(dtype)
     written, attention = [], model.attention
     model.attention = lambda h: written.append(attention(h)) or written[-1]
     with torch.no_grad():
         model(tokens(checkpoint, TWO))
-    row = view(checkpoint.spec, checkpoint.theta_P, ANY).writes[0]
-    return (written[0].double().numpy() @ row / (row @ row))[:, checkpoint.spec.prompt - 1 :]
+    writes = view(checkpoint.spec, checkpoint.theta_P, ANY).writes
+    return (written[0].double().numpy() @ np.linalg.pinv(writes))[:, checkpoint.spec.prompt - 1 :]
 
 
 def of_case(k, token, label):
@@ -134,6 +147,64 @@ def test_float32_stays_in_the_intervals_and_does_not_fill_them(name):
             assert ends[-1] - exact[case, k].max() > abs(channel[case, k] - exact[case, k]).max()
 
 
+def test_float32_stays_in_the_boxes_of_a_net_whose_keys_turn():
+    checkpoint = certificate("rope")
+    prover = Prover(checkpoint.spec, checkpoint.theta_P, ANY, 2, float("inf"))
+    have, exact = (all_channels(checkpoint, dtype) for dtype in (torch.float32, torch.float64))
+    for query in (QueryProver(prover, q) for k in range(3) for q in prover.attention.ask(k)):
+        k, token = query.query.k, query.query.token
+        cases, low, high, _ = query.extremes(first_cases(query.query, 2))
+        for label, least, most in zip(cases.label, low, high, strict=True):
+            case = of_case(k, token, label)
+            assert (least < have[case, k]).all() and (have[case, k] < most).all()
+            error = abs(have[case, k] - exact[case, k]).max(0)
+            assert (most - exact[case, k].max(0) > error).all()
+
+
+@pytest.mark.parametrize("name", [name for name, spec in PRESETS.items() if spec.family == "rope"])
+def test_a_rope_nets_view_is_its_exported_program(name):
+    """Whatever is tied: the right digit's margin at digit 1 of some pairs, with numbers moved away from their start."""
+    spec, draws = PRESETS[name], np.random.default_rng(5)
+    theta_P = spec.initial(3) + 0.3 * torch.randn(spec.params, generator=torch.Generator().manual_seed(3))
+    prover = Prover(spec, theta_P, ANY, 10, float("inf"))
+    chosen = draws.choice(len(TWO[0]), 12)
+    pairs = tuple(part[chosen] for part in TWO)
+    x, y, z = pairs
+    carries = np.concatenate(
+        [np.zeros((12, 1), int), (x[:, :9] + y[:, :9] > z[:, :9])], 1
+    )  # no carry is lost below
+    code = {tuple(state): n for n, state in enumerate(STATES.tolist())}
+    decoded = margins(Checkpoint(spec, theta_P), pairs, torch.float64)
+    for row in range(12):
+        states = [code[int(x[row, j]), int(y[row, j]), int(carries[row, j])] for j in range(10)]
+        query = next(q for q in prover.attention.ask(1) if q.token == z[row, 0])
+        found = QueryProver(prover, query).margins(np.array([states]), z[row : row + 1, 1])
+        assert found[0] == pytest.approx(decoded[row, 1], rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("bend", [GELU(), SwiGLU()])
+def test_ranges_hold_what_follows_the_first_layer_and_its_slopes(bend):
+    draws = np.random.default_rng(1)
+    for _ in range(200):
+        middle, radius = (
+            draws.uniform(-6, 6, (1, 6)),
+            draws.choice([1e-3, 0.3, 3.0]) * draws.uniform(0, 1, (1, 6)),
+        )
+        box = Interval(middle - radius, middle + radius)
+        points = middle + radius * draws.uniform(-1, 1, (500, 6))
+        result, error = bend.over(box, ANY)
+        values = bend.at(points)
+        assert (result.low <= values).all() and (values <= result.high).all() and (error > 0).all()
+        along = draws.uniform(-1, 1, values.shape[1])
+        slopes = bend.slopes(Interval(along[None, None], along[None, None]), box)
+        for i in range(6):
+            step = 1e-6 * np.eye(6)[i]
+            slope = (bend.at(points + step) - bend.at(points - step)) @ along / 2e-6
+            assert (slopes.low[0, 0, i] - 1e-7 <= slope).all() and (
+                slope <= slopes.high[0, 0, i] + 1e-7
+            ).all()
+
+
 def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
     """Elementary functions of torch against float64, on a million numbers: within what is granted."""
     x = torch.linspace(-40, 40, 1_000_001)
@@ -148,6 +219,8 @@ def test_this_machine_is_one_of_those_that_a_proof_speaks_of():
         assert 0 < abs(error).max() < granted * U
     granted = U * (ANY.gelu_argument * abs(wide) + ANY.gelu * abs(gelu(wide)))
     assert (abs(gelu(x) - gelu(wide)) <= granted).all()
+    silu, granted = torch.nn.functional.silu, U * (ANY.exp + SwiGLU.PRODUCTS - 1)  # the product not counted
+    assert (abs(silu(x) - silu(wide)) <= granted * abs(silu(wide))).all()
 
 
 @pytest.mark.parametrize("name", ["14p", *longer(["100p"], ["133p"])])
