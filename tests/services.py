@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from tests.processes import LOOPBACK, OURS, Process, free_port, is_listening, short_folder
+from tests.processes import LOOPBACK, OURS, Process, free_port, short_folder
 
 
 class Service(Protocol):
@@ -245,6 +245,16 @@ class RayNode(Process):
 
     name = ""
 
+    def __init__(self, *given: Any, **more: Any):
+        self.given = given, more
+        super().__init__(*given, **more)
+
+    def start_again_if_late(self) -> None:
+        """Ray gives a node 30 s to start, which a busy machine may not have."""
+        if self.popen.poll() is not None and "timed out during startup" in self.said():
+            self.end()
+            super().__init__(*self.given[0], **self.given[1])
+
 
 class RayCluster:
     """A head without CPUs and nodes that have some, on one machine, with token authentication."""
@@ -268,14 +278,15 @@ class RayCluster:
 
     def _system(self) -> dict[str, str]:
         """A dead node is noticed after 5 s, where Ray takes 15."""
-        return {**self._authentication(), "RAY_health_check_period_ms": "1000", **self.settings}
+        niceness = {n: v for n, v in os.environ.items() if n == "RAY_worker_niceness"}
+        return {**self._authentication(), "RAY_health_check_period_ms": "1000", **niceness, **self.settings}
 
     def start(self) -> None:
         """Start the head, then the nodes, and wait until it knows them."""
         options = ["--head", "--port", str(self.port)]
         options += ["--num-cpus", "0", "--num-gpus", "0", "--include-dashboard", "false"]
         self.head = self._start("head", options)
-        self.head.wait_until(lambda: is_listening(self.port))
+        self.wait_for(self.head)
         for _ in range(self.workers):
             self.add(*self.shares)
         self.wait_for(self.head, *self.nodes)
@@ -335,7 +346,13 @@ class RayCluster:
     def wait_for(self, *nodes: RayNode) -> None:
         """Until the head knows these."""
         wanted = {node.name for node in nodes}
-        nodes[-1].wait_until(lambda: wanted <= self.alive())
+
+        def are_there() -> bool:
+            for node in nodes:
+                node.start_again_if_late()
+            return wanted <= self.alive()
+
+        nodes[-1].wait_until(are_there)
 
     def stop(self) -> None:
         for node in [*self.nodes, *([self.head] if self.head else [])]:
