@@ -37,6 +37,12 @@ def printable(line: str) -> str:
     return plain if len(line) <= LONGEST_LINE else plain + " ..."
 
 
+def one_line(error: Exception) -> str:
+    """Return what another program's error says, in one line without secrets; its kind if it says nothing."""
+    text = " ".join(str(getattr(error, "orig", None) or error).split())
+    return masked(text)[:200] or type(error).__name__
+
+
 MASK = "***"
 ADDRESS = re.compile(r"(MLFLOW_\w+_URI|ADDER_SEARCH_(DATABASE|DEPOT)|\w+_PROXY)", re.IGNORECASE)
 SECRET = re.compile(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlparse
 
-from search.errors import Failure, UserError, masked
+from search.errors import Failure, UserError, masked, one_line
 from search.store.retry import retry
 from trainer.files import durable
 
@@ -180,7 +180,7 @@ class Depot(Shared):
         try:
             return retry(call, PATIENCE_S if patient else 0.0, pause_s=RETRY_S)
         except OSError as error:
-            raise Failure(f"{VARIABLE}: {masked(self.uri)}: {_one_line(error)}") from None
+            raise Failure(f"{VARIABLE}: {masked(self.uri)}: {one_line(error)}") from None
 
 
 def depot_of(root: Path, uri: str | None) -> Shared:
@@ -207,9 +207,5 @@ def _open(uri: str) -> tuple[FileSystem, str]:
             filesystem, prefix = url_to_fs(uri)
             store = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
     except Exception as error:  # whatever of a library that is not there, or of a region
-        raise UserError(f"{VARIABLE}: {place.scheme}://{place.netloc}: {_one_line(error)}") from None
+        raise UserError(f"{VARIABLE}: {place.scheme}://{place.netloc}: {one_line(error)}") from None
     return store, str(prefix).rstrip("/")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from search.errors import masked
+from search.errors import one_line
 from search.store.lease import Superseded
 
 LONGEST = 1_000
@@ -131,5 +131,5 @@ def _error_of(call: Callable[[], Any]) -> str | None:
     except Superseded:
         raise
     except Exception as error:
-        return masked(" ".join(str(error).split()))[:200] or type(error).__name__
+        return one_line(error)
     return None

@@ -18,7 +18,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from sqlalchemy import make_url
 
-from search.errors import Failure, UserError, masked
+from search.errors import Failure, UserError, masked, one_line
 from search.store.home import FOREIGN, Home, below
 from search.store.ledger import Ledger
 from search.store.study_records import StudyRecords
@@ -134,12 +134,7 @@ def answered(store: str) -> Iterator[None]:
     except (Failure, UserError):
         raise
     except Exception as error:
-        raise Failure(f"MLflow store {masked(store)}: {_one_line(error)}") from None
-
-
-def _one_line(error: Exception) -> str:
-    text = masked(" ".join(str(getattr(error, "orig", None) or error).split()))
-    return text[:200] or type(error).__name__
+        raise Failure(f"MLflow store {masked(store)}: {one_line(error)}") from None
 
 
 def reach(records: StudyRecords) -> MlflowClient:

@@ -61,7 +61,7 @@ def pause_unlocked(command, home):
         try:
             for name in ("ledger.db", "mlflow.db"):
                 with closing(sqlite3.connect(home / name, timeout=0.1, isolation_level=None)) as db:
-                    db.execute("BEGIN IMMEDIATE")
+                    db.execute("BEGIN EXCLUSIVE")
                     db.execute("ROLLBACK")
             return
         except sqlite3.OperationalError:
