@@ -1,6 +1,7 @@
 """PTX that NVRTC made of the CUDA engine, run without a GPU: turned into C++ an instruction a line, a warp as fibres.
 
 All spaces of memory are the process's: an address in any of them is a pointer. An unknown instruction is an error.
+Denormal numbers are 0 by the CPU's mode, for all that computes with float32: so each such instruction must have `ftz`.
 """
 
 import ctypes
@@ -8,7 +9,7 @@ import re
 
 import numpy as np
 
-from trainer.engine.build import library
+from trainer.engine.build import denormals, library
 from trainer.engine.cuda import nvrtc
 from trainer.engine.cuda.driver import CudaError
 from trainer.engine.cuda.emulator import Emulator
@@ -26,6 +27,7 @@ OPERATIONS = {
     "min": "{0} < {1} ? {0} : {1}", "max": "{0} > {1} ? {0} : {1}",
     "min of floats": "std::fmin({0}, {1})", "max of floats": "std::fmax({0}, {1})",
 }  # fmt: skip
+ARITHMETIC = {"add", "sub", "mul", "div", "rcp", "fma", "sqrt", "neg", "abs", "min", "max", "setp"}
 COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 ROUNDED = {"rmi": "std::floor", "rpi": "std::ceil", "rzi": "std::trunc"}
 INSTRUCTION = re.compile(r"(?:@(!?)%(\w+)\s+)?([a-z][\w.]*)\s*(.*)", re.S)
@@ -99,6 +101,7 @@ def _done(name, modes, operands, kind, text):
 def _computed(name, modes, taken, kind):
     """Return the type of a result, and the expression that it is."""
     assert not {"approx", "sat"} & set(modes), (name, modes)
+    assert not takes_denormals(name, modes) or ("ftz" in modes) == (denormals() == "0"), (name, modes)
     values = [value(x, kind) for x in taken]
     if name == "shfl":
         assert modes[1] == "bfly", modes
@@ -123,6 +126,13 @@ def _computed(name, modes, taken, kind):
         return wide, f"({wide}){values[0]} * ({wide}){values[1]}{more}"
     key = f"{name} of floats" if kind in ("float", "double") and name in ("min", "max") else name
     return kind, OPERATIONS["not of pred" if (name, kind) == ("not", "bool") else key].format(*values)
+
+
+def takes_denormals(name, modes):
+    """True of an instruction that computes with float32."""
+    if name == "cvt":
+        return "f32" in modes and modes[-1] in ("f32", "f64")
+    return name in ARITHMETIC and modes[-1] == "f32"
 
 
 def _converted(modes, x):

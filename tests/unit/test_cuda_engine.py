@@ -10,15 +10,21 @@ import numpy as np
 import pytest
 import torch
 
-from model import preset
+from model import PRESETS, preset
 from model.tied import Tied, constrained
 from tests.banks import SPEC
 from tests.contract.test_optimisers import VARIANTS
 from tests.ptx import PtxMachine
+from tests.threads import ThreadedMachine
 from trainer import Bank, Pair, Recipe, Seed
 from trainer.data.hard_examples import COUNT, OPERANDS
+from trainer.engine.cuda import backend as cuda_backend
+from trainer.engine.cuda import comparison, guard
 from trainer.engine.cuda.backend import CudaBackend, links_of, packed
+from trainer.engine.cuda.driver import CudaError
 from trainer.engine.cuda.emulator import Emulator
+from trainer.engine.cuda.schedule import schedule
+from trainer.engine.native import EngineBackend
 from trainer.files.installed import missing_for_compilation
 
 pytestmark = [
@@ -27,17 +33,16 @@ pytestmark = [
 ]
 PARTLY_EMPTY = 40  # problems: two blocks and a half
 LATER = 12_000
+BY_KERNEL = {(s.family, *s.kernel().shape.items()): name for name in PRESETS if (s := preset(name)).kernel()}
 SHAPES = {
     "57p": SPEC,
-    "54p": preset("54p"),
     "tied": Tied(base=SPEC, ties=constrained(SPEC, ["norm[0,1] = norm[0,0]", "fc1[1,4] = -fc1[0,0]"])),
-    "100p": preset("100p"),
-    "262p": preset("262p"),
     "two heads on a circle": dataclasses.replace(
         preset("74p"), pos_dim=4, heads=2, rank1_out=False, rank2_out=True
     ),
-    **{name: preset(name) for name in ("133p", "170p", "214p", "242p", "456p", "763p")},
+    **{name: preset(name) for name in ("100p", *BY_KERNEL.values())},
 }
+"""A preset for each shape that a kernel is compiled for, and what no preset has."""
 QUICK = ("57p", "tied", "100p", "262p")
 LOSSES = {"label_smoothing": 0.1, "focal_gamma": 1.5, "chain_beta": 2.0, "hardest": 0.4}
 
@@ -82,8 +87,7 @@ def assert_trains_alike(bank, backend, counts, starts=(0,)):
 def test_every_shape_has_the_cpus_bits(name):
     bank = bank_of(SHAPES[name])
     backend = emulated(bank)
-    counts = (1, 10, 100) if name in ("57p", "100p") else (1, 10)
-    ours = assert_trains_alike(bank, backend, counts)
+    assert_trains_alike(bank, backend, (1, 10, 100))
     assert_trains_alike(bank, backend, (1,), range(1, 9))  # a loss each: sums would hide a last bit
     ours = assert_trains_alike(bank, backend, (20,), (LATER,))
     theta, tokens = ours["theta"], bank.programs.problems.expand(2, -1, -1)[..., :70]
@@ -91,7 +95,7 @@ def test_every_shape_has_the_cpus_bits(name):
     assert torch.equal(backend.is_wrong(theta, tokens), bank.programs.is_wrong(theta, tokens))
 
 
-@pytest.mark.parametrize("name", ["57p", *map(full_unless(), ("100p", "262p"))])
+@pytest.mark.parametrize("name", ["57p", *map(full_unless(), ("100p", "262p", "36p"))])
 @pytest.mark.parametrize(
     "fields", [LOSSES, {"label_smoothing": 0.2}, {"hardest": 0.3}], ids=["all", "smooth", "hard"]
 )
@@ -131,6 +135,82 @@ def test_what_nvrtc_makes_has_the_cpus_bits(name, tmp_path):
     ours = assert_trains_alike(bank, backend, (1, 10, 100, 300) if name == "57p" else (1, 10, 30))
     assert_trains_alike(bank, backend, (20,), (LATER,))
     assert_same_bits(backend.evaluate(ours["theta"]), bank.programs.evaluate(ours["theta"]))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["57p", "100p"])
+def test_sixteen_threads_have_no_race(name, tmp_path):
+    bank = bank_of(SHAPES[name], batch=16, **LOSSES)
+    threads = CudaBackend(bank.spec, bank.pairs[0].recipe, ThreadedMachine(tmp_path))
+    assert_trains_alike(bank, threads, (3,))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "header", "before"),
+    [
+        ("57p", "steps.h", "slot[round[u].to()] = made[u].v;\n        "),
+        ("100p", "kernel_by_problem.h", "w.scale[t][v] : top[t];\n        }\n        "),
+    ],
+)
+def test_a_meeting_that_is_left_out_is_a_race(name, header, before, tmp_path):
+    bank = bank_of(SHAPES[name], batch=16)
+    machine = ThreadedMachine(tmp_path, (header, before))
+    with pytest.raises(CudaError, match="ThreadSanitizer: data race"):
+        CudaBackend(bank.spec, bank.pairs[0].recipe, machine).train(bank.state, bank.hyper, 3)
+
+
+@pytest.fixture
+def other_constant(monkeypatch):
+    """Give the CUDA engine the next number for the spiral's radius, 3.5."""
+
+    def changed(*arguments):
+        planned = schedule(*arguments)
+        constants = planned.constants.copy()
+        (at,) = np.flatnonzero(constants == np.float32(3.5))
+        constants[at] = np.nextafter(constants[at], np.float32(4))
+        return dataclasses.replace(planned, constants=constants)
+
+    monkeypatch.setattr(cuda_backend, "schedule", changed)
+
+
+def test_another_constant_fails_these_tests_and_the_self_test(other_constant):
+    bank = bank_of(SPEC, batch=16)
+    with pytest.raises(AssertionError, match=r"\['theta'"):
+        assert_trains_alike(bank, emulated(bank), (1,))
+    recipe = bank.pairs[0].recipe
+    why = comparison.failure(emulated(bank), EngineBackend(SPEC, recipe), recipe)
+    assert why.startswith("other bits (step 1, seed ")
+
+
+def test_another_constant_is_noticed_while_training(other_constant, caplog):
+    """At a bank's start; and within its steps, which the CPU engine then repeats."""
+    bank = bank_of(SPEC, batch=16)
+    checked = [guard.CheckedBackend(SPEC, bank.pairs[0].recipe, Emulator()) for _ in range(2)]
+    checked[0].warm_up(bank.state, bank.hyper)
+    state, _ = checked[1].train(bank.state, bank.hyper, 5)
+    assert_same_bits(state, bank.programs.train(bank.state, bank.hyper, 5)[0])
+    assert [c.name for c in checked] == ["native", "native"]
+    where = ["step 1, seed ", "within 5 steps, slot 1, "]
+    said = [record.getMessage() for record in caplog.records]
+    assert all(f"gave other bits on emulator ({w}" in line for w, line in zip(where, said, strict=True))
+
+
+def test_every_seed_is_trained_again_by_the_cpu_in_turn(monkeypatch):
+    """And evaluated: the two kinds of work alternate, with an even number of seeds."""
+    bank = bank_of(SPEC, batch=16)
+    checked, state, again = guard.CheckedBackend(SPEC, bank.pairs[0].recipe, Emulator()), bank.state, []
+    train = EngineBackend.run_steps
+
+    def trained_again(self, slots, steps):
+        again.extend(slots.data_seeds.tolist())
+        return train(self, slots, steps)
+
+    monkeypatch.setattr(EngineBackend, "run_steps", trained_again)
+    for _ in range(2):
+        state, _ = checked.train(state, bank.hyper, 1)
+        checked.evaluate(state["theta"])
+    assert sorted(again) == sorted(bank.state["data_seed"].tolist())
 
 
 def test_links_walk_every_entry_of_a_number():

@@ -28,7 +28,7 @@ def gpu(libraries, monkeypatch, caplog):
     """Set how the stand-in fails."""
     monkeypatch.setenv(driver.SWITCH, str(libraries))
     monkeypatch.setattr(driver, "ANSWER_S", 20.0)
-    monkeypatch.setattr(check, "TEST_S", 60.0)
+    monkeypatch.setattr(check, "TEST_S", 300.0)
     caplog.set_level(logging.WARNING)
 
     def fail(how="", after=0):
@@ -76,13 +76,13 @@ OTHER = "the CUDA engine gave other bits on Stand-in"
 @pytest.mark.parametrize(
     ("how", "limit_s", "why"),
     [
-        ("no driver", 60, "cuInit failed (CUDA_ERROR_UNKNOWN)"),
-        ("hang at once", 60, "CUDA's driver did not answer in 2 s"),
+        ("no driver", 300, "cuInit failed (CUDA_ERROR_UNKNOWN)"),
+        ("hang at once", 300, "CUDA's driver did not answer in 2 s"),
         ("hang", 3, f"{IN_TEST}: no end of a test in 3 s"),
-        ("wrong", 60, f"{IN_TEST}: other bits (step 1, seed 0, theta[0])"),
-        pytest.param("error", 60, f"{IN_TEST}: {FAILED}", marks=pytest.mark.full),
+        ("wrong", 300, f"{IN_TEST}: other bits (step 1, seed 0, theta[0])"),
+        pytest.param("error", 300, f"{IN_TEST}: {FAILED}", marks=pytest.mark.full),
         pytest.param(
-            "crash", 60, f"{IN_TEST}: a test that ended its process (code -6)", marks=pytest.mark.full
+            "crash", 300, f"{IN_TEST}: a test that ended its process (code -6)", marks=pytest.mark.full
         ),
     ],
 )
@@ -101,11 +101,16 @@ def test_a_gpu_that_fails_its_test_is_left_alone(how, limit_s, why, gpu, caplog,
         ("wrong", 0, "native", f"{OTHER} (step 1, seed 0, theta[0])"),
         ("wrong", 5, "cuda, then native", f"{OTHER} (within 5 steps, slot 0, state[0])"),
         ("error", 5, "cuda, then native", FAILED),
+        ("hang", 0, "native", "Stand-in did not answer in 3 s"),
+        pytest.param(
+            "hang", 5, "cuda, then native", "Stand-in did not answer in 20 s", marks=pytest.mark.full
+        ),
     ],
 )
 def test_a_gpu_that_fails_later_is_replaced(how, after, name, why, gpu, libraries, caplog, monkeypatch):
     """At a bank's start, or while it trains: what was asked is done again."""
     monkeypatch.setattr(guard, "verdict", lambda *_: "")
+    monkeypatch.setattr(guard, "LONGEST_S", {"hang": 20.0 if after else 3.0}.get(how, 600.0))
     standin = ctypes.CDLL(str(libraries / "libcuda.so.1"))
     ctypes.c_int.in_dll(standin, "launches").value = 0
     gpu(how, after)

@@ -83,7 +83,8 @@ ROUTINE V solve(const Wide& __restrict w, Room& room, Answers& k, const Token* b
 // The sums over lanes, of all that `inputs` has not summed; the gradient of constants is 0.
 INLINE void finish(Far& sums, Wide& gradient) {
     total_all<Stored>(sums, gradient.queries);
-    EACH_SHARED(n, (int)((sizeof(Wide) - offsetof(Wide, turns)) / sizeof(float))) (&gradient.turns[0][0])[n] = 0;
+    float* const constants = &gradient.turns[0][0];
+    EACH_SHARED(n, (int)((float*)(&gradient + 1) - constants)) constants[n] = 0;
 }
 
 #include "stages.h"

@@ -46,7 +46,7 @@ class CudaBackend(EngineBackend):
         if recipe.teacher:
             raise ValueError("the CUDA engine has no teacher")
         self.machine, self.memory = machine, Memory(machine)
-        weakref.finalize(self, self.memory.free)
+        weakref.finalize(self, self.memory.free).atexit = False
         kernel = spec.kernel()
         assert kernel is not None
         self.module = machine.module(kernel, macros_of(spec, recipe))

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from dataclasses import replace
+from threading import Thread
 from typing import TypeVar
 
 import numpy as np
@@ -31,6 +34,10 @@ from trainer.step.step import State
 
 FIRST_SEEDS = 2
 """Seeds of a bank that are trained by both engines before it begins."""
+LONGEST_S = 600.0
+"""Seconds that a GPU gets to answer, of which it needs a few."""
+HANGING: list[CudaBackend | None] = []
+"""Engines whose GPU did not answer: to free their memory would hang too."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -43,28 +50,28 @@ class CheckedBackend(EngineBackend):
         super().__init__(spec, recipe)
         self.cuda: CudaBackend | None = CudaBackend(spec, recipe, machine)
         self.name, self.about = self.cuda.name, dict(machine.about)
-        self._blocks, self._turn, self._trained = self.cuda._blocks, 0, False
+        self._blocks, self._turns, self._trained = self.cuda._blocks, Counter[str](), False
         self.compile_s += self.cuda.compile_s
 
     def warm_up(self, state: State, hyper: Hyper) -> None:
         """Train a bank's first seeds by both engines."""
         if self.cuda:
             first, its_hyper = ({k: t[:FIRST_SEEDS] for k, t in part.items()} for part in (state, hyper))
-            try:
-                self._judge(compare(self.cuda, EngineBackend(self.spec, self.recipe), first, its_hyper))
-            except CudaError as error:
-                self._give_up(str(error))
+            cpu = EngineBackend(self.spec, self.recipe)
+            different = self._answer(self._asked(lambda cuda: compare(cuda, cpu, first, its_hyper)))
+            if different is not None:
+                self._judge(different)
 
     def run_steps(self, slots: Slots, steps: int) -> Array:
-        before, seed = slots.rows.copy(), self._next(len(slots.rows))
-        one = slots.part(slice(seed, seed + 1))
-        one = Slots(one.rows.copy(), one.data_seeds, one.ties, one.errors)
+        seed = self._next("train", len(slots.rows))
+        trained, one = (
+            replace(part, rows=part.rows.copy()) for part in (slots, slots.part(slice(seed, seed + 1)))
+        )
         updated = self.places["step"].stop
 
         def on_gpu(cuda: CudaBackend) -> tuple[Array, dict[str, Tensor]]:
-            losses = cuda.run_steps(slots, steps)
-            self._trained = True
-            return losses, _numbers(state=slots.rows[seed, :updated], loss=losses[seed])
+            losses = cuda.run_steps(trained, steps)
+            return losses, _numbers(state=trained.rows[seed, :updated], loss=losses[seed])
 
         def on_cpu() -> dict[str, Tensor]:
             loss = EngineBackend.run_steps(self, one, steps)[0]
@@ -72,12 +79,12 @@ class CheckedBackend(EngineBackend):
 
         losses = self._both(on_gpu, on_cpu, f"within {steps} steps, slot {seed}, ")
         if losses is None:
-            slots.rows[:] = before
             return super().run_steps(slots, steps)
+        slots.rows[:], self._trained = trained.rows, True
         return losses
 
     def measure(self, rows: Array, problems: Array, count: int) -> ctypes.Array[Measures]:
-        seed = self._next(len(rows))
+        seed = self._next("measure", len(rows))
 
         def of(sums: Measures) -> dict[str, Tensor]:
             return _numbers(measures=np.array([sums.exact, sums.right, sums.loss]))
@@ -93,7 +100,7 @@ class CheckedBackend(EngineBackend):
         return super().measure(rows, problems, count) if sums is None else sums
 
     def is_wrong(self, theta_SP: Tensor, tokens_STN: Tensor) -> Tensor:
-        seed = self._next(len(theta_SP))
+        seed = self._next("is_wrong", len(theta_SP))
 
         def on_gpu(cuda: CudaBackend) -> tuple[Tensor, dict[str, Tensor]]:
             marks = cuda.is_wrong(theta_SP, tokens_STN)
@@ -115,15 +122,31 @@ class CheckedBackend(EngineBackend):
         """Do the same on the GPU and, for one seed, on the CPU beside it. Return the GPU's, or None if it failed."""
         if not self.cuda:
             return None
-        with ThreadPoolExecutor(1) as pool:
-            expected = pool.submit(on_cpu)
-            try:
-                done, ours = on_gpu(self.cuda)
-            except CudaError as error:
-                self._give_up(str(error))
-                return None
-        different = first_difference(ours, expected.result())
+        asked = self._asked(on_gpu)
+        expected, answer = on_cpu(), self._answer(asked)
+        if answer is None:
+            return None
+        done, ours = answer
+        different = first_difference(ours, expected)
         return done if self._judge(different and where + different.partition(", ")[2]) else None
+
+    def _asked(self, function: Callable[[CudaBackend], T]) -> Future[T]:
+        """Start what the GPU does, in a thread that nobody waits for if it hangs."""
+        assert self.cuda
+        future: Future[T] = Future()
+        Thread(target=_settle, args=(future, function, self.cuda), daemon=True).start()
+        return future
+
+    def _answer(self, asked: Future[T]) -> T | None:
+        """Return what the GPU has done, or None if it failed."""
+        try:
+            return asked.result(LONGEST_S)
+        except CudaError as error:
+            self._give_up(str(error))
+        except TimeoutError:
+            HANGING.append(self.cuda)
+            self._give_up(f"{self.about['device']} did not answer in {LONGEST_S:.0f} s")
+        return None
 
     def _judge(self, different: str) -> bool:
         if different:
@@ -135,10 +158,17 @@ class CheckedBackend(EngineBackend):
         self.cuda, self.name = None, "cuda, then native" if self._trained else EngineBackend.name
         self.about = self.about if self._trained else {}
 
-    def _next(self, count: int) -> int:
-        """Return the seed whose turn it is."""
-        self._turn += 1
-        return self._turn % count
+    def _next(self, work: str, count: int) -> int:
+        """Return the seed whose turn it is. Each kind of work has turns of its own: they alternate."""
+        self._turns[work] += 1
+        return self._turns[work] % count
+
+
+def _settle(future: Future[T], function: Callable[[CudaBackend], T], cuda: CudaBackend) -> None:
+    try:
+        future.set_result(function(cuda))
+    except Exception as error:
+        future.set_exception(error)
 
 
 def _numbers(**arrays: Array) -> dict[str, Tensor]:
