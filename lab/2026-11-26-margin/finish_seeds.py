@@ -1,4 +1,4 @@
-"""Finish seeds that ended nearly right, by each method: a line each in seeds.csv. Lines that are there stay.
+"""Finish seeds that ended nearly right, by each method: a line each in finished.csv. Lines that are there stay.
 
 PYTHONPATH=. python lab/2026-11-26-margin/finish_seeds.py FOLDER METHODS [METHODS ...]
 
@@ -19,7 +19,7 @@ from search.compress.acceptance import AcceptanceSet
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.finishing.finish import finish
 
-TABLE = Path(__file__).parent / "seeds.csv"
+TABLE = Path(__file__).parent / "finished.csv"
 LOW, HIGH = 0.9, 0.9999
 LIMIT_S = 60
 
