@@ -3,6 +3,7 @@
 //
 // STANDIN says how it fails: "no driver", "hang", "error", "crash" or "wrong" (a bit of the first seed's θ), the last four
 // from the STANDIN_AFTER-th launch of training of a process on; "hang at once": before it says what GPUs there are.
+// STANDIN_GPUS: there are so many, of an H100's size, for plans (run --dry-run).
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -68,11 +69,14 @@ int cuInit(unsigned) {
     return fails("no driver") ? 999 : 0;
 }
 int cuDriverGetVersion(int* to) { return *to = 13000, 0; }
-int cuDeviceGetCount(int* to) { return *to = 1, 0; }
+int cuDeviceGetCount(int* to) {
+    const char* count = std::getenv("STANDIN_GPUS");
+    return *to = count ? std::atoi(count) : 1, 0;
+}
 int cuDeviceGet(int* to, int) { return *to = 0, 0; }
 int cuDeviceGetName(char* to, int size, int) { return std::strncpy(to, "Stand-in", size), 0; }
 int cuDeviceGetAttribute(int* to, int which, int) {
-    return *to = which == 16 ? 1 : which == 75 ? 9 : which == 76 ? 0 : 227 << 10, 0;
+    return *to = which == 16 ? (std::getenv("STANDIN_GPUS") ? 132 : 1) : which == 75 ? 9 : which == 76 ? 0 : 227 << 10, 0;
 }
 int cuDevicePrimaryCtxRetain(void** to, int) { return *to = (void*)1, 0; }
 int cuCtxSetCurrent(void*) { return 0; }
