@@ -77,8 +77,8 @@ def stop_in_call(when: str, method: str, at: int, note: Path | None) -> None:
     training = threading.RLock()
 
     def stop() -> None:
-        with training, alone:
-            os.kill(os.getpid(), signal.SIGSTOP)
+        with training, alone:  # to this thread, which else goes on until another one has noticed
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)

@@ -50,14 +50,16 @@ def run(folder, environment=None):
 
 
 def is_stopped(pid):
-    """True if a process has been stopped by a signal."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    """True if all threads of a process have been stopped by a signal."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
 
 
 def pause_unlocked(command, home):
     """Pause a driver, where it holds no lock of a database: nobody can help that."""
     while True:
         os.kill(command.process.pid, signal.SIGSTOP)
+        command.wait_for(lambda: is_stopped(command.process.pid), "it goes on")
         try:
             for name in ("ledger.db", "mlflow.db"):
                 with closing(sqlite3.connect(home / name, timeout=0.1, isolation_level=None)) as db:
