@@ -1,6 +1,8 @@
 """Prove or refute recorded seeds that grokked: a line each in seeds.csv. Lines that are there stay.
 
-PYTHONPATH=. python lab/2026-11-24-proved/prove_seeds.py HOME [--minutes 60]
+PYTHONPATH=. python lab/2026-11-24-proved/prove_seeds.py FOLDER [--minutes 60]
+
+FOLDER: a home, or checkpoints of `lab/scripts/again.py`.
 """
 
 from __future__ import annotations
@@ -60,6 +62,16 @@ def recorded(home: Path) -> Iterator[list[Grokked]]:
         yield sorted(rows, key=lambda row: (row.init_seed, row.data_seed))
 
 
+def trained_again(folder: Path) -> list[Grokked]:
+    """Return the grokked seeds of a folder of checkpoints, in the order of their numbers."""
+    loaded = [Checkpoint.load(path) for path in sorted(folder.glob("*-*")) if path.is_dir()]
+    return [
+        Grokked(c.provenance["configuration"], preset_name(c.spec), *c.seed.values(), c.spec, c.theta_P)
+        for c in sorted(loaded, key=lambda c: tuple(c.seed.values()))
+        if c.metrics["outcome"] == "grokked"
+    ]
+
+
 def kept() -> Iterator[list[Grokked]]:
     """Yield the grokked seeds that an earlier experiment kept, by preset."""
     rows = [(path.name, Checkpoint.load(path)) for path in sorted(TRAINED.iterdir())]
@@ -86,7 +98,7 @@ def row(seed: Grokked) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("home", type=Path)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -96,7 +108,7 @@ def main() -> None:
         tuple(str(line[name]) for name in ("configuration", "preset", "init_seed", "data_seed"))
         for line in lines
     }
-    groups = [*recorded(args.home), *kept()]
+    groups = [*recorded(args.folder), trained_again(args.folder), *kept()]
     for seed in chain.from_iterable(zip_longest(*groups)):
         if (
             seed is None

@@ -14,7 +14,7 @@ from model.forged_numbers import forged_adder
 from model.proof.prover import prove
 from model.tied import Tied
 from search.explain.net import program
-from search.explain.page import page
+from search.explain.page import HERE, page
 from tests.browser import chromium
 from tests.commands import call
 from trainer.checkpoints.checkpoint import Checkpoint
@@ -80,7 +80,7 @@ def test_the_nets_are_pythons(browser, tmp_path):
         }
         for n, (spec, theta_P) in nets.items()
     ]
-    (tmp_path / "page.html").write_text(page("explain.html", {"example": EXAMPLE, "nets": shown}))
+    (tmp_path / "page.html").write_text(page(HERE / "explain.html", {"example": EXAMPLE, "nets": shown}))
     browser.get((tmp_path / "page.html").as_uri())
     x, y, z = (
         [torch.tensor([n // 10**j % 10 for n in numbers]) for j in range(11)]
