@@ -13,7 +13,6 @@ from torch import Tensor
 from model.adderboard import carry_pairs
 from search.run.rerun import read_request
 from search.run.worker import bank_of
-from trainer import Bank
 from trainer.step import step
 
 if TYPE_CHECKING:
@@ -32,10 +31,9 @@ def carries(checkpoint: Checkpoint) -> dict[str, Any]:
     which on LEARNED of its sums are right, None if never. Raises ValueError if the seed cannot be trained again.
     """
     request = read_request(checkpoint)
-    if request.stages or request.trial.work[0][0].initial_spec != checkpoint.spec:
-        raise ValueError("its seed was trained in several stages, or folded on its way")
+    if request.stages or request.trial.spec != checkpoint.spec:
+        raise ValueError("its seed was trained in several stages, or into ties")
     bank = bank_of(request.trial, "cpu", futility=None)
-    assert isinstance(bank, Bank)
     thetas, steps = [], []
     while bank.result(0).steps < request.step and bank.advance():
         thetas.append(bank.state["theta"][0].clone())

@@ -14,7 +14,7 @@ from search.explain.page import page as page_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from model.forged import Forged
+    from lab.forged import Forged
 
 EXAMPLE = (37, 46)
 NOTES = {
@@ -46,7 +46,7 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
     literal takes the end token's id for a digit, and is wrong; corrected makes up for that.
     """
-    from model import forged
+    from lab import forged
 
     if page and as_json:
         raise UserError("give --page or --json, not both")
@@ -66,11 +66,11 @@ def forge(operands: tuple[str, ...], name: str, page: Path | None, adder: Path |
 
 
 def _write_adder(target: Path) -> None:
-    from model.forged_numbers import forged_adder
+    from lab.forged_numbers import forged_adder
     from trainer.checkpoints.checkpoint import Checkpoint
 
     spec, theta_P = forged_adder()
-    save_checkpoint(Checkpoint(spec, theta_P, provenance={"built_by_hand": "model/forged_adder.py"}), target)
+    save_checkpoint(Checkpoint(spec, theta_P, provenance={"built_by_hand": "lab/forged_adder.py"}), target)
     click.echo(f"{target}: {spec.params} parameters, none of them trained")
 
 
@@ -88,7 +88,7 @@ def _operands(arguments: tuple[str, ...]) -> tuple[int, int]:
 
 def trace(forged: Forged) -> str:
     """Return the sum, the states and the reading of the answer, for a terminal of 80 columns or more."""
-    from model.forged import HIGHEST, LOWEST, count_correct
+    from lab.forged import HIGHEST, LOWEST, count_correct
 
     forging, pairs = forged.forging, (HIGHEST - LOWEST + 1) ** 2
     verdict = "" if forged.correct else f"   WRONG: {forged.a + forged.b}"
@@ -116,7 +116,7 @@ def _note(state: str) -> str:
 
 def _rows(state: Tensor) -> list[str]:
     """Return a state [T, D] or [T, T] as lines: tokens down, dimensions or tokens across."""
-    from model.forged import DIMENSIONS, TOKENS
+    from lab.forged import DIMENSIONS, TOKENS
 
     across = DIMENSIONS if state.shape[1] == len(DIMENSIONS) else TOKENS
     lines = [" " * 9 + "".join(f"{name:>13}" for name in across)]
@@ -132,7 +132,7 @@ def number(n: float) -> str:
 
 def html(forged: Forged) -> str:
     """Return a self-contained page with all forgings, which begins with this addition."""
-    from model.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
+    from lab.forged import DIMENSIONS, FORGINGS, HIGHEST, LOWEST, TOKENS, count_correct
 
     forgings = [
         {name: getattr(f, name) for name in ("name", "about", "eos_digit", "params", "nonzero")}

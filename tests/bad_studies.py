@@ -11,51 +11,30 @@ RECYCLED = (
 LINES = {  # what is added to GOOD
     # Keys that are misspelt, missing or given twice
     "recipes: {}": "recipes: unknown key; did you mean recipe or resources?",
-    "recipe: {step: 1}": "recipe.step: unknown key; did you mean steps or fold_step?",
-    "recipe: {learning_rate: 0.1}": "recipe.learning_rate: unknown key; valid: again_at, *",
+    "recipe: {step: 1}": "recipe.step: unknown key; did you mean steps?",
     "until: {groked: 1}": "until.groked: unknown key; did you mean grokked?",
-    "resources: {cpus: 1}": "resources.cpus: unknown key; did you mean cpu or gpu?",
-    "sampler: {nam: tpe}": "sampler.nam: unknown key; did you mean name?",
     "space: {recipe.lr: {flaot: [0.1, 0.2]}}": "space.recipe.lr.flaot: unknown key; did you mean float or log?",
-    "name: y": "line 4, column 1: not valid YAML (key given twice: name)",
     "recipe: {lr: 1, lr: 2}": "line 4, column 17: not valid YAML (key given twice: lr)",
     "? {a: 1}\n: 3": "line 4, column 3: not valid YAML (found unhashable key)",
     "'[key]': 1": "[key]: unknown key; valid: about, *",
     # The recipe
     "recipe: {lr: -1}": "recipe.lr: must be 0.0 or more, got -1",
-    "recipe: {lr: .nan}": "recipe.lr: must be finite and at most 2147483647, got nan",
     "recipe: {batch: 70000}": "recipe.batch: must be from 1 to 65536, got 70000",
     # Optimisers, wrappers and schedules
     "recipe: {optimiser: sdg}": "recipe: optimiser: unknown 'sdg'; did you mean sgd?",
-    "recipe: {grokfast_alpha: 0.9}": "recipe: grokfast_alpha=0.9 needs grokfast_lambda",
     "recipe: {wd_period: 5}": "recipe: wd_period=5 needs wd_schedule=cyclical",
-    "recipe: {wd_schedule: drop}":
-        "recipe.wd_schedule: must be constant, drops, cyclical, warmup or smooth, got 'drop'",
-    "recipe: {wd_schedule: drops, wd_drops: [[20, 0.5], [10, 0.1]]}":
-        "recipe: wd_drops must have rising steps, got [20, 10]",
     "recipe: {wd_schedule: smooth}": "recipe: wd_schedule=smooth needs wd_drop below 1: decay falls to its square",
-    "recipe: {lr_factors: [[norn, 2]]}": "recipe.lr_factors: must be of tensors of θ, not 'norn'; did you mean norm?",
     "recipe: {freeze: [[0, norn]]}":
         "recipe.freeze: must be of entries or tensors of θ: there is no 'norn'; did you mean norm?",
     # What went away
     "recipe: {jiggle_every: 6000}": "recipe.jiggle_every = 6000: removed; the tag optimisers-measured has it",
     "recipe: {optimiser: full_adam}": "recipe.optimiser = full_adam: removed; the tag optimisers-measured has it",
-    "configurations: [{recipe: {noise_eta: 0.1}}]":
-        "configurations.0.recipe.noise_eta = 0.1: removed; the tag optimisers-measured has it",
     "space: {recipe.lookahead_k: {int: [2, 9]}}":
         "space.recipe.lookahead_k: removed; the tag optimisers-measured has it",
     "recipe: {init: [[fc3, normal, 1]]}":
         "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?",
-    "confirm: {seeds: {first: 9, count: 2, best_of: 4, by: odd}}":
-        "confirm.seeds.best_of: initial vectors are chosen as the study's own are",
-    "recipe: {carry_shares: [[0, 0.1]]}\nspace: {recipe.carry_shares.1.1: {float: [0, 1]}}":
-        "space.recipe.carry_shares.1.1: the study's recipe.carry_shares has no number there, it is [[0, 0.1]]",
-    "space: {recipe.curriculum.0.0: {int: [1, 3]}, recipe.curriculum: {choice: [[], [[2, 9]]]}}":
-        "space.recipe.curriculum.0.0: recipe.curriculum is searched as a whole too",
-    "recipe: {carry_shares: [[0, 0.1]]}\nspace: {recipe.carry_shares.0.1: {float: [0, 2]}}":
-        "space.recipe.carry_shares.0.1: recipe.carry_shares: must be fractions that sum to at most 1, *",
+    "recipe: {best_of: 4}": "recipe.best_of = 4: removed; the tag options-unused has it",
     "recipe: {fade_start: 10, fade_end: 5}": "recipe.fade_end: must be fade_start or more, got 5 < 10",
-    "recipe: {steps: 100, eval_every: 30}": "recipe: eval_every must divide steps, got 30 and 100",
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     # Seeds and when they end
     "resources: {seeds_per_trial: 010}": "*: not valid YAML (no int: 010)",
@@ -64,38 +43,25 @@ LINES = {  # what is added to GOOD
         "tracking_uri: leave the password or token out, and set MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN",
     "stop: {screen: {att: 5000, keep: {}}}":
         "stop.screen.at: missing\nstop.screen.att: unknown key; did you mean at?",
-    "stop: {screen: {at: 60000, keep: {token: 0.3}}}":
-        "stop.screen.at: must be at most the evaluation before the last (59000), got 60000",
     "stop: {screen: {at: 5000, keep: {tokn: 0.35}}}":
         "stop.screen.keep.tokn: unknown probe of 57p; did you mean token?",
-    "stop: {screen: {at: 5000, keep: {top: 0.1, token: 0.3}}}":
-        "stop.screen: keep.top must be above 0, below 1 and alone, got {'top': 0.1, 'token': 0.3}",
-    "stop: {screen: {at: 5000, keep: {token: 0.3}, by: odd}}": "stop.screen: by goes with keep.top",
     "stop: {screen: [{at: 5000, keep: {odd: 0.9}}, {at: 3000, keep: {}}]}":
         "stop: screen.1.at must be later than the rung before, got 3000 after 5000",
     # Resources and sampler
-    "resources: {cpu: 0}": "resources.cpu: must be greater than or equal to 1, got 0",
     "resources: {gpu: 1.5}": "resources.gpu: must be from 0 to 1, or a whole number, or auto, got 1.5",
-    "resources: {seeds_per_trial: 70000}":
-        "resources.seeds_per_trial: must be less than or equal to 65536, got 70000",
     "sampler: {name: tpee}": "sampler.name: must be 'tpe', 'nsga2', 'qmc', 'random' or 'grid', got 'tpee'",
     # The search space
     "space: {recipe.warmupp: {int: [1, 2]}}": "space.recipe.warmupp: unknown field; did you mean recipe.warmup*",
-    "space: {lr: {float: [0.1, 0.2]}}": "space.lr: unknown field; valid: model.arc, *",
     "space: {model.family: {choice: [a]}}": "space.model.family: unknown field; did you mean *",
     "space: {recipe.lr: {}}": "space.recipe.lr: give exactly one of float, int, choice",
     "space: {recipe.lr: {float: [0.2, 0.1]}}":
         "space.recipe.lr: the first bound must be below the second, got [0.2, 0.1]",
-    "space: {recipe.lr: {float: [0, 0.1], log: true}}": "space.recipe.lr: log needs bounds above 0",
     "space: {model.qk_dim: {int: [2, 8], step: 2, log: true}}":
         "space.model.qk_dim: log goes with float or int, and not with step",
     "space: {recipe.lr: {float: [-1, 0.1]}}": "space.recipe.lr: must be 0.0 or more, got -1.0",
-    "space: {model.qk_dim: {int: [2, 20]}}": "space.model.qk_dim: must be from 0 to 16, got 20",
     # Names and texts
     "about: \"a\\nb\"": "about: must be one line of printable text",
-    "about: \"\\e[31m\"": "about: must be one line of printable text",
     # What follows the first round
-    "allocation: {thresold: 0}": "allocation.thresold: unknown key; did you mean threshold?",
     "until: {grokked: 1, max_seeds: 4}\nallocation: {}":
         "allocation: a study goes on by until or by allocation, not both",
     "confirm: {seeds: {first: 7, cout: 1}}":
@@ -103,7 +69,6 @@ LINES = {  # what is added to GOOD
     "toggle: [tie_vq]": "toggle.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
     "toggle: [tie_vo]\nspace: {recipe.lr: {float: [0.1, 0.2]}}":
         "toggle: a study has a list of configurations or a space, not both",
-    "combine: [tie_vo, tie_vq]": "combine.1: unknown constraint 'tie_vq' of split_subspace; did you mean *",
     "combine: [tie_vo, qk_dim=8]": "combine.1: qk_dim=8 takes no parameters away from this model",
 }  # fmt: skip
 FILES = {
@@ -112,57 +77,31 @@ FILES = {
     "name: x\nseeds: [1]": "model: missing",
     # The model
     "name: x\nmodel: 59p\nseeds: [1]": "model: unknown preset '59p'; did you mean 58p or 61p?",
-    "name: x\nmodel: {}\nseeds: [1]": "model: give a preset or a family; keys found: none",
-    "name: x\nmodel: {family: splitsubspace}\nseeds: [1]":
-        "model: unknown family 'splitsubspace'; did you mean split_subspace?",
     "name: x\nmodel: {rung: 57p, qkdim: 3}\nseeds: [1]":
         "model: unknown constraint 'qkdim' of split_subspace; did you mean qk_dim or tok_dim or pos_dim?",
-    "name: x\nmodel: {rung: 57p, qk_dim: -1}\nseeds: [1]": "model.qk_dim: must be from 0 to 16, got -1",
     "name: x\nmodel: {rung: 57p, qk_dim: 1}\nseeds: [1]": "model: tie_qk excludes qk_dim=1: *",
     "name: x\nmodel: {rung: 57p, arc: false}\nseeds: [1]": "model: circular needs arc",
-    "name: x\nmodel: {rung: 57p, vocabulary: 12}\nseeds: [1]": "model.vocabulary: must be 10 or 14, got 12",
-    # What went away
-    BEGIN + "seeds: {first: 1, count: 2, best_of: 4}": "seeds: best_of and by go together",
-    BEGIN + "seeds: {first: 1, count: 2, best_of: 4, by: ood}":
-        "recipe.best_by: must be a probe of the model; unknown 'ood'; did you mean odd?",
-    BEGIN + "recipe: {best_of: 4, best_by: odd}\nseeds: {first: 1, count: 2, best_of: 4, by: odd}":
-        "seeds.best_of: the recipe has best_by too",
     # Seeds and when they end
-    BEGIN + "seeds: []": "seeds: give at least one seed",
     BEGIN + "seeds: [4, 5, 4]": "seeds: a seed is listed twice",
-    BEGIN + "seeds: [-1]": "seeds.0: must be greater than or equal to 0, got -1",
     BEGIN + "seeds: [2147483648]": "seeds.0: must be less than or equal to 2147483647, got 2147483648",
-    BEGIN + "seeds: {frist: 1, count: 3}": "seeds.frist: unknown key; did you mean first?",
     BEGIN + "seeds: {first: 2147483640, count: 9}": "seeds: seeds go up to 2147483647",
     BEGIN + "seeds: {first: 2147483640, count: 4}\nuntil: {grokked: 1, max_seeds: 64}":
         "until.max_seeds: the last round would pass the largest seed, 2147483647",
     BEGIN + "seeds: [1, 2]\nuntil: {grokked: 1, max_seeds: 1}":
         "until.max_seeds: must be at least the number of seeds (2), got 1",
-    BEGIN + "seeds: {first: 1, count: 20}\nstop: {screen: {at: 5000, keep: {top: 0.1}}}":
-        "seeds: must be a multiple of stop.group (16), got 20",
-    BEGIN + "seeds: {first: 1, count: 16}\nuntil: {grokked: 1, max_seeds: 32}\n"
-    "stop: {screen: {at: 5000, keep: {top: 0.1}}}":
-        "until.grokked: does not go with keep.top: groups would be cut when enough have grokked",
     "name: x\nmodel: 456p\nseeds: [1]\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
         "stop.screen.keep.odd: unknown probe (456p has no probes); valid: exact, token",
     # The table of constraints
     SCALES + "scales: {57p: {rate: 0.5}}": "constraints: missing, and the study has scales",
-    SCALES + "constraints: [tie_vo]": "scales: missing, and the study has constraints",
     SCALES + "constraints: [tie_vo]\nscales: {59p: {rate: 0.5}}": "scales.59p: unknown preset '59p'; did you mean *",
     SCALES + "constraints: [tie_vo]\nscales: {57p: {}}": "scales.57p.rate: missing",
-    SCALES + "constraints: [tie_vq]\nscales: {57p: {rate: 0.5}}":
-        "constraints.0: unknown constraint 'tie_vq' of split_subspace; did you mean *",
     SCALES + "constraints: [qk_dim=4]\nscales: {170p: {rate: 0.5}}":
         "constraints.0: cannot be toggled at any scale; at 170p: it would take no parameter away",
-    SCALES + "constraints: [qk_dim=3]\nscales: {57p: {rate: 0.5}}":
-        "constraints.0: cannot be toggled at any scale; at 57p: it has qk_dim=4",
     SCALES + "constraints: [qk_dim=4]\nscales: {57p: {rate: 0.5}, 170p: {rate: 0.5}}":
         "scales.170p: none of the constraints can be toggled here",
     SCALES + "constraints: [rank1_out]\nscales: {57p: {rate: 0.5}}\nstop: {screen: {at: 5000, keep: {odd: 0.9}}}":
         "stop.screen.keep.odd: unknown probe of 72 parameters (57p without rank1_out); valid: *",
     SCALES + "model: 57p\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}": "model: does not go with scales: *",
-    SCALES + "until: {grokked: 1, max_seeds: 6}\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5}}":
-        "until.grokked: does not go with scales: *",
     "name: x\nseeds: [1, 2]\nconstraints: [tie_vo]\nscales: {57p: {rate: 0.5, seeds: 3}}":
         "scales.57p.seeds: counts from seeds.first, and the study's seeds have none",
     RECYCLED % "":
@@ -180,16 +119,12 @@ FILES = {
     # What follows the first round
     BEGIN + "seeds: [1, 2, 3]\nallocation: {most: 2}":
         "allocation.most: must be at least the number of seeds (3), got 2",
-    BEGIN + "seeds: [1, 2, 3]\nallocation: {budget: 2}":
-        "allocation.budget: must be at least the first seeds of all configurations (3), got 2",
     BEGIN + "seeds: {init: [1], data: [2]}\nallocation: {most: 9}":
         "allocation.most: crossed seeds have no next ones",
-    BEGIN + "seeds: {init: [1]}": "seeds.data: missing",
     BEGIN + "seeds: [1, 101]\nconfirm: {seeds: {first: 100, count: 8}}":
         "confirm.seeds: seed 101 is one of the study's own",
     # YAML itself
     "": "must be a mapping with name, model and seeds",
-    "- a": "must be a mapping with name, model and seeds",
     "a: [1": "line 1, column 6: not valid YAML (expected ',' or ']', but got '<stream end>')",
     "a: 1\n\tb: 1": "line 2, column 1: not valid YAML (found character '\\t' that cannot start any token)",
     "a: &b [1]\nc: *b": "line 2, column 4: not valid YAML (aliases are not used in study files)",

@@ -20,7 +20,6 @@ from mlflow.tracking._tracking_service import utils
 from search.analysis import publish as publishing
 from search.analysis.frames import records
 from search.run.driver import Driver
-from search.run.executor import InProcessExecutor
 from search.store.home import Home
 from search.store.ledger import Ledger
 from search.store.results import STATE, ConfigurationResults, has_parts, read_parts, write_parts
@@ -32,6 +31,7 @@ from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect
+from tests.executor import InProcessExecutor
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """

@@ -20,12 +20,12 @@ from mlflow import MlflowClient
 
 from search.cli import main
 from search.run import ray_executor
-from search.run.executor import InProcessExecutor
 from search.run.packing import Capacity
 from search.store import lease
 from search.store.database import Database
 from search.tracking.fence import WRITING
 from tests.commands import OTHERS
+from tests.executor import InProcessExecutor
 from tests.reference import environment
 
 FITS = Capacity(2)

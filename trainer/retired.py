@@ -1,4 +1,4 @@
-"""Fields of a recipe that were measured, lost and went away: their off values, and the git tag that has them.
+"""Fields of a recipe that lost, or that no study used, and went away: off values, and the git tags that have them.
 
 Records of before have every field. A retired one is ignored at its off value, and refused at any other.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MEASURED = "optimisers-measured"
+MEASURED, UNUSED = "optimisers-measured", "options-unused"
 RETIRED: dict[str, tuple[Any, str]] = {
+    "best_by": ("", UNUSED),
+    "best_of": (1, UNUSED),
     "damping": (0.01, MEASURED),
     "damping_by": (2.0, MEASURED),
+    "fold_step": (0, UNUSED),
     "jiggle_candidates": (2, MEASURED),
     "jiggle_every": (0, MEASURED),
     "jiggle_settle": (2_000, MEASURED),

@@ -1,6 +1,6 @@
 """The right sums of every reading of forgeformer's text, and of its weights less one: run this file to print them.
 
-Written apart from model/forged.py, so that the two check each other.
+Written apart from lab/forged.py, so that the two check each other.
 """
 
 from dataclasses import replace
@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from model import forged
+from lab import forged
 
 A, B = (n.ravel() for n in np.meshgrid(range(1, 100), range(1, 100), indexing="ij"))
 RESIDUALS = [(1, 1), (1, 0), (0, 1), (0, 0)]

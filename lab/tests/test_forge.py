@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from model import forged
-from model.forged import CORRECTED, STATES
+from lab import forged
+from lab.forged import CORRECTED, STATES
 from tests.browser import chromium
 from tests.commands import call
 

@@ -11,7 +11,7 @@ import pandas as pd
 from model.spec import FAMILIES
 from search.study.described import describe, shown
 from search.study.schema import Study
-from search.study.space import Distribution, Space, allowed_values, value_at
+from search.study.space import Distribution, Space, allowed_values
 from trainer import Recipe
 
 MOST_CATEGORIES = 6  # up to as many different numbers, where no space says what they are, are categories
@@ -76,16 +76,10 @@ def columns(configurations: pd.DataFrame) -> list[str]:
     return [c for c in configurations.columns if c.startswith(("model.", "recipe."))]
 
 
-def column(path: str, configurations: pd.DataFrame) -> pd.Series:
-    """Return the values of a field, or of a place in a list."""
-    part, name, *places = path.split(".")
-    return configurations[f"{part}.{name}"].map(lambda value: value_at(value, places))
-
-
 def _field(path: str, space: Space, configurations: pd.DataFrame) -> Field:
-    values, name, distribution = column(path, configurations), path.partition(".")[2], space.get(path)
+    values, name, distribution = configurations[path], path.partition(".")[2], space.get(path)
     if distribution and distribution.after:
-        values = values - column(distribution.after, configurations)
+        values = values - configurations[distribution.after]
         name += f" after {distribution.after.partition('.')[2]}"
     known = values.dropna()
     categories = _categories(known, distribution)
@@ -107,7 +101,7 @@ def _holds(path: str, space: Space, configurations: pd.DataFrame) -> np.ndarray:
     for condition, value in space[path].when.items() if path in space else ():
         if condition in space:
             allowed = set(map(shown, allowed_values(value)))
-            holds &= column(condition, configurations).map(shown).isin(allowed).to_numpy()
+            holds &= configurations[condition].map(shown).isin(allowed).to_numpy()
             holds &= _holds(condition, space, configurations)
     return holds
 
@@ -130,7 +124,7 @@ def _is_wide(values: pd.Series) -> bool:
 
 def meaning(path: str) -> tuple[str, str]:
     """Return unit and help of a field, from where it is defined; empty for the family's name."""
-    part, name, *_ = path.split(".")
+    part, name = path.split(".")
     for cls in [Recipe] if part == "recipe" else list(FAMILIES.values()):
         for field in dataclasses.fields(cls):
             if field.name == name:

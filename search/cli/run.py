@@ -64,14 +64,14 @@ def run(study: str, dry_run: bool, fresh: bool, detach: bool, max_hours: float |
         with reraise_as(study, UserError):
             click.echo(_plan(plan, home, fresh))
         return
-    _run_all(plan, study, home, fresh, detach, max_hours)
+    open_and_run(plan, study, home, fresh, detach, max_hours)
 
 
 @click.command()
 @_options
 def resume(study: str, detach: bool, max_hours: float | None, home: Home) -> None:
     """The same as run without --dry-run and --fresh: go on with a STUDY that was interrupted."""
-    _run_all(_prepare(study, home), study, home, False, detach, max_hours)
+    open_and_run(_prepare(study, home), study, home, detach=detach, max_hours=max_hours)
 
 
 def _prepare(source: str, home: Home) -> Study:
@@ -136,38 +136,13 @@ def _read_study(name: str, home: Home) -> Study:
         return recorded_study(json.dumps(record["definition"]), f"study {name} as it was recorded")
 
 
-def _run_all(
-    study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None
-) -> None:
-    """Run a study; of one with stages each stage in turn, as far as seeds go on."""
-    if not study.stages:
-        return _open_and_run(study, source, home, fresh, detach, max_hours)
-    if fresh or detach:
-        raise UserError(f"{source}: a study with stages runs here, under its own name")
-    from search.run import stages
-    from search.store.ledger import Ledger
-    from search.study.trial import Configuration
-
-    deadline = time.monotonic() + 3600 * max_hours if max_hours else None
-    home.create()
-    ledger = Ledger(home)
-    for n in range(len(study.stages)):
-        if (stage := stages.stage_of(study, n, ledger)) is None:
-            click.echo(f"{study.name}: no seed goes on to stage {n + 1}, {stages.name_of(study, n)}")
-            return None
-        configuration = Configuration(*stage.listed[0])
-        counted = (
-            f"{configuration.trainable} numbers trainable, {configuration.spec.params} with what is frozen"
-        )
-        click.echo(f"{stage.name}: {len(stage.first_seeds)} seeds; {counted}")
-        if not stages.is_done(stage, ledger):
-            remaining = max(1e-3, (deadline - time.monotonic()) / 3600) if deadline else None
-            _open_and_run(stage, source, home, False, False, remaining)
-    return None
-
-
-def _open_and_run(
-    study: Study, source: str, home: Home, fresh: bool, detach: bool, max_hours: float | None
+def open_and_run(
+    study: Study,
+    source: str,
+    home: Home,
+    fresh: bool = False,
+    detach: bool = False,
+    max_hours: float | None = None,
 ) -> None:
     """Check resources and stores, then run the study here or in the background."""
     from search.run.packing import check_resources

@@ -56,23 +56,17 @@ def keys(section: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", required=False, metavar="[PRESET]")
-@click.option("--diff", metavar="PRESET", help="Show how PRESET differs from this one.")
 @json_option
-def models(name: str | None, diff: str | None, as_json: bool) -> None:
+def models(name: str | None, as_json: bool) -> None:
     """List families, constraints and presets; or show one PRESET's parameters, component by component."""
     from model import PRESETS
 
-    if diff and not name:
-        raise UserError("--diff compares two presets: adder-search models PRESET --diff PRESET")
-    if name and diff:
-        differences = _differences(_load_spec(name), _load_spec(diff))
-        show(as_json, differences, list(_diff_lines(name, diff, differences)))
-    elif name:
+    if name:
         spec = _load_spec(name)
         show(as_json, [_described(name, spec)], list(_budget_lines(name, spec)))
     else:
         described = [_described(preset, spec) for preset, spec in PRESETS.items()]
-        show(as_json, described + _by_hand(), list(_listing()))
+        show(as_json, described, list(_listing()))
 
 
 def _load_spec(name: str) -> Spec:
@@ -97,33 +91,6 @@ def _described(name: str, spec: Spec) -> dict[str, Any]:
     return values
 
 
-def _by_hand() -> list[dict[str, Any]]:
-    """Return the models of the family `forged`: forgeformer and the ten-digit adder."""
-    from model.forged import FORGINGS, Forging
-    from model.forged_adder import SPEC
-
-    forgings = [
-        {"name": f"forgeformer {f.name}", "family": Forging.family, "params": f.params, "budget": f.budget(),
-         "constraints": {}}
-        for f in FORGINGS.values()
-    ]  # fmt: skip
-    return [*forgings, {**_described(f"forged {SPEC.params}p", SPEC), "family": Forging.family}]
-
-
-def _differences(a: Spec, b: Spec) -> dict[str, Any]:
-    """Return the fields and components that differ between two specs, each with both values."""
-
-    def pairs(first: dict[str, Any], second: dict[str, Any], absent: Any = None) -> dict[str, list[Any]]:
-        names = [k for k in {**first, **second} if first.get(k) != second.get(k)]
-        return {k: [first.get(k, absent), second.get(k, absent)] for k in names}
-
-    return {
-        "params": [a.params, b.params],
-        "fields": pairs(a.as_dict(), b.as_dict()),
-        "budget": pairs(a.layout.budget(), b.layout.budget(), 0),
-    }
-
-
 def _listing() -> Iterator[str]:
     """Yield families with their constraints and sizes, then the presets."""
     from model import PRESETS
@@ -142,9 +109,6 @@ def _listing() -> Iterator[str]:
                 yield f"  {field.name:20} {field.metadata['help']} [{field.default}]"
         yield f"  presets: {', '.join(n for n, s in PRESETS.items() if s.family == family)}"
         yield ""
-    yield "forged: weights written by hand, see adder-search forge"
-    yield "  " + ", ".join(f"{r['name']} ({r['params']})" for r in _by_hand())
-    yield ""
     yield "adder-search models PRESET shows a preset's parameters, component by component"
 
 
@@ -188,15 +152,3 @@ def _tied_lines(name: str, spec: Tied) -> Iterator[str]:
     hidden = f"{totals.hidden} with hard-wired constants of trained tensors, {totals.constants} with all"
     yield from (f"{inside}, {across}, {hidden}", "")
     yield from (f"  {tie}" for tie in spec.spelt())
-
-
-def _diff_lines(first: str, second: str, differences: dict[str, Any]) -> Iterator[str]:
-    """Yield the differences in two columns: first preset, second preset."""
-    words = {"True": "yes", "False": "no", "None": "-"}
-    yield f"{'':20} {first:>10} {second:>10}"
-    for field, values in differences["fields"].items():
-        a, b = (words.get(str(value), str(value)) for value in values)
-        yield f"  {field:18} {a:>10} {b:>10}"
-    yield "parameters"
-    for part, (a, b) in [*differences["budget"].items(), ("total", differences["params"])]:
-        yield f"  {part:18} {a:10} {b:10}"

@@ -1,39 +1,21 @@
-"""Proposers: curvature, a genetic search over the cheapest constraints, or chance.
+"""What a descent tries next: sets of ties that go on from one accepted candidate and were not tried.
 
-Each proposes sets of ties that go on from one accepted candidate and that were not tried. The population of a
-genetic search is what was tried from the same candidate; nothing is kept beside it.
-
-Axes: P entries of a base's θ.
+By curvature; a proposer of another name is a part that another package adds (lab/proposers.py).
 """
 
 from __future__ import annotations
 
-import random
 import sys
-import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
 
-import optuna
-from optuna.distributions import CategoricalDistribution
-from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import NSGAIISampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
 from torch import Tensor
 
 from model.spec import Spec
-from model.tied import Ties, tie
-from search.compress.acceptance import own_theta
-from search.compress.proposals import SINGLE, SaliencyProposer, joined
-from search.store.candidates import digest
+from model.tied import Ties
+from search.compress.proposals import SaliencyProposer
+from search.plugins import part
 from search.study.compress import KINDS
-from trainer.curvature.hessian import constraints, expand_loss, possible
-
-POOL = 100  # cheapest constraints that a genetic search and chance choose among
-DRAWS = 50  # for each set that is to be proposed, how many are drawn at most
-CHOICE = CategoricalDistribution([False, True])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,79 +69,11 @@ def propose(
     """
     if parent.numbers < 2 or count < 1:
         return []
-    if rules.proposer == "saliency":
-        proposer = SaliencyProposer.around(
-            parent.base, parent.ties, parent.theta_P, rules.kinds, rules.scope, rules.problems
-        )
-        sets = proposer.sets(count, batch_size, excluded)
-        return sets if len(sets) == count else proposer.exhaustive.sets(count, batch_size, excluded)
-    single = [kind for kind in rules.kinds if kind in SINGLE]
-    spec = tie(parent.base, parent.ties)
-    at = expand_loss(spec, own_theta(spec, parent.theta_P), rules.problems)
-    pool = [c.ties for c in constraints(at, single, rules.scope, POOL)]
-    if not pool:
-        return []
-    chance = random.Random(f"{rules.seed} {draw}")
-    if rules.proposer == "nsga2" and parent.children:
-        return _new_sets(parent, count, excluded, _genetic(parent, pool, max(4, count), chance))
-
-    def at_random() -> list[Ties]:
-        return chance.sample(pool, chance.randint(1, min(2 * batch_size, len(pool))))
-
-    return _new_sets(parent, count, excluded, at_random)
-
-
-def _new_sets(
-    parent: Parent, count: int, excluded: Collection[str], draw: Callable[[], Sequence[Ties]]
-) -> list[Ties]:
-    """Draw constraints until `count` sets of the parent's ties with them are possible and new."""
-    sets: dict[Ties, None] = {}
-    for _ in range(DRAWS * count):
-        if len(sets) == count:
-            break
-        ties = possible(parent.base, reduce(joined, draw(), parent.ties))
-        if ties and ties != parent.ties and digest(ties) not in excluded:
-            sets[ties] = None
-    return list(sets)
-
-
-class NSGAII(NSGAIISampler):
-    """NSGA-II for proposals that are told out of order.
-
-    A generation begins when the one before has been told often enough. What is still in training then is told
-    later and would be nobody's parent: so parents are the best of all that has been told.
-    """
-
-    def select_parent(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
-        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        return self._elite_population_selection_strategy(study, complete)
-
-    def attributes(self, generation: int) -> dict[str, Any]:
-        """Return what the sampler notes of a trial of a generation."""
-        return {self._get_generation_key(): generation}
-
-
-def _genetic(parent: Parent, pool: Sequence[Ties], population: int, chance: Any) -> Callable[[], list[Ties]]:
-    """Return draws of NSGA-II over which constraints a set has: numbers against exact match."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        sampler = NSGAII(seed=chance.randrange(1 << 31), population_size=population)
-    study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
-    names = [str(n) for n in range(len(pool))]
-    for ties, round_, exact in parent.children:
-        trial = create_trial(
-            params={n: joined(ties, c) == ties for n, c in zip(names, pool, strict=True)},
-            distributions=dict.fromkeys(names, CHOICE),
-            values=[float(max(map(abs, ties), default=0)), exact],
-            system_attrs=sampler.attributes(round_),
-        )
-        study.add_trial(trial)
-
-    def draw() -> list[Ties]:
-        trial = study.ask()
-        chosen = [c for n, c in zip(names, pool, strict=True) if trial.suggest_categorical(n, [False, True])]
-        study.tell(trial, state=TrialState.FAIL)
-        return chosen
-
-    return draw
+    if rules.proposer != "saliency":
+        proposer = part("proposers", f"compress.proposer {rules.proposer}")
+        return proposer(rules, parent, count, batch_size, excluded, draw)
+    saliency = SaliencyProposer.around(
+        parent.base, parent.ties, parent.theta_P, rules.kinds, rules.scope, rules.problems
+    )
+    sets = saliency.sets(count, batch_size, excluded)
+    return sets if len(sets) == count else saliency.exhaustive.sets(count, batch_size, excluded)

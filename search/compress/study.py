@@ -18,6 +18,7 @@ from search.compress.acceptance import base_theta
 from search.compress.descent import Descent, Origin, Training
 from search.compress.proposers import Rules
 from search.errors import reraise_as
+from search.plugins import part
 from search.stats.counting import Row
 from search.store.candidates import DatabaseCandidates, TieCandidate
 from search.store.record import is_final
@@ -112,6 +113,8 @@ def _origin(parent: InitialTheta) -> Origin:
 
 
 def _rules(compress: Compress) -> Rules:
+    if compress.proposer != "saliency":
+        part("proposers", f"compress.proposer {compress.proposer}")  # which may be missing
     return Rules(
         kinds=tuple(compress.kinds),
         scope=compress.scope,

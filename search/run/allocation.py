@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from search.errors import UserError
 from search.stats.counting import GrokRate, Row, pareto
 from search.store.record import is_final
 from search.study.sampler import GROK_RATE, PER_MILLION
@@ -28,8 +27,6 @@ class ConfigurationScore:
     rate: GrokRate
     params: int
     objective: float
-    successes: int = 0
-    """Number of seeds that grokked, or reached what the search's objective asks for."""
 
     def is_open(self, threshold: float) -> bool:
         """True if the interval of its rate has the threshold in it."""
@@ -37,32 +34,20 @@ class ConfigurationScore:
         return low < threshold < high
 
 
-def successes(rows: Sequence[Row], wanted: str = GROK_RATE) -> int:
-    """Return how many seeds did what an objective asks for. Raises UserError if that was not recorded.
-
-    wanted: the objective's name; of a share, how it is spelt.
-    """
-    if wanted in (GROK_RATE, PER_MILLION):
-        return sum(r["outcome"] == Outcome.GROKKED for r in rows)
-    if any(wanted not in (r["reached"] or {}) for r in rows):
-        raise UserError(f"sampler.objectives: seeds are recorded without {wanted!r}; go on with --fresh")
-    return sum(r["reached"][wanted] for r in rows)
-
-
 def objective(rows: Sequence[Row], recipe: Recipe, wanted: str = GROK_RATE) -> float:
     """Return a shrunk grok rate, finite for any rows: (k + t) / (n + 2), the posterior mean under Beta(t, 2 - t).
 
     k of n counted seeds grokked. For 0 <= t < 1, more grokked of equally many seeds is always ahead. At a few
     per cent nearly every configuration has k = 0, so t breaks ties: by the mean of the seeds' best token
-    accuracy, and by less than a thousandth of that by the median grok step. If `wanted` is a share, k counts
-    seeds that reached it. Per million seed-steps, the rate is divided by the mean steps of a seed.
+    accuracy, and by less than a thousandth of that by the median grok step. Per
+    million seed-steps, the rate is divided by the mean steps of a seed.
     """
     counted = [r for r in rows if is_final(r)]
     grokked = [r for r in counted if r["outcome"] == Outcome.GROKKED]
     token = fmean(_number(r["best_token"]) for r in counted) if counted else 0.0
     early = 1 - median(r["grok_step"] for r in grokked) / recipe.steps if grokked else 0.0
     t = (TOKENS * min(token, 1.0) + early) / (TOKENS + 2)
-    rate = (successes(counted, wanted) + t) / (len(counted) + 2)
+    rate = (len(grokked) + t) / (len(counted) + 2)
     each = fmean(r["steps"] for r in counted) if counted and wanted == PER_MILLION else 0.0
     return 1e6 * rate / (each or recipe.steps) if wanted == PER_MILLION else rate
 
@@ -103,7 +88,7 @@ def select_for_confirmation(scores: Mapping[str, ConfigurationScore], count: int
     front: only those of the Pareto front of size and objective. A configuration without a success is never
     among them.
     """
-    grokked = {key: s for key, s in scores.items() if s.successes or s.rate.grokked}
+    grokked = {key: s for key, s in scores.items() if s.rate.grokked}
     if front:
         members = pareto([s.params for s in grokked.values()], [s.objective for s in grokked.values()])
         grokked = {key: s for (key, s), is_member in zip(grokked.items(), members, strict=True) if is_member}

@@ -132,10 +132,9 @@ class Driver:
             seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
             cache = ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round))
             undo.callback(cache.close)
-            share = study.sampler.share if study.space else None
-            recorder = Recorder(records, tracker, outbox, cache, share)
+            recorder = Recorder(records, tracker, outbox, cache)
             records.censor_orphaned()
-            recovered = reconcile(records, tracker, rows, share)
+            recovered = reconcile(records, tracker, rows)
             recovered |= recorder.recover(records.list_seeds() if recovered else rows)
             planner = plan(study, records, cache)
             driver = cls(study, records, display, planner, recorder, max_hours)

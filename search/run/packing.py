@@ -16,7 +16,6 @@ from search.store.record import is_final
 from search.store.study_records import StudyRecords
 from search.study.resources import Resources
 from search.study.schema import Study
-from search.study.start import InitialTheta
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.engine.cuda.driver import gpus
@@ -57,8 +56,7 @@ class TrialShapes:
 
     def __init__(self, study: Study):
         self.study, start = study, study.start
-        begin = InitialTheta(start.unfolded, {}) if start and start.unfolded else None
-        self.programs = {c: Configuration(*c, start=begin).program for c in study.listed}
+        self.programs = {c: Configuration(*c).program for c in study.listed}
         self._seeds: Counter[Program] = Counter()
         """First seeds of each program, for each θ that the study starts from."""
         for configuration, program in self.programs.items():

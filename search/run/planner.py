@@ -216,10 +216,6 @@ class Planner:
             if after is None:
                 least = max(-(-open_seeds // (2 * cores)), min(slots, -(-open_seeds // cores)))
             size = min(size, max(-(-remaining // (2 * cores)), least))
-        if (
-            self.study.stop.ranks and not waiting.confirmation
-        ):  # seeds that are ranked together train together
-            size = -(-size // self.study.stop.group) * self.study.stop.group
         if size < len(work):
             self.queue.insert(place, replace(waiting, work=work[size:]))
         work = work[:size]

@@ -12,7 +12,6 @@ from search.stats.counting import Row, seed_of
 from search.store.record import is_final
 from search.store.results import ConfigurationResults, Damaged, has_parts
 from search.store.study_records import StudyRecords
-from search.study.sampler import Share
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import TRIALS, answered, artifact
 from trainer import Seed
@@ -20,11 +19,10 @@ from trainer import Seed
 log = logging.getLogger(__name__)
 
 
-def reconcile(records: StudyRecords, tracker: Tracker, rows: Iterable[Row], share: Share | None) -> set[str]:
+def reconcile(records: StudyRecords, tracker: Tracker, rows: Iterable[Row]) -> set[str]:
     """Record the seeds that MLflow has results of and the ledger has none. Returns their configurations' keys.
 
-    rows: the study's seeds. share: as `StudyRecords.record` takes it. A part counts if its files have the
-    digests that were written with them.
+    rows: the study's seeds. A part counts if its files have the digests that were written with them.
     """
     rows = list(rows)
     published = {(r["configuration"], r["trial"]) for r in rows if r["published"]}
@@ -43,7 +41,7 @@ def reconcile(records: StudyRecords, tracker: Tracker, rows: Iterable[Row], shar
                     continue
                 new = part.by_seed.keys() - final.setdefault(key, set())
                 if new or (key, trial) in lacking:
-                    records.adopt(part, trial, new, (tracker.experiment, run), share)
+                    records.adopt(part, trial, new, (tracker.experiment, run))
                     final[key] |= new
                     adopted[key] += len(part.by_seed)
     if adopted:

@@ -26,7 +26,6 @@ from search.store.results import (
     set_aside,
 )
 from search.store.study_records import StudyRecords
-from search.study.sampler import Share
 from search.study.trial import Configuration, Trial
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.outbox import Outbox
@@ -47,8 +46,6 @@ class Recorder:
     tracker: Tracker
     outbox: Outbox
     shelf: ArtifactCache
-    share: Share | None = None
-    """Share that a search's objective asks for, if any."""
 
     def recover(self, rows: Iterable[Row]) -> set[str]:
         """Record the results that an earlier run left, and publish what MLflow lacks.
@@ -83,7 +80,7 @@ class Recorder:
 
     def record(self, trial: Trial, parts: list[ConfigurationResults]) -> None:
         """Write a trial's results to the ledger, and put their publication into the outbox."""
-        self.records.record(*parts, share=self.share)
+        self.records.record(*parts)
         for part in parts:
             self.shelf.put(trial.key, part)
         if cut := read_cut(self.records.trial_folder(trial.key)):

@@ -28,7 +28,6 @@ from search.study.start import ANY, InitialTheta
 from search.study.stopping import Stop
 from search.study.trial import Configuration, Trial
 from trainer import Bank, Pair, Recipe, Seed
-from trainer.bank.folding import FoldingBank
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
@@ -150,8 +149,8 @@ def read_request(loaded: Checkpoint) -> Request:
     if not all(0 <= n <= LARGEST_SEED for n in (seed.init_seed, seed.data_seed)):
         raise ValueError(f"seeds are 0 to {LARGEST_SEED}, got {seed}")
     configuration = Configuration(loaded.spec, recipe, start)
-    if start and not recipe.fold_step:
-        configuration.pair(seed).check(configuration.initial_spec)
+    if start:
+        configuration.pair(seed).check(configuration.trained)
     work, like = ((configuration, seed),), _resources(loaded)
     return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step, stages)
 
@@ -264,7 +263,7 @@ def _device(recorded: dict[str, Any]) -> str:
     return "cpu" if on_cpu or not torch.cuda.is_available() else "cuda"
 
 
-def _compare(loaded: Checkpoint, request: Request, bank: Bank | FoldingBank) -> Rerun:
+def _compare(loaded: Checkpoint, request: Request, bank: Bank) -> Rerun:
     spec, recorded = loaded.spec, _recorded(loaded)
     result = in_configuration_space(request.trial.work[0][0], bank.result(0))
     theta_SP = torch.stack([loaded.theta_P, result.theta_P])

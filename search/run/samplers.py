@@ -18,11 +18,10 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.exceptions import ExperimentalWarning
-from optuna.samplers import BaseSampler, QMCSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
 from optuna.samplers.nsgaii import BLXAlphaCrossover
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
-from search.compress.proposers import NSGAII
 from search.study.schema import Study
 from search.study.space import Distribution, Numbers, Space, points, stored
 
@@ -52,6 +51,22 @@ def sampler_of(study: Study, drawn: int) -> BaseSampler:
 def attributes_of(sampler: BaseSampler, complete: int) -> dict[str, Any]:
     """Return the attributes that a sampler gives a proposal completed after so many others."""
     return sampler.attributes(complete // sampler.population_size) if isinstance(sampler, NSGAII) else {}
+
+
+class NSGAII(NSGAIISampler):
+    """NSGA-II for proposals that are told out of order.
+
+    A generation begins when the one before has been told often enough. What is still in training then is told
+    later and would be nobody's parent: so parents are the best of all that has been told.
+    """
+
+    def select_parent(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        return self._elite_population_selection_strategy(study, complete)
+
+    def attributes(self, generation: int) -> dict[str, Any]:
+        """Return what the sampler notes of a trial of a generation."""
+        return {self._get_generation_key(): generation}
 
 
 class _Sequence(QMCSampler):

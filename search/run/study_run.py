@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from search.run.allocation import ConfigurationScore, objective, successes
+from search.run.allocation import ConfigurationScore, objective
 from search.run.tally import TrialReport
 from search.stats.counting import COUNTED, GrokRate, Row, seed_of
 from search.store.record import is_final
@@ -16,7 +16,7 @@ from search.study.schema import Study
 from search.study.trial import Configuration, Trial
 from trainer import Outcome, Seed
 
-PLANNED_COLUMNS = ("outcome", "confirmation", "grok_step", "best_token", "steps", "reached")
+PLANNED_COLUMNS = ("outcome", "confirmation", "grok_step", "best_token", "steps")
 """Columns of the ledger that a plan needs; whole rows would fill memory."""
 
 
@@ -76,9 +76,7 @@ class ConfigurationState:
         outcomes = Counter(r["outcome"] for r in rows)  # seeds that a rule ended count as failures here
         rate = GrokRate(outcomes[Outcome.GROKKED], len(rows), outcomes[Outcome.GIVEN_UP])
         ranked = objective(rows, self.configuration.recipe, objective_name)
-        return ConfigurationScore(
-            rate, self.configuration.spec.params, ranked, successes(rows, objective_name)
-        )
+        return ConfigurationScore(rate, self.configuration.spec.params, ranked)
 
 
 class StudyRun:

@@ -20,7 +20,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,6 @@ from search.store.results import (
 )
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import FUTILITY_RULE, Bank, Outcome, Result
-from trainer.bank.folding import FoldingBank
 from trainer.bank.futility import FutilityRule
 from trainer.checkpoints.checkpoint import code_version
 from trainer.engine.build import denormals
@@ -54,7 +52,6 @@ from trainer.engine.cuda.driver import is_declared
 LOOK_S = 5.0
 """Seconds between two looks at whose a worker's trials are."""
 LOCK_WAIT_S = 60.0  # a worker whose driver or node has died may not have noticed yet
-AnyBank = Bank | FoldingBank
 
 
 def train(config: Mapping[str, Any]) -> None:
@@ -165,12 +162,10 @@ class Remarks(logging.Handler):
         return {"remarks": lines} if lines else {}
 
 
-def bank_of(trial: Trial, device: str, futility: FutilityRule | None) -> AnyBank:
+def bank_of(trial: Trial, device: str, futility: FutilityRule | None) -> Bank:
     """Return a bank of a trial's pairs before their first step. It computes in as many threads as the trial has."""
     torch.set_num_threads(trial.resources.cpu)
-    initial = trial.work[0][0].initial_spec
-    make = Bank if initial == trial.spec else partial(FoldingBank, initial)
-    return make(
+    return Bank(
         trial.spec,
         trial.pairs,
         slots=trial.slots,
@@ -197,7 +192,7 @@ class WorkerSession:
     numbers: dict[Path, range] = field(default_factory=dict)
     """Numbers of trials' pairs in the bank; of trials that have ended, too."""
     locks: dict[Path, FileLock] = field(default_factory=dict)
-    bank: AnyBank = field(init=False)
+    bank: Bank = field(init=False)
     trial: Trial = field(init=False)
     """The trial that the bank was made of."""
     evaluations: int = 0
@@ -367,7 +362,7 @@ def _assigned(first: Path, depot: Shared) -> list[Path]:
     return _folders(first, _read_assignment(first, depot))
 
 
-def environment_of(trial: Trial, bank: AnyBank) -> dict[str, Any]:
+def environment_of(trial: Trial, bank: Bank) -> dict[str, Any]:
     """Return what a θ depends on beside configuration and seed."""
     return {
         "code": code_version(),
@@ -384,7 +379,7 @@ def environment_of(trial: Trial, bank: AnyBank) -> dict[str, Any]:
     }
 
 
-def results_of(trial: Trial, bank: AnyBank, results: Sequence[Result]) -> list[ConfigurationResults]:
+def results_of(trial: Trial, bank: Bank, results: Sequence[Result]) -> list[ConfigurationResults]:
     """Return each configuration's results: every seed's best θ, its curve, and its outcome.
 
     Seeds that were ended from outside are left out: they have no outcome.

@@ -55,7 +55,7 @@ ROWS = sa.Table(
     sa.Column("held", sa.Boolean),
     sa.Column("hopeless_step", sa.BigInteger),
     sa.Column("screen", sa.Text),  # the rung that would have ended it, as it is spelt
-    sa.Column("reached", sa.JSON),  # of a search's objective, by how that is spelt: whether the seed did
+    sa.Column("reached", sa.JSON),  # of earlier versions, no longer written
     sa.Column("best_step", sa.BigInteger),
     sa.Column("best_exact", sa.Float),
     sa.Column("best_token", sa.Float),

@@ -36,8 +36,6 @@ class SeedRecord(TypedDict):
     """Step at which the futility rule would end it, or did."""
     screen: str | None
     """Rung of the screen that would end it, or did."""
-    reached: dict[str, bool] | None
-    """By a search's objective, as it is spelt: True if the seed reached it."""
     best_step: int | None
     best_exact: float | None
     best_token: float | None

@@ -25,13 +25,10 @@ from search.store.record import MEASURED
 from search.study.trial import TRIAL_FILE, Configuration, Trial
 from trainer import MEASURES, Outcome, Result, Seed
 from trainer.files import durable
-from trainer.recipe.screen import BEST, is_within_any
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
-
-    from search.study.sampler import Share
 
 STATE, PARTS, ERROR, LOCK = "bank.state", "results", "error.txt", "lock"
 """Names in a trial's folder: its bank's state, its parts, the reason of its failure, its worker's lock."""
@@ -66,21 +63,8 @@ class ConfigurationResults:
     def by_seed(self) -> dict[Seed, Result]:
         return {r.pair.seed: r for r in self.results}
 
-    def reaches(self, result: Result, share: Share) -> bool:
-        """True if a seed had what a search's objective asks for, at its step or where it ended before."""
-        seen = min(-(-share.when // result.pair.recipe.eval_every), len(result.curve_EM))
-        if not seen:
-            return False
-        best = result.curve_EM[:seen, : len(BEST)].nan_to_num(-1.0).amax(0).tolist()
-        read = result.probes_ER[seen - 1].tolist()
-        values = [*zip(BEST, best, strict=True), *zip(self.trial.spec.probes(), read, strict=True)]
-        return is_within_any(share.keep, dict(values))
-
-    def columns(self, share: Share | None) -> dict[tuple[str, int, int], dict[str, Any]]:
-        """Return the ledger's columns of what became of each seed, by configuration, init_seed, data_seed.
-
-        share: what a search's objective asks of a seed.
-        """
+    def columns(self) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """Return the ledger's columns of what became of each seed, by configuration, init_seed, data_seed."""
         rate, environment = self.about["seed_steps_per_s"], self.about["environment"]
         threads = environment.get("threads", 1) if environment.get("engine") == "native" else None
         return {
@@ -88,7 +72,6 @@ class ConfigurationResults:
                 **{name: getattr(r, name) for name in MEASURED},
                 "outcome": r.outcome.value,
                 "core_s": r.steps / rate * threads if rate and threads else None,  # None on a GPU
-                "reached": share and {str(share): self.reaches(r, share)},
                 "seed_steps_per_s": rate,
                 "environment": environment,
             }

@@ -37,7 +37,6 @@ from trainer.retired import Retired
 
 if TYPE_CHECKING:
     from search.store.results import ConfigurationResults
-    from search.study.sampler import Share
 
 DIED = "its driver died"
 KEY_COLUMNS = ("study", "configuration", "init_seed", "data_seed")
@@ -302,17 +301,14 @@ class StudyRecords:
             raise self._taken(f"seed {seed}")
 
     @retry_while_unavailable
-    def record(self, *parts: ConfigurationResults, share: Share | None = None) -> None:
-        """Write what became of the seeds of a trial's parts, in one statement. Final rows stay as they are.
-
-        share: what a search's objective wants to know of each.
-        """
+    def record(self, *parts: ConfigurationResults) -> None:
+        """Write what became of the seeds of a trial's parts, in one statement. Final rows stay as they are."""
         key: Values = {name: sa.bindparam(f"key_{name}") for name in KEY_COLUMNS}
         is_open = sa.or_(ROWS.c.outcome == Outcome.RUNNING, ROWS.c.outcome == Outcome.CENSORED)
         values = [
             columns | {"reason": None, **FREE, **{f"key_{name}": v for name, v in self._named(row).items()}}
             for part in parts
-            for row, columns in part.columns(share).items()
+            for row, columns in part.columns().items()
         ]
         if values:
             with self.writing() as db:
@@ -370,14 +366,13 @@ class StudyRecords:
     @retry_while_unavailable
     def adopt(
         self, part: ConfigurationResults, trial: str, seeds: Collection[Seed], run: tuple[str, str],
-        share: Share | None = None,
     ) -> None:  # fmt: skip
         """Record seeds of a part that MLflow has and this ledger has no end of, and that MLflow has the part.
 
-        trial: the key of its trial. run: ids of experiment and run. share: as in `record`.
+        trial: the key of its trial. run: ids of experiment and run.
         """
         key, place = part.configuration.key, dict(zip(("experiment", "run"), run, strict=True))
-        columns = part.columns(share)
+        columns = part.columns()
         shared = {"trial": trial, "confirmation": part.trial.confirmation, "reason": None}
         with self.writing() as db:
             self.insert_configurations(db, [part.configuration])

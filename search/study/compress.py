@@ -41,7 +41,7 @@ class Compress(Strict):
         "tensor", description="tie numbers of one tensor only, or any two (values)"
     )
     proposer: Literal["saliency", "nsga2", "random"] = Field(
-        "saliency", description="by predicted cost; by Optuna over the hundred cheapest; at random of those"
+        "saliency", description="by predicted cost; the others are of the research notebook (lab/)"
     )
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="of the proposer's own generator")
 
@@ -52,7 +52,7 @@ class Compress(Strict):
 
     def check(self, study: Any) -> None:
         """Raise ValueError at the key path of what does not go with it in a study."""
-        if study.start is None or study.start.model or study.start.each:
+        if study.start is None or study.start.each:
             raise error_at("start", "compress needs it: a study and its best or one seed, or a checkpoint")
         for name in ("model", "configurations", "toggle", "combine", "space", "allocation", "confirm"):
             if getattr(study, name):

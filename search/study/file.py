@@ -201,17 +201,40 @@ def recorded_study(definition: str, source: str) -> Study:
 def with_earlier_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recorded definition in which the defaults are spelt out that were others when it was recorded.
 
-    `stop.spare` came later than they changed, so a definition that has it has today's.
+    `stop.spare` came later than they changed, so a definition that has it has today's. Keys that went away since are
+    left out where they are off.
     """
+    definition = _without_gone(definition)
     stop, sampler = definition.get("stop") or {}, definition.get("sampler") or {}
     if "spare" in stop:
-        return dict(definition)
+        return definition
     spelt: dict[str, Any] = {"stop": {**stop, "spare": BY_HASH}}
     if any(path.startswith("model.") for path in definition.get("space") or ()):
         spelt["sampler"] = {**sampler, "objectives": sampler.get("objectives") or [GROK_RATE, PARAMS]}
     return {**definition, **spelt}
 
 
+def _without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded definition without the keys of earlier versions that are at their off values."""
+
+    def without(values: Any, **off: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        return {k: v for k, v in values.items() if k not in off or v not in (None, off[k])}
+
+    fields = without(dict(definition), stages=[])
+    fields |= {name: without(fields[name], **off) for name, off in GONE.items() if name in fields}
+    if screens := (fields.get("stop") or {}).get("screen"):
+        fields["stop"] = fields["stop"] | {"screen": [without(screen, by=None) for screen in screens]}
+    return fields
+
+
+GONE: dict[str, dict[str, Any]] = {
+    "stop": {"group": 16},
+    "start": {"model": None},
+    "seeds": {"best_of": None, "by": None},
+}
+"""Keys of sections that went away, with their off values."""
 KINDS = {
     "dict": "a mapping", "model": "a mapping", "list": "a list", "tuple": "a list", "string": "a string",
     "int": "an integer", "float": "a number", "bool": "true or false",

@@ -12,7 +12,7 @@ from search.study.space import Strict
 from trainer import Recipe
 
 WITHIN = {
-    "space": "space.FIELD", "configurations": "configurations.N", "stages": "stages.N",
+    "space": "space.FIELD", "configurations": "configurations.N",
     "scales": "scales.PRESET", "scales.PRESET.bases": "scales.PRESET.bases.NAME",
 }  # fmt: skip
 """Sections whose keys stand below a name or number of the file."""

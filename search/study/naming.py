@@ -10,7 +10,7 @@ from typing import Any
 
 from model import preset_name
 from search.study.schema import Study
-from search.study.space import allowed_values, value_at
+from search.study.space import allowed_values
 from search.study.trial import Configuration
 
 MOST_FIELDS = 5
@@ -81,7 +81,7 @@ def names_of(study: Study | None, configurations: Iterable[Configuration]) -> di
 def searched(study: Study) -> list[str]:
     """Return the fields that a study varies: its space's, or those in which the configurations of its list differ."""
     if study.space:
-        return list(dict.fromkeys(".".join(path.split(".")[:2]) for path in study.space))
+        return list(study.space)
     listed = [Configuration(*c).as_params() for c in study.listed]
     names = dict.fromkeys(name for params in listed for name in params if "." in name)
     return [n for n in names if len({json.dumps(params.get(n)) for params in listed}) > 1]
@@ -119,5 +119,5 @@ def _values(configuration: Configuration) -> Mapping[str, Any]:
 
 
 def _at(values: Mapping[str, Any], path: str) -> Any:
-    part, name, *places = path.split(".")
-    return value_at(values[part].get(name), places)
+    part, name = path.split(".")
+    return values[part].get(name)

@@ -20,7 +20,7 @@ from trainer import Recipe
 
 Pair = tuple[Spec, Recipe]
 MOST_SCALES = 64
-OTHER_LISTS = ("model", "configurations", "toggle", "combine", "stages", "space", "compress", "start")
+OTHER_LISTS = ("model", "configurations", "toggle", "combine", "space", "compress", "start")
 
 
 class Base(Strict):
@@ -97,7 +97,6 @@ def check_scales(study: Any) -> None:
         *((getattr(study, name), f"{name}: {apart}: they say what is trained") for name in OTHER_LISTS),
         *((getattr(study, name), f"{name}: {apart}: {alike}") for name in ("allocation", "confirm")),
         (study.until.grokked, f"until.grokked: {apart}: {alike}"),
-        (study.stop.ranks, f"stop.screen.keep.top: {apart}: {alike}"),
         (is_uncounted, f"scales.{counted}.seeds: counts from seeds.first, and the study's seeds have none"),
     )
 

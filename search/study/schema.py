@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from model import Spec, preset_name
+from model import Spec
 from model.tied import Tied
-from model.transfer import fold_path
 from search.errors import has_secret
 from search.study.combinations import MOST_COMBINED, combinations
 from search.study.compress import Compress
@@ -20,7 +19,6 @@ from search.study.sampler import Sampler
 from search.study.scales import Design, Pair, Scale, check_scales, design_of
 from search.study.seeds import (
     Allocation,
-    BestOf,
     Confirm,
     SeedCross,
     SeedRange,
@@ -37,11 +35,10 @@ from search.study.space import (
     error_at,
     fixed,
     refuse,
-    replaced,
     resolve,
 )
 from search.study.spelling import model_options, recipe_of, spec_of, toggled, validated_pair
-from search.study.start import StartSpec, check_alone, trained_spec
+from search.study.start import StartSpec
 from search.study.stopping import BY_PAIR, BY_SEED, Stop
 from trainer import Recipe, Seed
 from trainer.recipe.ramp import tie_ramp_defaults
@@ -68,14 +65,6 @@ class Entry(Strict):
     )
 
 
-class Stage(Entry):
-    """A stage of a cascade, begun by each seed with the θ that it has where the stage before has ended."""
-
-    go_on: Literal["grokked", "held"] | float = Field(
-        "grokked", description="what must hold of a seed to go on; a number: its best exact match, at least"
-    )
-
-
 class Study(Strict):
     """One question. `model` is a preset's name, or a mapping: preset or family, and constraints."""
 
@@ -94,9 +83,6 @@ class Study(Strict):
         default_factory=list,
         max_length=MOST_CONFIGURATIONS,
         description="several, each trained with all the seeds",
-    )
-    stages: list[Stage] = Field(
-        default_factory=list, max_length=64, description="one after the other, each from the θ of the last"
     )
     toggle: list[str] = Field(
         default_factory=list,
@@ -160,8 +146,8 @@ class Study(Strict):
         lists = [name for name in ("configurations", "toggle", "combine") if getattr(self, name)]
         if lists and self.space:
             raise error_at(lists[0], "a study has a list of configurations or a space, not both")
-        if self.combine and (lists != ["combine"] or self.stages):
-            raise error_at("combine", "goes with one model: no configurations, stages or toggle")
+        if self.combine and lists != ["combine"]:
+            raise error_at("combine", "goes with one model: no configurations or toggle")
         first: dict[tuple[Spec, Recipe], int] = {}
         for i, configuration in enumerate(self.spelled_out):
             if first.setdefault(configuration, i) < i:
@@ -175,16 +161,13 @@ class Study(Strict):
         for configuration in self.listed if self.scales else self.spelled_out:
             self._check_looks(*configuration)
         self._check_seeds()
-        self._check_groups()
-        if self.stages:
-            check_alone(self)
         return self
 
     @cached_property
     def design(self) -> Design:
         """The cells of the study's scales; empty without any."""
         count = len(seed_list(self.seeds))
-        return design_of(self.scales, self.constraints, self.recipe_fields, count)
+        return design_of(self.scales, self.constraints, self.recipe, count)
 
     def _check_start(self) -> None:
         start, goes_on = self.start, self.until.grokked or self.allocation or self.confirm
@@ -193,39 +176,13 @@ class Study(Strict):
             (start and start.count > 1 and self.space, "start.best: a search starts from one θ"),
             (start and start.each and goes_on, f"start.each: {one_round}"),
         )
-        wide = start.unfolded if start else None
         for i, (spec, recipe) in enumerate(self.spelled_out):
             path = f"configurations.{i}.recipe" if self.configurations else "recipe"
-            step, fold = recipe.fold_step, f"{path}.fold_step"
-            refuse(
-                (recipe.ramp and not isinstance(spec, Tied), f"{path}.ramp: needs a model with ties"),
-                (step and not wide, f"{fold}: needs start.model: the wider model that is folded"),
-                (wide and not step, f"{fold}: missing: when start.model is folded into this model"),
-            )
-            narrow = trained_spec(spec, recipe)
-            if wide and not fold_path(wide, narrow):
-                names = f"from {preset_name(wide)} to {preset_name(narrow)}"
-                raise error_at("start.model", f"no fold is known {names}")
+            refuse((recipe.ramp and not isinstance(spec, Tied), f"{path}.ramp: needs a model with ties"))
 
     def _check_looks(self, spec: Spec, recipe: Recipe) -> None:
-        """Raise ValueError for a screen or objective that reads what a configuration lacks."""
+        """Raise ValueError for a screen that reads what a configuration lacks."""
         self.stop.check(spec, recipe)
-        if (share := self.sampler.share) and self.space:
-            share.check(spec, recipe)
-
-    def _check_groups(self) -> None:
-        """Raise ValueError where the file alone does not decide which seeds are ranked together."""
-        if not self.stop.ranks:
-            return
-        group, count = self.stop.group, len(self.first_seeds)
-        limit = self.allocation.most if self.allocation else group
-        cut = "does not go with keep.top: groups would be cut when enough have grokked"
-        multiple = f"must be a multiple of stop.group ({group}), got"
-        refuse(
-            (self.until.grokked, f"until.grokked: {cut}"),
-            (count % group, f"seeds: {multiple} {count}"),
-            (limit % group, f"allocation.most: {multiple} {limit}"),
-        )
 
     def _check_seeds(self) -> None:
         seeds, allocation = self.first_seeds, self.allocation
@@ -252,8 +209,6 @@ class Study(Strict):
         if self.confirm:
             fresh = self.confirm_seeds
             check_numbers(fresh, "confirm.seeds")
-            if isinstance(self.confirm.seeds, BestOf) and self.confirm.seeds.recipe_fields:
-                raise error_at("confirm.seeds.best_of", "initial vectors are chosen as the study's own are")
             if both := {s for r in self.rounds for s in r}.intersection(fresh):
                 raise error_at("confirm.seeds", f"seed {min(both)} is one of the study's own")
 
@@ -268,22 +223,14 @@ class Study(Strict):
         return spec_of(model_options(self.model, "model") | changes, "model")
 
     @cached_property
-    def recipe_fields(self) -> dict[str, Any]:
-        """The recipe's fields that the file gives all configurations, `seeds.best_of` among them."""
-        chosen = self.seeds.recipe_fields if isinstance(self.seeds, BestOf) else {}
-        if both := chosen.keys() & self.recipe.keys():
-            raise error_at("seeds.best_of", f"the recipe has {min(both)} too")
-        return self.recipe | chosen
-
-    @cached_property
     def base_recipe(self) -> Recipe:
-        """The recipe that `recipe` and `seeds` give. Raises ValueError at its key path."""
+        """The recipe that `recipe` gives. Raises ValueError at its key path."""
         return self._changed_recipe({})
 
     def _changed_recipe(self, changes: dict[str, Any]) -> Recipe:
         steps = self.recipe.get("steps", tie_ramp_defaults()["steps"])
         usual = tie_ramp_defaults(steps) if self.compress and type(steps) is int and steps > 0 else {}
-        return recipe_of(self.recipe_fields, changes, "recipe", base=usual)
+        return recipe_of(self.recipe, changes, "recipe", base=usual)
 
     @cached_property
     def listed(self) -> list[Pair]:
@@ -310,11 +257,9 @@ class Study(Strict):
         if self.combine:
             specs = combinations(self.base_spec, self.combine, "combine")
             return [validated_pair(spec, self.base_recipe, "recipe") for spec in specs]
-        if not (self.configurations or self.stages):
+        if not self.configurations:
             return [validated_pair(self.base_spec, self.base_recipe, "recipe")]
-        entries = [(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
-        entries += [(e, f"stages.{i}") for i, e in enumerate(self.stages)]
-        return [self._entry(*entry) for entry in entries]
+        return [self._entry(e, f"configurations.{i}") for i, e in enumerate(self.configurations)]
 
     def _entry(self, entry: Entry, path: str) -> tuple[Spec, Recipe]:
         model = {} if entry.model is None else entry.model
@@ -324,17 +269,14 @@ class Study(Strict):
             options = model_options(self.model, "model") | model
         else:
             options = model_options(model, f"{path}.model")
-        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe_fields)
+        recipe = recipe_of(entry.recipe, {}, f"{path}.recipe", base=self.recipe)
         return validated_pair(spec_of(options, f"{path}.model"), recipe, f"{path}.recipe")
 
     def configuration(self, values: dict[str, Any]) -> tuple[Spec, Recipe]:
         """Return spec and recipe with a proposal's `values`, by key path."""
         split: dict[str, dict[str, Any]] = {"model": {}, "recipe": {}}
         for path, value in values.items():
-            part, name, *places = path.split(".")
-            if places:
-                before = split[part][name] if name in split[part] else self.base_recipe.as_dict()[name]
-                value = replaced(before, places, value)
+            part, name = path.split(".")
             split[part][name] = value
         pair = validated_pair(
             self._changed_spec(split["model"]), self._changed_recipe(split["recipe"]), "recipe"

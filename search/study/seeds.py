@@ -8,41 +8,20 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from search.study.space import LARGEST_SEED, Strict, error_at
 from trainer import Seed
-from trainer.recipe.starts import MOST_VECTORS
 
 MOST_SEEDS = 200_000
 
 SeedNumber = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
 
-class BestOf(Strict):
-    """The choice of a seed's initial values among several vectors; fields of every recipe."""
-
-    best_of: int | None = Field(
-        None, ge=2, le=MOST_VECTORS, description="draw so many initial vectors a seed; unit: vectors"
-    )
-    by: str | None = Field(None, description="and start from the one that this probe puts first")
-
-    @model_validator(mode="after")
-    def _both(self) -> BestOf:
-        if (self.best_of is None) != (self.by is None):
-            raise ValueError("best_of and by go together")
-        return self
-
-    @property
-    def recipe_fields(self) -> dict[str, Any]:
-        """The fields of a recipe that say so."""
-        return {} if self.best_of is None else {"best_of": self.best_of, "best_by": self.by}
-
-
-class SeedRange(BestOf):
+class SeedRange(Strict):
     """Consecutive seeds; one number sets both the initial values and the data."""
 
     first: SeedNumber = Field(1, description="the first seed's number")
     count: int = Field(ge=1, le=MOST_SEEDS, description="how many; unit: seeds")
 
 
-class SeedCross(BestOf):
+class SeedCross(Strict):
     """Every crossing of initial values with data: what is luck made of?"""
 
     init: list[SeedNumber] = Field(min_length=1, description="seeds of the initial values")

@@ -214,16 +214,10 @@ def resolve(space: Space, numbers: Mapping[str, Any], base: Callable[[str], Any]
 
 
 def fixed(spec: Spec, recipe: Recipe) -> Callable[[str], Any]:
-    """Return a function from key path to value: `model.NAME`, `recipe.NAME`, or a place in a list,
-    `recipe.NAME.0.1` (None where there is none). Tuples are lists, as in a file.
-    """
-    values = {"model": spec.as_dict(), "recipe": recipe.as_dict()}
-
-    def base(path: str) -> Any:
-        part, name, *places = path.split(".")
-        return value_at(values[part].get(name), places)
-
-    return base
+    """Return a function from key path (`model.NAME`, `recipe.NAME`) to value. Tuples are lists, as in a file."""
+    parts = {"model": spec.as_dict(), "recipe": recipe.as_dict()}
+    values = {f"{part}.{name}": value for part, fields in parts.items() for name, value in fields.items()}
+    return values.get
 
 
 def points(space: Space) -> list[Numbers]:
@@ -268,7 +262,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
     names = [f"model.{f.name}" for f in dataclasses.fields(spec)]
     names += [f"recipe.{f.name}" for f in dataclasses.fields(Recipe)]
     for path, field in space.items():
-        _check_path(space, path, names, base)
+        _check_path(path, names)
         for name, key in _needs(space, path):
             where = f"space.{path}.{key}"
             if name not in names and base(name) is None:
@@ -282,17 +276,12 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
         _check_values(space, path, lambda numbers: build(resolve(space, numbers, base)))
 
 
-def _check_path(space: Space, path: str, names: Sequence[str], base: Callable[[str], Any]) -> None:
-    """Raise ValueError for an unknown field, and for a place in a list that is absent or searched twice."""
-    name, places = ".".join(path.split(".")[:2]), path.split(".")[2:]
-    if (field := name.removeprefix("recipe.")) in RETIRED:
+def _check_path(path: str, names: Sequence[str]) -> None:
+    """Raise ValueError for an unknown field."""
+    if (field := path.removeprefix("recipe.")) in RETIRED:
         raise error_at(f"space.{path}", f"removed; the tag {RETIRED[field][1]} has it")
-    if name not in names:
+    if path not in names:
         raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
-    if places and name in space:
-        raise error_at(f"space.{path}", f"{name} is searched as a whole too")
-    if places and isinstance(base(path), list | None):
-        raise error_at(f"space.{path}", f"the study's {name} has no number there, it is {base(name)}")
 
 
 def _check_condition(
@@ -369,18 +358,3 @@ def error_at(path: str, problem: str | Exception) -> ValueError:
     if isinstance(problem, Exception) and rest.startswith("must be"):
         path, problem = f"{path}.{name}", rest
     return ValueError(f"{path}: {problem}")
-
-
-def value_at(value: Any, places: Sequence[str]) -> Any:
-    """Return the entry of nested lists at `places`, counted from 0; None where there is none."""
-    for place in places:
-        exists_ = isinstance(value, list | tuple) and place.isdecimal() and int(place) < len(value)
-        value = value[int(place)] if exists_ else None
-    return value
-
-
-def replaced(value: Any, places: Sequence[str], by: Any) -> Any:
-    """Return nested lists with the entry at `places` replaced."""
-    if not places:
-        return by
-    return [replaced(v, places[1:], by) if i == int(places[0]) else v for i, v in enumerate(value)]

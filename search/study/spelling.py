@@ -103,9 +103,9 @@ def inline_files(data: dict[str, Any]) -> dict[str, Any]:
     tensor; a recipe's `teacher: DIR` becomes the teacher itself. Raise ValueError at the key path.
     """
     data = _inline_entry(data, "")
-    for key in ("configurations", "stages"):
-        if isinstance(entries := data.get(key), list):
-            data = {**data, key: [_inline_entry(entry, f"{key}.{n}.") for n, entry in enumerate(entries)]}
+    if isinstance(entries := data.get("configurations"), list):
+        inlined = [_inline_entry(entry, f"configurations.{n}.") for n, entry in enumerate(entries)]
+        data = {**data, "configurations": inlined}
     return _inline_named(data, "scales", "")
 
 

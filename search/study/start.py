@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from model import Spec, make_spec, preset, preset_name
+from model import Spec, make_spec, preset_name
 from model.tied import Tied, describe_new, free, ties_of
 from search.errors import UserError, reraise_as
 from search.study.space import Strict, refuse
@@ -25,7 +25,7 @@ ANY = ""
 
 
 class StartSpec(Strict):
-    """The source of θ at step 0: seeds of a study, a checkpoint, or a wider model that is folded on the way."""
+    """The source of θ at step 0: seeds of a study, or a checkpoint."""
 
     study: str | None = Field(None, description="a recorded study of this home")
     best: int | None = Field(
@@ -37,35 +37,25 @@ class StartSpec(Strict):
         None, description="of this configuration of it; its key, or how it begins"
     )
     checkpoint: str | None = Field(None, description="a checkpoint's folder, from where the command is typed")
-    model: str | None = Field(
-        None, description="a wider preset: from its initial values, folded at recipe.fold_step"
-    )
     grokked: bool = Field(True, description="refuse a θ that has not grokked")
 
     @model_validator(mode="after")
     def _one_kind(self) -> StartSpec:
-        kinds = [name for name in ("study", "checkpoint", "model") if getattr(self, name) is not None]
+        kinds = [name for name in ("study", "checkpoint") if getattr(self, name) is not None]
         chosen = [name for name in ("best", "seed", "each") if getattr(self, name)]
         is_mixed = len(chosen) > 1 or (kinds != ["study"] and (chosen or self.configuration))
         refuse(
-            (len(kinds) != 1, "give exactly one of study, checkpoint, model"),
-            (is_mixed, "a study goes with one of best, seed, each; checkpoint and model with none"),
+            (len(kinds) != 1, "give exactly one of study, checkpoint"),
+            (is_mixed, "a study goes with one of best, seed, each; a checkpoint with none"),
         )
         if isinstance(self.seed, str):
             Seed.named(self.seed)
-        if self.model is not None:
-            preset(self.model)
         return self
 
     @property
     def count(self) -> int:
         """Number of θ that the file asks for."""
         return self.best or 1
-
-    @property
-    def unfolded(self) -> Spec | None:
-        """The wider spec whose initial values the seeds start from."""
-        return preset(self.model) if self.model else None
 
 
 def read_start(start: StartSpec, path: Path) -> Checkpoint:
@@ -87,20 +77,6 @@ def read_start(start: StartSpec, path: Path) -> Checkpoint:
 def trained_spec(spec: Spec, recipe: Recipe) -> Spec:
     """Return the spec that a bank trains: of a tied spec with a ramp the base, which moves into the ties."""
     return spec.base if isinstance(spec, Tied) and recipe.ramp else spec
-
-
-def check_alone(study: Any) -> None:
-    """Raise ValueError where a study with stages asks for what goes with one set of configurations only."""
-    names = ("configurations", "toggle", "combine", "space", "compress", "allocation", "confirm")
-    goes_on = "until.grokked: does not go with stages: each seed goes through all that it can"
-    is_crossed = any(s.init_seed != s.data_seed for s in study.first_seeds)
-    is_many = study.start and (study.start.count > 1 or study.start.unfolded)
-    refuse(
-        *((getattr(study, name), f"{name}: does not go with stages") for name in names),
-        (study.until.grokked, goes_on),
-        (is_crossed, "seeds: crossed seeds do not go with stages"),
-        (is_many, "start: stages begin at one θ, or at one a seed"),
-    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from search.study.space import Strict, error_at, refuse
 from trainer import Recipe
 from trainer.recipe.screen import BEST, Keep, Rung
 
-TOP = "top"
 BY_PAIR, BY_SEED, BY_HASH = "pairs", "seeds", "hash"
 """Draws of the spared tenth (search/run/spared.py). By hash: of each seed alone, as in records of before."""
 Bounds = float | tuple[float, float]
@@ -28,9 +27,8 @@ class Screen(Strict):
     at: int = Field(ge=1, description="when a seed is looked at, at the next evaluation; unit: steps")
     keep: dict[str, Bounds] = Field(
         description="what keeps a seed, any of: exact or token (best so far) or a probe, at least so high or "
-        "from .. to; or top alone: this share of a group; nothing: none but those that are spared"
+        "from .. to; nothing: none but those that are spared"
     )
-    by: str | None = Field(None, description="what top ranks by: exact, token (unset) or a probe")
 
     @field_validator("keep", mode="before")
     @classmethod
@@ -39,24 +37,13 @@ class Screen(Strict):
 
     @model_validator(mode="after")
     def _meaningful(self) -> Screen:
-        check_bounds({k: v for k, v in self.keep.items() if k != TOP}, "keep")
-        top = self.keep.get(TOP)
-        is_share = isinstance(top, float) and 0 < top < 1 and len(self.keep) == 1
-        refuse(
-            (
-                top is not None and not is_share,
-                f"keep.top must be above 0, below 1 and alone, got {self.keep}",
-            ),
-            (self.by is not None and top is None, "by goes with keep.top"),
-        )
+        check_bounds(self.keep, "keep")
         return self
 
     @property
     def rung(self) -> Rung:
         """The rung in the trainer's form."""
-        top = self.keep.get(TOP, 0.0)
-        assert isinstance(top, float)
-        return Rung(self.at, () if top else keep_of(self.keep), top, self.by or "token")
+        return Rung(self.at, keep_of(self.keep))
 
 
 class Stop(Strict):
@@ -70,9 +57,6 @@ class Stop(Strict):
         max_length=20,
         description="rungs, one or a list: seeds that show too little end there, a random tenth spared",
     )
-    group: int = Field(
-        16, ge=2, le=65_536, description="seeds in the file's order that keep.top ranks together; unit: seeds"
-    )
     spare: Literal["pairs", "seeds", "hash"] | None = Field(
         None,
         description="how the spared tenth is drawn: one of ten pairs of configuration and seed, or one of ten seeds "
@@ -81,8 +65,8 @@ class Stop(Strict):
 
     @classmethod
     def recorded(cls, fields: dict[str, Any]) -> Self:
-        """Return recorded rules. Those of before drew the spared seeds by hash."""
-        return cls(**{"spare": BY_HASH} | fields)
+        """Return recorded rules. Those of before drew the spared seeds by hash, and could rank groups of them."""
+        return cls(**{"spare": BY_HASH} | {name: value for name, value in fields.items() if name != "group"})
 
     @field_validator("screen", mode="before")
     @classmethod
@@ -101,21 +85,13 @@ class Stop(Strict):
     def rungs(self) -> tuple[Rung, ...]:
         return tuple(screen.rung for screen in self.screen)
 
-    @property
-    def ranks(self) -> bool:
-        """True if groups of seeds are ranked together."""
-        return any(TOP in screen.keep for screen in self.screen)
-
     def check(self, spec: Spec, recipe: Recipe, path: str = "stop.screen") -> None:
         """Raise ValueError at the key path of a rung that reads what a configuration lacks."""
         for i, screen in enumerate(self.screen):
             here, last = path if len(self.screen) == 1 else f"{path}.{i}", recipe.steps - recipe.eval_every
             late = f"must be at most the evaluation before the last ({last}), got {screen.at}"
             refuse((screen.at > last, f"{here}.at: {late}"))
-            if TOP in screen.keep:
-                check_names(spec, [screen.rung.by], f"{here}.by")
-            else:
-                check_names(spec, screen.keep, f"{here}.keep")
+            check_names(spec, screen.keep, f"{here}.keep")
 
 
 def paired(value: Any) -> Any:

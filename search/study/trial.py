@@ -73,14 +73,9 @@ class Configuration:
         return sum(step >= self.recipe.steps for step in frozen)
 
     @property
-    def initial_spec(self) -> Spec:
-        """The spec of θ at step 0: a wider one until the recipe's fold."""
-        return self.start.spec if self.start and self.recipe.fold_step else self.trained
-
-    @property
     def program(self) -> Program:
         """The program that trains it. Configurations with equal programs can share a bank."""
-        return self.initial_spec, self.trained, *self.pair(Seed.of(0)).program()
+        return self.trained, *self.pair(Seed.of(0)).program()
 
     def pair(self, seed: Seed) -> Pair:
         """Return the pair that a bank trains for a seed."""
@@ -143,21 +138,9 @@ class Trial:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs in a bank's form, with the rungs that screen them (none for a confirmation).
-
-        Each `stop.group` seeds of a configuration, in order, are ranked together; a trial has whole groups.
-        """
-        if self.confirmation or not self.stop.rungs:
-            return [self._pair(*pair) for pair in self.work]
-        rungs, size = self.stop.rungs, self.stop.group if self.stop.ranks else 1
-        seeds_of: dict[Configuration, list[Seed]] = {}
-        pairs = []
-        for configuration, seed in self.work:
-            seeds = seeds_of.setdefault(configuration, [])
-            seeds.append(seed)
-            first = seeds[(len(seeds) - 1) // size * size] if self.stop.ranks else None
-            pairs.append(replace(self._pair(configuration, seed), rungs=rungs, group=first))
-        return pairs
+        """The pairs in a bank's form, with the rungs that screen them (none for a confirmation)."""
+        rungs = () if self.confirmation else self.stop.rungs
+        return [replace(self._pair(*pair), rungs=rungs) for pair in self.work]
 
     def _pair(self, configuration: Configuration, seed: Seed) -> Pair:
         pair = configuration.pair(seed)

@@ -66,8 +66,6 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
     plain = Configuration(spec, recipe)
     if parent is None:
         return plain
-    if recipe.fold_step:
-        return replace(plain, start=parent)
     import torch
 
     with reraise_as("start"):
@@ -82,8 +80,6 @@ def configuration_from_parent(spec: Spec, recipe: Recipe, parent: InitialTheta |
 
 def _choose(start: StartSpec, seeds: list[Seed], records: StudyRecords) -> list[InitialTheta]:
     """Return the θ that a study of these seeds begins with."""
-    if start.unfolded:
-        return [InitialTheta(start.unfolded, {})]
     if start.checkpoint:
         origins = [(read_start(start, Path(start.checkpoint)), "")]
     else:

@@ -17,12 +17,11 @@ SPECS = SWEEP | {
 }
 """Five programs."""
 UNTIL = SWEEP | {"name": "until", "seeds": {"first": 1, "count": 4}, "until": {"grokked": 1, "max_seeds": 20}}
-RANKED = SWEEP | {
-    "name": "ranked",
+SCREENED = SWEEP | {
+    "name": "screened",
     "seeds": {"first": 1, "count": 8},
-    "stop": {"hopeless": False, "group": 4, "screen": {"at": 8, "keep": {"top": 0.5}}},
+    "stop": {"hopeless": False, "screen": {"at": 8, "keep": {"odd": 0.9}}},
 }
-"""Two groups of four in two slots: whoever comes first waits for whoever has not begun."""
 GRID = SWEEP | {
     "name": "grid",
     "seeds": [5],

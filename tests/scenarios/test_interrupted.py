@@ -14,12 +14,12 @@ from search.store.results import read_parts
 from tests.commands import call
 from tests.homes import quick  # noqa: F401
 from tests.reference import check_whole, expected, rows_of
-from tests.scenarios.studies import GRID, MIXED, RANKED, UNTIL, grid_expected, run
+from tests.scenarios.studies import GRID, MIXED, SCREENED, UNTIL, grid_expected, run
 from trainer import Outcome
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick", "here", "nobody_spared")
 
-STUDIES = {"trials that share a bank": MIXED, "seeds ranked in groups": RANKED, "a search": GRID}
+STUDIES = {"trials that share a bank": MIXED, "seeds that are screened": SCREENED, "a search": GRID}
 
 
 class Died(BaseException):

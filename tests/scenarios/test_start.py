@@ -155,39 +155,6 @@ def test_into_ties_by_a_ramp(here, parent):
     assert call("rerun", "pulled").exit_code == 0
 
 
-def test_sets_of_ties_share_a_bank(here, parent):
-    more = [*TIES, "fc1[0,0] = 0", "fc1[0,1] = 0"]
-    entries = [{"model": {"base": "46p", "ties": more[:n]}} for n in range(1, 5)]
-    run(child_of({"checkpoint": str(CERTIFICATES / "46p")}, **TIED, configurations=entries, seeds=[1],
-                 resources=QUICK["resources"] | {"slots": 2, "seeds_per_trial": 4}), here)  # fmt: skip
-    rows = rows_of(here / "home", "child")
-    assert len(rows) == 4 and len({r["trial"] for r in rows}) == 2, "two trials, each with two of them"
-    assert {c.spec.params for c in configurations("child").values()} == {42, 43, 44, 45}
-
-
-FILES = {
-    "start: a study goes with one of best, seed, each;*": {"start": {"study": "a", "best": 2, "seed": 1}},
-    "start.best: a search starts from one θ":
-        {"start": {"study": "a", "best": 2}, "space": {"recipe.lr": {"choice": [1.0]}}},
-    "recipe.fold_step: missing: when start.model is folded into this model": {"start": {"model": "54p"}},
-    "recipe.ramp: needs a model with ties": {"recipe": RECIPE | {"ramp": 4}},
-    "recipe.fold_step: needs start.model: *": {"recipe": RECIPE | {"fold_step": 4}},
-    "start.model: no fold is known from 67p to 512p":
-        {"start": {"model": "67p"}, "model": "512p", "recipe": RECIPE | {"fold_step": 4}},
-    "model: tie 'arc[0] = -arc[1]': contradicts*":
-        {"model": {"base": "46p", "ties": ["arc[0] = arc[1]", "arc[0] = -arc[1]"]}},
-    "model: ties leave nothing but zeros in arc,*":
-        {"model": {"base": "46p", "ties": [f"arc[{i}] = 0" for i in range(3)]}},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("says", FILES)
-def test_a_bad_file_is_one_line(says):
-    with pytest.raises(UserError) as error:
-        parse_study(json.dumps(CHILD | FILES[says]), "child.yaml")
-    assert alike(str(error.value), f"child.yaml: {says}"), error.value
-
-
 def test_what_cannot_be_started_from_is_one_line(here, parent):
     Checkpoint(spec=preset("57p"), theta_P=preset("57p").initial(1)).save(Path("raw"))
     refused = {

@@ -21,7 +21,7 @@ SMALL = {"name": "x", "model": "57p", "seeds": [1]}
 
 def leaves(value, path=""):
     """The key paths of a file's leaves, as the list writes them."""
-    if path == "model" or path.endswith((".model", ".recipe", ".when", ".keep", ".share")):
+    if path == "model" or path.endswith((".model", ".recipe", ".when", ".keep")):
         yield path  # what is in there are fields and their values
     elif isinstance(value, dict):
         for name, inner in value.items():
@@ -55,5 +55,5 @@ def test_a_section_is_listed_alone_and_a_wrong_one_refused(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert "until.max_seeds" in call("keys", "until").output and "recipe" not in call("keys", "until").output
     paths = [k["path"].removeprefix("stop.") for k in json.loads(call("keys", "stop", "--json").output)]
-    assert paths == ["stop", "hopeless", "screen", "screen.at", "screen.keep", "screen.by", "group", "spare"]
+    assert paths == ["stop", "hopeless", "screen", "screen.at", "screen.keep", "spare"]
     assert fails(2, "keys", "util") == ["no key 'util'; did you mean until?"]

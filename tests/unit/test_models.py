@@ -24,13 +24,3 @@ def test_every_preset_is_itemised(name):
     rows = {line.split()[0].partition("=")[0]: line.split() for line in text.splitlines() if line[:2] == "  "}
     assert rows.keys() >= PRESETS[name].layout.budget().keys() | PRESETS[name].applied().keys()
     assert rows["total"] == ["total", str(PRESETS[name].params)]
-
-
-def test_two_presets_are_compared():
-    text = call("models", "57p", "--diff", "67p").output.splitlines()
-    assert [line.split() for line in text] == [
-        ["57p", "67p"], ["tie_fc2_head", "yes", "no"], ["parameters"], ["fc2", "0", "10"], ["total", "57", "67"],
-    ]  # fmt: skip
-    assert json.loads(call("models", "57p", "--diff", "67p", "--json").output) == {
-        "params": [57, 67], "fields": {"tie_fc2_head": [True, False]}, "budget": {"fc2": [0, 10]},
-    }  # fmt: skip

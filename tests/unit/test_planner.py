@@ -8,9 +8,7 @@ from search.run import estimate
 from search.run.tally import TrialReport
 from search.study.file import parse_study
 from tests.planners import (
-    FEW,
     ONLY,
-    ROUNDS,
     SEARCH,
     SWEEP,
     drain,
@@ -24,27 +22,6 @@ from tests.planners import (
 from trainer import Outcome
 
 # ---- a sweep
-
-
-def test_seeds_are_packed(home):
-    planner = planner_of(SWEEP, home)
-    trials = drain(planner)
-    assert numbers(trials) == [[1, 2], [3, 4], [5]]
-    assert len({t.key for t in trials}) == 3 and len({only(t) for t in trials}) == 1
-    assert not planner.is_done
-    assert planner.complete_trial(trials[1], rows_of(trials[1])) == []
-    assert planner.next() is None
-    assert planner.complete_trial(trials[0], rows_of(trials[0])) == []
-    assert planner.complete_trial(trials[2], rows_of(trials[2])) == [only(trials[0])]
-    assert planner.is_done and planner.next() is None
-
-
-def test_no_round_waits_for_the_one_before(home):
-    """Whoever asks for work gets of the next round, as long as there is one."""
-    planner = planner_of(ROUNDS, home)
-    assert numbers([planner.next() for _ in range(3)]) == [[1, 2], [3, 4], [5]]
-    second = drain(planner)
-    assert numbers(second) == [[6, 7], [8, 9], [10, 11], [12]]
 
 
 # ---- a search
@@ -62,15 +39,6 @@ def test_every_proposal_gets_its_seeds_and_an_objective(home):
     assert states(planner) == ["COMPLETE"] * 4
     assert all(t.values[0] == pytest.approx(0.5 / 5, rel=0.01) for t in found)
     assert [t.values[1] for t in found] == [c.spec.params for c in ended]
-
-
-def test_repeated_proposals_share_a_result(home):
-    """Six proposals of two possible values: two configurations, each trained once."""
-    planner = planner_of(FEW, home, ahead=3)
-    trials, ended = finish(planner)
-    assert len({t.key for t in trials}) == len(trials) and sum(len(t.work) for t in trials) == 6
-    assert {c.recipe.hold for c in ended} <= {1, 2}
-    assert states(planner) == ["COMPLETE"] * 6
 
 
 # ---- keys and plans

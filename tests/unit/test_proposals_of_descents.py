@@ -150,41 +150,12 @@ def crosses_tensors(ties):
     return any(len(names) > 1 for names in tensors.values())
 
 
-def test_inside_tensors_nothing_is_tied_across():
-    ties, model = constrained(BASE, ["form[0,0] = form[1,1]", "fc1[0,3] = 0"]), model_of(3)
-    for scope, is_crossed in (("tensor", False), ("global", True)):
-        proposer = SaliencyProposer(tie(BASE, ties), model.inside(ties), model, KINDS, scope)
-        assert any(map(crosses_tensors, proposer.sets(40, 4, ()))) == is_crossed
-
-
-def neighbours(*firsts):
-    return [
-        constrained(BASE, [f"{BASE.layout.entries()[n + 1]} = {BASE.layout.entries()[n]}"]) for n in firsts
-    ]
-
-
-@pytest.mark.parametrize("proposer", ["saliency", "nsga2", "random"])
-def test_every_proposer_gives_new_sets_of_the_scope_that_was_asked_for(proposer):
+def test_saliency_gives_new_sets_of_the_scope_that_was_asked_for():
     loaded = Checkpoint.load(CERTIFICATES / "46p")
-    rules = Rules(proposer=proposer, scope="tensor", problems=64)
-    children = [(ties, 1, 0.9 + n / 100) for n, ties in enumerate(neighbours(*range(6)))]
-    tried = {digest(ties) for ties, _, _ in children}
-    parent = Parent(loaded.spec, free(46), loaded.theta_P, children)
+    rules = Rules(scope="tensor", problems=64)
+    tried = {digest(constrained(BASE, ["arc[1] = arc[0]"]))}
+    parent = Parent(loaded.spec, free(46), loaded.theta_P)
     sets = propose(rules, parent, 5, 3, tried, draw=7)
     assert len(sets) == len(set(sets)) == 5 and not tried & {digest(t) for t in sets}
     assert sets == propose(rules, parent, 5, 3, tried, draw=7), "the same when it is asked again"
-    if proposer != "saliency":
-        assert sets != propose(rules, parent, 5, 3, tried, draw=8)
     assert all(max(map(abs, t)) < 46 and not crosses_tensors(t) for t in sets)
-
-
-def test_a_genetic_search_learns_what_its_sets_reached():
-    """Of sets that hold the first constraint of the pool all are right: its children hold it more often."""
-    loaded, rules = Checkpoint.load(CERTIFICATES / "46p"), Rules(proposer="nsga2")
-    drawn = propose(rules, Parent(loaded.spec, free(46), loaded.theta_P), 24, 8, (), draw=0)
-    mark = max(range(45), key=lambda n: min(sum(t[n] == 0 for t in drawn), sum(t[n] != 0 for t in drawn)))
-    children = [(t, 1, 1.0 if t[mark] == 0 else 0.1) for t in drawn]
-    parent = Parent(loaded.spec, free(46), loaded.theta_P, children)
-    bred = propose(rules, parent, 24, 8, {digest(t) for t in drawn}, draw=1)
-    share = [sum(t[mark] == 0 for t in some) / len(some) for some in (drawn, bred)]
-    assert share[1] > share[0] + 0.2, share

@@ -19,7 +19,7 @@ KINDS = {"carry_shares": ((100, 0.1, 0.2, 0.3, 0.0), (300, 0.3, 0.0, 0.1, 0.4))}
 LENGTHS = {"carry_lengths": ((0, 1, 2), (1_000, 4, 10)), "curriculum": ((3, 600),)}
 LATE = {"carry_lengths": ((0, 7, 9),), "curriculum": ((3, 10),)}
 WSD = {"warmup": 10, "lr": 0.5, "lr_floor": 0.1, "steps": 1_000, "lr_schedule": "wsd", "lr_decay": 0.2}
-FOLDED = {"steps": 24, "eval_every": 4, "warmup": 2, "fade_start": 4, "fade_end": 8, "fold_step": 8}
+RAMPED = {"steps": 24, "eval_every": 4, "warmup": 2, "fade_start": 4, "fade_end": 8}
 L1 = {"l1_lambda": 0.4, "l1_entries": ("fc1",)}
 
 
@@ -76,7 +76,7 @@ VALUES = {
     "the ramp of ties": (schedule.ramp, {"ramp": 10, "steps": 1_000}, {0: 0, 5: 0.5, 10: 1, 11: 1}),
     "no ramp": (schedule.ramp, {}, {0: 1, 5: 1}),
     "a ramp that begins later": (
-        schedule.ramp, FOLDED | {"ramp": 4, "ramp_start": 12}, {0: 0, 11: 0, 12: 0, 14: 0.5, 16: 1, 20: 1}
+        schedule.ramp, RAMPED | {"ramp": 4, "ramp_start": 12}, {0: 0, 11: 0, 12: 0, 14: 0.5, 16: 1, 20: 1}
     ),
     "l1 at once": (l1, L1, {0: 0.4, 5: 0.4}),
     "l1 from a step on": (l1, {**L1, "l1_start": 2}, {1: 0, 2: 0.4}),
@@ -132,13 +132,6 @@ def test_restarts_are_torchs(growth):
         optimiser.step(), rates.step()
     got = learning_rate(torch.arange(1_000), hyper_of([recipe] * 1_000)).tolist()
     assert got == pytest.approx(expected, rel=1e-4)
-
-
-def test_after_a_fold_the_rate_warms_up_again():
-    hyper = hyper_of([Recipe(**FOLDED), Recipe(**FOLDED | {"fold_step": 0})])
-    for step, share in ((7, 1.0), (8, 0.5), (9, 1.0), (15, 1.0)):
-        folded, plain = learning_rate(torch.tensor([step, step]), hyper).tolist()
-        assert folded == pytest.approx(share * plain)
 
 
 def test_smooth_decay_falls_from_the_first_threshold_on_to_its_floor():

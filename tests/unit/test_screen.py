@@ -1,22 +1,19 @@
-"""Screens in a bank: who is ended where, ranked with whom, and that nothing else has a say in it."""
+"""Screens in a bank: who is ended where, and that nothing else has a say in it."""
 
 from dataclasses import replace
 from math import inf, nan
 
 import pytest
-import torch
 
-from tests.banks import SPEC, assert_all_same, finish, make, pair, results
+from tests.banks import SPEC, pair
 from tests.unit.test_outcomes import scripted
-from trainer import Outcome, Seed
+from trainer import Outcome
 from trainer.recipe.screen import Rung, is_within_any
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
 SIX = {"steps": 30, "eval_every": 5, "batch": 2, "curriculum": (), "hold": 30}
-FOUR = {"steps": 20, "batch": 8}
 TOKEN = Rung(at=15, keep=(("token", 0.35, inf),))
-BEST_QUARTER = Rung(at=10, top=0.25, by="token")
 
 
 @pytest.fixture
@@ -29,8 +26,8 @@ def facts(bank, n=0):
     return result.outcome, result.steps, result.screen
 
 
-def screened(seed, *rungs, group=None, **recipe):
-    return replace(pair(seed, **recipe), rungs=rungs, group=None if group is None else Seed.of(group))
+def screened(seed, *rungs, **recipe):
+    return replace(pair(seed, **recipe), rungs=rungs)
 
 
 # A rung
@@ -45,24 +42,6 @@ def test_a_rung_keeps_whoever_has_any_of_what_it_asks_for():
     assert not is_within_any(keep, {"token": nan, "stride": nan}) and not is_within_any((), {"token": 1.0})
     assert str(Rung(5_000, keep)) == "token 0.35 or stride 0.1 to 0.2 at 5000"
     assert str(Rung(12_000)) == "nothing at 12000"
-    assert str(BEST_QUARTER) == "top 0.25 by token at 10"
-
-
-@pytest.mark.parametrize(
-    ("top", "values", "kept"),
-    [
-        (0.25, {0: 0.1, 1: 0.3, 2: 0.2, 3: 0.0}, {1}),
-        (0.5, {4: 0.1, 5: 0.1, 6: 0.1, 7: 0.2}, {7, 4}),  # of equals the first
-        (0.3, {0: 0.1, 1: 0.3, 2: 0.2, 3: 0.0}, {1, 2}),  # rounded up
-        (0.1, {0: nan, 1: 0.0}, {1}),
-        (0.6, {n: float(n) for n in range(5)}, {2, 3, 4}),  # three of five, and not by a rounding error four
-    ],
-)
-def test_the_best_of_a_group_go_on(top, values, kept):
-    assert Rung(5, top=top).best_of(values) == kept
-
-
-# Looked at alone
 
 
 @pytest.mark.usefixtures("nobody_spared")
@@ -95,44 +74,3 @@ def test_a_probe_keeps_a_seed_as_it_reads_at_that_evaluation():
         assert facts(bank)[0] == outcome
     column = list(SPEC.probes()).index("stride")
     assert bank.result(0).probes_ER[:, column].tolist() == pytest.approx([0.295, 0.3, 0.305], abs=1e-6)
-
-
-# Looked at together
-
-
-def groups(*rungs, count=8, size=4):
-    """Pairs of groups of four."""
-    return [screened(n, *rungs, group=n // size * size, **FOUR) for n in range(count)]
-
-
-def kept(bank):
-    return [n for n in range(len(bank.pairs)) if bank.result(n).outcome != Outcome.SCREENED]
-
-
-@pytest.mark.usefixtures("nobody_spared")
-@pytest.mark.parametrize("slots", [1, 3])
-def test_a_group_is_ranked_whole_whatever_the_slots(slots):
-    bank = finish(make(groups(BEST_QUARTER), slots=slots))
-    alone = results(finish(make([pair(n, **FOUR) for n in range(8)])))
-    best = [float(r.curve_EM[:2, 1].max()) for r in alone.values()]
-    assert kept(bank) == [max(group, key=lambda n: (best[n], -n)) for group in (range(4), range(4, 8))]
-    for n, (_, other) in enumerate(alone.items()):
-        mine = bank.result(n)
-        assert torch.equal(mine.curve_EM, other.curve_EM[: len(mine.curve_EM)]), "waiting changes nothing"
-        assert mine.steps == (20 if n in kept(bank) else 10)
-
-
-@pytest.mark.usefixtures("nobody_spared")
-@pytest.mark.parametrize("interrupted", (1, 3, 6))
-def test_a_group_is_ranked_the_same_wherever_it_is_interrupted(interrupted, tmp_path):
-    """In two slots the first pairs wait at the rung while the others have not begun."""
-    pairs = groups(BEST_QUARTER, Rung(15, top=0.5), count=4)
-    whole = results(finish(make(pairs, slots=2)))
-    bank = make(pairs, slots=2)
-    for _ in range(interrupted):
-        bank.advance()
-    bank.save(tmp_path / "state")
-    again = make(pairs, slots=2)
-    assert again.load(tmp_path / "state")
-    assert_all_same(results(finish(again)), whole)
-    assert sum(r.outcome == Outcome.SCREENED for r in whole.values()) == 3

@@ -5,8 +5,6 @@ import math
 import pytest
 import torch
 
-from search.study.file import parse_study
-from search.study.trial import Configuration
 from tests.banks import SPEC, finish, make, pair
 from trainer import Pair, Recipe
 from trainer.recipe.starts import initial_theta
@@ -61,27 +59,3 @@ def test_a_bank_starts_from_it():
     like = finish(make([Pair(plain.recipe, plain.seed, start=given)])).result(0)
     mine = finish(bank).result(0)
     assert torch.equal(mine.theta_P, like.theta_P) and torch.equal(mine.curve_EM, like.curve_EM)
-
-
-def test_the_most_promising_of_several_vectors_starts():
-    """By the probe, of vectors of which the first is the seed's own; more of them only add."""
-    found = [
-        initial_theta(SPEC, Recipe(best_of=n, best_by="odd"), 5) if n > 1 else SPEC.initial(5)
-        for n in (1, 4, 64)
-    ]
-    promise = [float(SPEC.probes()["odd"](SPEC, t[None].double())) for t in found]
-    assert promise[0] <= promise[1] <= promise[2] and promise[0] < promise[2] > 0.9
-    again = initial_theta(SPEC, Recipe(best_of=64, best_by="odd"), 5)
-    assert torch.equal(again, found[2]) and not torch.equal(
-        again, initial_theta(SPEC, Recipe(best_of=64, best_by="odd"), 6)
-    )
-
-
-def test_a_study_says_it_beside_its_seeds(tmp_path):
-    text = "name: x\nmodel: 57p\nrecipe: {steps: 2000}\nseeds: {first: 1, count: 2, best_of: 8, by: odd}"
-    (spec, recipe) = parse_study(text, "").listed[0]
-    assert (spec, recipe) == (SPEC, Recipe(steps=2000, best_of=8, best_by="odd"))
-    listed = text + "\nconfigurations: [{recipe: {lr: 0.1}}]"
-    assert parse_study(listed, "").listed == [(SPEC, Recipe(steps=2000, lr=0.1, best_of=8, best_by="odd"))]
-    plain = parse_study(text.replace(", best_of: 8, by: odd", ""), "").listed[0][1]
-    assert Configuration(SPEC, recipe).key != Configuration(SPEC, plain).key

@@ -241,11 +241,8 @@ class Bank:
             self.state[name][slots_L] = scale_L.to(self.device)
         for slot in live_L[~left_L & (self.tracker.records["grok_step"][pair_L] < 0)].tolist():
             self._restart_or_recycle(slot)
-        outcomes = self.tracker.records["outcome"]
-        for slot, n in zip(live_L[left_L].tolist(), pair_L[left_L].tolist(), strict=True):
-            if outcomes[n] == QUEUED:  # it waits at a rung
-                self.parked[n] = {name: t[slot : slot + 1].cpu().clone() for name, t in self.state.items()}
         self.pair_S[live_L[left_L]] = IDLE
+        outcomes = self.tracker.records["outcome"]
         self.parked = {n: state for n, state in self.parked.items() if outcomes[n] == QUEUED}
 
     def _finish(self, n: int) -> None:
@@ -310,7 +307,7 @@ class Bank:
         theta_1P = theta_P.to(self.device)[None]
         for name, t in _initial_state(self.optimiser, theta_1P).items():
             state[name][slot] = t[0]
-        state["step"][slot], state["data_seed"][slot] = pair.first_step, pair.seed.data_seed
+        state["step"][slot], state["data_seed"][slot] = 0, pair.seed.data_seed
         state["before"][slot] = before
         state["wd_scale"][slot], state["mix_scale"][slot] = 1, 1
         if hard_examples.COUNT in state:

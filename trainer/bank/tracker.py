@@ -15,7 +15,7 @@ from torch import Tensor
 
 from model.spec import Spec
 from trainer.bank.futility import FutilityRule, full_length_from, is_control, progress_of
-from trainer.recipe import Pair, Recipe, Seed, weight_decay
+from trainer.recipe import Pair, weight_decay
 from trainer.recipe.outcomes import MEASURES, Outcome
 from trainer.recipe.screen import BEST, PROBE, Rung
 from trainer.step.schedule import hyper_of
@@ -77,8 +77,6 @@ class SeedTracker:
             "best_theta": torch.zeros(count, spec.params),
             "curve": torch.full((count, evaluations, len(MEASURES)), torch.nan),
             "probes": torch.full((count, evaluations, len(self.probes)), torch.nan),
-            "waiting": torch.zeros(count, dtype=torch.bool),  # at a rung, for the rest of its group
-            "ranked_by": torch.full((count,), torch.nan),
         }
         for name in ("steps", "best_step", "rungs_passed"):
             self.records[name] = torch.zeros(count, dtype=torch.int64)
@@ -86,9 +84,8 @@ class SeedTracker:
             self.records[name] = torch.full((count,), -1)
 
     def queued(self) -> list[int]:
-        """Return the pairs that a slot may take: not begun yet, or between slots."""
-        r = self.records
-        return ((r["outcome"] == QUEUED) & ~r["waiting"]).nonzero().flatten().tolist()
+        """Return the pairs that have not begun."""
+        return (self.records["outcome"] == QUEUED).nonzero().flatten().tolist()
 
     def add(self, tracker: SeedTracker) -> None:
         """Append the pairs of another tracker."""
@@ -108,8 +105,8 @@ class SeedTracker:
         pair_L = torch.tensor(list(numbers))
         longest = self.records["curve"].shape[1]
         saved = records | {k: _evaluations(records[k], longest) for k in BY_EVALUATION}
-        for name, t in saved.items():
-            self.records[name][pair_L] = t
+        for name, t in self.records.items():
+            t[pair_L] = saved[name]
         outcome_L = self.records["outcome"][pair_L]
         self.records["outcome"][pair_L] = torch.where(outcome_L == RUNNING, QUEUED, outcome_L).to(torch.int8)
 
@@ -118,7 +115,6 @@ class SeedTracker:
         outcomes = self.records["outcome"]
         open_ = [n for n in numbers if int(outcomes[n]) in (QUEUED, RUNNING)]
         outcomes[open_] = CENSORED
-        self.records["waiting"][open_] = False
         return open_
 
     def record_evaluation(
@@ -130,10 +126,7 @@ class SeedTracker:
         finite_L: Tensor,
         probes_LR: Tensor | None = None,
     ) -> Tensor:
-        """Record an evaluation of running pairs. Return which of them leave their slots [L] (bool).
-
-        These have ended, or are queued: a rung has them wait for their group.
-        """
+        """Record an evaluation of running pairs. Return which of them have ended [L] (bool)."""
         r = self.records
         r["steps"][pair_L] = step_L
         r["curve"][pair_L, step_L // self.eval_every - 1] = measures_LM
@@ -142,7 +135,7 @@ class SeedTracker:
         fit_L = finite_L & (step_L >= self.facts["counts_from"][pair_L])  # before, θ is not in its form yet
         self._record_best(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L], theta_LP[fit_L])
         self._record_perfect(pair_L[fit_L], step_L[fit_L], measures_LM[fit_L, 0] == 1.0)
-        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.facts["ends"][pair_L]
+        grokked_L, spent_L = r["grok_step"][pair_L] >= 0, step_L >= self.limits["steps"][pair_L]
         given_up_L = self._find_futile(pair_L, step_L, finite_L & ~grokked_L & ~spent_L)
         outcome_L = torch.where(spent_L, FAILED, GIVEN_UP)
         outcome_L = torch.where(finite_L, outcome_L, DIVERGED)
@@ -180,9 +173,9 @@ class SeedTracker:
         now: their outcome so far: FAILED after training, QUEUED after a restore.
         """
         r, from_L = self.records, self.limits["finish_above"][pair_L]
-        spent_L = (r["steps"][pair_L] >= self.facts["ends"][pair_L]) & (r["grok_step"][pair_L] < 0)
+        spent_L = (r["steps"][pair_L] >= self.limits["steps"][pair_L]) & (r["grok_step"][pair_L] < 0)
         near_L = spent_L & (r["outcome"][pair_L] == now) & (from_L < 1) & (r["best"][pair_L, 0] >= from_L)
-        numbers = [n for n in pair_L[near_L].tolist() if not self.pairs[n].wide]
+        numbers: list[int] = pair_L[near_L].tolist()
         r["outcome"][numbers] = RUNNING
         return numbers
 
@@ -212,19 +205,9 @@ class SeedTracker:
     def _screen(self, numbers: Sequence[int]) -> None:
         """Let running pairs, which have not grokked, pass the rungs that they have reached, or end them."""
         r = self.records
-        groups: dict[tuple[Recipe, Seed | None], None] = {}
         for n in numbers:
-            while (rung := self._rung(n)) and r["outcome"][n] == RUNNING and not r["waiting"][n]:
-                values = self.values(n)
-                if rung.top:
-                    r["waiting"][n], r["outcome"][n], r["ranked_by"][n] = True, QUEUED, values[rung.by]
-                else:
-                    self._pass(n, passes=rung.keeps(values))
-        for n in range(len(self.pairs)):
-            if r["waiting"][n]:
-                groups[self.pairs[n].recipe, self.pairs[n].group] = None
-        for recipe, group in groups:
-            self._rank([n for n, p in enumerate(self.pairs) if (p.recipe, p.group) == (recipe, group)])
+            while (rung := self._rung(n)) and r["outcome"][n] == RUNNING:
+                self._pass(n, passes=rung.keeps(self.values(n)))
 
     def _rung(self, n: int) -> Rung | None:
         """Return the next rung of a pair, if the pair has reached it."""
@@ -246,24 +229,6 @@ class SeedTracker:
         r["rungs_passed"][n] += 1
         if not passes and not self.facts["is_control"][n]:
             r["outcome"][n] = SCREENED
-
-    def _rank(self, members: Sequence[int]) -> None:
-        """Rank a group at its rung, once each member waits, has ended or has grokked.
-
-        It depends on nothing else, so slots, company and interruptions change nothing. Winners queue for a
-        slot as any pair does.
-        """
-        r = self.records
-        waiting = [n for n in members if r["waiting"][n]]
-        unfinished = (r["outcome"][members] == QUEUED) | (r["outcome"][members] == RUNNING)
-        if bool((unfinished & ~r["waiting"][members] & (r["grok_step"][members] < 0)).any()):
-            return
-        rung = self._rung(waiting[0])
-        assert rung is not None
-        best = rung.best_of({n: float(r["ranked_by"][n]) for n in waiting})
-        for n in waiting:
-            r["waiting"][n] = False
-            self._pass(n, passes=n in best)
 
     def scales(
         self, pair_L: Tensor, measures_LM: Tensor, wd_L: Tensor, mix_L: Tensor
@@ -324,10 +289,9 @@ def _facts(pairs: Sequence[Pair]) -> dict[str, Tensor]:
     rows = {
         "is_control": [is_control(p.seed) if p.spared is None else p.spared for p in pairs],
         "full_length_from": [full_length_from(p.recipe.curriculum) for p in pairs],
-        "counts_from": [p.counts_from for p in pairs],
-        "ends": [p.ends for p in pairs],
+        "counts_from": [p.recipe.counts_from for p in pairs],
         # the rule was measured on seeds that begin at random, once, and have their form from the start
-        "is_ruled": [p.start is None and p.counts_from == 0 and not p.recipe.again_at for p in pairs],
+        "is_ruled": [p.start is None and p.recipe.counts_from == 0 and not p.recipe.again_at for p in pairs],
     }
     return {name: torch.tensor(row) for name, row in rows.items()}
 

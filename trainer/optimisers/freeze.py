@@ -31,9 +31,8 @@ class Freeze(Group):
             valid = isinstance(row, tuple) and len(row) > 1 and all(isinstance(n, str) for n in row[1:])
             if not valid or type(row[0]) is not int or not 0 <= row[0] <= LARGEST:
                 raise ValueError(f"freeze must be {FORM}, got {row!s:.80}")
-        for name in ("ramp", "fold_step"):
-            if recipe.freeze and getattr(recipe, name):
-                raise ValueError(f"freeze excludes {name}, by which θ becomes another one")
+        if recipe.freeze and recipe.ramp:
+            raise ValueError("freeze excludes ramp, by which θ becomes another one")
 
     @staticmethod
     def validate_names(recipe: Any, layout: Layout) -> None:

@@ -42,10 +42,7 @@ class LearningRate(Group):
 
 
 def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
-    """Return the learning rate [S]: a linear warm-up, then the schedule between `lr` and `lr` · `lr_floor`.
-
-    It is warmed up again after a fold, where the optimiser begins anew.
-    """
+    """Return the learning rate [S]: a linear warm-up, then the schedule between `lr` and `lr` · `lr_floor`."""
     import torch
 
     warmup = hyper["warmup"]
@@ -55,11 +52,8 @@ def learning_rate(step_S: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:
         kinds = {"wsd": _stable(step_S, hyper), "restarts": _restarts(step_S, hyper)}
         for name, factor in kinds.items():
             falling = torch.where(hyper["lr_schedule"] == SCHEDULES.index(name), factor, falling)
-    rate = hyper["lr"] * torch.where(step_S < warmup, rising, falling)
-    if "folded_at" not in hyper:
-        return rate
-    since_S = step_S - hyper["folded_at"]
-    return rate * torch.where(since_S < 0, 1.0, ((since_S + 1) / warmup.clamp(min=1)).clamp(max=1))
+    rate: Tensor = hyper["lr"] * torch.where(step_S < warmup, rising, falling)
+    return rate
 
 
 def _down(progress: Tensor, hyper: Mapping[str, Tensor]) -> Tensor:

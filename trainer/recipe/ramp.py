@@ -1,4 +1,4 @@
-"""The fold of a wider model and the ramp into ties: fields of a recipe."""
+"""The ramp into ties: fields of a recipe."""
 
 from __future__ import annotations
 
@@ -17,18 +17,11 @@ class Ramp(Group):
         0, "how long ties take to full hold on θ, linearly; for models that are tied", unit="steps", ge=0
     )  # fmt: skip
     ramp_start: int = option(0, "where the ramp begins; before, no tie holds", unit="steps", ge=0)
-    fold_step: int = option(
-        0,
-        "where θ of a wider model (start.model) is folded into this one; 0 is off",
-        unit="steps",
-        ge=0,
-        switch=True,
-    )
 
     @property
     def counts_from(self) -> int:
         """The first step at which θ has its final form: no evaluation before counts."""
-        return max(self.fold_step, self.ramp_start + self.ramp if self.ramp else 0)
+        return self.ramp_start + self.ramp if self.ramp else 0
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -39,13 +32,6 @@ class Ramp(Group):
         if recipe.ramp_start + recipe.ramp > recipe.steps:
             ends = f"{recipe.ramp_start} + {recipe.ramp} > {recipe.steps}"
             raise ValueError(f"ramp_start must leave the ramp its steps, got {ends}")
-        if recipe.fold_step % recipe.eval_every or recipe.fold_step >= recipe.steps:
-            place = f"an evaluation (every {recipe.eval_every} steps) before the last step"
-            raise ValueError(f"fold_step must be {place}, got {recipe.fold_step}")
-        if recipe.fold_step and recipe.ramp and recipe.ramp_start < recipe.fold_step:
-            raise ValueError(
-                f"ramp_start must be fold_step or more, got {recipe.ramp_start} < {recipe.fold_step}"
-            )
 
 
 def tie_ramp_defaults(steps: int = 6_000) -> dict[str, Any]:

@@ -53,8 +53,8 @@ class Restarts(Group):
         if recipe.again_at * recipe.again_most >= recipe.steps:
             tries = f"{recipe.again_most} times {recipe.again_at} of {recipe.steps}"
             raise ValueError(f"again_at must leave steps for the last try, got {tries}")
-        if recipe.fold_step or recipe.ramp:
-            raise ValueError("again_at goes with neither fold_step nor ramp")
+        if recipe.ramp:
+            raise ValueError("again_at does not go with ramp")
 
 
 def check_restarts(spec: Spec, recipe: Restarts, has_start: bool) -> None:

@@ -3,14 +3,13 @@
 A rung looks at a seed once, at its first evaluation at or past `at`. A study chooses its rungs. How often one
 is wrong depends on spec and recipe: trainer/bank/measured.json has a few, and every study measures its own on
 its control seeds (trainer/bank/futility.py). `python -m benchmarks.screening` replays screens on complete runs.
-Successive halving (Jamieson and Talwalkar 2016) of seeds is a row of rungs with `top`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf, isnan
+from math import inf, isnan
 from typing import Any
 
 from model.fields import did_you_mean
@@ -25,29 +24,18 @@ Keep = tuple[tuple[str, float, float], ...]
 
 @dataclass(frozen=True)
 class Rung:
-    """A stage at step `at`. A seed goes on if any of `keep` holds, or, with `top`, if it ranks high in its group."""
+    """A stage at step `at`. A seed goes on if any of `keep` holds."""
 
     at: int
     keep: Keep = ()
-    top: float = 0.0
-    by: str = "token"
 
     def keeps(self, values: Mapping[str, float]) -> bool:
         """True if any value is within its bounds in `keep`."""
         return is_within_any(self.keep, values)
 
-    def best_of(self, values: Mapping[int, float]) -> set[int]:
-        """Return the members of a group that go on: the share `top` of them, rounded up.
-
-        NaN ranks last; of equals the lower number first.
-        """
-        order = sorted(values, key=lambda n: (isnan(values[n]), -values[n], n))
-        return set(order[: ceil(self.top * len(values) - 1e-9)])
-
     def __str__(self) -> str:
         """Short and unique, as records have it: `token 0.35 at 5000`."""
-        condition = f"top {self.top:g} by {self.by}" if self.top else describe(self.keep)
-        return f"{condition} at {self.at}"
+        return f"{describe(self.keep)} at {self.at}"
 
 
 def is_within_any(keep: Keep, values: Mapping[str, float]) -> bool:

@@ -47,10 +47,8 @@ class Pair:
 
     start: θ [P] at the first step, instead of the spec's initial values. ties: for each entry of θ 0, or
     plus or minus the number that it reads (model/tied.py): θ is moved into them over the recipe's `ramp`.
-    rungs: where it is screened, in order; group: the first of those that it is ranked with there.
-    first_step: the age at which it begins. wide: whether it ends at the recipe's fold, where another spec's
-    bank goes on with it (trainer/bank/folding.py). spared: whether no stopping rule ends it; None: as its seed's
-    numbers say (trainer/bank/futility.py).
+    rungs: where it is screened, in order. spared: whether no stopping rule ends it; None: as its seed's numbers say
+    (trainer/bank/futility.py).
     """
 
     recipe: Recipe
@@ -58,20 +56,7 @@ class Pair:
     start: tuple[float, ...] | None = None
     ties: tuple[int, ...] | None = None
     rungs: tuple[Rung, ...] = ()
-    group: Seed | None = None
-    first_step: int = 0
-    wide: bool = False
     spared: bool | None = None
-
-    @property
-    def ends(self) -> int:
-        """The step at which its budget is spent."""
-        return self.recipe.fold_step if self.wide else self.recipe.steps
-
-    @property
-    def counts_from(self) -> int:
-        """The first step at which θ has its final form: no evaluation before counts."""
-        return self.recipe.fold_step if self.wide else self.recipe.counts_from
 
     def program(self) -> tuple[Any, ...]:
         """Return the values in which the pairs of a bank must agree."""
@@ -84,7 +69,7 @@ class Pair:
         for name, values in (("start", self.start), ("ties", self.ties)):
             if values is not None and len(values) != params:
                 raise ValueError(f"{name} must be {params} entries for this spec, got {len(values)}")
-        if self.recipe.ramp and self.ties is None and not self.wide:
+        if self.recipe.ramp and self.ties is None:
             raise ValueError(f"ramp={self.recipe.ramp} needs ties, and this pair has none")
 
 

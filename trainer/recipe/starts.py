@@ -1,10 +1,9 @@
 """Starts: θ at step 0, as part of the recipe.
 
-By default a seed starts from its spec's own initial values. `init` replaces those of some tensors, and
-`best_of` draws several vectors and keeps the one that a probe ranks first. The start depends on spec, recipe
-and `init_seed` alone; a tensor that `init` does not name starts as it would without `init`.
+By default a seed starts from its spec's own initial values. `init` replaces those of some tensors. The start depends on
+spec, recipe and `init_seed` alone; a tensor that `init` does not name starts as it would without `init`.
 
-Axes: N vector that is drawn, P parameters.
+Axes: P parameters.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from model.spec import Spec
 
-MOST_VECTORS, MOST_ROWS = 10_000, 64
+MOST_ROWS = 64
 HOW = ("scaled", "normal", "uniform", "xavier", "kaiming", "at")
 FORM = f"rows [tensor, how, numbers], how being {', '.join(HOW)}"
 
@@ -42,11 +41,6 @@ class Starts(Group):
         max_length=MOST_ROWS,
         entries="rows",
     )
-    best_of: int = option(
-        1, "vectors drawn for a seed, of which the one starts that a probe puts first", unit="vectors",
-        ge=1, le=MOST_VECTORS,
-    )  # fmt: skip
-    best_by: str = option("", "that probe", unit="name")
 
     @staticmethod
     def validate(recipe: Any) -> None:
@@ -62,15 +56,10 @@ class Starts(Group):
                 )
         rows = tuple((name, how, *map(float, numbers)) for name, how, *numbers in recipe.init)
         object.__setattr__(recipe, "init", rows)
-        if (recipe.best_of > 1) != bool(recipe.best_by):
-            raise ValueError(f"best_of must go with best_by, got {recipe.best_of} and {recipe.best_by!r:.80}")
 
 
 def check_start(spec: Spec, recipe: Starts) -> None:
     """Raise ValueError unless seeds of a spec can start as a recipe says."""
-    if recipe.best_by and recipe.best_by not in (probes := spec.probes()):
-        hint = did_you_mean(recipe.best_by, probes) if probes else "the model has no probe"
-        raise ValueError(f"best_by must be a probe of the model; unknown {recipe.best_by!r:.80}; {hint}")
     shapes = spec.shapes()
     for name, how, *numbers in recipe.init:
         if name not in shapes:
@@ -87,19 +76,7 @@ def check_start(spec: Spec, recipe: Starts) -> None:
 
 
 def initial_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
-    """Return θ [P] at step 0, float32 on CPU. The first of `best_of` vectors is the usual one; it wins ties."""
-    if recipe.best_of == 1:
-        return draw_theta(spec, recipe, init_seed)
-    import torch
-
-    more = (hashed_seed(f"best of {init_seed} {n}") for n in range(1, recipe.best_of))
-    theta_NP = torch.stack([draw_theta(spec, recipe, s) for s in (init_seed, *more)])
-    read_N = spec.probes()[recipe.best_by](spec, theta_NP.double()).tolist()
-    return theta_NP[max(range(recipe.best_of), key=lambda n: (read_N[n] == read_N[n], read_N[n]))]
-
-
-def draw_theta(spec: Spec, recipe: Starts, init_seed: int) -> Tensor:
-    """Draw one vector [P] with `init` applied."""
+    """Return θ [P] at step 0, float32 on CPU."""
     theta_P = spec.initial(init_seed)
     if not recipe.init:
         return theta_P

@@ -57,8 +57,6 @@ def _switched(name: str, recipes: Sequence[Recipe], layout: Layout | None) -> di
     if name == "wd_schedule":
         drops = [drops_of(r) for r in recipes]
         added |= {"wd_drop_steps": [d[0] for d in drops], "wd_drop_factors": [d[1] for d in drops]}
-    if name == "fold_step":
-        added["folded_at"] = chosen
     if name == "l1_lambda" and layout is not None:
         added["l1_entries"] = [penalty_mask(layout, r.l1_entries) for r in recipes]
     if name == "freeze" and layout is not None:

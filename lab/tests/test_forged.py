@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from model import forged
-from model.forged import CORRECTED, LITERAL, PUBLISHED, STATES
+from lab import forged
+from lab.forged import CORRECTED, LITERAL, PUBLISHED, STATES
 
 
 def test_37_and_46_by_hand():

@@ -5,12 +5,13 @@ from itertools import product
 
 import torch
 
-from model import forged_adder as forged
-from model import forged_numbers, verify
+from lab import forged_adder as forged
+from lab import forged_numbers
+from lab.forged_adder import EQUALS, MIDDLE, STRIDE
+from lab.forged_numbers import attention, attention_form
+from model import verify
 from model.adderboard import failures, uniform_pairs
 from model.decode import columns
-from model.forged_adder import EQUALS, MIDDLE, STRIDE
-from model.forged_numbers import attention, attention_form
 
 SPEC, THETA = forged_numbers.forged_adder()
 FIRST = SPEC.prompt - 1

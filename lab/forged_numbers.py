@@ -1,4 +1,4 @@
-"""The numbers of the hand-built adder, by the derivation in model/forged_adder.py. Everything is float64.
+"""The numbers of the hand-built adder, by the derivation in lab/forged_adder.py. Everything is float64.
 
 Axes: Q reading position (the columns 0 to 9, from which z_1 to z_10 are predicted, then EQUALS, from which
 z_0 is), K position that is read (the columns 0 to 9, then EQUALS, then PLUS).
@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from model.forged_adder import (
+from lab.forged_adder import (
     AMPLIFY,
     DIGITS,
     EQUALS,

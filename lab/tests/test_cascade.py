@@ -1,4 +1,4 @@
-"""`stages`: each begins, seed for seed, where the one before ended; killed and resumed it ends the same."""
+"""A cascade: each stage begins, seed for seed, where the one before ended; killed and resumed it ends the same."""
 
 import pytest
 import torch
@@ -15,22 +15,22 @@ pytestmark = pytest.mark.usefixtures("few_selection_problems", "no_ray", "quick"
 
 FROZEN = {"freeze": [[0, "arc", "norm[0,4]"]]}
 STAGES = [
-    {"name": "free", "go_on": 0},
-    {"name": "frozen", "recipe": FROZEN, "go_on": 0},
-    {"model": {"base": "57p", "ties": ["z_hi[0] = 0"]}, "recipe": {"ramp": 4}, "go_on": 0},
+    {"name": "free"},
+    {"name": "frozen", "recipe": FROZEN},
+    {"model": {"base": "57p", "ties": ["z_hi[0] = 0"]}, "recipe": {"ramp": 4}},
 ]
 NAMES = ["cascade.1-free", "cascade.2-frozen", "cascade.3"]
-STUDY = QUICK | {"name": "cascade", "recipe": RECIPE, "seeds": [1, 2, 3], "stages": STAGES}
+STUDY = QUICK | {"name": "cascade", "recipe": RECIPE, "seeds": [1, 2, 3], "configurations": STAGES}
 
 
-def run(here, study=STUDY, code=0, home="home"):
-    done = call("run", write_study(here, study), "--home", home)
+def run(here, study=STUDY, code=0, home="home", go_on="0"):
+    done = call("cascade", write_study(here, study), "--home", home, "--go-on", go_on)
     assert done.exit_code == code, done.output
     return done.stdout
 
 
 def fails_to_run(here, study):
-    done = call("run", write_study(here, study), "--home", "home")
+    done = call("cascade", write_study(here, study), "--home", "home", "--go-on", "0")
     assert done.exit_code == 2, done.output
     return done.stderr
 
@@ -83,7 +83,7 @@ def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
 
     with monkeypatch.context() as patch:
         patch.setattr(worker, "train_reporting", dies)
-        done = call("run", write_study(here, STUDY), "--home", "home")
+        done = call("cascade", write_study(here, STUDY), "--home", "home", "--go-on", "0")
     assert done.exit_code == 130 and len(calls) == call_number
     run(here)
     assert thetas() == thetas("other") and all(thetas()[name] for name in NAMES[1:])
@@ -92,19 +92,19 @@ def test_killed_and_resumed_it_ends_the_same(here, monkeypatch, call_number):
 
 
 def test_only_what_holds_goes_on(here):
-    exact = {r["init_seed"]: r["best_exact"] for r in rows_after(here, {"go_on": 0})}
+    exact = {r["init_seed"]: r["best_exact"] for r in rows_after(here)}
     middle = sorted(exact.values())[1]
-    some = STUDY | {"name": "some", "stages": [{"go_on": middle}, {"recipe": FROZEN}]}
-    run(here, some)
+    some = STUDY | {"name": "some", "configurations": [{}, {"recipe": FROZEN}]}
+    run(here, some, go_on=str(middle))
     wanted = sorted(s for s, e in exact.items() if e >= middle)
     assert sorted(r["init_seed"] for r in rows_of("home", "some.2")) == wanted
-    none = STUDY | {"name": "none", "stages": [{}, {"recipe": FROZEN}]}
-    assert "none: no seed goes on to stage 2, none.2" in run(here, none)
+    none = STUDY | {"name": "none", "configurations": [{}, {"recipe": FROZEN}]}
+    assert "none: no seed goes on to stage 2, none.2" in run(here, none, go_on="grokked")
     assert rows_of("home", "none.2") == []
 
 
-def rows_after(here, stage):
-    run(here, STUDY | {"name": "all", "stages": [stage]})
+def rows_after(here):
+    run(here, STUDY | {"name": "all", "configurations": [{}]})
     return rows_of("home", "all.1")
 
 
@@ -117,11 +117,8 @@ def test_more_seeds_are_another_study(here):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"confirm": {"seeds": [9]}}, "confirm: does not go with stages"),
-        ({"until": {"grokked": 1, "max_seeds": 8}}, "until.grokked: does not go with stages"),
-        ({"seeds": {"init": [1], "data": [2, 3]}}, "seeds: crossed seeds do not go with stages"),
-        ({"start": {"study": "x", "best": 2}}, "start: stages begin at one θ"),
-        ({"stages": [{"recipe": {"freeze": [[0, "ark"]]}}]}, "stages.0.recipe.freeze: must be of entries"),
+        ({"until": {"grokked": 1, "max_seeds": 8}}, "a cascade is a list of configurations"),
+        ({"seeds": {"init": [1], "data": [2, 3]}}, "crossed seeds make no cascade"),
     ],
 )
 def test_a_bad_one_is_told(here, change, line):
