@@ -26,7 +26,6 @@ from search.tracking.outbox import Outbox
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
 from tests.commands import call, fails_with_one
-from tests.commands import says as is_like
 from tests.homes import quick, records_of  # noqa: F401
 from tests.reference import QUICK, recorded, rows_of, write_study
 from trainer import Outcome
@@ -313,23 +312,6 @@ def test_more_rounds_are_an_edited_file(here):
     sets = sets_of()
     smaller = [min(t.numbers for t in sets if t.start and t.round <= n) for n in range(sets[-1].round + 1)]
     assert smaller[-1] == smaller[-2], "it ended for want of a smaller set"
-
-
-BAD = {
-    "compress.beem: unknown key; did you mean beam or seed?": {"compress": {"beem": 1}},
-    "start: compress needs it: *": {"start": None},
-    "model: does not go with compress, which makes the models": {"model": "46p"},
-    "recipe.ramp: compress needs one: at 1 or more": {"recipe": {"steps": 6, "ramp": 0}},
-    "until: does not go with compress, *": {"until": {"grokked": 1, "max_seeds": 4}},
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_a_bad_file_is_one_line(message):
-    fields = {k: v for k, v in (STUDY | BAD[message]).items() if v is not None}
-    with pytest.raises(Exception) as error:
-        parse_study(json.dumps(fields), "x.yaml")
-    assert is_like(str(error.value), f"x.yaml: {message}"), error.value
 
 
 @pytest.mark.usefixtures("untrained")

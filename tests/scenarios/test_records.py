@@ -6,14 +6,11 @@ import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from search.analysis.frames import records, studies, study_of
+from search.analysis.frames import records
 from search.errors import UserError
-from search.store.home import Home
-from search.store.study_records import open_records
 from search.study.file import load_study
 from search.tracking.tracking import KEY_TAG, PARENT_TAG, SEED_TAG, STUDY_TAG
 from tests.commands import call, fails_with_one
-from trainer import MEASURES
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.usefixtures("here")]
 
@@ -38,21 +35,6 @@ def test_a_row_a_configuration_with_every_field_as_it_was(smoke):
     assert mine == recipe.as_dict() | lists and lists["curriculum"] == ((3, 20),)
     assert (row["rung"], row["params"], row["seeds"], row["failed"], row["grokked"]) == ("57p", 57, 4, 4, 0)
     assert row["grok_rate_high"] == pytest.approx(0.527, abs=0.001) and row["best_seed"]
-
-
-def test_a_row_a_point_of_a_curve(smoke):
-    curves = records("smoke", "curves", home=smoke.home)
-    assert len(curves) == 4 * 3 and sorted(curves["step"].unique()) == [20, 40, 60]
-    assert {"study", "configuration", "init_seed", "data_seed", *MEASURES} <= set(curves.columns)
-
-
-def test_several_studies_stand_one_below_the_other(smoke):
-    twice = records(["smoke", "smoke"], home=smoke.home)
-    assert len(twice) == 8 and studies(smoke.home) == ["smoke"]
-
-
-def test_the_study_itself_is_recorded(smoke):
-    assert study_of(open_records(Home(smoke.home), "smoke")) == load_study("smoke")
 
 
 def test_unknown_studies_and_kinds_of_rows_are_refused(smoke, tmp_path):

@@ -110,15 +110,6 @@ def test_what_would_go_is_shown_and_stays(words, answer, code, reason, monkeypat
     assert "  seeds      4 (" in said.stdout and snapshot("runs") == before
 
 
-@pytest.mark.parametrize("name", ["../sweep", "", "swee"])
-def test_only_a_study_that_is_there(name, here):
-    two_studies()
-    before = snapshot(here)
-    said = call("delete", "--home", "runs", "--yes", "--", name)
-    assert said.exit_code == 2 and "has no records in " in said.stderr
-    assert snapshot(here) == before
-
-
 def test_a_deletion_that_was_cut_off_is_completed(monkeypatch):
     two_studies()
     with monkeypatch.context() as patch:

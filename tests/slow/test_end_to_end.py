@@ -112,9 +112,6 @@ def test_mlflow_has_every_seeds_weights_curves_and_a_picture(smoke):
     assert (about["params"], about["provenance"]["study"]) == (57, "smoke")
 
 
-# ---- checkpoints
-
-
 # ---- again
 
 
@@ -133,6 +130,7 @@ def test_a_run_that_died_before_its_summary_gets_it_from_the_next(smoke, here, n
 # ---- interruption
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
 def test_interrupted_and_killed_a_study_ends_as_if_nothing_had_happened(tmp_path, no_ray):
     """Ctrl-C, then SIGKILL; the third run, which ends it, trains in this process and gets the same bits."""

@@ -5,26 +5,11 @@ import time
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from model import adderboard, verify
 from model.decode import columns
 from tests.golden_checkpoints import golden_theta
-from tests.specs import ENDS, FIVE_WIDE, some_theta, some_tokens
 from trainer.step import step
-
-
-@pytest.mark.parametrize("spec", ENDS.values(), ids=ENDS)
-def test_loss_is_torchs_cross_entropy_over_all_predictions(spec):
-    """Of the answer's eleven digits and, where there is one, of the end."""
-    theta, tokens = some_theta(spec, 2), some_tokens(spec, 2, 8)
-    logits_VSAB = torch.stack(spec.forward(theta, tokens[:, :-1], first=spec.prompt - 1))
-    assert logits_VSAB.shape[2] == spec.answers
-    for s in range(2):
-        target = tokens[s, spec.prompt :].long().reshape(-1)
-        expected = F.cross_entropy(logits_VSAB[:, s].flatten(1).T, target)
-        torch.testing.assert_close(step.loss(spec, theta, tokens)[s], expected)
-
 
 # Decoding and AdderBoard
 
@@ -70,22 +55,6 @@ def test_the_least_margin_is_of_the_digits_of_what_is_right(monkeypatch):
         assert result.correct == int(is_right_B.sum()) > 0
         assert result.margin == pytest.approx(float((largest - second)[:, is_right_B].min()), abs=1e-4)
     assert result.correct < result.total
-
-
-def test_evaluation_counts_digits_and_ignores_the_end_token():
-    """A stand-in that repeats its targets but for one digit of problem 0 and the end token of all."""
-
-    class Parrot:
-        prompt = 22
-
-        def forward(self, theta_SP, tokens_STB, first):
-            answer = torch.cat([tokens_STB[:, first + 1 :], torch.full_like(tokens_STB[:, :1], 7)], 1)
-            answer[0, 4, 0] = (answer[0, 4, 0] + 1) % 10
-            return [10.0 * (answer == v) for v in range(10)]
-
-    measured = step.evaluate(Parrot(), torch.zeros(1, 1), some_tokens(FIVE_WIDE, batch=8))
-    assert measured["exact"].tolist() == [7 / 8]
-    assert measured["token"].tolist() == pytest.approx([87 / 88])
 
 
 def test_official_pairs_are_adderboards():

@@ -1,10 +1,6 @@
 """The objective; seeds go to what is open, the best are confirmed on fresh ones; simulated studies gain."""
 
-import math
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from search.run.allocation import (
     ConfigurationScore,
@@ -12,12 +8,9 @@ from search.run.allocation import (
     select_for_confirmation,
 )
 from search.stats.counting import GrokRate
-from search.study.seeds import Allocation
 from tests.planners import drain, numbers, planner_of, rows_of
 from tests.searches import row
 from trainer import Outcome, Recipe
-
-RULE = Allocation(threshold=0.25, most=64)
 
 
 def standing(grokked, n, params=57, objective=None):
@@ -117,44 +110,9 @@ def test_a_configuration_whose_trial_failed_waits_for_the_next_run(home):
     assert again.work == failed.work
 
 
-def test_a_confirmation_that_fails_is_not_tried_for_ever(home):
-    planner = planner_of(STUDY, home, ahead=1)
-    count = 0
-    while trial := planner.next():
-        count += 1
-        rows = (
-            rows_of(trial, Outcome.CENSORED)
-            if trial.confirmation
-            else tell(planner, trial, {0.04: 8, 0.02: 0, 0.01: 0})[0]
-        )
-        planner.complete_trial(trial, rows)
-    assert count < 20
-
-
 # The objective
 
 RECIPE = Recipe(steps=1000)
-ROWS = st.lists(
-    st.builds(
-        row,
-        st.sampled_from([o for o in Outcome if o != Outcome.GROKKED]),
-        st.none() | st.just(math.nan) | st.floats(0, 1),
-    )
-    | st.builds(row, st.just(Outcome.GROKKED), st.floats(0, 1), st.integers(0, 1000)),
-    max_size=20,
-)
-
-
-@given(ROWS, st.data())
-def test_one_more_grokked_seed_is_better_whatever_else(rows, data):
-    counted = [r for r in rows if r["outcome"] not in (Outcome.QUEUED, Outcome.RUNNING, Outcome.CENSORED)]
-    failed = [i for i, r in enumerate(counted) if r["outcome"] != Outcome.GROKKED]
-    if not failed:
-        return
-    worse = [r | {"best_token": data.draw(st.floats(0, 1))} for r in counted]
-    worse = [r | {"grok_step": 1000} if r["outcome"] == Outcome.GROKKED else r for r in worse]
-    worse[failed[0]] |= {"outcome": Outcome.GROKKED, "grok_step": 1000}
-    assert objective(worse, RECIPE) > objective(counted, RECIPE)
 
 
 def test_the_objective_is_the_posterior_mean():

@@ -14,7 +14,7 @@ from trainer.bank.bank import programs_of
 from trainer.engine import build
 from trainer.engine.build import BuildError, library
 from trainer.engine.torch_backend import TorchBackend
-from trainer.files.installed import compiler_command, missing_for_compilation
+from trainer.files.installed import missing_for_compilation
 
 needs_compiler = pytest.mark.skipif(
     bool(missing_for_compilation()), reason=f"needs {missing_for_compilation()}"
@@ -147,22 +147,6 @@ def test_a_compiler_that_makes_garbage_is_one_line(text, said, small, monkeypatc
     line = str(failed.value)
     assert re.fullmatch(f"/.*/{said}", line) and line.isprintable() and len(line) < 500
     assert kept(small) == []
-
-
-@needs_compiler
-def test_a_compiler_that_fails_is_a_line(monkeypatch, small):
-    small.write_text("int f( { }")
-    with pytest.raises(BuildError, match=r"failed: .*error"):
-        library(small)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match="no-such-compiler: No such file"):
-        library(small)
-
-
-@pytest.mark.parametrize(("name", "command"), [("", ["g++"]), ("clang++ -O1", ["clang++", "-O1"])])
-def test_the_compiler_is_the_users(name, command, monkeypatch):
-    monkeypatch.setenv("CXX", name)
-    assert compiler_command() == command
 
 
 def test_a_quotation_without_end_is_no_compiler(monkeypatch):

@@ -27,9 +27,6 @@ from tests.bad_studies import BAD, GOOD
 from tests.commands import call, fails, fails_with_one, says
 
 pytestmark = pytest.mark.usefixtures("here")
-SMOKE = "resources: {gpu: 0, compiled: false}\nrecipe: {steps: 20, eval_every: 20, batch: 8}\n"
-
-
 # ---- the commands as such
 
 
@@ -115,14 +112,6 @@ def test_where_nothing_has_run_all_say_so_alike(words: str) -> None:
 def test_a_study_that_is_not_recorded_is_unknown_to_all_alike(words: str, home: Home) -> None:
     said = fails_with_one(2, *words.split(), "--home", "home")
     assert said == f"study '57p' has no records in {home.path}; valid: none yet"
-
-
-@pytest.mark.parametrize("words", [["runn"], ["run"], ["run", "57p", "--hom", "x"], ["ui", "--port", "0"]])
-def test_wrong_words_exit_with_2(words: list[str]) -> None:
-    result = call(*words)
-    assert result.exit_code == 2 and not result.stdout
-    assert sum(line.startswith("Error: ") for line in result.stderr.splitlines()) == 1
-    assert not list(Path().iterdir())
 
 
 # ---- homes, databases, servers

@@ -4,18 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from model import PRESETS
 from search.cli import render
 from search.errors import UserError
 from search.run.driver import Ended
-from search.run.estimate import estimate
 from search.run.planner import Planner
 from search.store.home import Home
 from search.study.file import parse_study
 from search.study.trial import Configuration
 from tests.commands import says
-from tests.planners import drain, numbers, only, rows_of
-from trainer import Outcome, Recipe
+from tests.planners import drain, rows_of
+from trainer import Outcome
 
 LIST = """
 name: list
@@ -28,16 +26,6 @@ configurations:
 seeds: {first: 1, count: 2}
 resources: {seeds_per_trial: 2}
 """
-
-
-def test_entries_change_the_studys_model_and_recipe():
-    assert parse_study(LIST, "").listed == [
-        (PRESETS["57p"], Recipe(steps=1000, lr=0.01)),
-        (PRESETS["67p"], Recipe(steps=1000, lr=0.01)),
-        (PRESETS["74p"], Recipe(steps=2000, lr=0.01)),
-    ]
-    alone = LIST.replace("model: 57p\n", "").replace("  - {}\n", "").replace("{tie_fc2_head: false}", "67p")
-    assert [s.params for s, _ in parse_study(alone, "").listed] == [67, 74]
 
 
 @pytest.mark.parametrize(
@@ -55,28 +43,6 @@ def test_errors_name_the_entry(old, new, expected):
         parse_study(LIST.replace(old, new, 1), "x.yaml")
     lines = [line.removeprefix("x.yaml: ") for line in str(error.value).splitlines()]
     assert any(says(line, expected) for line in lines), lines
-
-
-def test_every_configuration_is_planned_and_ends_by_itself():
-    planner = Planner(parse_study(LIST + "until: {grokked: 1, max_seeds: 4}\n", ""), [])
-    trials = [planner.next() for _ in range(3)]
-    assert [t.spec.params for t in trials] == [57, 67, 74]
-    grokked, failed, last = trials
-    assert [c.spec.params for c in planner.complete_trial(grokked, rows_of(grokked, Outcome.GROKKED))] == [57]
-    assert planner.complete_trial(failed, rows_of(failed)) == []  # goes on with another round
-    assert [c.spec.params for c in planner.complete_trial(last, rows_of(last, Outcome.GROKKED))] == [74]
-    again = planner.next()
-    assert only(again) == only(failed) and numbers([again]) == [[3, 4]]
-    assert planner.complete_trial(again, rows_of(again)) == [only(failed)]
-    assert planner.is_done
-
-
-def test_the_plan_adds_up_all_configurations(tmp_path):
-    home = Home(tmp_path)
-    home.create()
-    text = estimate(parse_study(LIST, ""), home)
-    assert "split_subspace, 57, 67, 74 parameters" in text
-    assert "configurations  3" in text and "6, 1,000 to 2,000 steps each; 0 recorded, 6 to train" in text
 
 
 def test_the_summary_tells_the_models_apart(tmp_path, monkeypatch):

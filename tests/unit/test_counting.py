@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.stats import counting
-from search.stats.counting import ENOUGH, Cost, GrokRate, StoppingCounts, pareto, tries_until
+from search.stats.counting import Cost, GrokRate, StoppingCounts, pareto, tries_until
 from search.stats.intervals import mid_p, stopped
 from trainer import FALSE_KILLS_UPPER, Outcome, Seed
 
@@ -133,17 +133,6 @@ def test_all_counted_seeds_pay_for_those_that_grok():
 # Summaries
 
 
-def test_a_summary_has_one_configurations_rate_without_its_confirmation_where_it_stops():
-    searched = rows(GROKKED, FAILED, FAILED, FAILED)
-    confirming = rows(GROKKED, GROKKED, first=11, confirmation=True)
-    summary = counting.summarise(searched)
-    assert (summary["grokked"], summary["counted"], summary["grok_rate"]) == (1, 4, 0.25)
-    assert summary["interval"] == list(mid_p(1, 4)) and summary["seed_steps"] == 4_000
-    assert counting.summarise(searched + confirming)["grokked"] == 3
-    stopping = counting.summarise(searched + confirming, (1, [Seed.of(n) for n in range(1, 5)]))
-    assert (stopping["grokked"], stopping["counted"], stopping["seeds"]) == (1, 4, 6)
-
-
 def test_metrics_of_a_configuration_tell_the_confirmation_from_the_search():
     searched = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP, CENSORED)
     metrics = counting.final_metrics(searched + rows(GROKKED, GIVEN_UP, first=11, confirmation=True))
@@ -152,21 +141,6 @@ def test_metrics_of_a_configuration_tell_the_confirmation_from_the_search():
     assert [metrics[f"confirmation_{k}"] for k in ("grokked", "seeds", "given_up")] == [1, 2, 1]
     assert metrics["median_grok_step"] == 400 and metrics["core_s_per_grokked"] == 1.5
     assert "median_grok_step" not in counting.final_metrics(rows(FAILED))
-
-
-@pytest.mark.parametrize(
-    ("seeds", "warns"),
-    [
-        (rows(FAILED, GROKKED), False),
-        (rows(CENSORED, Outcome.RUNNING), False),
-        (rows(FAILED) + rows(CENSORED, reason=ENOUGH), False),
-        (rows(FAILED, GROKKED, CENSORED, Outcome.RUNNING), True),
-    ],
-)
-def test_seeds_that_have_not_ended_are_warned_of(seeds, warns):
-    """Trials of seeds that were given up end first: what is counted is no random part."""
-    warning = counting.unended_warning(seeds)
-    assert warning.startswith("2 of 4 seeds have not ended") if warns else warning == ""
 
 
 # The Pareto front

@@ -1,6 +1,6 @@
 """Driver and workers that see no folder in common: their files go through a store, whole or not at all.
 
-The stores are real: S3's protocol by moto's server on loopback, a folder, and one of fsspec's.
+The stores are real: S3's protocol by moto's server on loopback, and a folder.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from tests.reference import check_whole, client_of, expected, rows_of, write_stu
 
 RECIPE = {"steps": 8, "batch": 8, "eval_every": 4, "warmup": 2, "fade_start": 2, "fade_end": 6}
 QUICK = SECONDS | {"recipe": RECIPE}
-KINDS = ("s3", "file", "memory")
+KINDS = ("s3", "file")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def uri(request, tmp_path, monkeypatch):
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
         return server.uri(tmp_path.name)
-    return f"file://{tmp_path}/store" if request.param == "file" else f"memory://{tmp_path.name}"
+    return f"file://{tmp_path}/store"
 
 
 @pytest.fixture
@@ -307,9 +307,3 @@ def test_a_worker_that_dies_goes_on_from_its_state_on_another_machine(apart, her
     assert begun[1:] == ["died", "went on"] and begun[0] > 0
     assert len({folder.name for folder in apart}) == len(set(apart)) - 1, "one of them twice"
     check_whole(here / "home", study, here, expected(study))
-
-
-def test_a_store_that_is_not_there_is_one_line_before_anything_runs(bucket, server, here, monkeypatch):
-    monkeypatch.setenv(depots.VARIABLE, bucket.replace(f"//{server.BUCKET}", "//nobodys"))
-    line = fails_with_one(1, "run", write_study(here, QUICK), "--home", "home")
-    assert line.startswith("ADDER_SEARCH_DEPOT: s3://nobodys/") and "NO_SUCH_BUCKET" in line

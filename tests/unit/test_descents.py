@@ -15,7 +15,7 @@ from model.tied import constrained, project, tie, ties_of
 from search.compress import acceptance, local
 from search.compress import descent as descents
 from search.compress.acceptance import AcceptanceSet, base_theta
-from search.compress.descent import Descent, Training, next_batch_size
+from search.compress.descent import Descent, Training
 from search.compress.finishing import finish_candidate
 from search.compress.journal import LATER_FIELDS, Journal
 from search.compress.local import LocalDescent, Settings
@@ -32,10 +32,6 @@ CERTIFICATES = Path(__file__).parents[2] / "lab/certificates"
 BASE = preset("46p")
 ONES, TWOS = torch.ones(46), torch.full((46,), 2.0)
 engine = pytest.mark.skipif(bool(missing_for_compilation()), reason="needs a compiler")
-
-
-def zeros(*names):
-    return constrained(BASE, [f"{name} = 0" for name in names])
 
 
 def neighbours(rules, parent, count, batch_size, tried, draw):
@@ -177,14 +173,6 @@ def test_a_candidate_is_accepted_with_its_best_training(tmp_path):
     assert judged(Rules(), Training((ONES, -ONES), 1.0, 0.1)).start is None, "every start must bear it"
     few = Training((ONES,), 0.996, 0.1, errors=500)
     assert judged(Rules(accept=0.99), few).start and not judged(Rules(accept=0.995), few).start
-
-
-@pytest.mark.parametrize(
-    ("size", "gained", "numbers", "following"),
-    [(8, 8, 46, 16), (16, 20, 46, 16), (16, 20, 456, 32), (8, 5, 46, 5), (8, 0, 46, 2)],
-)
-def test_batches_grow_while_that_works(size, gained, numbers, following):
-    assert next_batch_size(size, gained, numbers) == following
 
 
 def test_the_oldest_files_of_the_format_are_read(tmp_path, cheap):

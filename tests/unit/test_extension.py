@@ -61,15 +61,6 @@ def test_numbers_are_kept_as_they_were_drawn() -> None:
     assert numbers(wider) == numbers(first)
 
 
-def test_a_length_of_before_is_another_number_where_it_is_added() -> None:
-    ledger, space = Memory(), "space: {recipe.fade_end: {int: [20000, 40000]}}\n"
-    known = asked(proposals_of(ledger, space=space), 5)
-    again = proposals_of(
-        ledger, space=space.replace("[20000, 40000]", "[0, 40000], after: recipe.fade_start")
-    )
-    assert [n["recipe.fade_end"] for n in numbers(again)] == [c.recipe.fade_end - 15_000 for c in known]
-
-
 def test_impossible_numbers_count_where_they_are_points_still() -> None:
     """eval_every must divide steps: of four points one makes nothing."""
     ledger = Memory()

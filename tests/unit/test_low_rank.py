@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from model import make_spec, preset
+from model import preset
 from model.families.low_rank.spec import SHARED, TIES, LowRank
-from trainer.step import step
 
 # Counts (456p report, table 4; 777p, 582p, 311p and 262p from their checkpoints)
 
@@ -33,29 +32,6 @@ def test_budgets_are_the_published_ones(name, budget):
     parts = spec.layout.budget()
     assert [sum(n for part, n in parts.items() if part.startswith(c)) for c in COMPONENTS] == budget
     assert spec.params == sum(budget) == int(name[:-1])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        *[({"tie_qkv": tie}, f"tie_qkv={tie} needs a qkv_rank above 0, got qkv_rank=0") for tie in SHARED],
-        ({"no_eos": True, "positions": 35}, "no_eos needs positions=33"),
-        ({"positions": 34}, "positions must be 33 or 35, got 34"),
-        ({"tie_qkv": "vk"}, "tie_qkv must be none, all, qk, kv, shareA, .* got 'vk'"),
-        ({"rank": 3}, "unknown constraint 'rank' of low_rank; did you mean .*pos_rank"),
-    ],
-)
-def test_contradictions_are_explained(options, says):
-    with pytest.raises(ValueError, match=says):
-        make_spec("low_rank", **options)
-
-
-@pytest.mark.parametrize("no_eos", [False, True])
-def test_operands_begin_with_their_first_digit_and_the_sum_with_its_last(no_eos):
-    a, b = (torch.tensor([[n]], dtype=torch.float64) for n in (1234567890, 9876543219))
-    tokens = step.tokens_of(LowRank(no_eos=no_eos), a, b)[0, :, 0].tolist()
-    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 9, 11]
-    assert tokens == prompt + [9, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1] + [13] * (not no_eos)
 
 
 # Initial values

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from search.run.metrics import COUNTER, MEASURES, STUDY, Metrics
+from search.run.metrics import COUNTER, MEASURES, STUDY
 from search.store.record import is_final
 from tests import homes
 from tests.commands import running
@@ -48,42 +48,6 @@ def test_what_a_driver_says_is_what_its_ledger_has(tmp_path):
 
     homes.drive(home, study, (2,), seen=look)
     assert said[1:] == [4] * (len(said) - 1) and len(said) == 4, "each seed is in one state"
-
-
-@pytest.fixture
-def ray(monkeypatch):
-    """What Ray was handed, by name and tags."""
-    found = {}
-
-    class Kept:
-        def __init__(self, name, description, tag_keys):
-            self.name, self.keys = name, tag_keys
-
-        def _at(self, tags):
-            assert tuple(tags) == self.keys
-            return self.name, *tags.values()
-
-        def set(self, value, tags):
-            found[self._at(tags)] = value
-
-        def inc(self, value, tags):
-            assert value > 0, "as Ray has it"
-            found[self._at(tags)] = found.get(self._at(tags), 0) + value
-
-    monkeypatch.setattr("ray.util.metrics.Gauge", Kept)
-    monkeypatch.setattr("ray.util.metrics.Counter", Kept)
-    return found
-
-
-def test_totals_are_handed_on_as_what_came_since(ray):
-    shown = Metrics("any")
-    for failed, grokked in ((2, 0), (2, 1), (5, 1)):
-        shown.show({"seeds_ended": {"failed": failed, "grokked": grokked}, "outbox_jobs": failed})
-    assert ray == {
-        ("adder_search_seeds_ended", "any", "failed"): 5,
-        ("adder_search_seeds_ended", "any", "grokked"): 1,
-        ("adder_search_outbox_jobs", "any"): 5,
-    }
 
 
 # ---- the dashboard

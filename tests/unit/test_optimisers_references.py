@@ -218,18 +218,6 @@ def test_l1_trains_as_torchs_adamw_on_the_penalised_loss():
     torch.testing.assert_close(got, theta.detach(), rtol=0, atol=1e-6)
 
 
-def test_what_is_frozen_is_a_constant_for_the_rest():
-    recipe = recipe_of("adamw", freeze=((0, "norm", "fc1"),), clip=5.0)
-    tensors = {n: t[0] for n, t in SPEC.layout.split(SPEC.initial(777).double()[None]).items()}
-    free = {n: torch.nn.Parameter(t.clone()) for n, t in tensors.items() if n not in ("norm", "fc1")}
-
-    def theta():
-        return torch.cat([{**tensors, **free}[n].flatten() for n in SPEC.layout.names])
-
-    got = beside_adamw(recipe, list(free.values()), lambda n, t: step.loss(SPEC, theta()[None], t).sum(), 5.0)
-    torch.testing.assert_close(got, theta().detach(), rtol=0, atol=1e-6)
-
-
 # At evaluations
 
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tests.banks import finish, make, pair
+from tests.banks import make, pair
 from trainer import FUTILITY_RULE, FutilityRule, Outcome, Seed
-from trainer.bank.futility import is_control, progress_of
+from trainer.bank.futility import is_control
 
 pytestmark = pytest.mark.usefixtures("few_selection_problems")
 
@@ -80,21 +80,6 @@ def test_the_best_theta_is_the_most_exact_and_then_the_one_of_least_loss():
     assert result.curve_EM[:, 2].tolist() == pytest.approx(loss)
 
 
-def test_the_train_loss_is_the_mean_since_the_last_evaluation(monkeypatch):
-    bank = make([pair(1, steps=40, eval_every=20)], compiled=False)
-    step, seen = bank.programs.train_step, []
-
-    def spy(*args):
-        state, loss_S = step(*args)
-        seen.append(float(loss_S[0]))
-        return state, loss_S
-
-    bank.programs.train_step = spy
-    curve = finish(bank).result(0).curve_EM
-    assert len(seen) == 40
-    assert curve[:, 3].tolist() == pytest.approx([sum(seen[:20]) / 20, sum(seen[20:]) / 20])
-
-
 # The rule that gives seeds up
 
 TWO = FutilityRule(checkpoints=((0.3, 0.01, 0.25), (0.7, 0.2, 0.9)))
@@ -123,12 +108,6 @@ def test_a_checkpoint_counts_from_its_progress_on_and_below_both_thresholds(rule
         alone = FutilityRule(((progress, exact, token),))
         assert not calls(alone, progress, exact, token - 0.001), "exact match at the threshold is enough"
         assert not calls(alone, progress, exact - 0.001, token), "so is token accuracy"
-
-
-def test_progress_begins_where_ten_digits_do_and_ends_with_the_budget():
-    step_R = torch.tensor([1_000, 7_000, 33_500, 60_000])
-    progress_R = progress_of(step_R, torch.full((4,), 7_000), torch.full((4,), 60_000))
-    assert progress_R.tolist() == [-6 / 53, 0.0, 0.5, 1.0]
 
 
 def test_a_tenth_of_the_seeds_is_spared_and_which_was_fixed_once():
@@ -194,19 +173,3 @@ def test_the_carry_share_follows_token_accuracy_down_and_up_again():
         bank, _ = scripted([0.0] * end, token=token[:end], fade_token=0.7, fade_token_end=0.9)
         scales.append(float(bank.state["mix_scale"][0]))
     assert scales == pytest.approx([1.0, 1.0, 0.75, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
-
-
-def test_what_adapts_is_off_by_default_and_begins_anew_for_the_next_pair():
-    bank, _ = scripted([0.9] * 3, token=[1.0] * 3)
-    assert bank.state["wd_scale"].tolist() == bank.state["mix_scale"].tolist() == [1.0]
-    recipe = {
-        "steps": 10,
-        "eval_every": 5,
-        "batch": 2,
-        "wd_drop": 0.5,
-        "fade_token": 0.5,
-        "fade_token_end": 0.5,
-    }
-    bank, _ = scripted([0.9, 0.9, 0.0], token=[0.9, 0.9, 0.1], pairs=[pair(s, **recipe) for s in (1, 2)])
-    assert bank.pair_S.tolist() == [1]
-    assert bank.state["wd_scale"].tolist() == bank.state["mix_scale"].tolist() == [1.0]

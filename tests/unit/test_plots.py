@@ -13,13 +13,11 @@ from search.analysis.fields import varied
 from search.analysis.plots import (
     png,
     small_multiples,
-    time_figure,
     time_to_grok,
 )
 from search.analysis.plots_search import (
     importances,
     parallel_figure,
-    pooled,
     rate_against_fields,
 )
 from search.stats.counting import Cost, GrokRate
@@ -155,47 +153,7 @@ def test_the_band_is_greenwoods_on_the_log_log_scale():
     assert curve.high[i] == pytest.approx(1 - survival ** exp(spread))
 
 
-@pytest.mark.parametrize("outcomes", [[("failed",)] * 3, [("grokked", 20_000)] * 3, [("censored", 5_000)]])
-def test_all_or_none_leave_no_holes(outcomes):
-    curve = time_to_grok(by_hand(*outcomes))
-    for values in (curve.share, curve.low, curve.high):
-        assert np.isfinite(values).all() and (values >= 0).all() and (values <= 1).all()
-    assert curve.share[-1] == (outcomes[0][0] == "grokked")
-    assert size(png(time_figure({"one": by_hand(*outcomes), "$two_": by_hand(*outcomes)})))
-
-
 # ---- fields
-
-
-def test_the_fields_are_those_of_the_space_and_a_length_is_counted_from_its_start():
-    study, configurations, *_ = searched()
-    fields = {f.path: f for f in varied(study, configurations)}
-    assert list(fields) == list(SPACE)
-    assert fields["recipe.lr"].log and not fields["recipe.fade_start"].log
-    assert fields["recipe.fade_end"].name == "fade_end after fade_start"
-    assert fields["recipe.fade_end"].positions().min() == 2_000
-    assert fields["recipe.wd_drop"].categories == ("0.1", "1")
-    assert np.isfinite(fields["recipe.wd_drop_exact"].positions()).tolist() == [False, True] * 6
-    assert fields["recipe.curriculum"].range == "one of none; 3\xa0for\xa02,000, 6\xa0for\xa05,000"
-    assert fields["recipe.wd_drop_exact"].range == "0.01 to 0.1, where recipe.wd_drop is 0.1"
-
-
-def test_like_configurations_are_pooled():
-    study, configurations, seeds, _ = searched()
-    fields = {f.path: f for f in varied(study, configurations)}
-    bins = pooled(fields["recipe.lr"], configurations, seeds)
-    assert len(bins) == 3 and sorted(bins) == bins
-    assert [rate for _, rate, *_ in bins] == sorted(rate for _, rate, *_ in bins)
-    drops = pooled(fields["recipe.wd_drop"], configurations, seeds)
-    of = configurations[configurations["recipe.wd_drop"] == 0.1]
-    assert drops[0][:2] == (0.0, of["grokked"].sum() / of["seeds"].sum())
-    assert np.isnan(drops[0][2:]).all(), "eight seeds are too few to pool"
-    study, configurations, seeds, _ = searched(seeds=12)
-    field = next(f for f in varied(study, configurations) if f.path == "recipe.wd_drop")
-    assert all(low < rate < high for _, rate, low, high in pooled(field, configurations, seeds))
-    together = time_to_grok(seeds)
-    assert together.low[-1] < together.share[-1] < together.high[-1]
-    assert np.isnan(time_to_grok(seeds[seeds["init_seed"] < 9]).high).all()
 
 
 def test_the_field_that_decides_is_the_important_one():

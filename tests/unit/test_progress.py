@@ -3,8 +3,8 @@
 import pytest
 from rich.console import Console
 
-from search.run.progress import Display, Progress, shares_left
-from search.run.snapshot import Snapshot, describe, duration
+from search.run.progress import Display, Progress
+from search.run.snapshot import Snapshot, describe
 from search.run.tally import TrialReport
 from search.run.workers import Workers
 from tests.planners import drain, planner_of
@@ -56,20 +56,6 @@ def test_a_snapshot_counts_seeds_and_time(run):
     assert run.steps() == {(key, 1, 1): 250, (key, 2, 2): 250, (key, 3, 3): 500, (key, 4, 4): 500}
 
 
-@pytest.mark.parametrize(
-    ("ended", "training", "at", "share"),
-    [
-        ({}, {0: 4}, 0, 1.0),  # nothing is known: the whole budget
-        ({}, {40: 4}, 40, 0.6),
-        ({20: 3, 100: 1}, {}, 0, 0.4),
-        ({20: 3, 100: 1}, {}, 50, 0.5),  # what is beyond the rule's step trains to the end
-        ({20: 2}, {20: 2}, 0, 0.6),  # those in training outlived it
-    ],
-)
-def test_what_seeds_still_train_is_as_in_the_study_so_far(ended, training, at, share):
-    assert shares_left(ended, training)[at] == pytest.approx(share, abs=0.011)
-
-
 SNAPSHOT = Snapshot(
     configurations=(8, 26), seeds=(40, 208), running=16, grokked=5, not_grokked=35,
     best="fade 5,000, decay 0.014: 3 of 8", best_exact=1.0, seed_steps_per_s=9_000.0,
@@ -85,14 +71,6 @@ def test_a_display_names_the_best_configuration_and_what_is_left():
     ]
 
 
-def test_trials_of_one_bank_have_one_speed(run):
-    first, second = run.workers
-    second.open.clear()
-    first.open |= run.planner.running
-    report(run, 0, seed(10), seed(10), rate=100.0)
-    assert run.snapshot().seed_steps_per_s == 100.0 and sum(run.seed_steps.values()) == 20
-
-
 def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path):
     grokked = seed(250, "running", 1.0, grok_step=250)
     report(run, 0, grokked, seed(250))
@@ -106,14 +84,6 @@ def test_a_seed_that_is_to_hold_is_shown_if_nothing_else_is_needed(run, tmp_path
     with file.open("w") as out, Display(Console(file=out)) as display:
         display.show(snapshot)
     assert f"waits for seed 1 to hold for {hold:,} steps" in file.read_text()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0, "0:00"), (0.6, "0:01"), (59.5, "1:00"), (245, "4:05"), (3723, "1:02:03"), (360_000, "100:00:00")],
-)
-def test_durations(seconds, expected):
-    assert duration(seconds) == expected
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -11,7 +11,6 @@ from search.run.allocation import objective
 from search.run.proposals import Proposals
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
-from search.study.space import points
 from tests.bad_studies import GOOD
 from tests.searches import (
     IMPOSSIBLE,
@@ -85,28 +84,6 @@ def test_what_is_made_of_the_ledger_is_what_was_there(name: str, space: str) -> 
     assert facts_of(again) == facts_of(first) and again.exhausted
     assert [p["number"] for p in ledger.proposed] == [t.number for t in first.trials()] == list(range(24))
     assert TrialState.RUNNING in states(again) and (TrialState.FAIL in states(again)) == (space == IMPOSSIBLE)
-
-
-@pytest.mark.parametrize("breaks", [(), (1,), (5, 40, 20)])
-def test_a_grid_is_gone_through_once(breaks: tuple[int, ...]) -> None:
-    ledger = Memory()
-    for most in (*breaks, 1_000):
-        asked(proposals_of(ledger, "grid", None), most)
-    last = proposals_of(ledger, "grid", None)
-    every = {frozenset(p.items()) for p in points(last.study.space)}
-    assert last.exhausted and last.planned == 72 == len(numbers(last))
-    assert {frozenset(n.items()) for n in numbers(last)} == every
-
-
-@pytest.mark.parametrize("breaks", [(), (7, 3)])
-def test_qmc_is_one_sequence_however_often_it_is_interrupted(breaks: tuple[int, ...]) -> None:
-    """Of sixteen points of Sobol's sequence, each sixteenth of each axis has one."""
-    ledger = Memory()
-    for most in (*breaks, 16):
-        asked(proposals_of(ledger, "qmc", 16, LINE), most)
-    found = numbers(proposals_of(ledger, "qmc", 16, LINE))
-    for path in ("recipe.lr", "recipe.clip"):
-        assert sorted(int(16 * n[path]) for n in found) == list(range(16))
 
 
 # What is told

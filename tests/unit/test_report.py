@@ -100,17 +100,6 @@ def test_what_others_wrote_is_only_text():
     assert title in page.cells
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "headline"),
-    [
-        ([("censored", 5_000)] * 2, "Nothing yet: all 2 seeds were ended from outside."),
-        ([("failed",)] * 4, "0 of 4 seeds (0.0%, 95 % interval 0.0% to 52.7%) grokked."),
-    ],
-)
-def test_a_study_without_a_grokked_seed_has_a_page(outcomes, headline):
-    assert headline in words_of(*one(outcomes))
-
-
 # ---- the table, in a real browser
 
 

@@ -10,9 +10,9 @@ from model import preset
 from model.families.split_subspace.probes import opposed, turns
 from model.tied import Tied, constrained, free, project, tie
 from tests.banks import EVERY, SPEC, finish, make, pair
-from trainer import Outcome, Pair, Recipe, Seed
+from trainer import Outcome, Pair, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
-from trainer.recipe.restarts import is_recycling_due, is_restart_due, restart_seed
+from trainer.recipe.restarts import restart_seed
 
 CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
 ON = {
@@ -77,23 +77,6 @@ def near(count):
     return theta_SP
 
 
-def test_it_happens_from_a_step_to_another_at_a_distance_unless_something_is_reached():
-    recipe = Recipe(
-        recycle_every=4_000, recycle_from=2_000, recycle_until=10_000,
-        recycle_unless=(("switches", 0.9), ("token", 0.8)),
-    )  # fmt: skip
-    at = [
-        step
-        for step in range(0, 20_000, 1_000)
-        if is_recycling_due(recipe, step, {"switches": 0.5, "token": 0.2})
-    ]
-    assert at == [2_000, 6_000, 10_000]
-    assert not is_recycling_due(recipe, 6_000, {"switches": 0.9, "token": 0.2})
-    assert not is_recycling_due(recipe, 6_000, {"switches": 0.5, "token": 0.8})
-    assert is_recycling_due(recipe, 6_000, {"switches": float("nan"), "token": 0.2})
-    assert not is_recycling_due(Recipe(), 6_000, {"switches": 0.5, "token": 0.2})
-
-
 def begun(seed, **recipe):
     """A pair that starts near a certificate, and stays there."""
     plain = pair(seed, lr=1e-5, **recipe)
@@ -130,18 +113,6 @@ def alone(seed, steps, data_seed=None):
     for _ in range(steps // EVERY):
         bank.advance()
     return bank.result(0).curve_EM
-
-
-def test_whoever_has_not_got_there_begins_again_so_often_and_no_oftener():
-    recipe = Recipe(again_at=4_000, again_unless=(("switches", 0.9), ("token", 0.5)), again_most=2)
-    low = {"switches": 0.1, "token": 0.2}
-    ages = [age for age in range(1_000, 9_000, 1_000) if is_restart_due(recipe, age, 0, low)]
-    assert ages == [4_000]
-    assert [is_restart_due(recipe, 4_000, before, low) for before in (0, 4_000, 8_000)] == [True, True, False]
-    assert not is_restart_due(recipe, 4_000, 0, {**low, "token": 0.5})
-    assert not is_restart_due(recipe, 4_000, 0, {**low, "switches": 0.9})
-    assert is_restart_due(recipe, 4_000, 0, {**low, "switches": float("nan")})
-    assert not is_restart_due(Recipe(), 4_000, 0, low)
 
 
 def test_each_try_is_a_run_of_its_own_vector_from_step_0_on():

@@ -19,7 +19,7 @@ from search.study.space import LARGEST_SEED, Distribution
 from search.study.stopping import Stop
 from tests.bad_studies import BAD, GOOD
 from tests.commands import says
-from trainer import Recipe, Seed
+from trainer import Recipe
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD.items(), ids=[repr(t[-60:]) for t in BAD])
@@ -95,18 +95,6 @@ def test_rounds_of_a_list(seeds: str, until: str, expected: list[list[int]]) -> 
     assert [[s.init_seed for s in r] for r in study.rounds] == expected
 
 
-def test_the_watched_seeds_are_those_that_begin_at_the_start() -> None:
-    text = "name: x\nmodel: 57p\nseeds: {first: 5, count: 20}\n"
-    for resources, end in (("", 21), ("resources: {slots: 3}", 8), ("resources: {slots: 99}", 25)):
-        assert parse_study(text + resources, "").watched == [Seed.of(n) for n in range(5, end)]
-
-
-def test_a_rung_can_be_varied() -> None:
-    study = parse_study("name: x\nmodel: {rung: 57p, tie_fc2_head: false}\nseeds: [1]", "")
-    assert study.base_spec == PRESETS["67p"]
-    assert study.configuration({"model.qk_dim": 5, "recipe.lr": 0.1})[1] == Recipe(lr=0.1)
-
-
 # Documented fields
 
 
@@ -132,21 +120,7 @@ def test_every_key_of_a_study_is_documented(cls: type[BaseModel]) -> None:
         assert not counts or "unit: " in field.description, f"{cls.__name__}.{name}"
 
 
-def test_bounds_that_only_go_together_are_no_error():
-    space = "space: {recipe.fade_start: {int: [0, 50000]}, recipe.fade_end: {int: [20000, 60000]}}"
-    assert len(parse_study(GOOD + space, "some.yaml").space) == 2
-    never = "space: {recipe.fade_start: {int: [0, 70000]}, recipe.fade_end: {int: [20000, 60000]}}"
-    with pytest.raises(UserError, match=r"space\.recipe\.fade_start: .*70000"):
-        parse_study(GOOD + never, "some.yaml")
-
-
 def test_toggled_constraints_are_configurations_of_their_own() -> None:
     study = parse_study("name: x\nmodel: 57p\nseeds: [1]\ntoggle: [tie_vo, qk_dim=4, spiral]\n", "")
     assert [spec.params for spec, _ in study.listed] == [57, 67, 60, 87], "spiral: with all that needs it"
     assert study.listed[1][0] == study.base_spec.without("tie_vo") and study.planned == 4
-
-
-def test_seeds_are_crossed() -> None:
-    study = parse_study("name: x\nmodel: 57p\nseeds: {init: [1, 2], data: [2, 3]}\n", "")
-    assert [str(s) for s in study.first_seeds] == ["1.2", "1.3", "2", "2.3"]
-    assert study.rounds == [study.first_seeds]

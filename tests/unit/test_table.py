@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-import pandas as pd
 import pytest
 
-from model import PRESETS, preset, preset_name
+from model import preset, preset_name
 from search.analysis import verdicts
 from search.analysis.table import constraint_table
 from search.analysis.verdicts import Answer, Cost
@@ -172,49 +171,7 @@ def test_a_verified_seed_of_any_study_shows_that_it_trains():
     assert cell_of([*rows, {**other, "verified": 0}]).trains == "open", "it grokked, and was not verified"
 
 
-@pytest.mark.parametrize("step", [1, -1])
-def test_the_pair_with_most_seeds_in_common_speaks(step):
-    rows = [
-        arm(spec, k, n, recipe=recipe, study=study)
-        for recipe, study, n, counts in ((RECIPE, "few", 40, (30, 20)), (OTHER, "many", 64, (12, 40)))
-        for spec, k in zip(("57p", without("57p", "tie_vo")), counts, strict=True)
-    ]
-    cell = cell_of(rows[::step])
-    assert (cell.as_dict()["study"], cell.paired.n, len(cell.pairs)) == ("many", 64, 2)
-    again = [{**row, "study": "again", "grokked": row["grokked"] + 5} for row in rows]
-    assert cell_of([*rows, *again][::step]).without.study == "again", (
-        "of equals that whose arm without it groks most"
-    )
-
-
-@pytest.mark.parametrize("through", [list, lambda rows: pd.DataFrame(rows).to_dict("records")])
-def test_families_share_a_table(through):
-    """With two families in a frame integers are floats, and fields of the other family are missing."""
-    rows = [arm("57p", 3, 64), arm(without("57p", "qk_dim"), 1, 9)]
-    rows += [arm("512p", 1, 20, recipe=OTHER), arm("491p", 0, 4, recipe=OTHER)]
-    table = constraint_table(through(rows))
-    assert (table.scales, table.constraints) == (("491p", "57p"), ("qk_dim=4", "rms_norm"))
-    assert table.cells["rms_norm", "491p"].saves == 21 and ("rms_norm", "57p") not in table.cells
-
-
 # Rows and columns
-
-
-def test_two_presets_that_are_a_pair_are_shown_once():
-    rows = [arm("67p", 2, 64), arm("57p", 3, 128), arm(without("57p", "tie_vo"), 3, 128)]
-    table = table_of(rows)
-    assert (table.scales, table.constraints) == (("57p",), ("tie_vo", "tie_fc2_head"))
-    asked = table_of(rows, scales=["67p"])
-    assert asked.scales == ("67p", "57p")
-    assert asked.cells["tie_fc2_head", "67p"].pair.with_it.spec == PRESETS["57p"]
-
-
-@pytest.mark.parametrize("step", [1, -1])
-def test_rows_are_in_the_papers_order_and_then_in_the_registrys(step):
-    names = ["tie_fc2_head", "frozen_plus", "circular", "shared_norm", "qk_dim", "no_ffn_bias"]
-    rows = [arm("57p", 3, 64), *(arm(without("57p", name)) for name in names)]
-    expected = ("shared_norm", "no_ffn_bias", "qk_dim=4", "tie_fc2_head", "circular", "frozen_plus")
-    assert constraint_table(rows[::step]).constraints == expected
 
 
 def test_rows_and_columns_can_be_asked_for():
@@ -257,16 +214,3 @@ def test_without_pairs_there_is_no_table(rows):
         UserError, match=f"none of {len(rows)} recorded .* adder-search run constraints trains such pairs"
     ):
         constraint_table(rows)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model.family": "transformer"}, "unknown family 'transformer'"),
-        ({"recipe.curriculum": "3, 2000"}, "Extra data"),
-    ],
-)
-def test_unreadable_rows_name_their_configuration(change, message):
-    row = arm("57p", 3, 64)
-    with pytest.raises(UserError, match=f"configuration {row['configuration']}: {message}"):
-        constraint_table([{**row, **change}])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -15,9 +13,8 @@ from matplotlib.colors import to_rgb
 
 from model import preset
 from search.analysis.plots import INK, image_of
-from search.analysis.table import constraint_table
 from search.analysis.table_figure import table_figure
-from search.analysis.table_text import FINISHING, count, markdown, write_table
+from search.analysis.table_text import count, markdown, write_table
 from search.analysis.verdicts import published
 from search.stats.intervals import ratio_interval
 from tests.commands import call, fails_with_one
@@ -80,31 +77,6 @@ def test_markdown_has_a_grid_and_a_line_a_cell():
     ]  # fmt: skip
     run = some_rows()[0]["run_id"]
     assert f"[r1]: {UI}/#/experiments/7/runs/{run}\n" in text and text.count("[12/64][r1]") == 5
-
-
-def test_notes_say_how_much_evidence_there_is_and_what_differs():
-    text = markdown(table_of(some_rows()))
-    assert "- 5 comparisons; those of a column share its base's seeds and are no independent evidence" in text
-    assert "3 have p below 5 % (McNemar), by chance alone 0.2 would; " in text and "3 are left\n" in text
-    assert "- 57p: 57 parameters, study constraints; the recipe is the 57p paper's\n" in text
-    assert "- 74p: 74 parameters, study constraints; the recipe is the 57p paper's but for steps, " in text
-    assert "nothing is paired\n" in markdown(constraint_table(some_rows()))
-    bare = replace(OTHER, beta2=0.9)
-    rows = [arm("74p", 9, 64, recipe=bare), arm(without("74p", "rank1_out"), 9, 64, recipe=bare)]
-    text = markdown(table_of([*some_rows(), *rows]))
-    assert "- rank1_out at 74p: another base, which differs in beta2 0.9; study constraints\n" in text
-    finishing = [{**row, "recipe.finish_above": 0.5, "verified": 0} for row in some_rows()]
-    (_, details) = pipes(markdown(table_of(finishing)))
-    assert details[0][5] == FINISHING and details[-2][5] == "0/40 vs 12/64"
-
-
-def test_csv_and_json_are_the_tidy_cells():
-    table = table_of(some_rows())
-    cells = list(csv.DictReader(io.StringIO(write_table(table, "csv"))))
-    loaded = json.loads(write_table(table, "json"))
-    assert loaded == table.tidy() and len(cells) == len(loaded) == 10
-    for texts, values in zip(cells, loaded, strict=True):
-        assert texts == {name: "" if v is None else str(v) for name, v in values.items()}
 
 
 # The command

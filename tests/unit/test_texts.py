@@ -10,7 +10,7 @@ from search.stats.counting import overview
 from search.store.home import Home
 from search.study.file import load_study
 from tests.unit.test_counting import CENSORED, FAILED, GIVEN_UP, GROKKED, rows
-from trainer import Outcome, Seed
+from trainer import Outcome
 
 SOME = rows(FAILED, GROKKED, GIVEN_UP, GIVEN_UP)
 SPARED = SOME + rows(FAILED, GROKKED, first=5, hopeless_step=24_000)
@@ -49,13 +49,3 @@ def test_a_search_says_how_its_confirmation_went(tmp_path, monkeypatch):
     assert (
         "confirmed b: 2 of 2 grokked: 100.0%" in summary and "fresh seeds (0 of 2 in the search)" in summary
     )
-
-
-def test_a_given_up_seed_is_listed_with_its_outcome():
-    assert "given up" in render.status([], [row | {"verified": None} for row in rows(GIVEN_UP)])
-
-
-@pytest.mark.parametrize("name", ["", "x", "-1", "1.2.3", "1.", ".1", "٣"])
-def test_other_names_are_no_seeds(name):
-    with pytest.raises(ValueError, match="a seed is a number, or two with a dot between them"):
-        Seed.named(name)

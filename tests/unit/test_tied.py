@@ -7,14 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import add, make_spec, preset, preset_name, verify
+from model import add, make_spec, preset, verify
 from model.export import export_source
-from model.fold import fold
 from model.tied import (
-    Count,
     Tied,
     constrained,
-    count,
     describe_change,
     free,
     project,
@@ -113,20 +110,6 @@ def test_ties_that_cannot_be(words, says):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"base": None}, "base must be a mapping with a family"),
-        ({"ties": {"arch": [1]}}, "this base has no tensor 'arch'; did you mean arc"),
-        ({"ties": {"arc": [1, 2]}}, "ties.arc must have 3 entries, got 2"),
-        ({"ties": {"arc": [1, 2, 3]}}, "equals is missing"),
-    ],
-)
-def test_plain_values_that_are_no_tied_spec(change, says):
-    with pytest.raises(ValueError, match=says):
-        make_spec(**{**tied().as_dict(), **change})
-
-
 # It is a spec like any other
 
 
@@ -159,16 +142,6 @@ def test_it_asks_and_answers_where_its_base_does(name):
     tied_spec = tie(base, constrained(base, [f"{first} = {second}"]))
     for fact in ("vocabulary", "decoded", "answers", "prompt"):
         assert getattr(tied_spec, fact) == getattr(base, fact)
-
-
-def test_what_it_is_called_and_how_it_counts():
-    spec = tied()
-    assert preset_name(spec) == "46p tied to 42"
-    assert fold(spec, some_theta(spec)[0]).spec == spec
-    assert tie(spec, free(46)) == spec.base
-    assert count(spec) == Count(inside=43, across=42, hidden=43, constants=45)
-    assert count(spec.base).inside == 46 and count(preset("57p")).constants == 59
-    assert sum(spec.layout.budget().values()) == 42
 
 
 # Commands and files

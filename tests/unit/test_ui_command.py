@@ -85,14 +85,6 @@ def test_a_server_that_has_the_records_shows_them_itself(client, opened, monkeyp
     assert charts.split()[0] == "charts"
 
 
-def test_no_browser_is_opened_unasked_for_or_where_none_would_be_seen(client, opened, monkeypatch):
-    client.create_experiment("57p")
-    call("ui", "--port", free_port(), "--no-browser")
-    monkeypatch.setattr(ui_command, "_has_display", lambda: False)
-    call("ui", "--port", free_port())
-    assert opened == []
-
-
 def test_a_port_that_is_taken_is_said(client):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -6,7 +6,6 @@ import zlib
 from types import SimpleNamespace
 
 from search.study.file import load_study, parse_study
-from search.study.naming import searched
 from search.tracking import views
 
 SEARCH = """
@@ -42,26 +41,6 @@ class Client:
 
     def set_experiment_tag(self, experiment_id, key, value):
         self.tags[key], self.written = value, self.written + 1
-
-
-def test_the_table_has_the_rate_its_interval_and_what_was_searched_first():
-    state = state_of(views.table_view(study_of()))
-    assert state["selectedColumns"] == [
-        "metrics.`final.grok_rate`", "metrics.`final.grok_rate_low`", "metrics.`final.grok_rate_high`",
-        "metrics.`final.seeds`", "params.`recipe.lr`", "params.`model.tie_vo`",
-        "metrics.`final.grokked_per_million`", "metrics.`final.best_exact`",
-        "metrics.`final.held`", "metrics.`final.verified`", "metrics.`final.proved`", "params.`params`",
-    ]  # fmt: skip
-    assert state["columnOrder"][2:] == state["selectedColumns"]
-    assert state["columnWidths"].keys() == set(state["columnOrder"])
-    assert (state["orderByKey"], state["orderByAsc"]) == ("metrics.`final.grok_rate`", False)
-
-
-def test_a_list_varies_the_fields_in_which_its_configurations_differ():
-    text = "name: two\nmodel: 57p\nconfigurations: [{}, {recipe: {lr: 0.5}}]\nseeds: [1]"
-    assert searched(parse_study(text, "test")) == ["recipe.lr"]
-    assert searched(parse_study(text + "\ntoggle: [tie_vo]", "test")) == ["model.tie_vo", "recipe.lr"]
-    assert searched(load_study("57p")) == []
 
 
 def test_a_study_of_constraints_has_a_table_by_constraint_and_a_chart_of_with_against_without():
