@@ -48,13 +48,12 @@ def test_four_to_a_run_that_trains(number, tmp_path):
             check_ended(command, temporary)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_to_a_run_with_all_its_processes(number, tmp_path):
-    """As a terminal that is closed, or a service's end, sends them."""
+def test_a_terminal_that_is_closed(tmp_path):
+    """It sends a SIGHUP to a run with all its processes."""
     with short_folder() as temporary:
         words = ("run", write_study(tmp_path, LONG), "--home", "home")
         environment = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
         with running(*words, cwd=tmp_path, environment=environment) as command:
             wait_for_progress(command, tmp_path / "home")
-            os.killpg(command.process.pid, number)
+            os.killpg(command.process.pid, signal.SIGHUP)
             check_ended(command, temporary)
