@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 HASHED := $(PIP) --require-hashes
 
-.PHONY: demo test test-full test-faults soak lint pages audit lock secrets digests clean
+.PHONY: demo test test-full test-faults soak lint pages audit wheel lock secrets digests clean
 
 demo: $(VENV)/.installed
 	$(BIN)/adder-search run studies/57p.yaml
@@ -56,6 +56,12 @@ else
 	$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt || \
 		{ echo "Nothing is known of versions that were not audited; ADVISORIES=all.zip compares without a network." >&2; exit 1; }
 endif
+
+# dist/*.whl, with the kernels of all presets for x86-64 Linux: needs no compiler where it is installed.
+wheel: $(VENV)/.installed-test
+	rm -rf build/lib build/bdist* build/wheel
+	KERNELS=build/kernels $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir dist build/wheel/*.whl
 
 # TORCH_CPU: the wheel of torch's CPU build, in the version of constraints.txt.
 lock:

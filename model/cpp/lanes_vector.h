@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 
 #define INLINE_MEMBER __attribute__((always_inline)) inline

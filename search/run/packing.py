@@ -19,7 +19,7 @@ from search.study.schema import Study
 from search.study.trial import Configuration, Program, Trial
 from trainer import Seed
 from trainer.engine.cuda.driver import gpus
-from trainer.files.installed import cache_folder, missing_for_compilation
+from trainer.files.installed import SHIPPED, cache_folder, missing_for_compilation
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def check_resources(resources: Resources) -> str | None:
         return None
     with reraise_as("resources.compiled"):
         cache_folder()
-    if missing := missing_for_compilation():
+    if (missing := missing_for_compilation()) and not SHIPPED.exists():  # a wheel's trials say what they lack
         return f"without {missing} training is a hundred times slower (apt-get install g++)"
     silent = gpus()[1] if resources.gpu else ""
     return f"{silent}; training by the CPU engine" if silent else turns_remark(resources)

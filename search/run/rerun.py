@@ -31,7 +31,8 @@ from trainer import Bank, Pair, Recipe, Seed
 from trainer.checkpoints.checkpoint import Checkpoint
 from trainer.data.problems import selection
 from trainer.engine.build import DENORMALS
-from trainer.files.installed import cache_folder, missing_for_compilation
+from trainer.engine.native import missing_to_train
+from trainer.files.installed import cache_folder
 from trainer.retired import Retired
 from trainer.step import step
 
@@ -151,7 +152,7 @@ def read_request(loaded: Checkpoint) -> Request:
     configuration = Configuration(loaded.spec, recipe, start)
     if start:
         configuration.pair(seed).check(configuration.trained)
-    work, like = ((configuration, seed),), _resources(loaded)
+    work, like = ((configuration, seed),), _resources(loaded, recipe)
     return Request(Trial("rerun", work, like.room(on_gpu=False)[0], like, Stop()), loaded.step, stages)
 
 
@@ -173,7 +174,7 @@ def _start(loaded: Checkpoint) -> InitialTheta | None:
         raise ValueError(f"its provenance has no start: {error}") from None
 
 
-def _resources(loaded: Checkpoint) -> Resources:
+def _resources(loaded: Checkpoint, recipe: Recipe) -> Resources:
     """Return the resources of its trial. Raises ValueError if they are wrong or not available here."""
     recorded = _recorded(loaded)
     if by_engine := recorded.get("engine") in ENGINES:  # whatever its threads and slots were
@@ -186,7 +187,8 @@ def _resources(loaded: Checkpoint) -> Resources:
         like = Resources(**{name: recorded[column] for name, column in names.items() if column in recorded})
     except ValueError:
         raise ValueError("its environment's threads, slots or compiled are impossible") from None
-    if like.compiled and (missing := missing_for_compilation()):
+    kernel = loaded.spec.kernel()
+    if like.compiled and kernel and (missing := missing_to_train(kernel, recipe)):
         who = "the engine trained it, which" if by_engine else "its program was compiled, and compiling"
         raise ValueError(f"{who} needs {missing}")
     if like.compiled:

@@ -10,9 +10,10 @@ from model import PRESETS
 from tests.crashes import Disk, failing
 from tests.processes import wait_until
 from trainer import Recipe
+from trainer.bank import bank
 from trainer.bank.bank import programs_of
 from trainer.engine import build
-from trainer.engine.build import BuildError, library
+from trainer.engine.build import BuildError, job_of, library, missing_to_build
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files.installed import missing_for_compilation
 
@@ -152,6 +153,38 @@ def test_a_compiler_that_makes_garbage_is_one_line(text, said, small, monkeypatc
 def test_a_quotation_without_end_is_no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", 'g++ "')
     assert missing_for_compilation() == "a C++ compiler (CXX: No closing quotation: 'g++ \"')"
+
+
+@needs_compiler
+def test_a_shipped_library_needs_no_compiler_and_no_cache(small, monkeypatch, caplog):
+    shipped = small.parent / "shipped"
+    monkeypatch.setattr(build, "SHIPPED", shipped)
+    job = job_of(small)
+    build.build(job.command(["g++"]), small.parent, job.stem())
+    shipped.mkdir()
+    (file,) = small.parent.glob("*.so")
+    file.rename(shipped / file.name)
+    monkeypatch.setenv("PATH", "")
+    assert library(small).answer() == 42 and kept(small) == [] and missing_to_build(small, {}) is None
+    assert missing_to_build(small, {"OTHER": 1}) == "a C++ compiler (g++)"
+    monkeypatch.setenv("CXX", "clang++")
+    assert missing_to_build(small, {}) == "a C++ compiler (clang++)", "the user's own builds it"
+    monkeypatch.delenv("CXX")
+    (shipped / file.name).write_bytes(b"not a library")
+    with pytest.raises(BuildError, match="No such file"):
+        library(small)
+    assert "built again, it was damaged" in caplog.text
+
+
+def test_a_shape_without_a_shipped_kernel_trains_without_the_engine_and_says_so(
+    monkeypatch, tmp_path, caplog
+):
+    for module in (build, bank):
+        monkeypatch.setattr(module, "SHIPPED", tmp_path)
+    monkeypatch.setenv("PATH", "")
+    assert isinstance(programs_of(PRESETS["57p"], Recipe(), "cpu", compiled=True), TorchBackend)
+    (line,) = caplog.messages
+    assert line.startswith("57p has no shipped kernel and needs a C++ compiler (g++): training")
 
 
 def test_a_compiler_that_hangs_is_given_up_with_what_it_started(small, monkeypatch, caplog):

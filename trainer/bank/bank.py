@@ -19,16 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.presets import preset_name
 from model.spec import Spec
 from trainer.bank.futility import FUTILITY_RULE, FutilityRule
 from trainer.bank.tracker import QUEUED, RUNNING, Result, SeedTracker
 from trainer.curvature.minimise import finish_by_curvature
 from trainer.data import hard_examples
 from trainer.engine.build import GivenUp
-from trainer.engine.native import EngineBackend
+from trainer.engine.native import EngineBackend, missing_to_train
 from trainer.engine.torch_backend import TorchBackend
 from trainer.files import snapshot
-from trainer.files.installed import missing_for_compilation
+from trainer.files.installed import SHIPPED
 from trainer.optimisers import optimiser_of
 from trainer.optimisers.base import Optimiser
 from trainer.recipe import SHAPING, SWITCHES, Pair, Recipe
@@ -324,12 +325,15 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
 
     Torch's eager programs where it is not wanted, without a compiler or a kernel, or if the compiler does not end.
     """
-    engine = spec.kernel() and not missing_for_compilation()
-    if compiled and engine:
-        try:
+    kernel = spec.kernel() if compiled else None
+    missing = missing_to_train(kernel, recipe) if kernel else None
+    try:
+        if missing and SHIPPED.exists():  # else it was said before the start
+            raise GivenUp(f"{preset_name(spec)} has no shipped kernel and needs {missing}")
+        if kernel and not missing:
             return (device == "cuda" and _on_gpu(spec, recipe)) or EngineBackend(spec, recipe)
-        except GivenUp as error:
-            log.warning("%s: training without the engine, a hundred times slower", error)
+    except GivenUp as error:
+        log.warning("%s: training without the engine, a hundred times slower", error)
     return TorchBackend(spec, recipe, device if torch.cuda.is_available() else "cpu")
 
 

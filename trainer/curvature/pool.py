@@ -18,8 +18,8 @@ from torch import Tensor
 from model.adderboard import Pairs, carry_pairs
 from model.spec import Spec
 from trainer.data.problems import DIGITS
+from trainer.engine.build import missing_to_build
 from trainer.engine.operator import flat, loss
-from trainer.files.installed import missing_for_compilation
 from trainer.step import step
 from trainer.step.step import tokens_of
 
@@ -58,7 +58,8 @@ class Pool:
 
     def __init__(self, spec: Spec, tokens_1TB: Tensor, cost: Cost):
         self.spec, self.tokens, self.cost = spec, tokens_1TB, cost
-        self.kernel = spec.kernel() is not None and not missing_for_compilation()
+        kernel = spec.kernel()
+        self.kernel = kernel is not None and not missing_to_build(kernel.source, kernel.shape)
 
     @property
     def size(self) -> int:

@@ -1,4 +1,6 @@
-"""Shared libraries of our C++, built at first use into the user's cache (trainer/files/installed.py)."""
+"""Shared libraries of our C++: a wheel's own, else built at first use into the user's cache
+(trainer/files/installed.py).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from filelock import FileLock, Timeout
 
 import model
 from trainer.files import durable
-from trainer.files.installed import cache_folder, compiler_command
+from trainer.files.installed import SHIPPED, cache_folder, compiler_command, missing_for_compilation
 
 FOLDERS = (Path(model.__file__).parent / "cpp", Path(__file__).parent / "cpp")
 ENGINE = FOLDERS[1] / "engine.cpp"
@@ -53,12 +56,47 @@ def denormals() -> str:
     return "kept" if os.environ.get(DENORMALS) == "kept" else "0"
 
 
-def target() -> list[str]:
-    """Return compiler flags for this CPU. Only speed depends on them, not one bit of a result."""
+@dataclass(frozen=True)
+class Job:
+    """What a library is built of, but for the compiler."""
+
+    source: Path
+    flags: tuple[str, ...]
+    headers: tuple[Path, ...]
+
+    def stem(self, compiler: Sequence[str] = ()) -> str:
+        """Return the start of its file's name, with a digest of all that it depends on."""
+        files = [self.source, *headers_in(self.headers)]
+        return f"{self.source.parent.name}-{digest_of([*compiler, *self.flags], files)}"
+
+    def command(self, compiler: Sequence[str]) -> list[str]:
+        """Return a compiler's command, without its output."""
+        return [*compiler, *self.flags, *(f"-I{folder}" for folder in self.headers), str(self.source)]
+
+
+def job_of(
+    source: Path,
+    shape: Mapping[str, int | str] | None = None,
+    folders: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    capability: str = "",
+) -> Job:
+    """Return what is built of a source for a shape (its macros) and a CPU of which torch says this: this one.
+
+    folders: of headers, beside the source's own and FOLDERS. options: of the compiler, beside FLAGS.
+    """
+    cpu = target(capability or torch.backends.cpu.get_cpu_capability())
+    shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
+    macros = (f"-D{name}={value}" for name, value in shape.items())
+    return Job(source, (*FLAGS, *cpu, *options, *macros), (*FOLDERS, source.parent, *folders))
+
+
+def target(capability: str) -> list[str]:
+    """Return compiler flags for a kind of CPU. Only speed depends on them, not one bit of a result."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return []  # NEON belongs to every 64-bit ARM
-    kind = REGISTERS.get(torch.backends.cpu.get_cpu_capability())
-    return [f"-march={kind}"] if kind else []
+    kind = REGISTERS.get(capability)
+    return [f"-march={kind}"] if kind else ["-O1"]  # there as fast as -O3, and built in a sixth of its time
 
 
 def library(
@@ -67,35 +105,36 @@ def library(
     folders: Sequence[Path] = (),
     options: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Load a source compiled for a shape (its macros) and this CPU. One of several processes builds it.
+    """Load a source compiled for a shape and this CPU (`job_of`): shipped, else built by one of several processes.
 
-    folders: of headers, beside the source's own and FOLDERS. options: of the compiler, beside FLAGS. Raise BuildError;
-    ValueError where the cache cannot be trusted.
+    Raise BuildError; ValueError where the cache cannot be trusted.
     """
-    shape = {**(shape or {}), **({"DENORMALS_KEPT": 1} if denormals() == "kept" else {})}
-    macros = [*options, *(f"-D{name}={value}" for name, value in shape.items())]
-    headers = (*FOLDERS, source.parent, *folders)
-    return _library(source, tuple(macros), tuple(compiler_command()), tuple(target()), headers)
+    return _library(job_of(source, shape, folders, options), tuple(compiler_command()))
+
+
+def missing_to_build(source: Path, shape: Mapping[str, int | str]) -> str | None:
+    """Name the tool without which a library cannot be had here (trainer/files/installed.py), or return None."""
+    missing = missing_for_compilation()
+    return missing if missing and not _shipped(job_of(source, shape)) else None
+
+
+def _shipped(job: Job) -> ctypes.CDLL | None:
+    """Load a library that came with the package, unless the user names a compiler."""
+    return None if os.environ.get("CXX") or not SHIPPED.exists() else _load(SHIPPED, job.stem())
 
 
 @cache
-def _library(
-    source: Path,
-    macros: tuple[str, ...],
-    compiler: tuple[str, ...],
-    cpu: tuple[str, ...],
-    headers: tuple[Path, ...],
-) -> ctypes.CDLL:
-    flags = [*FLAGS, *cpu, *macros, *(f"-I{folder}" for folder in headers)]
+def _library(job: Job, compiler: tuple[str, ...]) -> ctypes.CDLL:
+    if (loaded := _shipped(job)) is not None:
+        return loaded
     folder = cache_folder() / "native"
-    digest = digest_of([*compiler, *FLAGS, *cpu, *macros], [source, *headers_in(headers)])
-    stem = f"{source.parent.name}-{digest}"
+    stem = job.stem(compiler)
     if (loaded := _load(folder, stem)) is not None:
         return loaded
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         with FileLock(folder / f"{stem}.lock", timeout=LONGEST_S):
-            return _load(folder, stem) or _build([*compiler, *flags, str(source)], folder, stem)
+            return _load(folder, stem) or build(job.command(compiler), folder, stem)
     except Timeout:
         raise GivenUp(f"another process has been building {stem} for {LONGEST_S:.0f} s") from None
     except OSError as error:
@@ -114,7 +153,8 @@ def _load(folder: Path, stem: str) -> ctypes.CDLL | None:
         except OSError as error:
             why = str(error)
         log.warning("%s: built again, %s", path, why)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # another process has removed it, or it is a wheel's
+            path.unlink()
     return None
 
 
@@ -135,7 +175,7 @@ def digest_of(command: Sequence[str], files: Sequence[Path]) -> str:
     return digest.hexdigest()[:24]
 
 
-def _build(command: list[str], folder: Path, stem: str) -> ctypes.CDLL:
+def build(command: list[str], folder: Path, stem: str) -> ctypes.CDLL:
     """Compile beside the cache's files, load, then rename: what was interrupted or cannot be loaded is not kept.
 
     What cannot be kept is used all the same.

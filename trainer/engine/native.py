@@ -28,7 +28,7 @@ from torch import Tensor
 from model.spec import Kernel, Spec
 from trainer.data.hard_examples import CAPACITY, COUNT, OPERANDS
 from trainer.data.problems import DIGITS, MARK, marked, selection
-from trainer.engine.build import ENGINE, denormals, library
+from trainer.engine.build import ENGINE, denormals, library, missing_to_build
 from trainer.engine.structures import (
     CTape,
     Errors,
@@ -313,7 +313,16 @@ class EngineBackend:
 
 def built(kernel: Kernel, recipe: Recipe) -> ctypes.CDLL:
     """Load a kernel for a recipe's loss; more than cross-entropy has its own build. Raise BuildError."""
-    return library(kernel.source, {**kernel.shape, **FULL} if recipe.losses else kernel.shape)
+    return library(kernel.source, _macros(kernel, recipe))
+
+
+def missing_to_train(kernel: Kernel, recipe: Recipe) -> str | None:
+    """Name the tool without which a kernel cannot be had here for a recipe's loss, or return None."""
+    return missing_to_build(kernel.source, _macros(kernel, recipe)) or missing_to_build(ENGINE, {})
+
+
+def _macros(kernel: Kernel, recipe: Recipe) -> dict[str, int]:
+    return {**kernel.shape, **FULL} if recipe.losses else kernel.shape
 
 
 def engine() -> ctypes.CDLL:

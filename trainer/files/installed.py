@@ -13,6 +13,8 @@ from pathlib import Path
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 OTHERS_WRITE = 0o022
+SHIPPED = Path(__file__).parents[1] / "engine" / "shipped"
+"""A wheel's libraries (trainer/engine/shipping.py). Only there if it has some."""
 
 
 def code_version() -> str:
