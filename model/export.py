@@ -38,6 +38,33 @@ PROOF = ("verdict", "level", "margin", "theta_sha256")
 """What the metadata say of a proof."""
 
 
+READER = '''\
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """Return the float32 tensors of a safetensors file as nested lists."""
+    raw = path.read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    tensors = {}
+    for name, about in json.loads(raw[8:end]).items():
+        if name != "__metadata__":
+            first, last = (end + n for n in about["data_offsets"])
+            numbers = torch.frombuffer(bytearray(raw[first:last]), dtype=torch.float32)
+            tensors[name] = numbers.reshape(about["shape"]).tolist()
+    return tensors
+
+
+CONFIG: dict[str, Any] = json.loads((HERE / "config.json").read_text("utf-8"))
+SPEC, METADATA, TIES = CONFIG["spec"], CONFIG["metadata"], CONFIG.get("ties")
+WEIGHTS = read_tensors(HERE / "model.safetensors")
+'''
+"""What a program of a folder for a hub has in place of data."""
+
+
 def export_source(
     spec: Spec,
     theta_P: Tensor,
@@ -53,32 +80,47 @@ def export_source(
     Raises ValueError if θ has another length or is not finite in float32, if name or author is not text, or if
     the family has no file in `model/submissions`.
     """
+    blocks = data_blocks(spec, theta_P, name=name, author=author, proof=proof)
+    blocks["PROVENANCE"] = _plain("provenance", provenance)
+    types = {"NUMBERS": "list[float]"}
+    return _program(
+        spec, "".join(f"{k}: {types.get(k, 'dict[str, Any]')} = {_literal(v)}\n" for k, v in blocks.items())
+    )
+
+
+def hub_source(spec: Spec) -> str:
+    """Return a program that reads config.json and model.safetensors beside it, which `data_blocks` is for."""
+    return _program(spec, READER + ('NUMBERS = WEIGHTS["numbers"]\n' if isinstance(spec, Tied) else ""))
+
+
+def data_blocks(
+    spec: Spec, theta_P: Tensor, *, name: str, author: str, proof: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return SPEC, METADATA, and WEIGHTS; of a tied spec NUMBERS and TIES. Raises ValueError (`export_source`)."""
     base = spec.base if isinstance(spec, Tied) else spec
-    template = _template(base.family)
     metadata = {
         "name": _text("name", name),
         "author": _text("author", author),
         "params": spec.params,
-        "architecture": template.architecture(base.as_dict()),
+        "architecture": _template(base.family).architecture(base.as_dict()),
         "tricks": tricks(spec),
     }
     if proof:
         metadata["all_pairs"] = {key: proof[key] for key in PROOF}
-    blocks: dict[str, Any] = {
-        "SPEC": _plain("spec", base.as_dict()),
-        "METADATA": _plain("metadata", metadata),
-        "PROVENANCE": _plain("provenance", provenance),
-    }
-    head, rest = inspect.getsource(template).split(BEGIN)
+    blocks = {"SPEC": _plain("spec", base.as_dict()), "METADATA": _plain("metadata", metadata)}
+    if isinstance(spec, Tied):
+        return blocks | {"NUMBERS": stored_numbers(spec, theta_P), "TIES": _nested(spec)}
+    return blocks | {"WEIGHTS": weights(spec, theta_P)}
+
+
+def _program(spec: Spec, data: str) -> str:
+    """Return a family's program with its data."""
+    base = spec.base if isinstance(spec, Tied) else spec
+    head, rest = inspect.getsource(_template(base.family)).split(BEGIN)
     code = rest.split(END)[1]
     if isinstance(spec, Tied):
-        blocks |= {"NUMBERS": stored_numbers(spec, theta_P), "TIES": _nested(spec)}
         code = code.replace(*CALLS).replace(BUILD, f"{_tied_class()}\n\n{BUILD}")
-    else:
-        blocks["WEIGHTS"] = weights(spec, theta_P)
-    types = {"NUMBERS": "list[float]"}
-    data = (f"{k}: {types.get(k, 'dict[str, Any]')} = {_literal(v)}\n" for k, v in blocks.items())
-    return head + BEGIN + "".join(data) + END + code
+    return head + BEGIN + data + END + code
 
 
 def stored_numbers(spec: Spec, theta_P: Tensor) -> list[float]:

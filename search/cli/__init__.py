@@ -37,6 +37,7 @@ GROUPS = {
         "explain": ("explain", "Write a page in which a checkpoint adds, digit by digit."),
         "export": ("checkpoints", "Write a checkpoint as an AdderBoard submission."),
         "register": ("register", "Put checkpoints into MLflow's model registry."),
+        "publish": ("publish", "Write checkpoints as folders for a model hub."),
         "rerun": ("checkpoints", "Train a checkpoint's seed again: is θ bitwise the same?"),
         "import": ("checkpoints", "Turn another program's checkpoint into one of ours."),
         "fold": ("checkpoints", "Rewrite a checkpoint exactly with fewer numbers."),

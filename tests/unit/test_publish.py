@@ -1,0 +1,94 @@
+"""`publish`: folders for a model hub, which torch alone runs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from tests.commands import call, fails_with_one
+from tests.homes import quickly, recorded
+from trainer.checkpoints.checkpoint import Checkpoint
+
+CERTIFICATES = Path(__file__).parents[2] / "lab" / "certificates"
+PAIRS = [(0, 0), (9_999_999_999, 1), (1_234_567_890, 9_876_543_210), (5_000_000_000, 5_000_000_000)]
+ALONE = """
+import json, sys
+sys.modules |= dict.fromkeys(("safetensors", "model", "trainer", "search", "numpy"))
+from modeling_adder import add, build_model
+model, about = build_model()
+print(json.dumps([[add(model, a, b) for a, b in json.loads(sys.argv[1])], about["params"]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hub")
+    done = call("publish", CERTIFICATES / "57p", CERTIFICATES / "6p", "-o", folder, "--home", folder / "none")
+    assert done.exit_code == 0 and done.stdout.count("10,010/10,010") == 2, done
+    return folder
+
+
+@pytest.mark.parametrize("name", ["57p", "6p"])
+def test_torch_alone_runs_it(name, hub):
+    words = [sys.executable, "-c", ALONE, json.dumps(PAIRS)]
+    said = subprocess.run(words, cwd=hub / name, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == [[a + b for a, b in PAIRS], int(name[:-1])]
+
+
+def test_its_numbers_are_the_checkpoints_each_once(hub):
+    tensors = load_file(hub / "57p/model.safetensors")
+    spec, theta_P = (loaded := Checkpoint.load(CERTIFICATES / "57p")).spec, loaded.theta_P
+    assert torch.equal(torch.cat([tensors[name].flatten() for name in spec.shapes()]), theta_P)
+    assert load_file(hub / "6p/model.safetensors")["numbers"].shape == (6,)
+    changed = json.loads((hub / "57p/config.json").read_text())
+    assert changed["params"] == 57 and changed["spec"] == spec.as_dict()
+
+
+def test_its_card_says_counts_rate_lineage_verification_and_proof(hub):
+    card, tied = ((hub / name / "README.md").read_text() for name in ("57p", "6p"))
+    _, head, text = card.split("---\n", 2)
+    (entry,) = yaml.safe_load(head)["model-index"]
+    assert entry["name"] == "57p" and entry["results"][0]["metrics"] == [
+        {"type": "exact_match", "value": 1.0}
+    ]
+    for said in (
+        "| 10,010 right |",
+        "PROVED, any order",
+        "3 of 48 seeds grok (95 %: 2.1% to 17.8%)",
+        "| fc1 | 10 |",
+    ):
+        assert said in text, text
+    assert "- folded from 57p, 57 numbers" in tied and "trained from scratch, study 57p" in tied
+    assert {file.name for file in (hub / "6p").iterdir()} == {
+        "README.md", "checkpoint.json", "config.json", "model.safetensors", "modeling_adder.py", "proof.json",
+    }  # fmt: skip
+
+
+def test_a_studys_seeds_are_a_dataset(tmp_path):
+    with quickly():
+        home = recorded(tmp_path / "home", (1, 2), (3,), grokked=(2,))
+    assert call("publish", "--study", "sweep", "-o", tmp_path / "hub", "--home", home).exit_code == 0
+    folder = tmp_path / "hub/sweep-seeds"
+    seeds = pd.read_parquet(folder / "seeds.parquet")
+    assert (
+        seeds["init_seed"].tolist() == [1, 2, 3]
+        and len(pd.read_parquet(folder / "configurations.parquet")) == 1
+    )
+    _, head, text = (folder / "README.md").read_text().split("---\n", 2)
+    assert [c["data_files"] for c in yaml.safe_load(head)["configs"]] == [
+        "seeds.parquet",
+        "configurations.parquet",
+    ]
+    assert "all 3 seeds, configurations: 1" in text and "2 failed, 1 grokked" in text
+
+
+def test_what_cannot_be_published_is_said(tmp_path, here):
+    assert "give a CHECKPOINT" in fails_with_one(2, "publish", "-o", tmp_path)
+    twice = CERTIFICATES / "57p", CERTIFICATES / "12p/../57p"
+    assert "have one name" in fails_with_one(2, "publish", *twice, "-o", tmp_path)
