@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from mlflow import MlflowClient
+from mlflow.artifacts import load_dict
 
 from model.spec import Spec
 from search.run.spared import spared_of
@@ -192,7 +193,7 @@ def check_run(home: Path, run: Any, wanted: Mapping[Key, Facts]) -> None:
     for outcome in Outcome:
         if outcome not in (Outcome.QUEUED, Outcome.RUNNING):
             assert run.data.metrics.get(f"final.{outcome.value}", 0) == counts[outcome.value], outcome
-    every = int(run.data.params["recipe.eval_every"])
+    every = load_dict(f"{run.info.artifact_uri}/configuration.json")["recipe.eval_every"]
     longest = max(steps for _, _, steps, _ in mine)
     history = client_of(home).get_metric_history(run.info.run_id, "median_token")
     assert sorted(m.step for m in history) == list(range(every, longest + 1, every))

@@ -35,13 +35,14 @@ def register(
     from model import preset_name, verify
     from model.proof.file import is_proved
     from search.tracking.address import tracking_uri
-    from search.tracking.models import THETA_TAG, Facts, digest_of, log_dataset, log_model
+    from search.tracking.models import THETA_TAG, Facts, adderboard_dataset, digest_of, log_dataset, log_model
     from search.tracking.models import register as make_version
-    from search.tracking.tracking import answered, check_uri, connect
+    from search.tracking.tracking import answered, check_uri, connect, is_local
 
     loaded = [(path, load_checkpoint(path)) for path in checkpoints]
-    home.create()
     uri = tracking_uri(home)
+    if is_local(uri):
+        home.create()
     client = connect(home, uri)
     rows: list[dict[str, Any]] = []
     for path, checkpoint in loaded:
@@ -60,7 +61,7 @@ def register(
             run = runs[0] if runs else client.create_run(
                 number, tags={THETA_TAG: tag}, run_name=preset_name(checkpoint.spec)
             )  # fmt: skip
-            log_dataset(client, run.info.run_id)
+            log_dataset(client, run.info.run_id, adderboard_dataset())
             place = log_model(
                 client, number, run.info.run_id, checkpoint, facts, lambda uri_: check_uri(client, home, uri_)
             )

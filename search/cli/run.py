@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,6 @@ from search.store.home import Home, home_flag
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from search.store.ledger import Ledger
     from search.store.record import SeedRecord
     from search.store.study_records import StudyRecords
     from search.study.schema import Study
@@ -108,7 +107,9 @@ def _plan(study: Study, home: Home, fresh: bool) -> str:
     tracking_uri(home, study.tracking_uri)
     home.depot.check()
     rows: list[SeedRecord] = []
-    if home.exists() and not fresh:
+    if fresh:
+        study = _renamed(study, Ledger(home).list_studies() if home.exists() else [])
+    elif home.exists():
         records = StudyRecords(Ledger(home), study.name)
         rows, definition = records.list_seeds(), (records.get_study() or {}).get("definition")
         study = as_begun(study, definition)
@@ -161,7 +162,7 @@ def open_and_run(
     home.create()
     ledger, client = Ledger(home), connect(home, uri)
     if fresh:
-        study = _renamed(study, ledger, client)
+        study = _renamed(study, ledger.list_studies(), client)
         click.echo(f"{study.name}: a fresh start of {source}")
     records = StudyRecords(ledger, study.name)
     if detach:
@@ -221,12 +222,11 @@ def _run(
         sys.exit(130 if ended.interrupted else Failure.code)
 
 
-def _renamed(study: Study, ledger: Ledger, client: MlflowClient) -> Study:
+def _renamed(study: Study, begun: Sequence[str], client: MlflowClient | None = None) -> Study:
     """Return the study under the first of NAME-2, NAME-3 ... without records."""
-    begun = ledger.list_studies()
     for n in count(2):
         name = f"{study.name}-{n}"
-        if name not in begun and not client.get_experiment_by_name(name):
+        if name not in begun and not (client and client.get_experiment_by_name(name)):
             renamed = study.model_dump(mode="json", by_alias=True) | {"name": name}
             return type(study).model_validate_json(json.dumps(renamed))
     raise AssertionError

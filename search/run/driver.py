@@ -139,6 +139,7 @@ class Driver:
             planner = plan(study, records, cache)
             driver = cls(study, records, display, planner, recorder, max_hours)
             driver._resume_tracking(recovered)
+            undo.enter_context(tracker.watching())
             records.database.patience_s = PATIENCE_S
             yield driver
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -23,6 +24,17 @@ from trainer.recipe.teacher import shown
 
 TRIAL_FILE = "trial.json"
 LONGEST_PARAM = 5_000  # characters; MLflow takes 6,000
+MAIN = (
+    "rung",
+    "params",
+    "model.family",
+    "model.ties",
+    "recipe.steps",
+    "recipe.batch",
+    "recipe.lr",
+    "recipe.start",
+)
+"""Fields of a configuration that MLflow's page of it always shows."""
 
 
 def _digest(value: Any) -> str:
@@ -88,8 +100,13 @@ class Configuration:
         """The spec's name and the beginning of the key."""
         return f"{preset_name(self.spec)} {self.key[:6]}"
 
+    def main_params(self, varied: Iterable[str]) -> dict[str, Any]:
+        """Return of `as_params` what a study varies, and what of the recipe is not its default."""
+        names = {*MAIN, *varied, *(f"recipe.{name}" for name in _choices(self.recipe))}
+        return {name: value for name, value in self.as_params().items() if name in names}
+
     def as_params(self) -> dict[str, Any]:
-        """Return every constraint, size and recipe field, flat, as MLflow's parameters."""
+        """Return every constraint, size and recipe field, flat."""
         return {
             "rung": preset_name(self.spec),
             "params": self.spec.params,

@@ -5,6 +5,7 @@ A logged model has a pyfunc flavour around the exported submission, so that torc
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import tempfile
@@ -20,6 +21,9 @@ from model import preset_name
 from model.adderboard import ADDITIONS
 from model.export import export_source
 from search.errors import Failure, masked
+from trainer import Recipe
+from trainer.recipe.carry import CarrySchedule
+from trainer.recipe.curriculum import Augmentation, Curriculum
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -81,10 +85,17 @@ def adderboard_dataset() -> Dataset:
     return Dataset("AdderBoard 10,010", digest, "code", json.dumps(source), json.dumps(schema))
 
 
-def log_dataset(client: MlflowClient, run: str) -> None:
-    """Note that a run's checkpoint is measured on AdderBoard's additions."""
-    tags = [InputTag("mlflow.data.context", "verification")]
-    client.log_inputs(run, datasets=[DatasetInput(adderboard_dataset(), tags)])
+def training_dataset(recipe: Recipe) -> Dataset:
+    """Return the additions that a recipe trains on: a function of data seed and step, never stored."""
+    groups = (Curriculum, Augmentation, CarrySchedule)
+    fields = {f.name: getattr(recipe, f.name) for group in groups for f in dataclasses.fields(group)}
+    text = json.dumps(fields, sort_keys=True)
+    return Dataset("additions by step", hashlib.sha256(text.encode()).hexdigest()[:8], "code", text)
+
+
+def log_dataset(client: MlflowClient, run: str, dataset: Dataset, context: str = "verification") -> None:
+    """Note what a run is trained on, or its checkpoint measured."""
+    client.log_inputs(run, datasets=[DatasetInput(dataset, [InputTag("mlflow.data.context", context)])])
 
 
 def log_model(

@@ -11,12 +11,13 @@ import getpass
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.environment_variables import MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING
 from mlflow.exceptions import MlflowException
 
 from model import verify
@@ -26,17 +27,27 @@ from search.stats.counting import COUNTED, Evidence, Row, final_metrics
 from search.store.depot import Depot
 from search.store.home import IDENTIFIER, Home, pull_command
 from search.store.lease import Superseded
-from search.study.naming import Names
+from search.study.naming import Names, searched
 from search.study.schema import Study
 from search.study.start import describe_step, ties_beyond_parent
 from search.study.trial import Configuration
 from search.tracking.artifacts import RecordedSeed
 from search.tracking.fence import FencedClient
-from search.tracking.models import PROVED_TAG, Facts, log_dataset, log_model, register, word
+from search.tracking.models import (
+    PROVED_TAG,
+    Facts,
+    adderboard_dataset,
+    log_dataset,
+    log_model,
+    register,
+    training_dataset,
+    word,
+)
 from search.tracking.tracking import (
     ADDERBOARD,
     ANCESTOR_TAGS,
     CHECKPOINT,
+    CONFIGURATION_JSON,
     DEPOT_TAG,
     FINISHED,
     KEY_TAG,
@@ -86,6 +97,7 @@ class Tracker:
         """
         self.unfenced, self.verify, self.home, self.study = client, verify, home, study
         self.client, self.names = FencedClient(client, verify), Names(study)
+        self.is_watching = False
         self.runs: dict[str, str] = {}
         """Runs of configurations that this driver has opened, by key."""
         self.earlier: dict[str, str] | None = None
@@ -128,10 +140,7 @@ class Tracker:
             run_id = self._earlier_run(configuration.key)
             run = self.client.get_run(run_id) if run_id else self._create_run(configuration)
             self.places[run.info.run_id] = local_artifacts(self.client, self.home, run)
-            params = configuration.as_params().items()
-            missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
-            texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
-            self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
+            self._describe(run, configuration)
             self.runs[configuration.key] = run.info.run_id
             names = {name.removeprefix("final.") for name in run.data.metrics if name.startswith("final.")}
             self.counted_names[run.info.run_id], self.count_steps[run.info.run_id] = names, 0
@@ -140,6 +149,18 @@ class Tracker:
                 self.count_steps[run.info.run_id] = max((m.step for m in history), default=0)
             self.open[run.info.run_id] = run.info.status == RUNNING
         return self.runs[configuration.key]
+
+    def _describe(self, run: Run, configuration: Configuration) -> None:
+        """Write what matters of a configuration as parameters, all of it as an artifact, and its data, once."""
+        params = configuration.main_params(searched(self.study)).items()
+        missing = {k: v for k, v in params if k not in run.data.params}  # MLflow lets nothing be changed
+        if missing:
+            texts = {k: json.dumps(v) if isinstance(v, list) else str(v) for k, v in missing.items()}
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, CONFIGURATION_JSON).write_text(json.dumps(configuration.as_params(), indent=2))
+                self.log_folder(run.info.run_id, Path(folder))
+            log_dataset(self.client, run.info.run_id, training_dataset(configuration.recipe), "training")
+            self.client.log_batch(run.info.run_id, params=[Param(k, text) for k, text in texts.items()])
 
     def _earlier_run(self, key: str) -> str | None:
         """Return the run of a configuration that was there when the store was asked: nobody else makes any."""
@@ -244,9 +265,32 @@ class Tracker:
     def study_run(self) -> str:
         """Return the run of the study as a whole: what was asked, and what came of it."""
         run = self._upsert_run(f"study {self.study.name}", STUDY_TAG, "yes")
-        if run.info.status != FINISHED:
+        if run.info.status != FINISHED and not self.is_watching:
             self.client.set_terminated(run.info.run_id)
         return str(run.info.run_id)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Measure the driver's machine for the study's run, if MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING asks for it."""
+        if not MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING.get():
+            yield
+            return
+        import ray  # noqa: F401  brings psutil
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+        with answered(self.study.name):
+            run = self.study_run()
+            self.client.update_run(run, status=RUNNING)  # of another one MLflow measures nothing
+            monitor = SystemMetricsMonitor(run, resume_logging=True, tracking_uri=self.unfenced.tracking_uri)
+        self.is_watching = True
+        monitor.start()
+        try:
+            yield
+        finally:
+            self.is_watching = False
+            monitor.finish()
+            with suppress(Superseded, MlflowException):  # the next driver's `study_run` ends it
+                self.client.set_terminated(run)
 
     def list_unconcluded(self) -> dict[str, str]:
         """Return the runs of configurations that have not been concluded, by key."""
@@ -398,7 +442,7 @@ class Tracker:
         checkpoint = seed.checkpoint()
         decoded = verify(spec, result.theta_P)
         if ADDERBOARD not in seed_run.data.metrics:  # of a driver that died before the end
-            log_dataset(self.client, run)
+            log_dataset(self.client, run, adderboard_dataset())
             self.client.log_metric(run, ADDERBOARD, decoded.correct, seed_run.info.start_time)
         facts = Facts(decoded.correct, decoded.margin)
         log_model(self.client, self.experiment, run, checkpoint, facts, self._check_place)

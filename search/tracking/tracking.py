@@ -31,7 +31,7 @@ ANCESTOR_TAGS, TIED_TAG = ("adder.parent", "adder.grandparent"), "adder.tied"
 """Tags of a configuration whose seeds start from another's θ: whose, and the ties beyond its parent's."""
 ADDERBOARD = "adderboard"  # a child run's metric: right answers of AdderBoard's 10,010
 TRIALS, BEST, CHECKPOINT = "trials", "best", "checkpoint"
-CURVES_PNG, STUDY_JSON = "curves.png", "study.json"
+CURVES_PNG, STUDY_JSON, CONFIGURATION_JSON = "curves.png", "study.json", "configuration.json"
 FINISHED = "FINISHED"
 LOCK_WAIT_S = 20.0
 PORTS, ANSWER_S = {"http": 80, "https": 443}, 4.0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.artifacts import load_dict
 
 from search.analysis.frames import RecordSet, configuration_rows
 from search.analysis.publish import log_evidence
@@ -16,7 +17,7 @@ from search.analysis.table import constraint_table
 from search.stats.intervals import ratio_interval
 from search.store.home import Home
 from search.tracking.tracker import MAY_BE_ZERO
-from search.tracking.tracking import KEY_TAG, TRIALS
+from search.tracking.tracking import CONFIGURATION_JSON, KEY_TAG, TRIALS
 from tests.commands import call, fails_with_one
 from tests.homes import (
     STUDY,
@@ -70,6 +71,7 @@ def of_mlflow(home, study):
             "median_grok_step": float("nan"),
             **dict.fromkeys(MAY_BE_ZERO, 0),
             **final,
+            **load_dict(f"{run.info.artifact_uri}/{CONFIGURATION_JSON}"),
             **{name: typed(text) for name, text in run.data.params.items()},
         }
 

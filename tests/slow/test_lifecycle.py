@@ -98,8 +98,8 @@ def test_a_file_that_asks_for_more_goes_on(now):
 def test_a_fresh_start_takes_the_next_name_that_is_free(home):
     ledger = Ledger(home)
     client = connect(home, f"sqlite:///{home.mlflow_db}")
-    assert _renamed(study(), ledger, client).name == "quick-2"
+    assert _renamed(study(), ledger.list_studies(), client).name == "quick-2"
     StudyRecords(ledger, "quick-2").lease.acquire()
     client.create_experiment("quick-3")
-    fresh = _renamed(study(**SEARCHED), ledger, client)
+    fresh = _renamed(study(**SEARCHED), ledger.list_studies(), client)
     assert fresh == study(**SEARCHED, name="quick-4")

@@ -22,6 +22,7 @@ from search.errors import Failure, UserError
 from search.store import database
 from search.store.home import Home
 from search.store.ledger import Ledger
+from search.store.study_records import StudyRecords
 from search.study.file import shipped_studies
 from tests.bad_studies import BAD, GOOD
 from tests.commands import call, fails, fails_with_one, says
@@ -79,6 +80,14 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
     said = call("run", "some.yaml", "--dry-run")
     lacks = "without a C++ compiler (no-such-compiler) training is a hundred times slower"
     assert said.exit_code == 0 and said.stdout.splitlines()[-1].startswith(lacks), said.output
+
+
+def test_a_dry_run_of_a_fresh_start_says_its_new_name() -> None:
+    assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-2: ")
+    home = Home("adder-runs")
+    home.create()
+    StudyRecords(Ledger(home), "smoke-2").lease.acquire()
+    assert call("run", "smoke", "--dry-run", "--fresh").stdout.startswith("smoke-3: ")
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

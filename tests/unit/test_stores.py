@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
+from model import PRESETS
 from search.errors import Failure, UserError
 from search.store.database import STUDIES
 from search.store.home import Home, below
@@ -25,6 +28,7 @@ from search.tracking.tracker import Tracker
 from search.tracking.tracking import artifact, check_place, connect
 from tests.commands import call, fails_with_one
 from tests.homes import records_of, study_of, two_studies
+from trainer.checkpoints.checkpoint import Checkpoint
 
 SMALL = {
     "name": "small",
@@ -65,6 +69,20 @@ def password(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
 
 
 ME = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+
+
+@pytest.mark.parametrize("words", [("run", "smoke"), ("register", "c")], ids=["run", "register"])
+def test_a_server_that_is_not_there_is_said_at_once(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{free.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    Checkpoint(PRESETS["57p"], PRESETS["57p"].initial(1)).save(Path("c"))
+    start = time.monotonic()
+    assert fails_with_one(1, *words) == f"MLflow store {uri}: is away (Connection refused)"
+    assert time.monotonic() - start < 5 and not Path("adder-runs/mlflow.db").exists()
 
 
 # ---- which store is told the password

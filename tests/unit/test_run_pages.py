@@ -1,0 +1,72 @@
+"""What MLflow's page of a configuration's run says: source, user, description, data, and few parameters."""
+
+import getpass
+import json
+import threading
+import time
+
+import pytest
+from mlflow.artifacts import load_dict
+
+from search.tracking.tracker import Tracker
+from tests.homes import Recorder, drive, empty_home, quickly, study_of
+from tests.reference import client_of
+
+SEARCH = {
+    "space": {"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},
+    "recipe": {"steps": 3_000, "eval_every": 1_000, "warmup": 10, "carry_mix": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The runs of a search with one configuration, in two drivers; and the configuration."""
+    with quickly():
+        study = Recorder(empty_home(tmp_path_factory.mktemp("pages")), study_of())
+        searched = study_of(name="searched", **SEARCH)
+        study.tracker = Tracker(study.tracker.unfenced, study.home, searched)
+        for _ in range(2):
+            run = study.tracker.run_of(study.configuration)
+            study.tracker = Tracker(study.tracker.unfenced, study.home, searched)
+        yield study.tracker.client.get_run(run), study.configuration
+        study.done()
+
+
+def test_parameters_are_what_is_searched_and_what_matters(pages):
+    run, configuration = pages
+    params = run.data.params
+    assert {"rung", "params", "recipe.lr", "model.tie_vo", "recipe.steps"} <= params.keys() and len(
+        params
+    ) <= 16
+    assert params["recipe.lr"] == str(configuration.recipe.lr) and "recipe.beta1" not in params
+    everything = load_dict(f"{run.info.artifact_uri}/configuration.json")
+    assert everything == json.loads(json.dumps(configuration.as_params())) and len(everything) > 80
+
+
+def test_a_page_says_who_what_and_on_which_data(pages):
+    run, configuration = pages
+    tags = run.data.tags
+    assert tags["mlflow.user"] == getpass.getuser()
+    assert (tags["mlflow.source.name"], tags["mlflow.source.type"]) == ("adder-search run searched", "LOCAL")
+    assert f"adder-search pull searched --configuration {configuration.key}" in tags["mlflow.note.content"]
+    (data,) = run.inputs.dataset_inputs
+    assert data.dataset.name == "additions by step" and json.loads(data.dataset.source)["carry_mix"] == 0.8
+    assert [(t.key, t.value) for t in data.tags] == [("mlflow.data.context", "training")]
+
+
+def test_a_run_measures_its_machine_where_mlflows_variable_asks_for_it(tmp_path, monkeypatch):
+    study = study_of()
+    for name, value in (
+        ("ENABLE_SYSTEM_METRICS_LOGGING", "true"),
+        ("SYSTEM_METRICS_SAMPLING_INTERVAL", "0.2"),
+    ):
+        monkeypatch.setenv(f"MLFLOW_{name}", value)
+    with quickly():
+        drive(home := empty_home(tmp_path), study, seen=lambda driver: time.sleep(0.5))
+    client = client_of(home.path)
+    (run,) = client.search_runs(
+        [client.get_experiment_by_name(study.name).experiment_id], "tags.`adder.study` = 'yes'"
+    )
+    assert run.data.metrics["system/cpu_utilization_percentage"] >= 0
+    assert run.info.status == "FINISHED"
+    assert "SystemMetricsMonitor" not in {thread.name for thread in threading.enumerate()}
