@@ -213,13 +213,16 @@ def report(study: str, target: Path, home: Home) -> None:
 @home_option
 @trust_option
 def records(study: str, target: Path, of: Literal["seeds", "configurations", "curves"], home: Home) -> None:
-    """Write a STUDY's records to a .parquet, .csv or .json file.
+    """Write a STUDY's records to a .parquet, .csv or .json file; a search to a .db file, for optuna-dashboard.
 
     One row a configuration, a seed, or a point of a seed's curve. In the file a curriculum and an environment
     are JSON text.
     """
-    write = _writer(target)
     refuse_folder(target)
+    if target.suffix.lower() == ".db":
+        _write_search(study, target, home)
+        return
+    write = _writer(target)
     from search.analysis.frames import as_columns
     from search.analysis.frames import records as read
 
@@ -227,6 +230,21 @@ def records(study: str, target: Path, of: Literal["seeds", "configurations", "cu
     write_file(target, lambda path: write(as_columns(frame), path))
     rows = "row" if len(frame) == 1 else "rows"
     click.echo(f"{target}: {len(frame):,} {rows} of {len(frame.columns)} columns, the {of} of {study}")
+
+
+def _write_search(study: str, target: Path, home: Home) -> None:
+    """Write a search as a study of Optuna's."""
+    from search.analysis.frames import study_of
+    from search.run.proposals import write_study
+    from search.store.study_records import open_records
+
+    records = open_records(home, study)
+    recorded = study_of(records)
+    if recorded is None or not recorded.space:
+        raise UserError(f"study {study!r} is no search: Optuna proposed nothing")
+    trials: list[int] = []
+    write_file(target, lambda path: trials.append(write_study(recorded, records, path)))
+    click.echo(f"{target}: {trials[0]} trials; optuna-dashboard sqlite:///{target}")
 
 
 def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
@@ -238,5 +256,5 @@ def _writer(target: Path) -> Callable[[pd.DataFrame, Path], object]:
     }
     if target.suffix.lower() not in writers:
         *first, last = writers
-        raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}")
+        raise UserError(f"-o {target}: the name must end in {', '.join(first)} or {last}, or .db of a search")
     return writers[target.suffix.lower()]

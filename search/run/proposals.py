@@ -7,7 +7,10 @@ Optuna's study is in memory, made anew by each driver from proposals and rows.
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -20,11 +23,12 @@ from search.run.samplers import attributes_of, distribution_of, sampler_of, sugg
 from search.stats.counting import Row, group_by, seed_of
 from search.store.record import is_final
 from search.store.study_records import StudyRecords
+from search.study.naming import names_of
 from search.study.sampler import PARAMS
 from search.study.schema import Study
 from search.study.space import Numbers, draw
 from search.study.trial import Configuration
-from trainer import Recipe
+from trainer import Outcome, Recipe
 
 KEY = "configuration"
 """The attribute of Optuna's trials that has the key of their configuration."""
@@ -161,3 +165,25 @@ class Proposals:
         """Return a trial of Optuna's. Raises ValueError, or KeyError, for numbers outside the space."""
         distributions = {path: distribution_of(self.study.space[path]) for path in numbers}
         return create_trial(params=numbers, distributions=distributions, **facts)
+
+
+def write_study(study: Study, records: StudyRecords, file: Path) -> int:
+    """Write a search as a study of Optuna's, into a new SQLite file. Return the number of its proposals.
+
+    A trial has its configuration's name, and of its seeds how many grokked.
+    """
+    proposals = Proposals(study, records)
+    names, rows = names_of(study, proposals.proposed()), group_by(records.list_seeds(), "configuration")
+    copy = optuna.create_study(
+        storage=f"sqlite:///{file}", study_name=study.name, directions=list(proposals.objectives.values())
+    )
+    with warnings.catch_warnings(action="ignore"):  # Optuna calls it experimental
+        copy.set_metric_names(list(proposals.objectives))
+    for trial in proposals.trials():
+        if key := trial.user_attrs.get(KEY):
+            outcomes = Counter(row["outcome"] for row in rows.get(key, ()))
+            trial.set_user_attr("name", names[key])
+            trial.set_user_attr("seeds", outcomes.total())
+            trial.set_user_attr("grokked", outcomes[Outcome.GROKKED])
+        copy.add_trial(trial)
+    return len(copy.trials)

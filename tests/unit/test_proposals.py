@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
+import optuna
 import pytest
 from optuna.trial import TrialState
 
 from search.run.allocation import objective
 from search.run.proposals import Proposals
+from search.store.home import Home
 from search.store.study_records import StudyRecords
 from search.study.file import parse_study
 from tests.bad_studies import GOOD
+from tests.commands import call, fails_with_one
+from tests.homes import drive, empty_home, quickly, records_of, study_of
 from tests.searches import (
     IMPOSSIBLE,
     LINE,
@@ -137,3 +142,35 @@ def test_what_has_a_seed_left_is_open_for_the_next_run(outcome: Outcome | None) 
     assert states(again)[2] == TrialState.RUNNING
     train(again, open_, row(), row(Outcome.GROKKED, 1.0, 9))
     assert states(again) == [TrialState.COMPLETE] * 3 and again.ask() and again.ask() is None
+
+
+# A search for Optuna's dashboard
+
+
+def test_a_search_is_written_as_a_study_of_optunas(here: Path) -> None:
+    study = study_of(
+        name="fade", space={"recipe.lr": {"float": [0.01, 0.02]}, "model.tie_vo": {"choice": [True, False]}},
+        sampler={"name": "random", "configurations": 3}, seeds={"first": 1, "count": 2},
+    )  # fmt: skip
+    with quickly():
+        drive(home := empty_home(here / "adder-runs"), study, grokked=(2,))
+    said = call("records", "fade", "-o", "fade.db")
+    assert said.exit_code == 0 and said.stdout == "fade.db: 3 trials; optuna-dashboard sqlite:///fade.db\n", (
+        said
+    )
+    copy = optuna.load_study(study_name="fade", storage="sqlite:///fade.db")
+    assert copy.metric_names == ["grok_rate"] and [d.name for d in copy.directions] == ["MAXIMIZE"]
+    proposals = Proposals(study, records_of(home, "fade")).trials()
+    assert [(t.params, t.values, t.state) for t in copy.trials] == [
+        (t.params, t.values, t.state) for t in proposals
+    ]
+    for trial in copy.trials:
+        assert trial.user_attrs["seeds"] == 2 and trial.user_attrs["grokked"] == 1
+        assert trial.user_attrs["name"].startswith("lr 0.01")
+    assert "is no search" in fails_with_one(2, "records", _list(home), "-o", "list.db")
+
+
+def _list(home: Home) -> str:
+    with quickly():
+        drive(home, study_of(name="list", seeds={"first": 1, "count": 1}))
+    return "list"
