@@ -127,6 +127,7 @@ class Driver:
         with ExitStack() as undo:
             is_published, verify = any(r["published"] for r in rows), records.lease.verify
             tracker = Tracker(client, records.home, study, is_published, verify)
+            undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
             outbox = Outbox(lambda: client.search_experiments(max_results=1), verify)
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
@@ -139,7 +140,6 @@ class Driver:
             planner = plan(study, records, cache)
             driver = cls(study, records, display, planner, recorder, max_hours)
             driver._resume_tracking(recovered)
-            undo.enter_context(tracker.watching())
             records.database.patience_s = PATIENCE_S
             yield driver
 
