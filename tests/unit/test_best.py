@@ -90,23 +90,6 @@ def test_best_of_one_study_and_of_all(recorded):
     assert recorded == [(["s"], Path("adder-runs").absolute()), ([], Path("there").absolute())]
 
 
-def test_best_as_json(recorded):
-    found = json.loads(call("best", "--max-params", "57", "--json").stdout)
-    assert found["home"].endswith("adder-runs")
-    assert [r["configuration"] for r in found["front"]] == ["00460001abcd", "00570008abcd"]
-    middle = found["front"][1]
-    assert (middle["grokked"], middle["seeds"], middle["held"]) == (8, 20, 8)
-    assert middle["pull"] == "adder-search pull s --configuration 00570008abcd -o s-005700"
-
-
-def test_best_where_nothing_grokked_yet(recorded):
-    result = call("best", "s", "--max-params", "45")
-    assert result.exit_code == 0
-    assert result.stdout == (
-        "no configuration of study s with 45 parameters or fewer has a grokked seed yet\n"
-    )
-
-
 READERS = {"parquet": pd.read_parquet, "csv": pd.read_csv, "json": pd.read_json}
 
 

@@ -61,13 +61,6 @@ def test_none_of_its_problems_is_adderboards_or_the_selections():
     )
 
 
-def test_own_errors_are_those_that_decoding_gets_wrong():
-    theta_P, pairs = damaged(), draw_problems(3, 0, 2_048)
-    found = wrong_pairs(SPEC, theta_P, pairs, Cost())
-    wrong = {(a, b) for a, b, _ in model.adderboard.failures(SPEC, theta_P, pairs)}
-    assert set(found) == wrong and 0 < len(wrong) < len(pairs)
-
-
 def gauss_newton(theta_P, tokens_1TB):
     """Σ Jᵀ (diag p − p pᵀ) J / N, with the whole Jacobian of the logits [V, N]."""
 

@@ -128,23 +128,6 @@ def test_settings_of_microadders_older_tree(config, base, options, names):
     assert spec == replace(PRESETS[base], **START | options) and set(names) <= taken.keys()
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "names"),
-    [
-        ({}, {}, ["norm1.weight", "head_proj.weight"]),
-        ({"tie_fc2_head": False}, {"tie_fc2_head": False}, ["fc2.weight"]),
-        ({"norm_mode": "structured"}, {"structured_norm3": True}, ["norm1.b", "norm1.d1", "norm1.d4"]),
-        ({"norm_mode": "parameterless"}, {"parameterless_norm": True}, []),
-        ({"equals_spiral_idx": 3.25}, {"equals_on_ring": True, "equals_index": 3.25}, []),
-        ({"pos_dim": 4, "d_model": 6, "head_dim": 6, "qk_dim": 3}, {"pos_dim": 4, "qk_dim": 3}, []),
-        ({"tok_arc_init_A": 7.0, "alibi": False, "n_layers": 1}, {}, []),
-    ],
-)
-def test_settings_of_microadders_newer_tree(changes, options, names):
-    spec, taken, _ = read_settings(microadder(**changes)["config"], is_older=False)
-    assert spec == replace(NEW, **START | options) and set(names) <= taken.keys()
-
-
 LOW_RANK = {
     **{name: spec for name, spec in PRESETS.items() if spec.family == "low_rank"},
     **{f"{tie}, full": LowRank(tie_qkv=tie) for tie in TIES},

@@ -181,19 +181,6 @@ def test_other_programs_files(content):
     assert {f.name for f in Path().iterdir()} == {"theirs.pt", "again"}
 
 
-@pytest.mark.parametrize(
-    "pickled",
-    [
-        b"\x80\x02]q\x01h\x01a.",
-        b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",
-        b"\x80\x02X\xff\xff\xff\x7fa.",
-    ],
-    ids=["of itself", "100,000 deep", "a text of 2 GB"],
-)
-def test_pickles_that_unfold_are_refused(pickled):
-    assert read_file(repacked(saved(microadder()), pickled))
-
-
 # Study files
 
 

@@ -177,18 +177,6 @@ def test_a_tape_does_what_torch_does(name):
     torch.testing.assert_close(torch.from_numpy(got), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_tape_keeps_no_operation_twice_and_none_that_nobody_reads():
-    def function(given):
-        x = given["x"]
-        unread = x.exp()
-        assert unread.shape == (1, 3)
-        return [x * x + x * x, torch.cos(torch.ones(1)) * x]
-
-    tape = native.record(function, {"x": (3,)}, native.constant_fold)
-    assert tape.reads.shape[1] == 3 * 3  # a product, a sum, a product with a constant's cosine
-    assert tape.constants == pytest.approx([math.cos(1)])
-
-
 # Tapes
 
 

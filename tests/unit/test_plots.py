@@ -16,7 +16,6 @@ from search.analysis.plots import (
     time_to_grok,
 )
 from search.analysis.plots_search import (
-    importances,
     parallel_figure,
     rate_against_fields,
 )
@@ -154,16 +153,6 @@ def test_the_band_is_greenwoods_on_the_log_log_scale():
 
 
 # ---- fields
-
-
-def test_the_field_that_decides_is_the_important_one():
-    study, configurations, *_ = searched(24)
-    fields = [f for f in varied(study, configurations) if f.path != "recipe.fade_start"]  # goes with lr
-    found = importances(fields, configurations["grok_rate"].to_numpy())
-    assert found is not None
-    assert found.shares[0][0].path == "recipe.lr" and found.shares[0][1] > max(found.chance, 0.6)
-    assert sum(share for _, share in found.shares) == pytest.approx(1)
-    assert importances(fields, np.full(24, 0.1)) is None
 
 
 # ---- pictures

@@ -162,18 +162,6 @@ def test_the_selection_problems_never_change_and_none_is_official():
     assert not set(pairs) & set(adderboard.official_pairs())
 
 
-def test_digit_columns_agree_with_integers():
-    edges = [(10**i - j, 10**k) for i in range(11) for j in (0, 1) for k in range(10) if 10**i - j <= LARGEST]
-    rounds = [(d * 10**k, (10 - d) * 10**j) for d in range(1, 10) for k in range(10) for j in range(10)]
-    pairs = [(0, 0), (LARGEST, LARGEST), (LARGEST, 1), (0, LARGEST), (5, 5), *edges, *rounds]
-    pairs += pairs_of(*(t[0] for t in problems.selection()))
-    a, b = (torch.tensor(c, dtype=torch.float64) for c in zip(*pairs, strict=True))
-    got = [torch.stack(c, 1).long().tolist() for c in problems.sequence_columns(a, b)]
-    numbers = [*zip(*pairs, strict=True), [x + y for x, y in pairs]]
-    for operand, digits, width in zip(numbers, got, (10, 10, 11), strict=True):
-        assert digits == [[n // 10**i % 10 for i in range(width)] for n in operand]
-
-
 # Operands swapped, and a seed's own errors
 
 SEEDS = (1, 2, 3)

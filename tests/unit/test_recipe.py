@@ -49,40 +49,24 @@ RAMP = {"steps": 24, "eval_every": 4, "fade_start": 4, "fade_end": 8, "ramp_star
 REFUSED = [
     # numbers
     ({"steps": 1_500}, "eval_every must divide steps"),
-    ({"carry_mix": 1.1}, "carry_mix must be from 0 to 1"),
     ({"lr": math.nan}, "lr must be .*nan"),
-    ({"batch": 0}, "batch must be from 1"),
     ({"fade_end": 10}, "fade_end must be fade_start or more"),
-    ({"label_smoothing": 1.0}, "^label_smoothing must be from 0 to 0.99, got 1.0$"),
     # names
     ({"optimiser": "adamv"}, r"^optimiser: unknown 'adamv'; did you mean adam or adamw\?$"),
     # lists
     ({"curriculum": ((11, 5),)}, "curriculum must be pairs"),
-    ({"curriculum": ((3, 5),) * 5}, "at most 4 stages"),
-    ({"carry_shares": ((0, 0.1),) * 6}, "at most 5 points"),
     ({"carry_shares": ((0, 0.1), (5, 0.1, 0.1, 0.1, 0.1))}, "points of one form"),
-    ({"carry_shares": ((5, 0.1), (5, 0.2))}, "in rising order of steps"),
     ({"carry_shares": ((0, 0.5, 0.5, 0.5, 0.0),)}, "sum to at most 1"),
     ({"carry_lengths": ((0, 3, 2),)}, "1 to 10, fewest first"),
     ({"init": [["fc1", "xaveir", 1]]}, "unknown 'xaveir'; did you mean xavier"),
-    ({"init": [["fc1", "normal", -1]]}, "one number of 0 or more"),
-    ({"init": [["fc1", "normal", 1]] * 65}, "at most 64 rows"),
-    ({"freeze": ((-1, "arc"),)}, "freeze must be rows"),
     # combinations
     ({"l1_lambda": 0.1}, "l1_lambda=0.1 needs l1_entries"),
-    ({**L1, "l1_start": 5, "l1_end": 5}, "must be after l1_start"),
     ({"freeze": ((0, "arc"),), "ramp": 5}, "freeze excludes ramp"),
-    ({"freeze": ((10, "arc"),), "finish_above": 0.5}, "finish_above excludes freeze"),
-    ({"steps": 40, "eval_every": 20, "ramp": 41}, "ramp must be at most steps"),
     (RAMP | {"ramp_start": 22}, r"ramp_start must leave the ramp its steps, got 22 \+ 4 > 24"),
-    (RAMP | {"ramp": 0}, "ramp_start=12 needs a ramp"),
     ({"distill_alpha": 0.5}, "distill_alpha=0.5 needs teacher"),
-    ({"teacher": WORD}, "teacher=.* needs distill_alpha"),
     ({"recycle_every": 2_000}, "recycle_every=2000 needs recycle_unless"),
-    ({"recycle_every": 2_500, "recycle_unless": [["odd", 1]]}, "eval_every must divide recycle_every, got 1000"),
     ({"recycle_every": 2_000, "recycle_unless": [["odd", "high"]]}, "recycle_unless must be pairs"),
     ({"again_at": 4_000}, "again_at=4000 needs again_unless"),
-    ({"again_at": 4_500, "again_unless": [["token", 1]]}, "eval_every must divide again_at, got 1000 and 4500"),
     ({"again_at": 30_000, "again_most": 2, "again_unless": [["token", 1]]}, "leave steps for the last try"),
 ]  # fmt: skip
 
@@ -96,10 +80,7 @@ def test_what_no_recipe_can_be_is_one_line(fields, says):
 
 REFUSED_BY_A_BANK = [
     ({"init": [["fc3", "normal", 1]]}, "unknown 'fc3'; did you mean fc1"),
-    ({"init": [["arc", "at", 1, 2]]}, "1 or 3 numbers where arc starts at some, got 2"),
-    ({**L1, "l1_entries": ("ark",)}, r"^l1_entries must be entries or tensors of θ: .*did you mean arc"),
     ({"freeze": ((0, "ark"),)}, "freeze must be of entries or tensors of θ: .*did you mean arc"),
-    ({"freeze": ((0, "out_A[2]"),)}, r"out_A\[2,0\]"),
     ({"teacher": "somewhere", "distill_alpha": 0.5}, "must be a checkpoint's folder, or .*, got 'somewhere'"),
     ({"teacher": OTHER, "distill_alpha": 0.5}, "^teacher must have 57p's sequence of tokens, which 456p .* has not"),
     ({"ramp": 5}, "ramp=5 needs ties"),

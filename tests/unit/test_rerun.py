@@ -159,13 +159,6 @@ def test_what_the_engine_trained_compares_across_machines(by_engine):
     assert found["environment"]["engine"] == "native" and found["environment"]["cpu"] != "NEON"
 
 
-def test_what_the_engine_trained_needs_it_again(by_engine, monkeypatch):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    by_engine.save(Path("trained"))
-    line = fails_with_one(2, "rerun", "trained")
-    assert line.endswith("the engine trained it, which needs a C++ compiler (no-such-compiler)")
-
-
 REFUSED = {
     "no recipe": ({"recipe": {}}, "it has no recipe"),
     "recipe": ({"recipe": {"lr": -1.0}}, "recipe: lr *"),

@@ -72,29 +72,6 @@ def test_budgets_are_the_published_ones(name):
 # Constraints
 
 
-@pytest.mark.parametrize(
-    ("name", "saved"),
-    [
-        ("214p", {"spiral": 16, "rank2_out": 12}),
-        ("90p", {"shared_norm": 10, "no_ffn_bias": 7, "rank1_out": 15, "arc": 16}),
-        ("67p", {"qk_dim": 3, "frozen_spiral": 4, "plain_spiral": 14, "spiral": 30}),
-        ("57p", {"tie_fc2_head": 10, "arc": 17, "vocabulary": 25, "frozen_eos": 3}),
-        ("47p", {"direct_forms": 7, "tie_vo": 0, "tie_qk": 0}),
-    ],
-)
-def test_what_constraints_save(name, saved):
-    assert {c: preset(name).saved_by(c) for c in saved} == saved
-
-
-def test_a_constraint_comes_with_what_it_needs_and_without_what_it_excludes():
-    spec = preset("170p").constrained("rank1_out")
-    assert spec.rank1_out and not spec.rank2_out and spec.params == 158
-    frozen = preset("170p").constrained("frozen_spiral")
-    assert frozen.plain_spiral and not frozen.linear_correction and frozen.params == 164
-    assert preset("67p").constrained("tie_fc2_head") == preset("57p") == preset("67p").toggled("tie_fc2_head")
-    assert preset("57p").toggled("tie_fc2_head") == preset("67p")
-
-
 # Specs
 
 

@@ -182,20 +182,6 @@ def test_rows_and_columns_can_be_asked_for():
     assert {cell.as_dict()["n_with"] for (_, scale), cell in table.cells.items() if scale == "170p"} == {0}
 
 
-@pytest.mark.parametrize(
-    ("constraint", "scale", "message"),
-    [
-        ("tie_ov", "57p", "unknown constraint 'tie_ov'; did you mean tie_v"),
-        ("tie_vo=1", "57p", "'tie_vo=1' is no constraint with a value that it can have"),
-        ("tie_vo", "59p", "unknown scale '59p'; did you mean "),
-    ],
-)
-def test_unknown_rows_and_columns_are_refused(constraint, scale, message):
-    with pytest.raises(UserError) as error:
-        constraint_table([arm("57p", 3, 64), arm(without("57p", "tie_vo"))], [constraint], [scale])
-    assert str(error.value).startswith(message)
-
-
 # Reading frames
 
 
