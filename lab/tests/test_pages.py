@@ -38,6 +38,16 @@ def test_the_links_of_a_page_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
     local = [link for link in links if "://" not in link and not link.startswith("mailto:")]
     assert [link for link in local if not Path(page.parent / link).exists()] == []
+    anchors = re.findall(r"\]\(([^):\s]*\.md)?#([^)\s]+)\)", page.read_text("utf-8"))
+    assert [
+        (to, name) for to, name in anchors if name not in headings(page.parent / to if to else page)
+    ] == []
+
+
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub writes them."""
+    texts = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
 
 
 @pytest.mark.parametrize("page", pages.pages(), ids=lambda page: str(page.relative_to(pages.ROOT)))

@@ -22,7 +22,7 @@ class Budget(Group):
     finish_above: float = option(
         1.0,
         "best exact match from which a seed whose budget is spent is finished by curvature; 1 is off",
-        unit="fraction", ge=0, le=1, source="docs/results.md, Finishing",
+        unit="fraction", ge=0, le=1, source="docs/compress.md, finishing",
     )  # fmt: skip
 
     @staticmethod
