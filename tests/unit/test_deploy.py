@@ -101,6 +101,12 @@ def secrets_of(container):
     )
 
 
+def test_the_cluster_keeps_the_workers_that_it_begins_with():
+    """A run takes the nodes that are there, and asks for none: those that an autoscaler took away stay away."""
+    for group in described("raycluster")["spec"]["workerGroupSpecs"]:
+        assert group["minReplicas"] == group["replicas"] <= group["maxReplicas"], group["groupName"]
+
+
 def test_no_task_runs_beside_a_secret():
     """Ray's containers have none; the driver's user is not the head's, so that it cannot be looked into."""
     pods = templates(described("raycluster")["spec"])
