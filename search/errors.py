@@ -37,9 +37,16 @@ def printable(line: str) -> str:
     return plain if len(line) <= LONGEST_LINE else plain + " ..."
 
 
+SQLALCHEMY = re.compile(
+    r"(?:\(raised as .*?\) )?\(\w+\.\w*Error\) (.*?) (\[SQL: |\(Background on this error).*"
+)
+"""What SQLAlchemy writes around a database's own words, in errors that MLflow passes on."""
+
+
 def one_line(error: Exception) -> str:
     """Return what another program's error says, in one line without secrets; its kind if it says nothing."""
     text = " ".join(str(getattr(error, "orig", None) or error).split())
+    text = SQLALCHEMY.sub(r"\1", text)
     return masked(text)[:200] or type(error).__name__
 
 

@@ -45,7 +45,7 @@ from search.tracking.artifacts import CAPACITY, ArtifactCache
 from search.tracking.outbox import Outbox
 from search.tracking.starts import configuration_from_parent, configurations, parents_of
 from search.tracking.tracker import Tracker
-from search.tracking.tracking import answered
+from search.tracking.tracking import answered, file_of
 from search.tracking.views import write_views
 from trainer import Outcome
 
@@ -128,7 +128,9 @@ class Driver:
             is_published, verify = any(r["published"] for r in rows), records.lease.verify
             tracker = Tracker(client, records.home, study, is_published, verify)
             undo.enter_context(tracker.watching())  # before the outbox: one thread at a time uses the tracker
-            outbox = Outbox(lambda: client.search_experiments(max_results=1), verify)
+            file = file_of(client.tracking_uri)
+            name = f"MLflow ({file})" if file else "MLflow"
+            outbox = Outbox(lambda: client.search_experiments(max_results=1), verify, name=name)
             undo.callback(outbox.close)
             seeds_a_round = study.compress.proposals * len(study.first_seeds) if study.compress else 0
             cache = ArtifactCache(client, records, max(CAPACITY, 2 * seeds_a_round))

@@ -38,6 +38,8 @@ class Outbox:
     answers: Callable[[], Any]
     verify: Callable[[], Any] = lambda: None
     jobs: deque[Callable[[], Any]] = field(default_factory=deque)
+    name: str = "MLflow"
+    """Of the store, in what is said of it."""
     last_done: float = field(default_factory=time.monotonic)
     away: bool = False
     """True if the server did not answer when it was last asked."""
@@ -105,17 +107,17 @@ class Outbox:
         while not self.closed and (error := _error_of(job)) is not None:
             if (silence := _error_of(self.answers)) is not None:
                 if not self.away:
-                    log.warning("MLflow is away (%s); training goes on, it is written later", silence)
+                    log.warning("%s is away (%s); training goes on, it is written later", self.name, silence)
                 self.away = True
                 self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             elif (attempts := attempts + 1) < TRIES:
                 self._sleep(FIRST_PAUSE_S)
             else:
-                log.warning("MLflow: %s", error)
+                log.warning("%s: %s", self.name, error)
                 return
         if self.away and not self.closed:
-            log.warning("MLflow is back")
+            log.warning("%s is back", self.name)
             self.away = False
 
     def _sleep(self, seconds: float) -> None:

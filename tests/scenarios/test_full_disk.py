@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import threading
 
@@ -81,7 +82,10 @@ def test_a_home_without_room_for_a_while(moment, tmp_path, monkeypatch, caplog):
             patch.setattr(StudyRecords, "record", recorded)
             patch.setattr(StudyRecords, "publish", publishing)
             drive(home, STUDY, GROKKED, seen=seen)
-        assert "disk is full" in caplog.text and "Traceback" not in caplog.text
+        (line, *_) = [text for text in caplog.messages if "disk is full" in text]
+        assert str(home.path) in line and not {"Traceback", "sqlite3", "SQL", "autoflush"} & set(
+            re.findall(r"\w+", caplog.text)
+        )
         rows = records_of(home).list_seeds()
         assert len(rows) == 4 and all(map(is_final, rows)), "what is trained is recorded when there is room"
         assert sum(r["published"] for r in rows) == (2 if moment == "recorded" else 4)
