@@ -54,3 +54,8 @@ def headings(page: Path) -> set[str]:
 def test_no_line_begins_with_a_rate(page):
     """Markdown takes such a line for HTML and leaves its links alone."""
     assert not re.search(r"^ *(- )?<!-- (rate|k of n|vectors)", page.read_text("utf-8"), re.MULTILINE)
+
+
+def test_readme_is_short():
+    lines = (pages.ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 120 and max(map(len, lines)) <= 120
