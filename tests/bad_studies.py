@@ -27,13 +27,13 @@ LINES = {  # what is added to GOOD
     "recipe: {freeze: [[0, norn]]}":
         "recipe.freeze: must be of entries or tensors of θ: there is no 'norn'; did you mean norm?",
     # What went away
-    "recipe: {jiggle_every: 6000}": "recipe.jiggle_every = 6000: removed; the tag optimisers-measured has it",
-    "recipe: {optimiser: full_adam}": "recipe.optimiser = full_adam: removed; the tag optimisers-measured has it",
+    "recipe: {jiggle_every: 6000}": "recipe.jiggle_every = 6000: removed; commit e95297c has it",
+    "recipe: {optimiser: full_adam}": "recipe.optimiser = full_adam: removed; commit e95297c has it",
     "space: {recipe.lookahead_k: {int: [2, 9]}}":
-        "space.recipe.lookahead_k: removed; the tag optimisers-measured has it",
+        "space.recipe.lookahead_k: removed; commit e95297c has it",
     "recipe: {init: [[fc3, normal, 1]]}":
         "recipe.init: must be about tensors of the model; unknown 'fc3'; did you mean fc1?",
-    "recipe: {best_of: 4}": "recipe.best_of = 4: removed; the tag options-unused has it",
+    "recipe: {best_of: 4}": "recipe.best_of = 4: removed; commit 72778fb has it",
     "recipe: {fade_start: 10, fade_end: 5}": "recipe.fade_end: must be fade_start or more, got 5 < 10",
     "recipe: [1]": "recipe: must be a mapping, got [1]",
     # Seeds and when they end

@@ -1,4 +1,4 @@
-"""Fields of a recipe that lost, or that no study used, and went away: off values, and the git tags that have them.
+"""Fields of a recipe that lost, or that no study used, and went away: off values, and the commits that have them.
 
 Records of before have every field. A retired one is ignored at its off value, and refused at any other.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-MEASURED, UNUSED = "optimisers-measured", "options-unused"
+MEASURED, UNUSED = "e95297c", "72778fb"
 RETIRED: dict[str, tuple[Any, str]] = {
     "best_by": ("", UNUSED),
     "best_of": (1, UNUSED),
@@ -26,21 +26,21 @@ RETIRED: dict[str, tuple[Any, str]] = {
     "root_damping": (0.001, MEASURED),
     "root_every": (100, MEASURED),
 }
-"""Name -> (off value, tag)."""
+"""Name -> (off value, commit)."""
 RETIRED_OPTIMISERS = {"full_adam": MEASURED, "levenberg_marquardt": MEASURED}
 
 
 class Retired(ValueError):
-    """A recipe asks for what went away. One line names the tag that has it."""
+    """A recipe asks for what went away. One line names the commit that has it."""
 
-    def __init__(self, name: str, value: Any, tag: str) -> None:
-        super().__init__(f"recipe.{name} = {value!s:.80}: removed; the tag {tag} has it")
+    def __init__(self, name: str, value: Any, commit: str) -> None:
+        super().__init__(f"recipe.{name} = {value!s:.80}: removed; commit {commit} has it")
 
 
 def without_retired(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recipe's fields without retired ones. Raise Retired unless these are at their off values."""
     for name in fields.keys() & RETIRED.keys():
-        off, tag = RETIRED[name]
+        off, commit = RETIRED[name]
         if fields[name] != off:
-            raise Retired(name, fields[name], tag)
+            raise Retired(name, fields[name], commit)
     return {name: value for name, value in fields.items() if name not in RETIRED}

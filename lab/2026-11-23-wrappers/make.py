@@ -6,7 +6,7 @@ import pandas as pd
 
 from lab.tables import GROKKED, arms_of, beside, forest, read
 
-FULL_ADAM = "e2c8d5221c2c"  # the plan has it no more: the tag optimisers-measured trains it
+FULL_ADAM = "e2c8d5221c2c"  # the plan has it no more: commit e95297c trains it
 
 
 def arms_and_base() -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:

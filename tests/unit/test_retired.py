@@ -1,4 +1,4 @@
-"""What went away is ignored at its off value in records of before, and named with its tag at any other."""
+"""What went away is ignored at its off value in records of before, and named with its commit at any other."""
 
 from pathlib import Path
 
@@ -16,18 +16,18 @@ from trainer.retired import MEASURED, RETIRED, Retired, without_retired
 
 OFF = {name: off for name, (off, _) in RETIRED.items()}
 OTHER = {name: off + 1 if type(off) in (int, float) else "odd" for name, off in OFF.items()}
-LINE = r"^recipe\.{} = {}: removed; the tag {} has it$"
+LINE = r"^recipe\.{} = {}: removed; commit {} has it$"
 CERTIFICATES = sorted((Path(__file__).parents[2] / "lab" / "certificates").glob("*/checkpoint.json"))
 
 
 @pytest.mark.parametrize("name", RETIRED)
-def test_another_value_is_one_line_with_the_tag(name):
+def test_another_value_is_one_line_with_the_commit(name):
     with pytest.raises(Retired, match=LINE.format(name, OTHER[name], RETIRED[name][1])):
         without_retired({"lr": 0.5, **OFF, name: OTHER[name]})
 
 
 @pytest.mark.parametrize("name", ["full_adam", "levenberg_marquardt"])
-def test_an_optimiser_that_went_away_is_one_line_with_the_tag(name):
+def test_an_optimiser_that_went_away_is_one_line_with_the_commit(name):
     with pytest.raises(Retired, match=LINE.format("optimiser", name, MEASURED)):
         Recipe(optimiser=name)
 
@@ -40,7 +40,7 @@ def test_every_certificate_of_before_loads(file):
 
 
 @pytest.mark.usefixtures("here", "quick")
-def test_a_ledger_of_before_is_read_and_names_the_tag_where_it_must():
+def test_a_ledger_of_before_is_read_and_names_the_commit_where_it_must():
     recorder = Recorder(empty_home("runs"), study_of())
     recorder.trial((1, 2), grokked=(2,))
     folder, configuration = recorder.done(), recorder.configuration
@@ -56,7 +56,7 @@ def test_a_ledger_of_before_is_read_and_names_the_tag_where_it_must():
     assert configuration.key in before and "jiggle" not in before
     rewrite(jiggle_every=6_000)
     said = fails_with_one(2, "best", "--home", folder)
-    assert said == "study sweep: recipe.jiggle_every = 6000: removed; the tag optimisers-measured has it"
+    assert said == "study sweep: recipe.jiggle_every = 6000: removed; commit e95297c has it"
 
 
 def test_a_checkpoint_of_before_is_trained_again_unless_it_needs_what_went_away(tmp_path):
