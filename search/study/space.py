@@ -279,7 +279,7 @@ def check_space(space: Space, spec: Spec, build: Callable[[dict[str, Any]], tupl
 def _check_path(path: str, names: Sequence[str]) -> None:
     """Raise ValueError for an unknown field."""
     if (field := path.removeprefix("recipe.")) in RETIRED:
-        raise error_at(f"space.{path}", f"removed; the tag {RETIRED[field][1]} has it")
+        raise error_at(f"space.{path}", f"removed; commit {RETIRED[field][1]} has it")
     if path not in names:
         raise error_at(f"space.{path}", f"unknown field; {did_you_mean(path, names)}")
 
