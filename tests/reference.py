@@ -76,11 +76,17 @@ def wait_for_progress(command: Running, home: Path) -> None:
 
 
 def trained(
-    spec: Spec, recipe: Recipe, seeds: list[Seed], slots: int, rule: bool, pairs: list[Pair] | None = None
+    spec: Spec,
+    recipe: Recipe,
+    seeds: list[Seed],
+    slots: int,
+    rule: bool,
+    pairs: list[Pair] | None = None,
+    compiled: bool = False,
 ) -> dict[Key, Facts]:
-    """Seeds trained here, in one eager bank, with the hopeless rule or without; pairs: as a trial has them."""
+    """Seeds trained here, in one bank, with the hopeless rule or without; pairs: as a trial has them."""
     pairs = pairs or [Pair(recipe, s) for s in seeds]
-    bank = Bank(spec, pairs, slots=slots, compiled=False, futility=FUTILITY_RULE if rule else None)
+    bank = Bank(spec, pairs, slots=slots, compiled=compiled, futility=FUTILITY_RULE if rule else None)
     while bank.advance():
         pass
     key = Configuration(spec, recipe).key
@@ -97,7 +103,7 @@ def expected(study: Mapping[str, Any]) -> dict[Key, Facts]:
         work = tuple((Configuration(spec, recipe), s) for s in seeds)
         spared = spared_of(asked, [c.key for c, _ in work[:1]], work)
         pairs = Trial("reference", work, slots, Resources(), stop, spared=spared).pairs
-        found |= trained(spec, recipe, seeds, slots, stop.hopeless, pairs)
+        found |= trained(spec, recipe, seeds, slots, stop.hopeless, pairs, asked.resources.compiled)
     return found
 
 
