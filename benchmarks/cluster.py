@@ -60,7 +60,7 @@ class Silent:
 class Inline:
     """An outbox whose jobs are done at once, by a server with a clock of its own."""
 
-    def __init__(self, answers: Callable[[], Any], verify: Callable[[], None]):
+    def __init__(self, answers: Callable[[], Any], verify: Callable[[], None], name: str = ""):
         self.busy_s, self.jobs = 0.0, ()
 
     def put(self, call: Callable[..., Any], *args: Any, optional: bool = False) -> None:

@@ -39,7 +39,7 @@ from benchmarks import fake
 from search.analysis.publish import publish
 from search.run import worker
 from search.run.driver import Driver
-from search.run.executor import Event, InProcessExecutor
+from search.run.executor import Event
 from search.run.progress import Display
 from search.run.ray_executor import RayExecutor
 from search.store.home import Home
@@ -54,6 +54,7 @@ from search.study.trial import Configuration, Trial
 from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
+from tests.executor import InProcessExecutor
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
 

@@ -22,8 +22,9 @@ def pytest_configure():
     cache = Path.home() / ".cache" / "adder-search-tests" / f"torch-{version('torch')}"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
     os.environ["MKL_CBWR"] = "COMPATIBLE"  # the same bits from LAPACK on every CPU
-    # A shell starts what runs in its background deaf to Ctrl-C, and so would be what tests start.
+    # A shell starts what runs in its background deaf to Ctrl-C, and so would be what tests start; so does nohup.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")

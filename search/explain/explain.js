@@ -54,7 +54,7 @@ function axis(net, step) {
   if (!bands.length) ends.push(...sums);
   const spread = Math.max(...ends) - Math.min(...ends) || 1;
   const from = Math.min(...ends) - .06 * spread, to = Math.max(...ends) + .06 * spread;
-  const W = at("budget").querySelector(".tree").clientWidth; // as wide as the sections above
+  const W = Math.max(at("budget").querySelector(".tree").clientWidth, 300); // as wide as the sections above
   const left = bands.length ? 42 : 4, x = u => left + (W - left - 4) * (u - from) / (to - from), zones = net.regions(step, direction, from, to);
   const zone = ([u, v, token]) => `<rect class="zone" x="${x(u).toFixed(1)}" y="24" width="${(x(v) - x(u)).toFixed(1)}" height="30"
       style="fill: ${colour(token)}" data-token="${token}"><title>${named(token)} wins from ${shown(u)} to ${shown(v)}</title></rect>

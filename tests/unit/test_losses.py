@@ -211,7 +211,6 @@ def test_a_study_names_a_folder_and_has_what_is_there(tmp_path):
     assert again.listed == study.listed, "nor does a file that has the word"
     told = Configuration(SPEC, recipe).as_params()["recipe.teacher"]
     assert told == f"100p {WORD[:12]}"
-    for key in ("configurations", "stages"):
-        listed = STUDY.replace("recipe: {{", key + ": [{{recipe: {{").rstrip() + "}}]\n"
-        ((_, recipe),) = parse_study(listed.format(tmp_path / "t"), "file").listed
-        assert recipe.teacher == WORD, key
+    listed = STUDY.replace("recipe: {{", "configurations: [{{recipe: {{").rstrip() + "}}]\n"
+    ((_, recipe),) = parse_study(listed.format(tmp_path / "t"), "file").listed
+    assert recipe.teacher == WORD
