@@ -92,6 +92,8 @@ class Disk:
         self.kept: dict[int, int] = {}
         self.read: dict[tuple[int, int, int], bytes] = {}
         self.names, self.contents = self._look()  # what is there at first is on disk
+        for path in (root, *root.rglob("*")):
+            self._keep(os.open(path, os.O_RDONLY))
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -133,10 +135,14 @@ class Disk:
         names, contents = self._look()
         inode = os.fstat(handle).st_ino
         if inode not in self.kept:
-            self.kept[inode] = os.dup(handle)  # so that no other file gets its inode
+            self._keep(os.dup(handle))
         for known, new in ((self.names, names), (self.contents, contents)):
             if inode in new:
                 known[inode] = new[inode]  # type: ignore[index]
+
+    def _keep(self, handle: int) -> None:
+        """Hold what is on disk open, so that no other file gets its inode once its name is gone."""
+        self.kept[os.fstat(handle).st_ino] = handle
 
     def _look(self) -> tuple[Names, Contents]:
         """The folder as a process sees it at one moment."""

@@ -132,9 +132,7 @@ def check_completed(place, how):
     assert client.get_experiment_by_name("sweep") is None and client.get_experiment_by_name("sweep-2"), how
 
 
-@pytest.mark.parametrize(
-    "every", [pytest.param(9, marks=pytest.mark.full), pytest.param(1, marks=pytest.mark.faults)]
-)
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.faults)])
 def test_whenever_the_power_goes_the_same_deletion_completes_it(every, here, monkeypatch):
     two_studies()
     disk = Disk(here / "runs")
