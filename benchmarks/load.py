@@ -36,6 +36,7 @@ import torch
 from rich.console import Console
 
 from benchmarks import fake
+from benchmarks.executor import InProcessExecutor
 from search.analysis.publish import publish
 from search.run import worker
 from search.run.driver import Driver
@@ -54,7 +55,6 @@ from search.study.trial import Configuration, Trial
 from search.tracking.address import tracking_uri
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import connect
-from tests.executor import InProcessExecutor
 from trainer import MEASURES, Outcome, Pair, Recipe, Result, Seed
 from trainer.checkpoints.checkpoint import code_version
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 from mlflow.tracking._tracking_service import utils
 
+from benchmarks.executor import InProcessExecutor
 from search.analysis import publish as publishing
 from search.analysis.frames import records
 from search.run.driver import Driver
@@ -31,7 +32,6 @@ from search.tracking.address import tracking_uri
 from search.tracking.artifacts import ArtifactCache
 from search.tracking.tracker import Tracker
 from search.tracking.tracking import KEY_TAG, TRIALS, artifact, connect
-from tests.executor import InProcessExecutor
 from trainer import Outcome, Pair, Result, Seed
 
 STUDY = """

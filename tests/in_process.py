@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from benchmarks.executor import InProcessExecutor
 from search.cli import main
 from search.run import ray_executor
 from search.run.packing import Capacity
@@ -25,7 +26,6 @@ from search.store import lease
 from search.store.database import Database
 from search.tracking.fence import WRITING
 from tests.commands import OTHERS
-from tests.executor import InProcessExecutor
 from tests.reference import environment
 
 FITS = Capacity(2)

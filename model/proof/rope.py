@@ -56,7 +56,7 @@ def view(spec: Rope, w: Tensors) -> Net:
     if spec.rank1_out:
         out, channels, writes = Chain(Approx(w["o_A"]), Approx(w["o_B"])), w["o_A"], w["o_B"]
     else:
-        matrix = np.tile(q, 1) if spec.tie_oq else w["o"].T
+        matrix = q if spec.tie_oq else w["o"].T
         basis, _ = np.linalg.qr(v * inputs)
         reach = np.kron(np.eye(spec.heads), basis @ basis.T)
         out, (channels, writes) = Chain(Approx(matrix)), factors(matrix, reach)

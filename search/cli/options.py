@@ -125,7 +125,7 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] 
     """Write a checkpoint folder whole or not at all, with the verdict on all pairs. Raise UserError if something else
     is there.
     """
-    from model.proof import VERDICT_FILE
+    from model.proof.file import VERDICT_FILE, write_verdict
     from trainer.checkpoints.checkpoint import JSON_FILE, THETA_FILE
     from trainer.files import durable
 
@@ -140,7 +140,7 @@ def save_checkpoint(checkpoint: Checkpoint, target: Path, proof: dict[str, Any] 
             fresh = Path(scratch) / "checkpoint"
             checkpoint.save(fresh)
             if proof:
-                (fresh / VERDICT_FILE).write_text(json.dumps(proof) + "\n", encoding="utf-8")
+                write_verdict(fresh, proof)
             before = target.with_name(f".{target.name}.before")
             shutil.rmtree(before, ignore_errors=True)
             if target.exists():

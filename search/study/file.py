@@ -30,7 +30,12 @@ MOST_ERRORS = 20
 STAND_INS: dict[str, Any] = {"name": "x", "seeds": [LARGEST_SEED]}
 """What a file is read with where these keys are wrong, to find what else is."""
 MERGE, SEXAGESIMAL = "tag:yaml.org,2002:merge", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-
+GONE: dict[str, dict[str, Any]] = {
+    "stop": {"group": 16},
+    "start": {"model": None},
+    "seeds": {"best_of": None, "by": None},
+}
+"""Keys of sections that went away, with their off values."""
 OF_YAML_1_1 = re.compile(r":|^[-+]?0[0-9_]")
 """Numbers to base 60, and octal ones that begin with 0: YAML 1.2 has none, and takes 010 for ten."""
 
@@ -229,12 +234,6 @@ def _without_gone(definition: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-GONE: dict[str, dict[str, Any]] = {
-    "stop": {"group": 16},
-    "start": {"model": None},
-    "seeds": {"best_of": None, "by": None},
-}
-"""Keys of sections that went away, with their off values."""
 KINDS = {
     "dict": "a mapping", "model": "a mapping", "list": "a list", "tuple": "a list", "string": "a string",
     "int": "an integer", "float": "a number", "bool": "true or false",
