@@ -1,7 +1,7 @@
 // Denormal numbers are 0 on this thread for as long as one of these lives: what an operation takes, and what it gives.
 //
-// Of a net that is nearly trained most probabilities, and what the loss sends back through them, are below 1e-38. Many
-// CPUs take a hundred times longer for such numbers, and a step took up to six times as long. A GPU does the same with
+// Of a net that is nearly trained many probabilities, and what the loss sends back through them, are below 1e-38. Some
+// CPUs are slow with such numbers (docs/performance.md: a step takes up to three times as long). A GPU does the same with
 // --ftz=true. DENORMALS_KEPT: as versions before computed.
 #pragma once
 

@@ -143,7 +143,7 @@ def test_functions_at_their_ends():
 
 
 def test_denormal_numbers_are_0_in_the_engine_alone():
-    """They make a step of a trained seed up to six times as long where a CPU is slow with them."""
+    """They make a step up to three times as long where a CPU is slow with them (docs/performance.md)."""
     products = on_tape(torch.mul, [1e-30, 1e-39, 1e-30], [1e-10, 1e30, 1e-7]).tolist()
     assert products == [0, 0, pytest.approx(1e-37, abs=1e-44)]
     assert torch.tensor(1e-30) * torch.tensor(1e-10) > 0  # of the same thread

@@ -327,17 +327,15 @@ def programs_of(spec: Spec, recipe: Recipe, device: str, compiled: bool) -> Engi
     """
     kernel = spec.kernel() if compiled else None
     missing = missing_to_train(kernel, recipe) if kernel else None
-    why = (
-        f"{preset_name(spec)} has no shipped kernel and needs {missing}"
-        if missing and SHIPPED.exists()
-        else ""
-    )
-    if kernel and not missing:
+    why = ""
+    if missing and SHIPPED.exists():  # without a wheel it was said before the start
+        why = f"{preset_name(spec)} has no shipped kernel and needs {missing}"
+    elif kernel and not missing:
         try:
             return (device == "cuda" and _on_gpu(spec, recipe)) or EngineBackend(spec, recipe)
         except GivenUp as error:
             why = str(error)
-    if why:  # that there is no compiler and no wheel was said before the start
+    if why:
         log.warning("%s: training without the engine, a hundred times slower", why)
     return TorchBackend(spec, recipe, device if torch.cuda.is_available() else "cpu")
 
