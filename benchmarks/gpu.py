@@ -10,7 +10,7 @@ matter most. Where bits are not the CPU engine's, nothing that follows means any
     sanitizer  compute-sanitizer's memcheck, racecheck and synccheck on two steps, where it is installed
     speed      seed-steps/s of 57p by number of seeds: the median of five times
     study      57p through `adder-search run`, a wave of slots: engine, seed-steps/s, a seed trained again by the CPU
-    profile    ncu on five steps, where it is installed
+    profile    ncu on five steps of a wave, where it is installed
     shapes     bits and speed of other shapes
     quarters   four processes with a quarter of a wave each, against one process with the wave
 
@@ -46,7 +46,7 @@ from trainer.engine.cuda.comparison import LATE, compare, examples
 from trainer.engine.native import EngineBackend
 
 LIMITS_S = {
-    "card": 60, "bits": 90, "sanitizer": 60, "speed": 90, "study": 120, "profile": 60, "shapes": 120, "quarters": 60,
+    "card": 60, "bits": 90, "sanitizer": 120, "speed": 90, "study": 150, "profile": 90, "shapes": 150, "quarters": 60,
 }  # fmt: skip
 GOOD_SPEED, GOOD_STUDY = 1_000_000, 0.8
 REGISTERS, LOCAL_BYTES = 4, 3  # numbers of a function's attributes
@@ -93,7 +93,7 @@ def bits(small: bool) -> Numbers:
 def sanitizer(small: bool) -> Numbers:
     found: Numbers = {"passed": True}
     for tool in ("memcheck", "racecheck", "synccheck"):
-        said = _tool("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *_steps(2))
+        said = _tool("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *_steps(2, 2))
         found[tool] = said and said.stdout[-300:]
         found["passed"] &= not said or said.returncode == 0
     return found
@@ -146,7 +146,8 @@ def study(small: bool) -> Numbers:
 
 
 def profile(small: bool) -> Numbers:
-    said = _tool("ncu", "--clock-control", "none", "--set", "full", *_steps(5))
+    of_the_wave = _steps(wave_of(engines(small=small)[0]), 5)
+    said = _tool("ncu", "--clock-control", "none", "--set", "full", "-k", "engine_train", *of_the_wave)
     return {"ncu": said and said.stdout[-20_000:], "passed": True}
 
 
@@ -179,8 +180,8 @@ def quarters(small: bool) -> Numbers:
     return {"one_process": whole, "four_processes": sum(rates), "passed": True}
 
 
-def _steps(count: int) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.gpu", "--steps", str(count)]
+def _steps(seeds: int, count: int) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.gpu", "--steps", f"{seeds},{count}"]
 
 
 def _tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
@@ -220,12 +221,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--small", action="store_true", help="a rehearsal: few steps")
     parser.add_argument("--part", choices=PARTS)
-    parser.add_argument("--steps", type=int, help="only train so many, for tools that look on")
+    parser.add_argument("--steps", help="SEEDS,STEPS: only train, for tools that look on")
     parser.add_argument("--quarter", help="SEEDS,STEPS: print seed-steps/s")
     args = parser.parse_args()
     if args.steps:
         cuda, cpu, recipe = engines(small=args.small)
-        cuda.train(*examples(cpu, recipe, 2), args.steps)
+        seeds, steps = map(int, args.steps.split(","))
+        cuda.train(*examples(cpu, recipe, seeds), steps)
         return 0
     if args.quarter:
         seeds, steps = map(int, args.quarter.split(","))
