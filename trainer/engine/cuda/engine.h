@@ -9,6 +9,7 @@
 #include "problems.h"
 #include "steps.h"
 
+constexpr int PARKED_AT_ONCE = 8;  // numbers that a thread puts aside together: it waits for their places once
 constexpr bool FAR_IS_SMALL = sizeof(Far) <= 4096;
 
 // Slots in which numbers of a loss are; below 0 what is off.
@@ -111,18 +112,29 @@ struct Trained {
             hold(slot, ramp);
         }
         run(p.expand);
-        EACH_SHARED(n, p.parked_count) parked[n] = slot[p.parked[n]];
-        meet();
+        park<true>();
         const float loss = learn();
         meet();
-        EACH_SHARED(n, p.parked_count) slot[p.parked[n]] = parked[n];
-        meet();
+        park<false>();
         run(p.back);  // which reads θ as it was held
         if (seeds.ties) {
             EACH_SHARED(n, p.parameters) slot[n] = free[n];
             hold(slot + p.gradient_at, ramp);
         }
         return loss;
+    }
+
+    // What `back` reads, put aside while the kernel has its place, or brought back.
+    template <bool ASIDE> INLINE_MEMBER void park() {
+#pragma unroll 1
+        for (int n = lane_of(); n < p.parked_count; n += 16 * PARKED_AT_ONCE) {
+            int from[PARKED_AT_ONCE];
+            float x[PARKED_AT_ONCE];
+            EACH(u, PARKED_AT_ONCE) from[u] = p.parked[n + 16 * u];
+            EACH(u, PARKED_AT_ONCE) x[u] = ASIDE ? slot[from[u]] : parked[n + 16 * u];
+            EACH(u, PARKED_AT_ONCE)(ASIDE ? parked[n + 16 * u] : slot[from[u]]) = x[u];
+        }
+        meet();
     }
 
     INLINE_MEMBER float learn() {

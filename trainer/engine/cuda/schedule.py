@@ -20,6 +20,8 @@ from trainer.engine.tape_graph import Array, Tape
 
 TEAM, ROUNDS, AHEAD = 16, 4, 4
 """Threads; operations of a step for each; steps that are fetched before they are wanted."""
+PARKED_AT_ONCE = 8
+"""Numbers that a thread puts aside together (engine.h)."""
 ASKED = 10  # outputs of the lesson tape
 MOST_SLOTS = 1 << 16  # two bytes each
 PARTS = ("lesson", "expand", "back", "probe", "take")
@@ -27,9 +29,10 @@ PARTS = ("lesson", "expand", "back", "probe", "take")
 
 @dataclass
 class Schedule:
-    """steps: [N] kinds and rounds; places [N, ROUNDS, TEAM, 4]: slots that are read, and written; uint16.
+    """steps: [N] kinds; places [N, ROUNDS, TEAM, 4]: slots that are read, and written; uint16.
 
-    parts: first and last step by name. inputs: places in a row of the first slots. parked: slots that are put aside.
+    parts: first and last step by name. inputs: places in a row of the first slots. parked: slots that are put aside, filled
+    up by idle ones.
     at: first slot by name. slots: their number.
     """
 
@@ -110,6 +113,7 @@ class _Writer:
         self, values: Values, at: dict[str, int], inputs: list[int], slot_of: dict[int, int]
     ) -> None:
         self.values, self.at, self.inputs, self.slot_of = values, at, inputs, slot_of
+        self.one = values.constant(1.0)
         constants = list(values.constants.values())
         self.slots = values.slots | {value: at["constants"] + n for n, value in enumerate(constants)}
         self.at["room"] = -(-(at["constants"] + len(constants)) // 4) * 4
@@ -137,6 +141,7 @@ class _Writer:
             raise ValueError(f"a step needs {slots} slots, more than {MOST_SLOTS}")
         kinds, places = self._arrays(slots)
         parked = sorted({self.slots[value] for value in crossing})
+        parked += [slots + n % TEAM for n in range(-len(parked) % (TEAM * PARKED_AT_ONCE))]
         return Schedule(
             kinds=kinds,
             places=places,
@@ -193,16 +198,16 @@ class _Writer:
         return end
 
     def _arrays(self, slots: int) -> tuple[Array, Array]:
-        """Return kinds and places; threads without an operation write where nobody reads."""
+        """Return kinds and places; an idle thread reads 1, with which no operation is slow, and writes to its own slot."""
         count = len(self.steps) + AHEAD
-        kinds = np.full(count, MOVE | 1 << 8, np.uint16)
-        places = np.zeros((count, ROUNDS * TEAM, 4), np.uint16)
+        kinds = np.full(count, MOVE, np.uint16)
+        places = np.full((count, ROUNDS * TEAM, 4), self.slots[self.one], np.uint16)
         places[..., 3] = slots + np.arange(ROUNDS * TEAM) % TEAM
         for n, (kind, values) in enumerate(self.steps):
-            kinds[n] = kind | -(-len(values) // TEAM) << 8
+            kinds[n] = kind
             rows = [[*(self.slots[r] for r in self.values.reads[v]), self.slots[v]] for v in values]
             places[n, : len(rows)] = rows
-        assert int(places[..., :3].max()) < slots
+        assert int(places.max()) < slots + TEAM
         return kinds, places.reshape(count, ROUNDS, TEAM, 4)
 
 

@@ -1,8 +1,7 @@
 // A tape as a team runs it: steps of operations of one kind that do not need each other (trainer/engine/cuda/schedule.py).
 //
-// A step has up to ROUNDS operations for each thread. They read and write slots, numbers of the seed in memory that the
-// team shares. What a step reads of the schedule is fetched two steps before it is wanted: a copy of a register would
-// wait for it, so two steps are written out.
+// A step has ROUNDS operations for each thread; idle ones write to a slot of the thread's own. Slots are numbers of the
+// seed in memory that the team shares. The schedule is far away: two steps are fetched while the two before them run.
 #pragma once
 
 #include "operations.h"
@@ -19,7 +18,7 @@ struct alignas(8) Places {
 };
 
 struct Schedule {
-    const uint16_t* kinds;  // of each step: an operation, or OPERATIONS for a move, and its rounds << 8
+    const uint16_t* kinds;  // of each step: an operation, or OPERATIONS for a move
     const Places* places;  // [steps][ROUNDS][16]
 };
 
@@ -38,23 +37,22 @@ struct Step {
 
     INLINE_MEMBER void run(float* slot) const {
         constexpr int L = 16;
-        const int count = kind >> 8;
         Floats<L> x[ROUNDS], y[ROUNDS], made[ROUNDS];
-        EACH(u, ROUNDS) if (u < count) x[u].v = slot[round[u].a()], y[u].v = slot[round[u].b()];
+        EACH(u, ROUNDS) x[u].v = slot[round[u].a()], y[u].v = slot[round[u].b()];
 #define RUN(name, expression) \
     case name: \
-        EACH(u, ROUNDS) if (u < count) { \
+        EACH(u, ROUNDS) { \
             const Floats<L> a = x[u], b = y[u], c = {name == CHOOSE ? slot[round[u].c()] : 0.0f}; \
             (void)b, (void)c; \
             made[u] = expression; \
         } \
         break;
-        switch (kind & 0xff) {
+        switch (kind) {
             EACH_OPERATION(RUN)
         default: EACH(u, ROUNDS) made[u] = x[u];
         }
 #undef RUN
-        EACH(u, ROUNDS) if (u < count) slot[round[u].to()] = made[u].v;
+        EACH(u, ROUNDS) slot[round[u].to()] = made[u].v;
         meet();
     }
 };
@@ -62,11 +60,13 @@ struct Step {
 // The steps of a part, on the slots that begin at this number of the team's memory.
 ONCE void run_part(Schedule schedule, Part part, int slots) {
     float* const slot = team_memory(slots);
-    Step one, two;
+    Step one, two, third, fourth;
     one.fetch(schedule, part.first), two.fetch(schedule, part.first + 1);
 #pragma unroll 1
     for (int n = part.first; n < part.last; n += 2) {
-        one.run(slot), one.fetch(schedule, n + 2);
-        if (n + 1 < part.last) two.run(slot), two.fetch(schedule, n + 3);
+        third.fetch(schedule, n + 2), fourth.fetch(schedule, n + 3);
+        one.run(slot);
+        if (n + 1 < part.last) two.run(slot);
+        one = third, two = fourth;
     }
 }
