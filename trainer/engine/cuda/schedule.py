@@ -31,8 +31,8 @@ PARTS = ("lesson", "expand", "back", "probe", "take")
 class Schedule:
     """steps: [N] kinds; places [N, ROUNDS, TEAM, 4]: slots that are read, and written; uint16.
 
-    parts: first and last step by name. inputs: places in a row of the first slots. parked: slots that are put aside, filled
-    up by idle ones.
+    parts: first and last step by name. inputs: places in a row of the first slots. parked: slots that are put aside,
+    filled up by idle ones.
     at: first slot by name. slots: their number.
     """
 
@@ -198,7 +198,7 @@ class _Writer:
         return end
 
     def _arrays(self, slots: int) -> tuple[Array, Array]:
-        """Return kinds and places; an idle thread reads 1, with which no operation is slow, and writes to its own slot."""
+        """Return kinds and places; an idle thread reads 1 and writes to a slot of its own."""
         count = len(self.steps) + AHEAD
         kinds = np.full(count, MOVE, np.uint16)
         places = np.full((count, ROUNDS * TEAM, 4), self.slots[self.one], np.uint16)
