@@ -1,4 +1,4 @@
-"""Folds of the rope family: what an arc of two dimensions leaves unread. Derivations are in docs/compress.md."""
+"""Folds of the rope family: what an arc of two dimensions leaves unread. See docs/compress.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folds of the split_subspace family. Derivations are in docs/compress.md, "Folds"."""
+"""Folds of the split_subspace family: exact rewritings into fewer numbers (docs/compress.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ def folds(spec: SplitSubspace) -> list[Fold]:
 
 
 def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
-    """Multiply queries by keys, to a form [heads · pos_dim, pos_dim], and the output by the values."""
+    """Multiply queries by keys, to a form [heads · pos_dim, pos_dim], and the output by the values.
+
+    Without a norm on queries and keys a head's scores are pᵀ M p' with M = Qᵀ R(phase) Q / √qk_dim. Values
+    are V t and the output is B A V t; with rank 1, u = Vᵀ A has as many numbers as tokens have dimensions.
+    """
     heads = range(spec.heads)
     forms = [_projection(spec, t, "q", h).T @ _keys(spec, t, h) for h in heads]
     values = t["head"].T if spec.tie_vo else t["v_proj"]
@@ -45,7 +49,7 @@ def direct(spec: SplitSubspace, t: Tensors) -> Tensors:
 
 
 def unit(t: Tensors) -> Tensors | None:
-    """Scale the output's column by the first entry of its row, and the row by its inverse."""
+    """Fix the first entry of the output's row to 1: u B = (u c)(B / c). None where that is not exact."""
     first = t["out_B"][0, 0]
     column, row = t["out_A"] * first, t["out_B"][:, 1:] / first
     return (
