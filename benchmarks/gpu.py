@@ -12,7 +12,7 @@ matter most. Where bits are not the CPU engine's, nothing that follows means any
     study      57p through `adder-search run`, a wave of slots: engine, seed-steps/s, a seed trained again by the CPU
     profile    ncu on five steps of a wave, where it is installed
     shapes     bits and speed of other shapes
-    quarters   four processes with a quarter of a wave each, against one process with the wave
+    quarters   four processes with a quarter of a wave each, in turns and by MPS, against one with the wave
 
 Pass marks: every bit; 1,000,000 seed-steps/s of a wave of 57p; the study at 80 % of that.
 """
@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import os
 import re
 import shutil
 import statistics
@@ -50,7 +51,8 @@ LIMITS_S = {
 }  # fmt: skip
 GOOD_SPEED, GOOD_STUDY = 1_000_000, 0.8
 REGISTERS, LOCAL_BYTES = 4, 3  # numbers of a function's attributes
-SHAPES = ("54p", "100p", "170p", "242p", "262p")
+SHAPES = ("54p", "100p", "170p", "242p", "262p", "62p")
+MPS = "nvidia-cuda-mps-control"
 Numbers = dict[str, Any]
 
 
@@ -166,18 +168,34 @@ def shapes(small: bool) -> Numbers:
 
 
 def quarters(small: bool) -> Numbers:
-    """Four processes at once, each with a quarter of a wave, by what is running: MPS or taking turns."""
+    """Four processes at once, each with a quarter of a wave: as they are, and by an MPS of their own."""
     cuda, cpu, recipe = engines(small=small)
     wave, steps = wave_of(cuda), 5 if small else 2_000
-    whole = rate(cuda, cpu, recipe, wave, steps)
+    found: Numbers = {"one_process": rate(cuda, cpu, recipe, wave, steps), "passed": True}
     command = [sys.executable, "-m", "benchmarks.gpu", "--quarter", f"{max(wave // 4, 1)},{steps}"]
-    with ThreadPoolExecutor(4) as pool:
-        runs = [
-            pool.submit(subprocess.run, command + ["--small"] * small, capture_output=True, text=True)
-            for _ in "1234"
-        ]
-        rates = [float(r.result().stdout.splitlines()[-1]) for r in runs]
-    return {"one_process": whole, "four_processes": sum(rates), "passed": True}
+
+    def together(environment: dict[str, str]) -> float:
+        def run(_: str) -> float:
+            ran = subprocess.run(
+                command + ["--small"] * small, env=os.environ | environment, capture_output=True, text=True
+            )
+            return float(ran.stdout.splitlines()[-1])
+
+        with ThreadPoolExecutor(4) as pool:
+            return sum(pool.map(run, "1234"))
+
+    found["four_processes"] = together({})
+    if shutil.which(MPS):
+        with tempfile.TemporaryDirectory() as folder:
+            its = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+            try:
+                subprocess.run([MPS, "-d"], env=os.environ | its, check=True)
+                found["four_processes_by_mps"] = together(its)
+            except (OSError, subprocess.CalledProcessError, IndexError) as error:
+                found["four_processes_by_mps"] = f"failed: {error}"
+            finally:
+                subprocess.run([MPS], input="quit\n", text=True, env=os.environ | its)
+    return found
 
 
 def _steps(seeds: int, count: int) -> list[str]:
