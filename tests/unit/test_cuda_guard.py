@@ -2,6 +2,7 @@
 
 import ctypes
 import logging
+import threading
 
 import pytest
 
@@ -38,6 +39,10 @@ def gpu(libraries, monkeypatch, caplog):
     for cached in (driver.gpus, nvrtc.library):
         cached.cache_clear()
     yield fail
+    fail()
+    for thread in threading.enumerate():  # one that hung would else go on while Python ends
+        if thread.name == guard.THREAD:
+            thread.join()
     for cached in (driver.gpus, nvrtc.library):
         cached.cache_clear()
 

@@ -36,6 +36,8 @@ FIRST_SEEDS = 2
 """Seeds of a bank that are trained by both engines before it begins."""
 LONGEST_S = 600.0
 """Seconds that a GPU gets to answer, of which it needs a few."""
+THREAD = "cuda"
+"""The name of threads that wait for a GPU."""
 HANGING: list[CudaBackend | None] = []
 """Engines whose GPU did not answer: to free their memory would hang too."""
 log = logging.getLogger(__name__)
@@ -134,7 +136,7 @@ class CheckedBackend(EngineBackend):
         """Start what the GPU does, in a thread that nobody waits for if it hangs."""
         assert self.cuda
         future: Future[T] = Future()
-        Thread(target=_settle, args=(future, function, self.cuda), daemon=True).start()
+        Thread(target=_settle, args=(future, function, self.cuda), name=THREAD, daemon=True).start()
         return future
 
     def _answer(self, asked: Future[T]) -> T | None:
