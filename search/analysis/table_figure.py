@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from search.analysis.plots import GRID, INK, SOFT, new_figure
 from search.analysis.table import Cell, Table
-from search.analysis.table_text import WORDS, agreements, count, interval, times
+from search.analysis.table_text import WORDS, agreements, count, interval, same_pairs, times
 from search.analysis.verdicts import Agreement, Cost
 
 COLOURS = LinearSegmentedColormap.from_list("ratio", ["#d9822b", "#f3c99b", "#f4f4f2", "#a9c9ea", "#4a8fd1"])
@@ -24,8 +24,8 @@ UNKNOWN = "#e9e9e7"
 MARKS = {"works": "✓", "fails": "✗"}
 LEGEND = (
     "k/n: seeds that grokked, with the constraint vs without it. ×: the ratio of these rates on the same seeds and its "
-    "95 % interval, bold where that leaves out 1. ✓ ✗: works, fails, says the 57p paper; in a heavy frame it is not "
-    "so here. Grey: no ratio."
+    "95 % interval, bold where that leaves out 1. Grey: no ratio. ✓: the 57p paper says that it works, ✗: that it "
+    "fails; heavy frame: we see the opposite."
 )
 WIDTH, HEIGHT = 1.72, 0.66  # inches of a cell
 
@@ -57,7 +57,8 @@ def table_figure(table: Table) -> Figure:
     bar.set_ticks([-2, -1, 0, 1, 2], labels=["×¼ or less", "×½", "×1", "×2", "×4 or more"])
     bar.ax.tick_params(length=0, labelsize=8, labelcolor=SOFT)
     bar.outline.set_visible(False)
-    figure.supxlabel(fill(LEGEND, round(14 * width)), fontsize=8, color=SOFT, x=0.01, ha="left")
+    legend = " ".join([LEGEND, *(f"{text}." for text in same_pairs(table.cells.values()))])
+    figure.supxlabel(fill(legend, round(17 * width)), fontsize=8, color=SOFT, x=0.01, ha="left")
     return figure
 
 
@@ -82,7 +83,8 @@ def _draw(axes: Axes, x: int, y: int, cell: Cell) -> None:
     words = WORDS[cell.trains] if tried else "not tried"
     weight = "bold" if cell.cost != Cost.OPEN else "normal"
     write(0.25, words if not ratio else f"{words}, {times(cell)}", weight=weight)
-    write(0.53, f"{count(cell.with_it)} vs {count(cell.without)}")
+    if tried:
+        write(0.53, f"{count(cell.with_it)} vs {count(cell.without)}")
     if cell.paired:
         write(0.79, interval(cell, " to "), 7.5)
     if cell.published.verdict:

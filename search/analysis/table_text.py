@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from io import StringIO
 from math import inf
 from typing import Any
@@ -97,13 +97,14 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|").replace("<", "&lt;").replace("`", "'")
 
 
-def agreements(cells: Iterable[Cell]) -> str:
+def agreements(cells: Collection[Cell]) -> str:
     """Return in a line how the table and the paper go together."""
-    published_cells = [cell for cell in cells if (cell.constraint, cell.scale) in published()]
-    counts = Counter(cell.agreement for cell in published_cells)
+    counts = Counter(cell.agreement for cell in cells)
     claims = sum(counts[a] for a in Agreement)
     parts = ", ".join(f"{counts[a]} {word}" for a, word in _COUNTED.items())
-    return f"The {SECTION}, has a verdict on {claims} of these {len(published_cells)} cells: {parts}."
+    untried = sum(cell.with_it is None for cell in cells)
+    without = f" ({untried} of them not tried)" if untried else ""
+    return f"The {SECTION}, has a verdict on {claims} of these {len(cells)} cells{without}: {parts}."
 
 
 _COUNTED = {
@@ -188,7 +189,7 @@ def interval(cell: Cell, between: str = "–") -> str:
 
 
 def count(arm: Arm | None) -> str:
-    return f"{arm.grokked}/{arm.n}" if arm else "0/0"
+    return f"{arm.grokked}/{arm.n}" if arm else MISSING
 
 
 def times(cell: Cell) -> str:
@@ -217,24 +218,43 @@ def notes(table: Table) -> list[str]:
         ]
     if any(len(cell.pairs) > 1 or len({arm.study for arm in cell.arms}) > 1 for cell in tried):
         lines += [
-            "of several pairs the one with most seeds in common speaks, of equals the one whose arm without it groks "
-            "most; nothing is added up. A verified seed of any study shows that it trains"
+            "a cell that was trained more than once shows one pair of arms and adds nothing up: the pair with most "
+            "seeds in common, or of equals that with the higher rate without the constraint. A verified seed of any "
+            "study shows that it trains"
         ]
-    lines += [_tests(tried)]
+    lines += [_tests(tried), *same_pairs(tried)]
     lines += [note for scale in table.scales for note in _bases(scale, tried)]
     return [*lines, *(f"{cell.constraint} at {cell.scale}: {cell.also}" for cell in tried if cell.also)]
 
 
+def _by_arms(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Return the paired cells, those that show the same two arms together."""
+    by_arms: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.pair and cell.paired:
+            key = cell.pair.with_it.configuration, cell.pair.without.configuration
+            by_arms.setdefault(key, []).append(cell)
+    return list(by_arms.values())
+
+
+def same_pairs(cells: Iterable[Cell]) -> list[str]:
+    """Return why some cells of a row show the same numbers."""
+    return [
+        f"{same[0].constraint} at {' and '.join(cell.scale for cell in same)} is one pair of arms, as it is all in "
+        "which these presets differ: shown twice, counted once"
+        for same in _by_arms(cells)
+        if len(same) > 1
+    ]
+
+
 def _tests(cells: Sequence[Cell]) -> str:
     """Return how much independent evidence there is, and how many of the tests to believe."""
-    by_arms = {
-        (c.pair.with_it.configuration, c.pair.without.configuration): c for c in cells if c.pair and c.paired
-    }
-    if not by_arms:
+    ps = [same[0].paired.p for same in _by_arms(cells) if same[0].paired]
+    if not ps:
         return "no seed is recorded for both arms of any cell: nothing is paired"
-    ps = [cell.paired.p for cell in by_arms.values() if cell.paired]
     return (
-        f"{len(ps)} comparisons; those of a column share its base's seeds and are no independent evidence. "
+        f"{len(ps)} comparison{'s' * (len(ps) > 1)}; those of a column share its base's seeds and are no independent "
+        "evidence. "
         f"{sum(p < LEVEL for p in ps)} have p below 5 % (McNemar), by chance alone {LEVEL * len(ps):.1f} would; at a "
         f"false discovery rate of 5 % (Benjamini and Hochberg) {sum(discoveries(ps))} are left"
     )

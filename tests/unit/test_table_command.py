@@ -63,11 +63,11 @@ def test_markdown_has_a_grid_and_a_line_a_cell():
     grid, details = pipes(text)
     assert grid[0] == ["constraint", "74p", "57p"]
     assert grid[2:] == [
-        ["shared_norm", "trains: 12/64 vs 0/0", "not seen to train, costs ×0.00: 0/40 vs 8/40"],
-        ["rank1_out", "trains: 12/64 vs 0/0", "open: 0/40 vs 0/3"],
-        ["no_ffn_bias", "trains, helps: 12/64 vs 0/36", "open: 0/40 vs 0/0"],
-        ["tie_vo", "trains, ×1.00: 12/64 vs 12/64", "open: 0/40 vs 0/0"],
-        ["frozen_spiral", "not seen to train, costs ×0.00: 0/40 vs 12/64", "open: 0/40 vs 0/0"],
+        ["shared_norm", "trains: 12/64 vs –", "not seen to train, costs ×0.00: 0/40 vs 8/40"],
+        ["rank1_out", "trains: 12/64 vs –", "open: 0/40 vs 0/3"],
+        ["no_ffn_bias", "trains, helps: 12/64 vs 0/36", "open: 0/40 vs –"],
+        ["tie_vo", "trains, ×1.00: 12/64 vs 12/64", "open: 0/40 vs –"],
+        ["frozen_spiral", "not seen to train, costs ×0.00: 0/40 vs 12/64", "open: 0/40 vs –"],
     ]
     assert len(details) == 2 + 10
     high = ratio_interval(0, 0, 12)[1]
@@ -77,6 +77,17 @@ def test_markdown_has_a_grid_and_a_line_a_cell():
     ]  # fmt: skip
     run = some_rows()[0]["run_id"]
     assert f"[r1]: {UI}/#/experiments/7/runs/{run}\n" in text and text.count("[12/64][r1]") == 5
+
+
+def test_two_presets_that_differ_in_one_constraint_are_one_pair_of_arms():
+    """57p is 67p with tie_fc2_head: two cells, one comparison, and the page says why."""
+    rows = [arm("67p", 30, 40), arm("57p", 10, 40), arm(without("57p", "tie_vo"), 12, 40)]
+    table = table_of(rows, scales=["67p", "57p"])
+    text = markdown(table)
+    once = "tie_fc2_head at 67p and 57p is one pair of arms, as it is all in which these presets differ"
+    assert text.count("10/40 vs 30/40") == 2 and "\n- 2 comparisons; " in text and f"\n- {once}: " in text
+    assert once in " ".join(table_figure(table).get_supxlabel().split())
+    assert "one pair" not in markdown(table_of(some_rows()))
 
 
 # The command
@@ -98,9 +109,10 @@ def test_beside_the_paper_its_whole_table_is_shown(files):
     assert grid[0] == ["constraint", "170p", "74p", "67p", "57p"]
     assert [line[0] for line in grid[2:]] == list(dict.fromkeys(constraint for constraint, _ in published()))
     unlike = "not seen to train, costs ×0.00: 0/40 vs 8/40 (paper: works)"
-    assert grid[2] == ["shared_norm", "–", "trains: 12/64 vs 0/0", "–", unlike]
+    assert grid[2] == ["shared_norm", "–", "trains: 12/64 vs –", "–", unlike]
     assert grid[7][:3] == ["qk_dim=4", "", "–"], "170p cannot have it"
-    counts = "has a verdict on 21 of these 27 cells: 4 agree with it, 1 contradict it, 16 are open."
+    agreeing = "4 agree with it, 1 contradict it, 16 are open."
+    counts = f"has a verdict on 21 of these 27 cells (14 of them not tried): {agreeing}"
     assert f"The 57p paper, section 4.3, {counts}\n" in text and "- 170p: nothing is compared\n" in text
     rows = json.loads(call("table", *files, "--paper", "--format", "json").stdout)
     agreements = [row["agrees"] for row in rows]
@@ -147,7 +159,7 @@ def test_a_picture_has_the_counts_of_every_cell(files, here):
     assert first == image_of(table_figure(table), ".svg") and b"<svg" in first
     (axes, _) = table_figure(table).axes
     texts = [text.get_text() for text in axes.texts]
-    for cell in table.cells.values():
+    for cell in filter(lambda cell: cell.with_it, table.cells.values()):
         assert f"{count(cell.with_it)} vs {count(cell.without)}" in texts
     assert texts.count("✓") == 9 and texts.count("✗") == 0
     assert [patch.get_edgecolor()[:3] for patch in axes.patches].count(to_rgb(INK)) == 1
