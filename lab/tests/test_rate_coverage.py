@@ -47,7 +47,7 @@ def test_few_seeds_are_not_pooled():
     ]  # fmt: skip
     assert str(PooledRate.of(rows)) == (
         "78 of 208 runs grokked, of 8 seeds × 26 configurations (too few seeds to pool); "
-        "seeds that grok somewhere: 3 of 8"
+        "3 of 8 seeds grokked in some configuration"
     )
     more = [r | {"init_seed": r["init_seed"] + 8, "data_seed": r["data_seed"] + 8} for r in rows]
     low, high = PooledRate.of(rows + more).interval

@@ -113,7 +113,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    stopped = "stopped there: " if row["stopped"] else ""
+    stopped = "stopped; by the file's order " if row["stopped"] else ""
     interval = f"{row['grok_rate_low']:.1%} to {row['grok_rate_high']:.1%}"
     confirmed = ""
     if row["confirmation_seeds"]:

@@ -12,7 +12,6 @@ from search.run.snapshot import Snapshot, describe
 from search.stats.counting import (
     ENOUGH,
     RULE_COLUMNS,
-    STOPPED,
     WORDS,
     Cost,
     Evidence,
@@ -51,7 +50,7 @@ def summary(study: Study, name: str, records: StudyRecords, ended: Ended) -> str
     if remark := unended_warning(rows):
         lines.append(f"  ({remark})")
     if study.until.grokked:
-        lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(rows)]
+        lines += ["  (it stops at a success, so its rate is biased upwards)", *_cut(study, rows)]
     lines += [] if study.compress else _grokked(rows, names)
     if ended.seed_steps_per_s:
         speed = f"{ended.seed_steps_per_s:,.0f} seed-steps/s, sampling and evaluation included"
@@ -147,15 +146,18 @@ def _confirmed(
     return lines
 
 
-def _cut(rows: Sequence[Row]) -> list[str]:
-    """Return a line on the seeds that were in training when enough had grokked; their outcome is unknown."""
-    cut = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH]
-    if not cut:
-        return []
-    rate = GrokRate.of(rows)
-    counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
-    seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
-    return [f"  {seeds} in training when enough had grokked, and count for nothing: {counted}"]
+def _cut(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Return lines on the seeds that trained, or had not begun, when enough had grokked: their outcome is unknown."""
+    cut, lines = [r for r in rows if r["outcome"] == Outcome.CENSORED and r["reason"] == ENOUGH], []
+    if cut:
+        rate = GrokRate.of(rows)
+        counted = f"{rate.grokked} of {rate.n + len(cut)} if none of them had grokked"
+        seeds = "1 more seed was" if len(cut) == 1 else f"{len(cut)} more seeds were"
+        lines.append(f"  {seeds} in training when enough had grokked, and count for nothing: {counted}")
+    first = {(key, seed) for key in group_by(rows, "configuration") for seed in study.first_seeds}
+    if left := len(first - {(r["configuration"], seed_of(r)) for r in rows}):
+        lines.append(f"  {left} of the first {len(first)} seeds never began")
+    return lines
 
 
 def _stopping(rules: dict[Outcome, StoppingCounts]) -> list[str]:
@@ -194,18 +196,11 @@ def _running(running: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
 
 def _study(s: Row) -> list[str]:
     states = ", ".join(f"{count} {WORDS[Outcome(state)]}" for state, count in s["states"].items())
-    rate = f"{s['grokked']} of {s['counted']} grokked over {s['configurations']} configurations"
-    if not s["counted"]:
-        rate = "no seed has ended"
-    elif s["interval"]:
-        low, high = s["interval"]
-        kind = f"{STOPPED} " if s["stopped"] else ""
-        rate = f"grok rate {s['grokked']}/{s['counted']} ({kind}{low:.1%} to {high:.1%})"
-    best = f"best exact match {s['best_exact']:.4f}, verify called {s['verify_calls']} times"
-    lines = [
-        f"{s['study']}: {s['seeds']} seeds ({states}) in {s['trials']} banks",
-        f"  {rate}, {best}",
-    ]
+    several = s["configurations"] > 1
+    lines = [f"{s['study']}: {s['seeds']} {'runs' if several else 'seeds'} ({states}) in {s['trials']} banks"]
+    lines.append(f"  {', '.join(filter(None, (s['said'], _best(s['best_exact']))))}")
+    if calls := s["verify_calls"]:
+        lines.append(f"  the 10,010 were decoded {'once' if calls == 1 else f'{calls} times'}")
     if s["grokked"]:
         each = f", {s['core_s_per_grokked']:,.0f} core-seconds each" if s["core_s_per_grokked"] else ""
         lines.append(f"  {s['grokked_per_million']:.3g} grokked per million seed-steps{each}")
@@ -218,10 +213,13 @@ def _study(s: Row) -> list[str]:
 def _seed(r: Row, names: Mapping[str, str] | None) -> str:
     """Return a line on a seed, with its configuration where there are several."""
     of = "" if names is None else f", {names.get(r['configuration'], r['configuration'][:6])}"
-    best = (
-        f"grokked at {r['grok_step']:,}" if r["grok_step"] else f"best exact match {r['best_exact'] or 0:.4f}"
-    )
+    best = f"grokked at {r['grok_step']:,}" if r["grok_step"] else _best(r["best_exact"])
     certified = "" if r["verified"] is None else f", {r['verified']} of 10010 right"
     reason = f" ({printable(r['reason'])})" if r["reason"] else ""
     head = f"  seed {seed_of(r)!s:8} {WORDS[Outcome(r['outcome'])]:11} step {r['steps']:<8,} "
-    return f"{head}{best}{certified}{reason}{of}"
+    return f"{f'{head}{best}'.rstrip()}{certified}{reason}{of}"
+
+
+def _best(exact: float | None) -> str:
+    """Return words on the best exact match; none before it is recorded, at the end of a seed's bank."""
+    return "" if exact is None else f"best exact match {exact:.4f}"

@@ -31,9 +31,11 @@ RULE_COLUMNS = {Outcome.GIVEN_UP: "hopeless_step", Outcome.SCREENED: "screen"}
 """Outcome of a stopping rule -> column that is not None where the rule fired, on spared seeds too."""
 Until = tuple[int, Sequence[Seed]]
 """Number of grokked seeds at which a configuration stops, and its seeds in order (search/study/file.py)."""
+NONE_ENDED = "no seed has ended"
 ENOUGH = "enough had grokked"
 """Reason of seeds that were censored because `until` needed no more."""
-STOPPED = "95 % interval for stopping there, negative binomial:"
+STOPPED = "in the order of the file, which alone counts"
+"""Words on the seeds that the interval of a rate that stopped is of."""
 
 
 def seed_of(row: Mapping[str, Any]) -> Seed:
@@ -112,11 +114,20 @@ class GrokRate:
 
     def __str__(self) -> str:
         if not self.n:
-            return "no seed has ended"
-        low, high = self.interval
+            return NONE_ENDED
+        interval = "(95 % interval {:.1%} to {:.1%})".format(*self.interval)
         if self.stopped:
-            return f"{self.grokked} of {self.n} grokked, where it stopped ({STOPPED} {low:.1%} to {high:.1%})"
-        return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} (95 % interval {low:.1%} to {high:.1%})"
+            return f"{self.grokked} of {self.n} grokked, where it stopped: {self.place}{STOPPED} {interval}"
+        return f"{self.grokked} of {self.n} grokked: {self.rate:.1%} {interval}"
+
+    @property
+    def place(self) -> str:
+        """Words on where it stopped: `the first `, `2 of the first 20 `; empty if that is not at hand."""
+        if not self.tries:
+            return ""
+        k, latest, earliest = self.tries
+        first = f"{earliest} to {latest}" if earliest < latest else latest
+        return "the first " if latest == 1 else f"{k} of the first {first} "
 
 
 @dataclass(frozen=True)
@@ -292,6 +303,8 @@ class PooledRate:
         return self.grokked / self.n if self.n else 0.0
 
     def __str__(self) -> str:
+        if not self.n:
+            return NONE_ENDED
         exact = self.n == self.seeds * self.configurations
         of = f"{self.seeds} seeds × {self.configurations} configurations"
         runs = f"{self.grokked:,} of {self.n:,} runs grokked, {'of' if exact else 'of up to'} {of}"
@@ -300,7 +313,7 @@ class PooledRate:
             pooled = "{:.1%}, 95 % interval clustered by seed {:.1%} to {:.1%}".format(
                 self.rate, *self.interval
             )
-        return f"{runs} ({pooled}); seeds that grok somewhere: {self.seeds_grokked} of {self.seeds}"
+        return f"{runs} ({pooled}); {self.seeds_grokked} of {self.seeds} seeds grokked in some configuration"
 
 
 # Stopping rules and cost
@@ -331,8 +344,9 @@ class StoppingCounts:
         ended = f"{WORDS[rule]}: {self.ended} of {self.seeds}"
         if not self.spared:
             return ended
-        share = f"{self.spared_share:.0%} of those called"
-        return f"{ended}; {self.spared} more ran on ({share}): {self.spared_grokked or 'none'} grokked"
+        return (
+            f"{ended}; {self.spared} more spared, to check the rule: {self.spared_grokked or 'none'} grokked"
+        )
 
     @property
     def spared_share(self) -> float:
@@ -400,8 +414,8 @@ def unended_warning(rows: Iterable[Mapping[str, Any]]) -> str:
     if unended in (0, len(outcomes)):
         return ""
     return (
-        f"{unended:,} of {len(outcomes):,} seeds have not ended. Trials end first whose seeds were all given "
-        "up, or all grokked early: until the rest has ended, rates and intervals are biased"
+        f"{unended:,} of {len(outcomes):,} seeds have not ended. The first to end are given up or grok early: "
+        "until the rest has ended, rates and intervals are biased"
     )
 
 
@@ -489,9 +503,13 @@ def summarise(rows: Sequence[Row], until: Until | None = None) -> Row:
         "grok_rate": rate.rate if single else None,
         "interval": list(rate.interval) if single else None,
         "stopped": rate.stopped,
+        "said": f"{rate.grokked} of {rate.n} grokked over {configurations} configurations"
+        if rate.n and not single
+        else str(rate),
         "given_up": counts[Outcome.GIVEN_UP],
         "screened": counts[Outcome.SCREENED],
         **_common(rows, cost),
+        "best_exact": max((r["best_exact"] for r in rows if r["best_exact"] is not None), default=None),
         "core_s_per_grokked": cost.each,
         "verify_calls": sum(r["verify_calls"] for r in rows),
         "unended": unended_warning(rows),

@@ -142,7 +142,7 @@ class StudyLease:
             if row["owner"] != self.owner and is_live(row, now):
                 raise AlreadyExists(
                     f"study {study} is already being run by {row['owner']} (host/process); stop it with "
-                    f"adder-search stop {study} (if it died without a word, its hold ends in "
+                    f"adder-search stop {study} (if that process is gone, the study is free again in "
                     f"{row['lease_until'] - now:.0f} s)"
                 )
             as_read = (STUDIES.c[n].is_not_distinct_from(row[n]) for n in ("owner", "lease_until"))

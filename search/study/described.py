@@ -21,8 +21,8 @@ def rules(study: Study, configurations: Iterable[str]) -> list[tuple[str, str]]:
     if study.stop.rungs:
         listed.append(("Screen", describe_screen(study.stop.rungs, configurations)))
     if study.until.grokked:
-        exact = ", and its interval the exact one for that, of the negative binomial distribution"
-        biased = f"once {study.until.grokked} grokked: so the rate is biased upwards"
+        exact = "; its interval counts seeds in the order of the file, up to that one"
+        biased = f"once {study.until.grokked} grokked, so the rate is biased upwards"
         listed.append(("Stops", biased + (exact if study.stopping_rule else "")))
     if study.allocation:
         threshold = f"{study.allocation.threshold:.0%}"

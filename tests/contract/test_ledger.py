@@ -451,7 +451,7 @@ def test_time_is_the_databases(records, other, monkeypatch):
     records.lease.owner = ELSEWHERE
     records.lease.acquire()
     monkeypatch.setattr(time, "time", lambda: now() + 3_600)
-    with pytest.raises(AlreadyExists, match=r"already being run .* its hold ends in 1[12]\d s"):
+    with pytest.raises(AlreadyExists, match=r"already being run .* free again in 1[12]\d s"):
         other.lease.acquire()
     records.lease.renew()
     assert abs(other.get_study()["lease_until"] - now() - LEASE_S) < 60

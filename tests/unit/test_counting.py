@@ -88,7 +88,8 @@ def test_a_study_that_stops_at_a_success_has_the_interval_for_that():
     recorded = rows(*[FAILED] * 5, GROKKED, *[FAILED] * 13, GROKKED)
     rate = GrokRate.of(recorded, (2, seeds))
     assert rate.tries == (2, 20, 20) and rate.interval == stopped(2, 20, 20) != mid_p(2, 20)
-    assert "negative binomial" in str(rate) and "10.0%" not in str(rate)
+    said = "2 of 20 grokked, where it stopped: 2 of the first 20 in the order of the file, which alone counts"
+    assert str(rate) == f"{said} (95 % interval 1.2% to 26.0%)"
     assert GrokRate.of(recorded, (3, seeds)).tries is None, "it went through all its seeds"
 
 
@@ -96,6 +97,8 @@ def test_earlier_seeds_without_an_outcome_may_have_grokked():
     recorded = rows(FAILED, CENSORED, GROKKED, GIVEN_UP)
     seeds = [Seed.of(n) for n in range(1, 9)]
     assert tries_until(recorded, 1, seeds) == (1, 3, 2)
+    assert GrokRate.of(recorded, (1, seeds)).place == "1 of the first 2 to 3 "
+    assert GrokRate.of(recorded[2:], (1, seeds[2:])).place == "the first "
     assert tries_until(recorded[:1] + recorded[2:], 1, seeds) == (1, 3, 2), "2 was not begun"
     assert tries_until(recorded, 1, [Seed.of(n) for n in (4, 3, 2, 1)]) == (1, 2, 2)
 
@@ -108,14 +111,15 @@ def test_spared_seeds_of_a_rule_are_counted_by_what_became_of_them():
     spared = rows(FAILED, first=10, hopeless_step=24_000)
     counts = StoppingCounts.of(seeds + spared)
     assert counts == StoppingCounts(seeds=5, ended=2, spared=1, spared_grokked=0)
-    assert counts.summary() == "given up: 2 of 5; 1 more ran on (33% of those called): none grokked"
+    assert counts.summary() == "given up: 2 of 5; 1 more spared, to check the rule: none grokked"
     more = rows(GROKKED, Outcome.DIVERGED, first=20, hopeless_step=24_000)
     assert (
         StoppingCounts.of(seeds + spared + more).summary()
-        == "given up: 2 of 7; 3 more ran on (60% of those called): 1 grokked"
+        == "given up: 2 of 7; 3 more spared, to check the rule: 1 grokked"
     )
     assert StoppingCounts.of(rows(GIVEN_UP)).summary() == "given up: 1 of 1"
     assert StoppingCounts.of(rows(FAILED)).summary(SCREENED) == ""
+    assert str(counting.PooledRate.of([])) == str(GrokRate.of([])) == "no seed has ended"
 
 
 def test_all_counted_seeds_pay_for_those_that_grok():

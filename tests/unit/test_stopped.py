@@ -53,14 +53,15 @@ def has_right_interval(text):
 
 def test_the_end_of_a_run(home):
     lines = render._rates(study_of(STUDY), records_of(home).list_seeds(), {})
-    assert sum(RIGHT in line and "1 of 4" in line and "negative binomial" in line for line in lines) == 2
+    place = "where it stopped: 1 of the first 3 in the order of the file"
+    assert sum(RIGHT in line and f"1 of 4 grokked, {place}" in line for line in lines) == 2
     assert any("2 of 4" in line and "1 of 4 in the search" in line for line in lines)
 
 
 def test_best(home):
     text = output(home, "best", "sweep")
     assert has_right_interval(text)
-    assert f"1 of 4 (stopped there: {RIGHT})" in text and "2 of 4 (9.4% to 90.6%)" in text
+    assert f"1 of 4 (stopped; by the file's order {RIGHT})" in text and "2 of 4 (9.4% to 90.6%)" in text
     (row,) = json.loads(output(home, "best", "sweep", "--json"))["front"]
     assert (row["grok_rate_low"], row["grok_rate_high"]) == pytest.approx((LOW, HIGH)) and row["stopped"]
 
